@@ -1,4 +1,4 @@
-"""An installation of Couchbase as far as loadframe reads and runs one: its nodes ask a CouchbaseService what to say."""
+"""A fake Couchbase installation that loadframe can read and run: its nodes relay to a CouchbaseService."""
 
 import sys
 from pathlib import Path
@@ -43,7 +43,7 @@ _STATIC = """\
 
 
 def install(home: Path, relay: str = "", version: str = "7.6.2", prefix: Path | None = None) -> Path:
-    """Lay an installation out in a folder; with another `prefix`, one that was moved there."""
+    """Write an installation into a folder; with another `prefix`, one that was moved there."""
     names = {"prefix": prefix or home, "home": home, "version": version, "relay": relay, "python": sys.executable}
     files = {
         "bin/couchbase-server": _SCRIPT.format(**names),

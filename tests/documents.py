@@ -1,4 +1,4 @@
-"""Documents whose content follows from their numbers, so that each can be compared with what was written."""
+"""Documents whose content is a function of their number, so that tests can compare all of it."""
 
 import tempfile
 from pathlib import Path
@@ -30,7 +30,7 @@ def uri(mongodb: Cluster) -> str:
 
 
 def write(cluster: Cluster, collection: str, count: int) -> None:
-    """Insert documents 0 to `count` - 1 into a collection that is there."""
+    """Insert documents 0 to `count` - 1 into an existing collection."""
     insert = {"insert": {"collection": collection, "id": "${n}", "document": _CONTENT}}
     assert _answered(cluster, insert, count) == (count, [])
 

@@ -20,7 +20,7 @@ _GROWN = (
     (BALANCED, "cluster balanced", {"nodes": ["node-1"]}),
     (BALANCED, "change over", {"step": 1, "change": "add 1"}),
 )
-#: What a node says that never joins, and how verdicts name that.
+#: Error of a node that never joins, and its form in verdicts.
 CAUSE = "node-1 did not come up within 60 s"
 FAILED = f"step 1, add 1, failed: {CAUSE}"
 _IN_PIECES = (*_GROWN[:4], (ASKED + 60, "change failed", {"step": 1, "change": "add 1", "cause": CAUSE}))
@@ -43,7 +43,7 @@ _IN_VAIN = ((float(SECONDS), "trigger never fired", {"step": 1, "trigger": "at 6
 
 
 def _relieved(gain: float) -> Callable[[int], float]:
-    """Return what throughput is multiplied with when the node is added."""
+    """Return the factor of throughput by second, for a node that is added."""
     return lambda second: 1.0 if second < ASKED else 0.5 if second < ASKED + 40 else gain
 
 

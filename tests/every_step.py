@@ -18,7 +18,7 @@ def failed_steps(cluster: Cluster, workload: ResolvedWorkload, folder: Path) -> 
     tried: set[str] = set()
     failed = []
     for phase in workload.phases:
-        # What was inserted once is there already the second time.
+        # A second attempt inserts the same documents again.
         if not phase.prepares and phase.stop != "exhausted" and not tried >= phase.operations.keys():
             tried |= phase.operations.keys()
             failed += [answer for answer in _answers(cluster, phase) if answer["error"]]

@@ -17,7 +17,7 @@ VALID = RecordedVerdict(valid=True)
 
 
 class MadeUp(Run):
-    """A run that is what a test says."""
+    """A run with the summary and manifest that a test gives."""
 
     def __init__(self, summary, manifest=None, path="e/runs/r"):
         self.path = Path(path)
@@ -42,7 +42,7 @@ def phase(name, operations, *, clients=1, **parts):
 
 
 def operation(throughput, **parts):
-    """Return an operation of which nothing failed; `parts` replace some."""
+    """Return an operation without failures; `parts` replace some of its fields."""
     counts = {"requests": 1000, "successes": 1000, "documents": 0, "errors": {}, "dropped": 0, "in_flight_at_end": 0}
     whole = {"throughput": throughput, "documents_per_second": 0.0, "response": Latency(), "service": Latency()}
     return OperationFigures(**(counts | whole | parts))

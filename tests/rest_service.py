@@ -10,10 +10,10 @@ from typing import Any, Self
 
 
 class RestService:
-    """The application, while it is entered. It knows who wrote each item, and shows it to nobody else.
+    """Context manager that serves the application. It returns an item only to the user who wrote it.
 
-    `delay`: seconds that it takes for each answer, many at once. `answers`: answers after which it closes a connection
-    without a word; by default it keeps all open.
+    `delay`: seconds per answer, for many concurrent requests. `answers`: number of answers after which it closes a
+    connection; by default it keeps all open.
     """
 
     def __init__(self, delay: float = 0.0, answers: int | None = None) -> None:

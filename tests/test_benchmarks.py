@@ -1,4 +1,4 @@
-"""The measurements of `benchmarks/` can be started, and those of streams send and count all of their lines."""
+"""The measurements in `benchmarks/` start, and stream measurements send and count all of their lines."""
 
 import importlib
 import socket

@@ -23,7 +23,7 @@ if world.rank == 0:
 def test_ranks_on_several_machines_are_one_world(slurm):
     pytest.importorskip("mpi4py")
     count = 4 if slurm_daemons.named() else 2
-    # Open MPI of PyPI looks for its files where its wheel was built, unless it is told.
+    # Without this variable, Open MPI from PyPI looks for its files in the folder where its wheel was built.
     done = slurm.run(
         "srun", "--nodes=2", f"--ntasks-per-node={count}", "--mpi=pmix", sys.executable, "-c", RANKS,
         OPAL_PREFIX=sys.prefix,
@@ -36,7 +36,7 @@ def test_it_leaves_no_process_and_no_folder(slurm):
         job = another.run("sbatch", "--parsable", "--output=/dev/null", "--wrap", "sleep 300").stdout.strip()
         another._await(lambda: len(another.processes(job)) >= 2)
         processes = [*another.processes(job), *another._left()]
-    # What has ended without anybody who asked for it yet is a zombie.
+    # A process that has ended but is not yet reaped is a zombie.
     left = [process for process in processes if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
     assert left == []
     assert not another.folder.exists()

@@ -21,7 +21,7 @@ def test_once():
     assert ran
 def test_good(): pass
 """
-#: A library whose tests fail the first time, always or by a crash, as the variable CASE says.
+#: A crate with tests that fail the first time, always, or by a crash, according to the variable CASE.
 CRATE = """
 #[cfg(test)]
 mod tests {

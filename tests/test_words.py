@@ -1,4 +1,4 @@
-"""Plain words: names say what they name, and some phrasings are not used."""
+"""Plain words: names are meaningful, and listed phrasings are not used."""
 
 import ast
 import re
@@ -9,14 +9,14 @@ TOP = Path(__file__).parent.parent
 FOLDERS = ("python", "crates", "tests", "benchmarks", "trials", "docs", "experiments", "examples")
 TEXTS = {".py", ".rs", ".md", ".yaml", ".j2"}
 
-#: Names that say nothing of what they name.
+#: Names without a meaning.
 EMPTY_NAMES = {"each", "found", "own"}
 RUST_NAME = re.compile(
     r"(?:\blet(?: mut)? |\bfor |\bfn |\|)\(?(each|found|own)\b|\b(each|found|own): |\b(?:Some|Ok)\((each|found|own)\)"
 )
 RUST_TEXT = re.compile(r'"(?:[^"\\]|\\.)*"|//.*')
 
-#: Phrasings, each with what to write in its place.
+#: Listed phrasings, each with its replacement.
 PHRASINGS = {
     r"(?<!\bthere )\b(?:is|are|was|were) no (?!longer\b|more\b|less\b|fewer\b|better\b|worse\b)[a-z]": "is not a ...",
     r"\bsurely\b": "with 95 % confidence, or nothing",

@@ -1,4 +1,4 @@
-"""Files that people write: what is read, and what every mistake in them says."""
+"""Hand-written YAML files: valid values, and the error of every mistake."""
 
 import random
 import time
@@ -242,7 +242,7 @@ named:
 
 
 def test_a_damaged_file_is_read_or_refused_and_nothing_else(write):
-    """Random damage to a sound file: whatever comes of it, it is a model or one BadInput."""
+    """Random damage to a valid file: the result is a model or one BadInput."""
     random_ = random.Random(7)
     refused = 0
     for _ in range(1500):

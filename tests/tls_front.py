@@ -1,4 +1,4 @@
-"""TLS in front of a server that has none, on loopback: what a secured cluster shows to the outside."""
+"""A TLS proxy on loopback for a server without TLS: it makes the server look like a secured cluster."""
 
 import asyncio
 import contextlib
@@ -14,8 +14,10 @@ _REFUSED = json.dumps({"error": {"type": "security_exception", "reason": "missin
 
 
 class Front:
-    """Decrypts for `backend` (`host:port`), while it is entered. `authorization` is what every request's head must
-    have; `clients` is the authority that the clients' certificates must be signed by."""
+    """Context manager that decrypts for `backend` (`host:port`).
+
+    `authorization`: header value that every request must have. `clients`: certificate authority of the clients.
+    """
 
     def __init__(
         self,

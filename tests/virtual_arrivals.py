@@ -20,14 +20,14 @@ class Arrivals(Load):
 
     @property
     def responses(self) -> Array:
-        """Response times, s, of what was scheduled in the measured window and answered, also after its end."""
+        """Response times, s, of requests that were scheduled in the measured window, also if answered after its end."""
         return (self.done - self.scheduled)[self._measured]
 
     @property
     def achieved(self) -> float:
-        """Of what was due in the measured window, the share that was answered in it.
+        """Share of the requests due in the measured window that were answered in it.
 
-        What is in flight at any instant is not missing: one mean response time's worth of requests is allowed for.
+        Requests in flight at its end do not count as missing: the work of one mean response time is allowed for.
         """
         due = np.count_nonzero(self._measured) + int(self.rejected[int(self.warmup) :].sum())
         in_flight = self.rate * min(float(self.responses[: max(due // 10, 1)].mean()), self.duration) if due else 0.0
@@ -96,6 +96,6 @@ def _open_servers(model: SimModel, arrivals: Array, factor: float, source: np.ra
 
 
 def _bounded(arrivals: Array, done: Array, most: int) -> tuple[Array, npt.NDArray[np.bool_]]:
-    """Say which requests met a full queue. What they would have cost the others is not taken back."""
+    """Return which requests met a full queue. Their cost to other requests is not subtracted."""
     present = np.arange(1, len(arrivals) + 1) - np.searchsorted(np.sort(done), arrivals, side="right")
     return done, present > most

@@ -1,7 +1,7 @@
-"""Nodes that join and leave in virtual time: throughput by the second while a simulated cluster moves its data.
+"""Nodes that join and leave in virtual time: throughput by second while a simulated cluster moves its data.
 
-It is the fluid law of `Placement.throughput`: every server busy, and a node that holds less than its fair share of the
-data serves that much less. So what each measure of elasticity should find is known from the events alone.
+Uses the fluid model of `Placement.throughput`: every server is busy, and a node with less than its fair share of the
+data serves that much less. The events alone therefore determine the true value of each elasticity measure.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from loadframe.store.sim.placement import Placement
 
 @dataclass(frozen=True)
 class Change:
-    """A number of nodes that is asked for at an instant (s)."""
+    """A request for a number of nodes at a time (s)."""
 
     at: float
     nodes: int
@@ -31,7 +31,7 @@ class Transition:
 
 
 def transition(model: SimModel, nodes: int, shards: int, changes: Sequence[Change], seconds: int) -> Transition:
-    """Return what becomes of a cluster with so many shards (one copy each) under full load.
+    """Return the transitions of a cluster with `shards` shards (one copy each) under full load.
 
     Events are `node requested`, `node joined`, `cluster balanced`, `node leaving` and `node left`.
     """

@@ -1,4 +1,4 @@
-"""What goes over the wire to a port of a cluster that loadframe encrypts."""
+"""Traffic to a port of a cluster that loadframe encrypts."""
 
 import contextlib
 import socket

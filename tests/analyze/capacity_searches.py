@@ -1,4 +1,4 @@
-"""Searches for a known capacity, of which each trial holds by chance: what capacities are made of, without any run."""
+"""Searches for a known capacity whose trials succeed at random: input for capacity analyses without runs."""
 
 import numpy as np
 

@@ -49,7 +49,7 @@ def pieces(*parts):
 
 
 def grown(begin=120.0, joined=150.0, balanced=200.0):
-    """Return the events of a node that is asked for, joins, and gets its data."""
+    """Return the events of a node that is requested, joins, and receives its data."""
     return (
         Event(begin, "trigger fired", step=1),
         Event(begin, "node requested", ("node-1",)),

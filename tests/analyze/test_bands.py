@@ -1,4 +1,4 @@
-"""Shares of requests in bands of response time, of runs that are recorded and whose truth is known."""
+"""Shares of requests by latency bucket, in recorded runs with known truth."""
 
 from dataclasses import replace
 from statistics import fmean

@@ -1,4 +1,4 @@
-"""Fits within the blocks of a design: what a block does to all its runs is not noise of the curve's shape."""
+"""Fits within blocks: an effect of a block on all its runs is not noise of the curve."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a search for a capacity is said to have found."""
+"""The wording of a capacity search's result."""
 
 from loadframe.analyze.capacity.answers import Attempt, Search, capacities_of
 from loadframe.analyze.capacity.criteria import ErrorCount, Judgement, Slo
@@ -7,7 +7,7 @@ from loadframe.report.capacity_words import documents_text, sentence
 
 
 def searched(answer: Answer, *trials: tuple[float, Outcome]) -> Search:
-    """A search whose failed trials give their rates as their reasons."""
+    """Return a search whose failed trials give their rates as reasons."""
     attempts = [
         Attempt(f"t{number}", rate, Judgement(outcome, (f"{rate:g}",), None, None, None, None))
         for number, (rate, outcome) in enumerate(trials)

@@ -1,4 +1,4 @@
-"""How a run is judged as a trial of its rate: what the generator spoilt is not held against the store."""
+"""Judgement of a run as a trial of its rate: generator faults do not count against the store."""
 
 from dataclasses import replace
 
@@ -17,7 +17,7 @@ TRUTH = Truth(lam=12.5, sigma=0.0, kappa=0.0, noise=0.0, rate=100.0)
 
 
 class Judged(Run):
-    """A run whose verdict and generator are as the test says."""
+    """A run with the verdict and generator state that a test sets."""
 
     def __init__(self, path, codes=(), late=0.0):
         super().__init__(path)
@@ -176,7 +176,7 @@ def test_a_run_in_which_nobody_asked_for_what_has_bounds_says_nothing(path):
 
 
 def with_unanswered(path, count, clients=40, **slo):
-    """Judge the run as one of 40 users, so many of whose requests had no answer at the end."""
+    """Judge the run as a run of 40 users with `count` requests unanswered at its end."""
     run = two_operations(path)
     (phase,) = run.summary.phases
     operations = {"critical": replace(phase.operations["critical"], in_flight_at_end=count)}

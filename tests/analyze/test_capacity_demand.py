@@ -8,7 +8,7 @@ from loadframe.analyze.capacity.demand import curve, demand, sentence
 
 
 def capacity(nodes, *truths, bounds=BOUNDS):
-    """What this number of nodes sustains, by a search for each of these capacities."""
+    """Return the capacity of a number of nodes, from one search for each of these true capacities."""
     values = [
         searched(truth, bounds=bounds, treatment={"nodes": nodes}, block=block) for block, truth in enumerate(truths)
     ]

@@ -1,4 +1,4 @@
-"""What several searches say of a capacity: coverage and bias with known truth, and what one search must not claim."""
+"""Intervals from several capacity searches: coverage and bias with known truth; one search claims no interval."""
 
 import math
 

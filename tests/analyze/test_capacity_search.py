@@ -1,4 +1,4 @@
-"""The search for a capacity: which trial comes next, what the answer rests on, and how near it is to a known one."""
+"""The search for a capacity: the next trial, the basis of its answer, and its distance from the truth."""
 
 import itertools
 import random

@@ -1,4 +1,4 @@
-"""What falls into dips beyond chance: a true cause is found, and what has nothing to do with them is not claimed."""
+"""Attribution of dips beyond chance: true causes are found, unrelated activities are not claimed."""
 
 import numpy as np
 import pytest
@@ -34,7 +34,7 @@ def others(random, count=4):
 
 
 def claims(lost, cause):
-    """How often of all trials the first activity is claimed, with four others that are looked at, too."""
+    """Return the share of trials that claim the first activity, with four other candidates."""
     claimed = 0
     for seed in range(_TRIALS):
         random = np.random.default_rng(seed)

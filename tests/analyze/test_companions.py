@@ -1,4 +1,4 @@
-"""Routers and servers of the configuration are not nodes: what is said of nodes' CPUs goes by those that keep data."""
+"""Routers and configuration servers are not nodes: statements about nodes' CPUs cover data nodes only."""
 
 from dataclasses import replace
 from pathlib import Path

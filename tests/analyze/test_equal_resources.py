@@ -1,4 +1,4 @@
-"""Horizontal beside vertical: clusters of as many CPUs in all are held against each other, and no others."""
+"""Horizontal versus vertical scaling: only clusters with equal total CPUs are compared."""
 
 from dataclasses import replace
 

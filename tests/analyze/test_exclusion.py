@@ -1,4 +1,4 @@
-"""Runs that figures leave out: whether they are a selection, and what they do to the exit status."""
+"""Excluded runs: selection bias, and the effect on the exit status."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What counts as a failure of the store in a run, by the one definition of all analyses."""
+"""The definition of a store failure in a run, shared by all analyses."""
 
 import json
 
@@ -32,7 +32,7 @@ def kinds(made):
         (("node_lost",), ["node"]),
         (("errors", "dropped", "left_over"), ["requests", "requests", "requests"]),
         (("change_failed",), ["change"]),
-        # A silent machine takes copies out of service, whatever the store does.
+        # A silent machine takes replicas out of service; this is not a fault of the store.
         (("machine_silent", "copies_lost"), []),
         # These are faults of the generator and of the treatment.
         (("lateness", "cluster_state", "unsteady"), []),

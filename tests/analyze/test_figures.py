@@ -1,4 +1,4 @@
-"""Which figures of a run are good, bounded or unknown, and that bounds hold what would have been measured."""
+"""Figures of a run that are exact, bounded or unknown; bounds contain the true value."""
 
 import math
 from dataclasses import replace
@@ -25,7 +25,7 @@ CLOSED = {"closed": {"clients": 2, "think_time": 0.0}}
 
 
 class Sample:
-    """An exact distribution in place of a histogram."""
+    """An exact distribution instead of a histogram."""
 
     def __init__(self, values):
         self.values = np.sort(values)
@@ -222,7 +222,7 @@ def test_waits_below_the_limit_of_the_verdict_bound_a_closed_loop():
 
 
 def closed_run(name, throughput, lost, block):
-    """Return a run of a closed loop whose generator lacked a core for a share of the time."""
+    """Return a closed-loop run whose generator lacked a core for a share of the time."""
     generator = replace(GENERATOR, waited_share=lost, lag_p99=None, lateness_p99=None)
     codes = ("starved",) if lost > 0.2 else ()
     entry = phase("range", {"range": operation(throughput, response=TIMES, service=TIMES)})

@@ -1,4 +1,4 @@
-"""A gate: what is a regression, what passes, and when nothing can be told."""
+"""A gate: regressions, passes and inconclusive results."""
 
 import json
 import re

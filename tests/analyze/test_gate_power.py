@@ -47,7 +47,7 @@ def test_a_joint_check_that_rejects_hands_its_share_to_its_members():
 
 
 def test_any_false_rejection_is_as_rare_as_the_level_says():
-    """Nothing got worse but the first member, and so its joint hypothesis: 1,500 times, 11 correlated tests."""
+    """Only the first member, and so its joint hypothesis, got worse: 1,500 simulations of 11 correlated tests."""
     random = np.random.default_rng(1)
     graph = Graph([3, 3, 2])
     false = 0

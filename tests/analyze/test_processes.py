@@ -1,4 +1,4 @@
-"""The CPU of each process in a measured window, by samples whose truth is known."""
+"""The CPU of each process in the measured window, from samples with known truth."""
 
 import pyarrow as pa
 import pytest
@@ -10,7 +10,7 @@ from simulated import Truth, write_experiment, write_run
 
 
 class Watched(MadeUp):
-    """A run of which only samples are known: source -> instants, s, and the cores used since the one before."""
+    """A run with only samples: source -> times, s, and the cores used since the previous sample."""
 
     def __init__(self, samples, **operations):
         super().__init__(summary(phase("week", operations or {"walk": operation(100.0)})))
@@ -82,7 +82,7 @@ def test_where_nothing_was_answered_a_request_has_no_cost():
 
 @pytest.mark.parametrize("last", [9, 8, 2])
 def test_a_window_that_looks_saw_too_little_of_has_no_figures(last):
-    # The window is from 1.5 to 10.5 s. What happened in the rest of it may be all that there was.
+    # The window is 1.5 to 10.5 s. Other activity might lie entirely outside it.
     assert processes_of(Watched({"node:0": looks(0, last, 0.01)})) == {}
 
 

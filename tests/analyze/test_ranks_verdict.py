@@ -1,4 +1,4 @@
-"""The verdict names the rank and the machine whose fault it is."""
+"""The verdict names the rank and machine at fault."""
 
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ QUIET = RankFigures(rank=0, machine="m0", requests=3000, successes=3000, last_do
 
 
 def reasons(*changes):
-    """Return the reasons against a run of ranks, each on a machine of its own, that differ from quiet ones so."""
+    """Return the reasons against a run of ranks, each on its own machine, with these changes from quiet ones."""
     ranks = tuple(replace(QUIET, rank=i, machine=f"m{i}", **change) for i, change in enumerate(changes))
     answered = operation(100.0, response=Latency(p99=0.1), service=Latency(p99=0.1))
     measured = replace(phase("range", {"range": answered}), ranks=ranks)

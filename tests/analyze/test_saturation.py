@@ -1,4 +1,4 @@
-"""Throughput that approaches a limit has no peak; throughput that falls has one."""
+"""Throughput that approaches a limit does not peak; throughput that falls does."""
 
 import pytest
 from benchmarks.simulate_curves import PEAKED, SATURATING, claims, experiment, whole

@@ -1,4 +1,4 @@
-"""What a fit chooses, claims, doubts and refuses."""
+"""Model selection, claims, warnings and refusals of a scalability fit."""
 
 import math
 
@@ -291,5 +291,5 @@ def test_an_error_that_all_runs_of_a_size_share_keeps_the_interval_open():
         ends = [fit(observations, resolution=resolution).best_model.band([4.0]) for resolution in (1e-6, 0.02)]
         (low, high), (lower, higher) = ends
         assert high[0] - low[0] < 0.01
-        # Of the mean of four sizes, each known to 2 %: at least one standard error to either side.
+        # The mean of four sizes, each known to 2 %: at least one standard error to either side.
         assert higher[0] - lower[0] > 2 * 400 * 0.02 / 2

@@ -1,4 +1,4 @@
-"""The curves of a scale experiment are fitted by what its folder says: scaling, blocks, and names of runs."""
+"""Fits of a scale experiment's curves use its scaling, blocks and run names."""
 
 import pytest
 
@@ -20,7 +20,7 @@ def over_nodes(path):
 
 
 def other_truths(path, truths):
-    """Write the experiment of strong scaling, in which some runs have a truth of their own."""
+    """Write a strong-scaling experiment in which some runs have a different truth."""
     write_experiment(path, Truth(noise=0.005), nodes=NODES, clients=(8,), repetitions=3, missing=list(truths))
     for seed, (run, truth) in enumerate(truths.items(), start=100):
         block, nodes = int(run[1]), int(run.split("nodes")[1].split("-")[0])

@@ -1,4 +1,4 @@
-"""The batched solver finds what an independent optimiser finds."""
+"""The batched solver agrees with an independent optimiser."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the verdict and the words say of events that came from outside."""
+"""Verdicts and report sentences on external events."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Speed-ups are ratios within blocks: what a block does falls on all of its runs."""
+"""Speed-ups are ratios within blocks, because a block affects all of its runs."""
 
 from dataclasses import replace
 

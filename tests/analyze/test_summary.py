@@ -145,9 +145,9 @@ def test_what_scatters_in_a_poisson_schedule_is_achieved(tmp_path):
     [
         # 100/s with a warm-up of 0.4 s, by second: requests due before and in the window that were done in it.
         ([40, 0, 0], [60, 100, 100], 0.001, 1.0),
-        # Answers take a second and a half: what was due in the warm-up is done in the window, and makes up for it.
+        # Answers take 1.5 s: requests due in the warm-up end in the window and replace those still in flight.
         ([0, 40, 0], [0, 10, 100], 1.5, 1.0),
-        # The store serves half of the rate. What it still owes is not achieved.
+        # The store serves half of the rate. Its backlog does not count as achieved.
         ([40, 0, 0], [10, 50, 50], 0.2, 0.5),
     ],
 )

@@ -1,4 +1,4 @@
-"""What runs of an application tell of its tiers: the share of the store in a response, as means over runs."""
+"""Tiers of an application: the store's share of the response time, as means over runs."""
 
 import pytest
 

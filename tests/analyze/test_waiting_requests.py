@@ -6,7 +6,7 @@ import pytest
 from loadframe.analyze.elastic.course import Done, responses
 from simulated import write_histograms
 
-#: Eight closed clients are answered in 10 ms; from 20 s to 30 s nobody is, and then all eight are.
+#: Eight closed-loop clients get answers in 10 ms; none from 20 s to 30 s, then all eight.
 SECONDS = 40
 QUICK = [0.010] * 100
 STUCK = [10.01] * 8
@@ -31,7 +31,7 @@ def waits(tmp_path):
 
 
 def outage(of_silence=()):
-    """Return the answers by second; the outage's seconds have those that are given."""
+    """Return the response times by second; the seconds of the outage have `of_silence`."""
     times = dict.fromkeys(range(SECONDS), QUICK) | {30: QUICK + STUCK}
     for second in range(20, 30):
         times[second] = list(of_silence)

@@ -24,7 +24,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.tag = '"one"'
         self.cuts = 0  #: how many answers break off half way
         self.refusals: list[int] = []  #: statuses to answer with, first of all
-        self.asked: list[str | None] = []  #: the ranges that were asked for
+        self.asked: list[str | None] = []  #: requested ranges
 
     @property
     def url(self) -> str:

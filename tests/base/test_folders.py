@@ -1,4 +1,4 @@
-"""Where loadframe keeps things, and whether there is room and reach."""
+"""Loadframe's folders, and checks for space and access."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Interrupts: none is lost, and none cuts through what must be whole."""
+"""Interrupts: none is lost, and none breaks an atomic section."""
 
 import signal
 import subprocess

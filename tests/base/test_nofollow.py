@@ -55,7 +55,7 @@ def fifo(path: Path, canary: Path) -> None:
 
 
 def device(path: Path, canary: Path) -> None:
-    os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))  # /dev/zero has no end
+    os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 5))  # /dev/zero is endless
 
 
 def unix_socket(path: Path, canary: Path) -> None:

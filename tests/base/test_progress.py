@@ -1,4 +1,4 @@
-"""How much time is left of long work: what was expected, at the pace of what is over."""
+"""Remaining time of long work: the expected time, scaled by the pace so far."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What users name is read up to a bound, whatever it is."""
+"""Files that users name are read up to a limit, whatever their type."""
 
 import os
 import threading

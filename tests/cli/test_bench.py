@@ -1,4 +1,4 @@
-"""`loadframe bench` on real nodes: what it fills, records and refuses, and what is left when it is cut off."""
+"""`loadframe bench` on real nodes: filling, recording, refusals, and leftovers after an interrupt."""
 
 import json
 import signal
@@ -20,7 +20,7 @@ ON_TRIPS = (*BRIEF[:-1], f"file={TRIPS}")
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
-    """Where the commands work: results go below it."""
+    """Change to a temporary working folder and return it; the commands write their results below it."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -1,4 +1,4 @@
-"""`bench` and `check` on an application with a REST interface: users log in, write and read what is theirs."""
+"""`bench` and `check` on an application with a REST interface: users log in, write, and read their items."""
 
 import contextlib
 import json
@@ -211,7 +211,7 @@ def test_connections_that_the_server_closes_are_opened_again_and_counted(tmp_pat
     run = Run(tmp_path / "run")
     (phase,) = run.summary.phases
     operation = phase.operations["ask"]
-    # Each connection serves ten requests; one that is sent while the server closes fails.
+    # Each connection serves ten requests. A request that meets a closing connection fails.
     assert operation.requests == 200
     assert 15 <= operation.reconnects <= 40
     assert f"{operation.reconnects} reconnects" in done.stdout

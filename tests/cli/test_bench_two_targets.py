@@ -58,14 +58,14 @@ def test_what_one_target_answers_serves_the_requests_to_the_other(tmp_path, stat
     (phase,) = run.raw_summary["phases"]
     counts = {name: (figures["requests"], figures["successes"]) for name, figures in phase["operations"].items()}
     assert counts == dict.fromkeys(("login", "write", "keep", "look", "read"), (12, 12))
-    # What each host served stands beside its address.
+    # The telemetry has the requests that each host served, with its address.
     served = {row["source"]: 0.0 for row in run.telemetry.to_pylist() if row["source"].startswith("target:")}
     for row in run.telemetry.to_pylist():
         if row["source"] in served and row["metric"] == "requests":
             served[row["source"]] += row["value"]
     assert served[f"target:{service.address}"] == 36
     assert sorted(served.values()) == [24, 36]
-    # An answer of the target that was asked is there to be drawn.
+    # The record has an answer of the queried target, for its charts.
     assert json.loads((tmp_path / "run" / "answers-day.json").read_text())["write"]["id"]
 
 

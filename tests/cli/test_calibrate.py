@@ -32,7 +32,7 @@ def test_each_driver_that_a_null_server_answers_has_a_ceiling(calibrated):
         assert ceiling["cpu_per_request"] == pytest.approx(1 / ceiling["requests"])
         assert [lateness["rate"] for lateness in ceiling["lateness"]] == [1000, 10_000, 50_000]
         assert all(0 < lateness["p50"] <= lateness["p99"] for lateness in ceiling["lateness"])
-    # Nothing but the generator itself is cheaper than anything that is sent.
+    # The generator without a driver is the cheapest.
     assert calibrated["drivers"]["null"]["requests"] > calibrated["drivers"]["search"]["requests"]
     assert calibrated["drivers"]["search"]["documents"] > 10 * calibrated["drivers"]["search"]["requests"]
 

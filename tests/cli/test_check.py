@@ -100,7 +100,7 @@ def test_a_corpus_with_broken_lines_says_how_many_were_set_aside(node, tmp_path,
 
 
 class Odd(BaseHTTPRequestHandler):
-    """Answers /gzip with a compressed body, and everything else with one that would steer a terminal."""
+    """Answers /gzip with a compressed body, and other paths with terminal control sequences."""
 
     def do_GET(self) -> None:
         evil = (

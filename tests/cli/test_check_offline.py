@@ -1,4 +1,4 @@
-"""`loadframe check --offline`: what can be said of a workload without a store."""
+"""`loadframe check --offline`: checks of a workload without a store."""
 
 import json
 import shutil
@@ -55,7 +55,7 @@ def test_what_is_wrong_is_told_with_its_place_and_status_2(tmp_path, good, bad, 
 
 
 def test_a_corpus_with_a_web_address_is_not_fetched(tmp_path):
-    # Nobody answers at this address: whatever asked it would fail.
+    # This address refuses connections, so a request to it would fail.
     fetched = WORKLOAD.replace("generate: nyc_taxi_trip", 'url: "http://127.0.0.1:9/trips.json.bz2"').replace(
         "variables: {", "variables: {place: {field: {corpus: trips, field: pickup.zone}}, "
     )

@@ -127,7 +127,7 @@ def test_pausing_and_resuming_twice_is_said_and_is_no_event(cluster):
     assert [answer.stderr.strip() for answer in said] == ["", "node-0 is already paused", "", "node-0 is not paused"]
 
 
-#: What takes longer to import than to look at a cluster.
+#: Modules whose import takes longer than a status query of a cluster.
 HEAVY = ("httpx", "jinja2", "numpy", "pydantic", "requests", "scipy", "urllib3", "yaml", "loadframe._engine")
 
 

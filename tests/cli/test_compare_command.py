@@ -1,4 +1,4 @@
-"""`loadframe compare`: a table, a sentence, a page, JSON; refuses what cannot be compared."""
+"""`loadframe compare`: table, sentence, page and JSON; refusal of incomparable runs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is told while work goes on: figures and the time left, on a terminal and as plain lines."""
+"""Progress output: figures and remaining time, on a terminal and as plain lines."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""`loadframe doctor`: what the machine can do, what it lacks, and what to do about it."""
+"""`loadframe doctor`: capabilities of the machine, missing ones, and remedies."""
 
 import json
 from subprocess import CompletedProcess

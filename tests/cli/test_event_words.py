@@ -1,4 +1,4 @@
-"""What is told of sources of events while they are read."""
+"""Progress lines for sources of events."""
 
 from loadframe.cli.event_words import EventWords
 from loadframe.load import SourceProgress

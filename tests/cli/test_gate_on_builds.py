@@ -1,7 +1,7 @@
-"""A pipeline that really runs: builds of the example application from commits, measured in turns, let pass or stopped.
+"""A real pipeline: builds of the example application from commits, measured in turn, pass or fail the gate.
 
-Every build pauses before it answers, and the one that is to be caught pauses for longer at one endpoint: most of each
-response is sleep and not work, so that how busy this machine is hardly matters.
+Every build sleeps before it answers; the slow build sleeps longer at one endpoint. Sleep dominates each response, so
+the load of this machine hardly matters.
 """
 
 import os
@@ -15,7 +15,7 @@ import pytest
 pytestmark = [pytest.mark.alone, pytest.mark.store]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "selfcare_app"
-#: Seconds that every answer takes longer, and that of the slow endpoint besides.
+#: Delay of every answer, s, and the extra delay of the slow endpoint.
 PAUSE, SLOWER = 0.3, 0.9
 
 if shutil.which("haproxy") is None and not Path("/usr/sbin/haproxy").is_file():

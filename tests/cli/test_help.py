@@ -16,12 +16,12 @@ from loadframe.cli.app import SUMMARIES, Commands, _first_paragraph, app
 from loadframe.cli.topics import MOST_UNGROUPED, Topic
 from loadframe.cluster.change_watch import WITHIN
 
-#: What scripts and documents rely on.
+#: Commands that scripts and documents rely on.
 COMMANDS = {"bench", "check", "cluster", "demo", "doctor", "fit", "report", "run", "stores", "workloads"}
 
-#: What takes long to import, and help needs none of.
+#: Slow imports that help must avoid.
 HEAVY = ("httpx", "jgo", "jinja2", "numpy", "pyarrow", "requests", "scipy", "yaml")
-#: What the list of commands does without, too.
+#: Imports that the list of commands must avoid, too.
 NOT_FOR_THE_LIST = (*HEAVY, "rich", "loadframe.cli.bench", "loadframe.store")
 
 

@@ -60,7 +60,7 @@ def port_of(command):
 
 
 class Sender:
-    """Sends bids and keeps those that were not acknowledged, as docs/streams.md asks of senders."""
+    """Sends bids and keeps unacknowledged ones, as docs/streams.md requires of senders."""
 
     def __init__(self, port, bids):
         self.kept, self.safe = list(bids), 0
@@ -75,7 +75,7 @@ class Sender:
                 self._way.sendall(lines(*(bid(number) for number in self.kept[first : first + 50])))
             self._way.shutdown(socket.SHUT_WR)
         except OSError:
-            # The other side was killed; what is not acknowledged is kept.
+            # The other side was killed; the sender keeps unacknowledged bids.
             pass
 
     def _hear(self):
@@ -86,7 +86,7 @@ class Sender:
             pass
 
     def end(self):
-        """Return the bids that were acknowledged, and those that were not, when the connection has ended."""
+        """Wait for the end of the connection; return the acknowledged and the unacknowledged bids."""
         for thread in self._threads:
             thread.join(60)
         self._way.close()

@@ -1,4 +1,4 @@
-"""`loadframe ingest`: what cannot be taken in is said before a store is started."""
+"""`loadframe ingest`: invalid input is refused before a store starts."""
 
 import socket
 

@@ -1,4 +1,4 @@
-"""Ctrl-C at instants that a seed draws, and where one was lost once: status 130, and what was measured is kept."""
+"""Ctrl-C at random times from a seed, and at known critical ones: status 130, and measured data are kept."""
 
 import random
 import signal
@@ -19,7 +19,7 @@ phases:
   - {name: open, operation: look, rate: 20/s, warmup: 400ms, duration: 400ms}
   - {name: closed, operation: look, clients: 1, duration: 300ms}
 """
-#: s that the command takes when nobody interrupts it, at the least.
+#: Minimum duration of the uninterrupted command, s.
 WHOLE = 2.5
 
 

@@ -1,4 +1,4 @@
-"""`loadframe run` that is killed (SIGKILL) at any instant: what is whole stays, and at most one run is lost."""
+"""`loadframe run` killed (SIGKILL) at any time: complete runs stay, and at most one run is lost."""
 
 import random
 import shutil
@@ -29,7 +29,7 @@ kind: scale
 factors: {nodes: [1, 2], clients: [1, 2]}
 """
 KILLS = 3
-#: s after the command says that it is at this: the cluster, its data, the load of a run, what is written after it.
+#: Messages after which the command is killed: cluster start, fill, load of a run, and the end of a run.
 MOMENTS = ("starting", "phase fill", "phase look", "run ")
 
 

@@ -1,4 +1,4 @@
-"""Memory that runs out is one message, in whatever command."""
+"""Exhausted memory gives one message, in every command."""
 
 import numpy as np
 

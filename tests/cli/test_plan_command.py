@@ -1,4 +1,4 @@
-"""`loadframe plan`: of a file by what is supposed, of a folder by what its runs say; starts nothing."""
+"""`loadframe plan`: from a file by assumptions, from a folder by its runs; starts no cluster."""
 
 import json
 import subprocess

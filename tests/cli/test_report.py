@@ -1,4 +1,4 @@
-"""`loadframe report`: writes into the folder or where it is told, prints in brief, refuses what is not a run."""
+"""`loadframe report`: writes to the folder or to a given path, prints a summary, refuses folders that are not runs."""
 
 import json
 import shutil

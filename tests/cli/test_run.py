@@ -66,7 +66,7 @@ def design(place):
 
 @pytest.fixture(scope="module")
 def interrupted(place, design):
-    """What was left when the command was interrupted in its second run."""
+    """Interrupt the command in its second run; return the folder that it leaves."""
     with Running("run", "e.yaml", folder=place) as command:
         second = [run["run"] for run in design if run["treatment"]["store.settings.heap"] == GOOD][1]
         command.wait_for(second, "phase look")
@@ -82,7 +82,7 @@ def finished(interrupted):
 
 @pytest.fixture(scope="module")
 def runs(finished):
-    """The runs, in the order in which they were made."""
+    """Return the runs in order of their start."""
     return sorted(map(Run, Path("results/small/runs").iterdir()), key=lambda run: run.raw_manifest["started"])
 
 
@@ -104,7 +104,7 @@ def test_an_experiment_of_days_wants_to_be_meant(place):
     assert refused.returncode == 2
     assert "the experiment takes about 40 h" in refused.stderr
     assert "--yes" in refused.stderr
-    # Five trials are planned one after the other: what counts is how long all of them may take.
+    # Five trials are planned in sequence, so the check covers their total time.
     Path("long.yaml").write_text(SEARCH)
     refused = loadframe("run", "long.yaml")
     assert (refused.returncode, "the experiment takes at most about 30 h" in refused.stderr) == (2, True)

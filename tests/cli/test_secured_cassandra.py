@@ -73,7 +73,7 @@ def address() -> Iterator[str]:
 
 
 def _encryption(folder: Path) -> dict[str, Any]:
-    """Settings for TLS beside the clear on one port; whoever comes by TLS must show a certificate of our authority."""
+    """Return settings for TLS and plain text on one port; TLS clients need a certificate of our authority."""
     AUTHORITY.cert_pem.write_to_path(folder / "ca.pem")
     server = AUTHORITY.issue_cert("localhost")
     # Java reads private keys in PKCS#8 alone.

@@ -26,7 +26,7 @@ PASSWORD = "correct-horse-7391"
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[int, Path]]:
-    """The port of the server, and a folder with what gets one in. Its certificate is for `localhost`."""
+    """The port of the server, and a folder with its credentials. The certificate is for `localhost`."""
     folder, authority = tmp_path_factory.mktemp("secured"), trustme.CA()
     for name, identity in (("server.pem", "localhost"), ("client.pem", "client.example")):
         (folder / name).write_bytes(authority.issue_cert(identity).private_key_and_cert_chain_pem.bytes())

@@ -1,4 +1,4 @@
-"""`loadframe watch`: each node's process and what its store says of it, once a second."""
+"""`loadframe watch`: the process and the store statistics of each node, once a second."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What may be asked of a cluster."""
+"""Valid and refused cluster specifications."""
 
 import json
 import os

@@ -18,7 +18,7 @@ def yellow(missing: int, *declared: tuple[int, int], nodes: int = 1) -> Health:
         (yellow(3, (5, 2), (3, 3), nodes=2), 2, []),
         (yellow(6, (5, 2)), 1, ["the cluster is yellow, with 6 copies of data not in service"]),
         (yellow(5, (5, 2), nodes=2), 2, ["the cluster is yellow, with 5 copies of data not in service"]),
-        # One of two nodes is away: what it held is missing, and is not excused by the node that is left.
+        # One of two nodes is away: its copies are missing, and the other node does not excuse them.
         (
             yellow(5, (5, 2)),
             2,

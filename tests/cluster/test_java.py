@@ -10,7 +10,7 @@ from loadframe.cluster import java
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch):
-    """A Java home that calls itself as it is told."""
+    """A Java home that reports a given version."""
 
     def make(version: str) -> Path:
         (tmp_path / "bin").mkdir()

@@ -60,7 +60,7 @@ def test_a_node_that_starts_while_the_cluster_stops_is_stopped_too(toy, state):
         while any(node.alive for node in cluster.nodes):
             time.sleep(0.01)
         go_on.set()
-        # Stores whose nodes join without the others complete the change, on a cluster that is about to end.
+        # On a cluster that is about to end, stores whose nodes join alone complete the change.
         growing.exception()
         stopping.result()
     assert not servers(state)
@@ -516,7 +516,7 @@ def test_somebody_elses_cluster_is_not_changed(cluster, toy):
 
 
 def _two_free_ports() -> int:
-    """Return the first of two ports that nobody has, from those that neither clusters nor the kernel choose from."""
+    """Return the first of two adjacent free ports, outside the ranges of clusters and of the kernel."""
     while True:
         port = Random().randrange(11_000, 19_000)
         with suppress(BadInput):

@@ -1,4 +1,4 @@
-"""Two real OpenSearch nodes under limits: what a cluster says, does and notices."""
+"""Two real OpenSearch nodes under limits: messages, operations and monitoring of a cluster."""
 
 import os
 import time
@@ -24,7 +24,7 @@ DEFINITION = {
 
 @pytest.fixture(scope="module")
 def lines() -> list[str]:
-    """What the start reported."""
+    """Lines that the start reported."""
     return []
 
 

@@ -1,4 +1,4 @@
-"""Real nodes with networks of their own: a cluster that is cut apart and comes together, and what is recorded of it."""
+"""Real nodes in network namespaces: a cluster is partitioned and heals, and the record shows it."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ def apart(module_state) -> Iterator[Cluster]:
 
 
 def linked(*words: str) -> dict:
-    """Return what the command that changes a link says of it, as the one event that it made."""
+    """Run the command that changes a link; return its one event."""
     done = loadframe("cluster", "link", "apart", *words, "--json")
     assert done.returncode == 0, done.stderr
     [event] = json.loads(done.stdout)["events"]

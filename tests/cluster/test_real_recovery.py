@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.skipif(OBSTACLE is not None, reason=f"no networks for nodes here, whose links can be cut: {OBSTACLE}"),
 ]
 
-#: What each store is started with: connections for all clients and one more, and little memory.
+#: Start settings of each store: connections for all clients and one more, and little memory.
 SETTINGS: dict[str, dict[str, Any]] = {
     "redis": {},
     "postgresql": {"max_connections": 600},

@@ -1,4 +1,4 @@
-"""Companions that share a node's machine: one set of limits, one set of cores, and a life of their own."""
+"""Companions on a node's machine: shared limits and cores, independent lifetimes."""
 
 import os
 from pathlib import Path

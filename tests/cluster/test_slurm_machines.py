@@ -28,9 +28,9 @@ def spec(**more):
 
 
 def left_of(slurm, job, within=100.0):
-    """Return what still runs of a job's steps after a while, as soon as there is nothing more.
+    """Return the remaining processes of a job's steps: as soon as none is left, or after `within` seconds.
 
-    An agent that is let alone ends after two minutes.
+    An agent without a connection ends after two minutes.
     """
     end = time.monotonic() + within
     while (left := slurm.processes(job)) and time.monotonic() < end:
@@ -68,7 +68,7 @@ def test_no_node_outlives_a_command_that_is_killed(slurm, job, state, tmp_path):
         up.process.send_signal(signal.SIGKILL)
         up.process.wait()
         for process in slurm.processes(job):
-            # What the command ran is somebody else's.
+            # Processes of the command belong to the user.
             if process.name() == "sleep":
                 process.kill()
         assert left_of(slurm, job) == []

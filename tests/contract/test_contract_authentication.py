@@ -24,7 +24,7 @@ pytestmark = pytest.mark.store
 
 #: A user of this machine who is neither root nor any server's.
 ANOTHER = 12345
-#: The program by which people connect to a store, and what makes it print 42.
+#: Each store's console program, and arguments that make it print 42.
 CONSOLES = {
     "postgresql": ("psql", "-c 'SELECT 41 + 1'"),
     "redis": ("redis-cli", "ECHO 42"),
@@ -141,10 +141,10 @@ def test_the_password_is_in_private_files_alone(store, secret, tmp_path):
     ]
     assert folder / "password" in holders
     for holder in holders:
-        # A node's own copy can be read by its server's user, and by nobody else.
+        # Only the server's user can read a node's copy of the secret.
         assert holder.parent.name == "config" or holder == folder / "password", holder
         assert holder.stat().st_mode & 0o007 == 0
-        # Some accounts have the group of `nobody`, which a server may run as.
+        # Some accounts have the group of `nobody`, the possible user of a server.
         assert holder.stat().st_gid not in {account.pw_gid for account in pwd.getpwall()} - {os.getegid()}, holder
         assert holder.parent.stat().st_mode & 0o007 == 0 or holder == folder / "password"
 

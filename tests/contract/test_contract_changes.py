@@ -20,8 +20,8 @@ pytestmark = pytest.mark.store
 
 #: Ids from which each run adds documents, further apart than any run gets.
 GROWING, DYING = DOCUMENTS, 1000 * DOCUMENTS
-#: `LATE`: allowed share of failed requests while nodes come and go. `BUSY`: timeouts, and rejections by an overloaded node, for
-#: example when all requests that waited for a moving shard are released at once.
+#: Allowed share of late requests while nodes come and go. Late requests time out, or a node with too many waiting
+#: requests rejects them: for example when all requests that waited for a moving shard are released at once.
 LATE, BUSY = 0.05, {"timeout", "rejected"}
 
 

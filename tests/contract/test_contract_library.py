@@ -1,5 +1,7 @@
-"""The workloads ycsb and wikipedia, which have forms for several families: filled, and each step answered as it is
-asserted. What else has such forms (adbids, selfcare) has tests of its own."""
+"""The library workloads ycsb and wikipedia on every store: filling, and the assertions of each step.
+
+Both have forms for several families. Other such workloads (adbids, selfcare) have their own tests.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ pytestmark = pytest.mark.store
 
 
 def failed_operations(store: Held, name: str, parameters: dict[str, Any], folder: Path) -> set[str]:
-    """Return the operations of a workload whose answers are not as they are asserted."""
+    """Return the operations of a workload whose answers fail their assertions."""
     workload = load_workload(name, parameters).for_family(store.cluster.store.family, store.subject.nodes)
     failed = failed_steps(store.cluster, workload, folder)
     for collection in workload.collections:

@@ -96,7 +96,10 @@ def test_what_an_answer_has_serves_the_same_users_later_requests(things):
         **names,
     ) == [None, None, None, None, "assertion", None, None, None]
     (unsent,) = things.asked({"read": ANN | {"id": "${called}"}}, **names)
-    assert (unsent["error"], unsent["message"].startswith("not sent: this user has not captured")) == ("assertion", True)
+    assert (unsent["error"], unsent["message"].startswith("not sent: this user has not captured")) == (
+        "assertion",
+        True,
+    )
 
 
 def looked_for(things: Held, folder: Path, within: float, written: Callable[[], None]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is Cassandra's own: statements, what it refuses, and that requests go to every node."""
+"""Cassandra only: statements, refusals, and requests to every node."""
 
 import csv
 import re

@@ -1,4 +1,4 @@
-"""What is Elasticsearch 6.8's own: the dialect of its age, and how its masters are elected."""
+"""Elasticsearch 6.8 only: its older API, and the election of its masters."""
 
 import pytest
 

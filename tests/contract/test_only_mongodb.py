@@ -1,4 +1,4 @@
-"""What is MongoDB's own: queries and commands, how sure writes are, and which members are read."""
+"""MongoDB only: queries and commands, write concerns, and read preferences."""
 
 import json
 

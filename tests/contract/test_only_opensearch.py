@@ -1,4 +1,4 @@
-"""What is OpenSearch's own: copies that must have a place, the one voter of two nodes, and pauses that are noticed."""
+"""OpenSearch only: replicas without a node, the single voter of two nodes, and detected pauses."""
 
 import socket
 import time
@@ -32,7 +32,7 @@ def taken(address: str) -> socket.socket:
 
 
 def test_the_only_voter_that_comes_back_at_another_port_is_found_by_the_others(store):
-    """Of two nodes one alone decides. When something else has its ports meanwhile, the other waits there in vain."""
+    """One of two nodes is the only voter. While another process has its ports, the other node waits in vain."""
     cluster = store.cluster
     state = (
         "/_cluster/state/metadata,nodes?filter_path=metadata.cluster_coordination.last_committed_config,nodes.*.name"

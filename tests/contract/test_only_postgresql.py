@@ -1,4 +1,4 @@
-"""What is PostgreSQL's own: statements and transactions, whole documents, and which servers are read."""
+"""PostgreSQL only: statements and transactions, whole documents, and the servers of reads."""
 
 import json
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What is Redis's own: commands, slots, and no order of ids in a cluster."""
+"""Redis only: commands, slots, and unordered ids in a cluster."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Experiments in files of their own, beside a small workload."""
+"""Experiment files and a small workload for the tests of this folder."""
 
 from pathlib import Path
 from textwrap import dedent

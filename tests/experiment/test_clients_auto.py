@@ -1,4 +1,4 @@
-"""Scale experiments that find their number of clients: what their files may say, and the runs that follow."""
+"""Scale experiments that find their number of clients: file keys, and the resulting runs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Experiments of kind compare: variants in interleaved blocks, and what is wrong with a file of them."""
+"""Experiments of kind compare: variants in interleaved blocks, and errors in files."""
 
 import pytest
 

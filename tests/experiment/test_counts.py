@@ -1,4 +1,4 @@
-"""What a collection should hold by what was acknowledged, and when nobody can know."""
+"""Expected number of documents in a collection, from acknowledged writes, and the cases without one."""
 
 import pytest
 

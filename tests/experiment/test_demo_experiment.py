@@ -1,4 +1,4 @@
-"""The demo's experiment: what it asks on machines of several sizes, and what it says where it cannot be made."""
+"""The demo's experiment: its questions on machines of several sizes, and its refusals."""
 
 import pytest
 

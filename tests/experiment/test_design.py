@@ -166,7 +166,7 @@ def test_a_phase_that_its_users_end_is_as_long_as_they_think_at_least(load, tmp_
     experiment = load_experiment(tmp_path / "e.yaml")
     assert not length_is_known(experiment)
     assert estimate(design(experiment), experiment) == pytest.approx(20 + 2.1 + 2 * (3 + 90 + 0.5))
-    # An experiment with a duration of its own ends them before.
+    # The experiment's own duration ends the runs earlier.
     (tmp_path / "e.yaml").write_text(text + "duration: 10s\n")
     assert length_is_known(load_experiment(tmp_path / "e.yaml"))
 
@@ -187,5 +187,5 @@ measure: [ingest]
         experiment = load(text.replace("RATE", rate))
         return estimate(design(experiment), experiment)
 
-    # Of two runs each takes 2 minutes at 500 bids/s; at more than a store takes in, that is what decides: 6 s.
+    # Each of two runs takes 2 minutes at 500 bids/s. At a rate beyond the store's capacity, the store decides: 6 s.
     assert seconds("500") - seconds("1000000") == pytest.approx(2 * (120 - 6))

@@ -79,7 +79,7 @@ def test_settings_are_changed_and_links_cut_as_the_steps_say(directed, cluster, 
     )
     monkeypatch.setattr(cluster, "cut", lambda name: done.append(f"cut {name}"))
     monkeypatch.setattr(cluster, "restore", lambda name: done.append(f"restore {name}"))
-    # What is due at the same time is done at the same time: only what waits for another follows it.
+    # Steps due at the same time run at the same time; only a step that waits for another one follows it.
     cut, restore = {"balanced": 0.1, "cut": "node-1"}, {"balanced": 0.1, "restore": "node-1"}
     plan = steps({"at": 0.1, "set": {"pace": 3}}, cut, restore)
     events, deviations, _ = directed(plan, lambda text: text.count('"change over"') == 3)
@@ -149,7 +149,7 @@ def test_a_trigger_that_fires_while_the_run_ends_starts_no_node(cluster, tmp_pat
     with RunWriter(tmp_path, "run") as writer:
         plan = [TriggeredStep(Step.model_validate({"at": 0.0, "add": 1}), AtTheEnd())]
         director = Director(cluster, plan, lambda text: None, control=False, holds=False)
-        # As `end` does first, so that the trigger fires between the end of the run and that of the watching thread.
+        # `end` sets this first, so the trigger fires between the end of the run and that of the watching thread.
         director._over.set = lambda over=director._over: (type(over).set(over), ended.set())[0]
         director.begin(writer)
         director.phase(0.0, 0.0)

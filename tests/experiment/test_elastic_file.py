@@ -1,4 +1,4 @@
-"""Files of elastic experiments: what they mean for each run, and what is said about steps that can never be taken."""
+"""Files of elastic experiments: their meaning for each run, and refusals of impossible steps."""
 
 import pytest
 

@@ -1,5 +1,4 @@
-"""An elastic run in which a setting is changed and a node is cut off and comes back, on real nodes with networks of
-their own."""
+"""An elastic run on real nodes with separate networks: a setting changes, and a node is cut off and returns."""
 
 import shutil
 

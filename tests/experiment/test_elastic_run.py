@@ -1,4 +1,4 @@
-"""An elastic experiment on simulated nodes that are real processes: what is recorded is what was done to them."""
+"""An elastic experiment on simulated nodes, which are real processes: the record matches the changes."""
 
 import pyarrow.compute as pc
 import pytest

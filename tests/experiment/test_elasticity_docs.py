@@ -1,4 +1,4 @@
-"""The documentation of elastic experiments: its examples are loaded, its tables are held against the code."""
+"""The documentation of elastic experiments: its examples load, and its tables match the code."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The documentation of experiments: every example in it is loaded, and its tables are held against the code."""
+"""The documentation of experiments: every example loads, and its tables match the code."""
 
 import re
 from pathlib import Path
@@ -23,7 +23,7 @@ def section(name: str) -> str:
 
 @pytest.fixture
 def loaded(tmp_path):
-    """Load an example, the keys that it shows in place of the whole one's."""
+    """Load a complete experiment file in which the keys of an example replace the defaults."""
 
     def loaded(text: str):
         path = tmp_path / "e.yaml"

@@ -1,4 +1,4 @@
-"""Expressions in experiment files: what they are in each run, and what is said of those that cannot be."""
+"""Expressions in experiment files: their value in each run, and the errors of invalid ones."""
 
 import json
 

@@ -1,5 +1,4 @@
-"""An experiment whose events come from a program that knows nothing of Loadframe, by TCP: the whole system, shortly;
-and what it says where nobody sends, or where the port is taken."""
+"""A complete experiment whose events a foreign program sends by TCP; errors without a sender or with a taken port."""
 
 import json
 import socket
@@ -99,7 +98,7 @@ def test_each_event_of_a_foreign_log_is_counted_in_the_store_though_its_node_was
 def test_an_experiment_that_gets_no_line_says_where_it_waited_and_for_how_long(folder, port):
     written(port, wait="500ms")
     real = "kind: opensearch, limits: {memory: 1g}, settings: {heap: 350m}"
-    # The simulated store has no templates, and needs none to wait.
+    # The simulated store has neither templates nor documents to wait for.
     Path("e.yaml").write_text(Path("e.yaml").read_text().replace(real, "kind: sim") + "prepare: [clear]\n")
     done = loadframe("run", "e.yaml")
     assert done.returncode == 1

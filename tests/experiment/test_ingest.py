@@ -1,4 +1,4 @@
-"""Which phase takes events in, and what becomes of it when the events come from somewhere else."""
+"""Selection of the phase that ingests events, and its handling of external events."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Published figures: read from the CSV that an experiment names, with the line of what is wrong in it."""
+"""Published figures: read from the CSV file of an experiment, with line numbers in errors."""
 
 import json
 
@@ -32,7 +32,7 @@ HEADER = "series,phase,nodes,clients,measure,value,unit,against,source"
 
 @pytest.fixture
 def figures(load, tmp_path):
-    """Return the figures of an experiment whose file of published ones has these lines."""
+    """Return the figures of an experiment whose file of published figures has these lines."""
 
     def figures(*lines, header=HEADER, text=EXPERIMENT):
         (tmp_path / "paper.csv").write_text("\n".join(["# from a paper", header, *lines, ""]))

@@ -1,4 +1,4 @@
-"""Rates that are a share of what a control run shows: only a valid run shows it."""
+"""Rates as a share of a control run's rate, which must come from a valid run."""
 
 from dataclasses import replace
 

@@ -17,7 +17,7 @@ YELLOW = Health(ready=False, status="yellow", nodes=2, moving=0, missing=1, decl
 
 @dataclass
 class Told(Listener):
-    """A listener that keeps what it is told."""
+    """A listener that records its steps."""
 
     steps: list[str] = field(default_factory=list)
 

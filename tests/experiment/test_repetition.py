@@ -1,4 +1,4 @@
-"""Repetitions that go on until the intervals are narrow enough, block by block, from what is recorded alone."""
+"""Repetition, block by block, until the intervals of the recorded runs are narrow enough."""
 
 import math
 

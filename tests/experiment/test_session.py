@@ -46,7 +46,7 @@ class Remarks(Listener):
 
 @pytest.fixture
 def session(node, tmp_path):
-    """Make a session on the node, of a workload with some documents of its own."""
+    """Make a session on the node, with a workload of a few documents."""
     (tmp_path / "w.yaml").write_text(WORKLOAD)
 
     def session(line='{"amount": 1.5}', **parameters):
@@ -152,7 +152,7 @@ def test_a_copy_that_was_declared_and_that_one_node_cannot_hold_is_as_asked_for(
     assert "cluster_state" not in [reason.code for reason in run.summary.verdict.reasons]
 
 
-#: The only shard of such an index may be on a node that there is not, so nobody serves it.
+#: Elasticsearch must put this index's only shard on a node that does not exist, so it stays unassigned.
 NOWHERE = {"settings": {"number_of_replicas": 0, "index.routing.allocation.require._name": "nowhere"}}
 
 
@@ -178,7 +178,7 @@ def test_a_cluster_that_is_not_as_asked_for_makes_the_run_invalid(session, node,
         run = Run(mine.record(tmp_path, "run", mine.workload.phases, Labels()))
     finally:
         node.store.request(node.addresses, "DELETE", "/unserved")
-    # A busy machine may add reasons of its own.
+    # A busy machine may add further reasons.
     (reason,) = [reason for reason in run.summary.verdict.reasons if reason.code == "cluster_state"]
     assert "red" in reason.cause
     assert "repair the cluster" in reason.remedy

@@ -1,4 +1,4 @@
-"""Settings experiments: which runs a scheme makes, what follows from them, and what is wrong with a file."""
+"""Settings experiments: the runs of each scheme, their results, and errors in files."""
 
 import io
 import re
@@ -30,7 +30,7 @@ measure: look
 repetitions: 2
 confirm: 4
 """
-#: What each setting makes of throughput.
+#: Factor of throughput by setting.
 TRUE = {"512m": 1.3, 1: 1.0, 20: 1.0}
 
 
@@ -288,7 +288,7 @@ def test_an_optimiser_is_told_that_the_store_died(opened):
 
 
 def test_an_optimiser_remembers_that_the_store_died_in_an_earlier_attempt(opened):
-    """A heap of 512 MiB would be faster; the store dies of it, and survives when the run is made again."""
+    """A heap of 512 MiB is faster, but the store dies of it in the first attempt and survives in the second."""
     experiment, folder = opened(EXPERIMENT + "scheme: tpe\ntrials: 24\n")
     following = list(design(experiment).runs)
     trials = []

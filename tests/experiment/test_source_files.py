@@ -1,4 +1,4 @@
-"""Each source of a phase has a file of its own for dead letters, in the run folder, and a place for what is spilled."""
+"""Each source of a phase has its own dead-letter file in the run folder, and its own spill file."""
 
 from loadframe.experiment.runner import phase_files
 

@@ -1,4 +1,4 @@
-"""All that a run folder tells of instants lies on one time axis, whose zero is the beginning of the run."""
+"""All times in a run folder share one axis, whose origin is the start of the run."""
 
 from datetime import datetime
 
@@ -49,7 +49,7 @@ def test_a_phase_begins_when_its_load_does_in_every_record(session, tmp_path):
         assert min(abs(time - start) for time in watched) < 1e-6
         tag = next(tag for tag in run.histograms.tags() if tag.startswith(f"{name}/") and "/response" in tag)
         assert run.histograms.seconds(tag)[0][0] == pytest.approx(start, abs=1e-3)
-    # What the server saw by its own clock: the only request was due when the phase began.
+    # The server's own time of the request: the only request was due when the phase began.
     first = run.raw_summary["phases"][0]
     took = first["operations"]["one"]["response"]["max"]
     assert 0 < answered["/one"] - (zero + first["start"]) < took + 5e-3

@@ -1,4 +1,4 @@
-"""What a job of Slurm was given, asked from a real one."""
+"""The resources of a real Slurm job."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""Nodes in containers: how each runtime is called, what is refused, and a real server in one."""
+"""Nodes in containers: the command lines of each runtime, refusals, and a real server in a container."""
 
 import os
 import re
@@ -45,7 +45,7 @@ COMMAND = Command(
 
 @pytest.fixture
 def installed(tmp_path, monkeypatch):
-    """All runtimes are on the PATH: programs that do nothing, since only how they are called is looked at."""
+    """Put fake runtimes on the PATH; the tests look only at their command lines."""
     for name in ("ch-run", "apptainer", "podman", "docker"):
         (tmp_path / name).write_text("#!/bin/sh\nexit 0\n")
         (tmp_path / name).chmod(0o755)
@@ -146,7 +146,7 @@ def libraries(program: str) -> set[Path]:
 
 @pytest.fixture(scope="module")
 def image():
-    """A root file system that holds a server of Redis and what it is linked with, and nothing else."""
+    """A root file system with only a Redis server and the libraries that it is linked with."""
     with open_folder("image") as folder:
         for place in ("dev", "proc", "sys", "tmp", "etc"):
             (folder / place).mkdir()

@@ -1,4 +1,4 @@
-"""Limits: what may be asked for, and that they are enforced where this machine allows it."""
+"""Limits: accepted values, and enforcement where this machine supports it."""
 
 import os
 import time
@@ -133,7 +133,7 @@ def _throttled(folder: Path) -> int:
 
 
 def _imitated_hierarchy(parent: Path) -> tuple[Path, dict[str, Path]]:
-    """The files of a version 2 hierarchy in a plain folder, for machines whose controllers are in version 1."""
+    """Write the files of a version 2 hierarchy into a plain folder, for machines with version 1 controllers."""
     folder = parent / "loadframe" / "node"
     folder.mkdir(parents=True)
     (parent / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")

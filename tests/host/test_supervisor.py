@@ -1,4 +1,4 @@
-"""A node does not outlive whoever started it, however that one ends, and leaves nothing behind."""
+"""A node ends with its starter, however that ends, and leaves nothing behind."""
 
 import os
 import signal
@@ -51,7 +51,7 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
 
 @pytest.fixture
 def starter(folder: Path):
-    """A process of its own that has started a node; returned with the node's identity."""
+    """Start a node from another process; return that process and the node's identity."""
     started = []
 
     def begin(*arguments: str) -> tuple[subprocess.Popen, Identity]:
@@ -190,7 +190,7 @@ def test_a_process_number_that_went_to_somebody_else_is_not_taken_for_the_node(s
     assert LocalHost().find(other) is None
 
 
-#: Starts a process in a session of its own, tells its pid, and ends.
+#: Starts a process in a new session, prints its pid, and exits.
 LEAVES_ONE = (
     "import os, subprocess, sys; "
     f"left = subprocess.Popen([sys.executable, '-S', '-c', '{SLEEPER}'], start_new_session=True); "

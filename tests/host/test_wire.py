@@ -1,4 +1,4 @@
-"""What goes to agents: values of all kinds that are sent, functions by name, and sources that need no library."""
+"""Messages to agents: values of all types, functions by name, and sources that import no library."""
 
 import subprocess
 import sys

@@ -13,7 +13,7 @@ NAME = "chromium"
 
 
 def missing() -> str | None:
-    """Return why there is no browser here, None if there is one."""
+    """Return why no browser can be used here; None if one is installed."""
     return None if shutil.which(NAME) else f"{NAME} is not installed here"
 
 
@@ -88,7 +88,7 @@ class Chromium:
         self.call("Page.navigate", url=url)
 
     def evaluate(self, expression: str) -> Any:
-        """Return the value of an expression of JavaScript, which must be one that JSON can hold."""
+        """Return the value of a JavaScript expression. The value must be representable in JSON."""
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")

@@ -1,4 +1,4 @@
-"""What is drawn of an answer: rows by pointers, few of them, added up by label; nothing of what is not there."""
+"""Charts of answers: a few rows by JSON pointers, added up by label; missing values are skipped."""
 
 import json
 

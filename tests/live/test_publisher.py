@@ -1,4 +1,4 @@
-"""What a command tells its feed, of the progress that it hears and of the writers that it listens to."""
+"""A command's messages to its feed, from progress events and writers."""
 
 import pytest
 from feeds import until

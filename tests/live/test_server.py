@@ -1,4 +1,4 @@
-"""The server of the live page: what it answers, to whom, and what it refuses."""
+"""The server of the live page: answers, permitted clients, and refusals."""
 
 import itertools
 import socket

@@ -1,4 +1,4 @@
-"""A phase whose events are looked for, on the driver that takes everything at once and sees it at once."""
+"""A phase with visibility probes, on the driver that accepts and shows each event immediately."""
 
 OF_THE_BID = {"id": "/bid_id", "time": "/bid_time"}
 EVENTS = {"type": "/type", "kinds": {"bid": {"id": "/id", "time": "/time"}, "win": OF_THE_BID, "click": OF_THE_BID}}

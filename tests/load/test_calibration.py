@@ -1,4 +1,4 @@
-"""What is known of a machine's generator is kept, and trusted only where it may be."""
+"""Calibration of a machine's generator: stored, and used only where it applies."""
 
 from dataclasses import replace
 
@@ -70,7 +70,7 @@ def test_a_cache_that_cannot_be_written_is_bad_input(tmp_path):
 
 
 def test_every_driver_can_be_calibrated():
-    # Several targets are asked by the drivers that they have.
+    # Several targets use their own drivers' probes.
     assert set(_engine.DRIVERS) - {"several"} == set(PROBES)
 
 

@@ -1,7 +1,7 @@
-"""Whoever comes while a server stalls has to wait for its end, and the response times of an open load say so.
+"""Coordinated omission: an open load records the waiting time of all requests during a server stall.
 
-A closed loop says nothing of the kind: its few clients wait once, and those who would have come meanwhile never do.
-The exact response times are computed from the schedule and from when the server says that it answered.
+In a closed loop, only the few clients wait once; the requests that would have followed are never sent. The exact
+response times are computed from the schedule and the server's log of its answers.
 """
 
 import json
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.alone
 
 RATE = 200
 QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999, 1.0)
-#: What a histogram of three significant digits rounds to.
+#: Rounding error of a histogram with three significant digits.
 RESOLUTION = 1e-3
 
 
@@ -74,7 +74,7 @@ def test_response_times_are_those_of_the_schedule_and_a_closed_loops_are_not(tmp
     response, alone = log.total("p/numbered/response"), log.total("p/other/service")
     times = exact(outcome["started"], answered)
     assert response.count == len(times) == RATE * duration
-    # What the clocks may be off belongs to it.
+    # Includes the uncertainty of the clocks.
     way = log.total("p/numbered/service").quantile(0.5) + outcome["clock"]["uncertainty"]
     assert_agrees(response, times, way, behind=20e-3)
     # A tenth of those who came had to wait, for up to the whole stall.

@@ -1,4 +1,4 @@
-"""The engine's face for ranks: the seconds of several are added, and rank 0 writes what one process would write."""
+"""The engine's interface for ranks: the seconds of several ranks are summed, and rank 0 writes the record."""
 
 import csv
 import json

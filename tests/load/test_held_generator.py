@@ -1,4 +1,4 @@
-"""A run in which the generator has no room is found invalid, and the same run with room is valid. Real quotas."""
+"""A generator with a CPU quota makes a run invalid; the same run without it is valid. Uses real quotas."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def test_a_generator_held_to_a_twentieth_of_a_core_is_found_invalid(twentieth_of
     codes = [reason["code"] for reason in summary["verdict"]["reasons"]]
     assert "throttled" in codes
     assert "lateness" in codes
-    # On a busy machine it also waits for a core, and then its quota lasts longer: so nothing more is said of the share.
+    # On a busy machine the generator also waits for a core, and its quota lasts longer: the share has no upper bound.
     assert summary["generator"]["throttled_share"] > THROTTLED_LIMIT
     assert summary["generator"]["cpu_share"] < 0.07
 

@@ -1,4 +1,4 @@
-"""Waiting for the engine: an interrupt is heard while it is busy, and what it raises is raised."""
+"""Waiting for a busy engine: an interrupt is handled, and its exception is raised."""
 
 import _thread
 import threading

@@ -1,4 +1,4 @@
-"""Events of a stream that are looked for, on the driver that takes everything at once and sees it at once."""
+"""Visibility probes for stream events, on the driver that accepts and shows each event immediately."""
 
 import pytest
 from looked_for import plan

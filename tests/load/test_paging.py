@@ -68,7 +68,7 @@ def test_results_of_any_length_are_read_page_by_page(numbered, tmp_path):
     documents = [operation["documents"] for operation in operations.values()]
     assert documents == [DOCUMENTS, DOCUMENTS, 11_000, buckets]
     parts = [{part: figures["successes"] for part, figures in one["parts"].items()} for one in operations.values()]
-    # A composite aggregation is over when a page has no last key.
+    # A composite aggregation ends with a page that lacks a last key.
     assert parts == [{"page": 13, "close": 1}, {"page": 13, "close": 1, "open": 1}, {"page": 11}, {"page": 7}]
     assert operations["a0"]["parts"]["page"]["documents"] == DOCUMENTS
     assert operations["a0"]["parts"]["page"]["response"] == operations["a0"]["parts"]["page"]["service"]

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.skipif(SERVER is None, reason="there is no redis-server
 
 
 class Server:
-    """A server of its own, and a connection to it."""
+    """A Redis server of the test, and a connection to it."""
 
     def __init__(self, folder):
         with socket.socket() as free:
@@ -94,6 +94,6 @@ def test_a_bulk_request_brings_a_script_along_once(server, tmp_path):
     outcome = run_phase(plan(server, bulk, 2, **more), tmp_path, lambda progress: None)
     operation = outcome["operations"][0]
     assert (operation["successes"], operation["documents"]) == (2, 100)
-    # The first request is told 50 times that the script is not known; one of these brings it, and 49 find it.
+    # The first request finds the script missing 50 times; one retry loads it, and 49 find it.
     assert server.calls() == {"evalsha": (50 + 49 + 50, 50), "eval": (1, 0)}
     assert server.ask("DBSIZE") == ":100\r\n"

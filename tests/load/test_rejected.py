@@ -16,7 +16,7 @@ _COUNTED = ("bytes_sent", "retries", "error_rejected", "error_item")
 
 
 class Store(socketserver.ThreadingTCPServer):
-    """Takes bulk requests and gives each document an id of its own; rejects a document as often as `rejects` says."""
+    """Accepts bulk requests and assigns ids; rejects each document as often as `rejects` gives."""
 
     daemon_threads = True
     allow_reuse_address = True
@@ -64,7 +64,7 @@ class Handler(socketserver.StreamRequestHandler):
 
 @pytest.fixture
 def load(tmp_path):
-    """Send 60 documents in 6 requests to a store, with retries; what became of it."""
+    """Send 60 documents in 6 requests, with retries; return the result."""
     corpus = tmp_path / "corpus.json"
     corpus.write_text("".join(f'{{"n": {n}}}\n' for n in range(60)))
 

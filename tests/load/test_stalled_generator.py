@@ -24,12 +24,12 @@ run_phase(json.loads(sys.argv[1]), Path(sys.argv[2]), lambda progress: None)
 
 CLOSED = {"closed": {"clients": 4}}
 OPEN = {"open": {"rate": 20}}
-#: What a busy machine may add; a stall has a reason of its own.
+#: Reasons that a busy machine may add besides the stall.
 BUSY = {"lateness", "loop_lag", "starved", "generator_cpu"}
 
 
 def judged(tmp_path, pacing, seconds, stops):
-    """Return the summary of a run of so many seconds whose generator is stopped for 1 s at each of these instants."""
+    """Return the summary of a run of `seconds` s whose generator is stopped for 1 s at each time in `stops`."""
     with Answering(delay=0.1) as server, RunWriter(tmp_path, "r1") as writer:
         plan = {
             "seed": 1,

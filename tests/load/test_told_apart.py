@@ -44,7 +44,7 @@ def test_an_answer_is_as_old_as_the_newest_event_that_was_seen_before_it_was_ask
     (asked,) = (operation for operation in outcome["operations"] if operation["operation"] == "ask")
     (age,) = (part for part in outcome["parts"] if part["part"] == "age")
     assert asked["requests"] > 150
-    # Nothing is known of it before the first event is seen, and after the last one no answer can be fresher.
+    # The age is unknown before the first event is visible; after the last event no answer can be fresher.
     assert 10 < age["successes"] < 0.6 * asked["requests"]
 
 

@@ -1,4 +1,4 @@
-"""A load that follows its cluster: who is asked while nodes join and leave, and what the record calls them."""
+"""A load that follows its cluster: targets as nodes join and leave, and their names in the record."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""The observer looks once a second, whatever a sampler does."""
+"""The observer polls once a second, even if a sampler fails or blocks."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from loadframe.record import Run, RunWriter
 
 
 class Counting:
-    """Counts its looks; sees `host`, or does not see it in the looks whose numbers are `blind`."""
+    """Counts its polls; sees `host`, except in the polls with a number in `blind`."""
 
     def __init__(self, blind: range = range(0), waits: bool = False):
         self.name = "counting"

@@ -1,4 +1,4 @@
-"""What is told of sources of events becomes rates."""
+"""Statistics of event sources become rates."""
 
 from loadframe.observe import Sample, SourcesSampler
 

@@ -1,4 +1,4 @@
-"""Answers with its name and what it was told in its environment; `GET /ready` says that it is up."""
+"""Answers with its name and its environment; `GET /ready` reports that it is up."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Ranks that do not see the same files: it is said which one, before the load, and nothing is left."""
+"""Ranks that see different files: an error names the rank before the load, and nothing is left behind."""
 
 import subprocess
 import sys

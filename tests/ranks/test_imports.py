@@ -1,4 +1,4 @@
-"""What a rank above 0 imports: a thousand of them start at once, often from one file system."""
+"""Imports of a rank above 0: a thousand ranks start at once, often from one file system."""
 
 import subprocess
 import sys

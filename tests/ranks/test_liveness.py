@@ -1,4 +1,4 @@
-"""Silent ranks: those whose process is there are waited for, those that have ended or are cut off are not."""
+"""Silent ranks: the others wait while its process lives, and stop when it has ended or is cut off."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ time.sleep(600)
 
 @pytest.fixture
 def neighbour():
-    """A process with a door, and what is known of it."""
+    """A process with a probe endpoint, and its last known state."""
     with subprocess.Popen([sys.executable, "-c", DOOR], stdout=subprocess.PIPE, text=True) as process:
         seen = liveness.Silence(BOOT)
         seen.door = process.stdout.readline().strip().split("|")

@@ -9,7 +9,7 @@ from loadframe.ranks.phase_participant import ALERT, CALM, Participant, Reductio
 
 
 class Quiet:
-    """A world in which nobody says anything."""
+    """A world in which no rank sends messages."""
 
     rank, size = 1, 2
 

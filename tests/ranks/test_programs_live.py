@@ -1,4 +1,4 @@
-"""Programs that rank 0 has other ranks start, and what ranks are asked, under a real mpirun."""
+"""Programs that rank 0 starts on other ranks, and queries to ranks, under a real mpirun."""
 
 import os
 import subprocess

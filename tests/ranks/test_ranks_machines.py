@@ -40,7 +40,7 @@ def wait_until(true, seconds=PATIENCE):
 
 
 def ranks_of(folder: Path) -> list[psutil.Process]:
-    """Return the ranks, on whatever machine of the test: they have this one's kernel."""
+    """Return the rank processes on all machines of the test, which share this kernel."""
     ranks = []
     for process in psutil.process_iter(["cmdline", "status"]):
         words = process.info["cmdline"] or []
@@ -70,7 +70,7 @@ def test_a_machine_that_is_cut_off_is_named_in_what_was_recorded_of_both(redis, 
             assert len(ranks_of(folder)) >= 2
             two.cut("m2")
             command.process.wait(PATIENCE)
-            # Rank 0 goes on for as long as its record takes.
+            # Rank 0 continues until its record is complete.
             wait_until(lambda: not ranks_of(folder))
         run = Run(folder / "kept")
         assert (run.summary.status, run.summary.fault) == ("failed", "generator")

@@ -38,12 +38,12 @@ phases:
   - {name: load, prepares: true, operation: load, clients: 24, requests: 400}
   - {name: some, mix: {read: 0.5, update: 0.2, insert: 0.3}, clients: 24, requests: 1200}
 """
-#: What the load says. A script's text is sent once, by whoever finds that it is not there.
+#: The load's requests. A script's text is sent once, by the first client that finds it missing.
 _REQUEST = re.compile(r'"(hset|hgetall|zadd|evalsha)".*user', re.IGNORECASE)
 
 
 class Redis:
-    """A server of the test's own, and what it is told."""
+    """A Redis server of the test, and the commands that it received."""
 
     def __init__(self, folder: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as taken:

@@ -29,7 +29,7 @@ def made(base, number=1):
 
 def test_a_folder_that_nobody_holds_is_removed_and_one_in_use_is_not(base):
     left = made(base)
-    # A rank, or its launcher, in a process of its own.
+    # A rank or its launcher, in a separate process.
     program = "import sys; from pathlib import Path; from loadframe.ranks.workspace import hold\n"
     program += "hold(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
     used = made(base, 2)

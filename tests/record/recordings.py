@@ -18,7 +18,7 @@ GENERATOR_HEADER = ",".join(["second", "worker", *(field.name for field in GENER
 
 
 def write_phase(folder: Path, seconds: int, *, phase: str = "range", offset: int = 0) -> None:
-    """Write what the engine leaves in `folder` for a phase with one stream, one operation and one worker."""
+    """Write the engine's output for a phase with one stream, one operation and one worker into `folder`."""
     counts = "10,9,90,1000,20000,0,0,0,0,0,1,0,0,0,0,0"
     rows = [
         f"main,range,measure,{s},{counts},0.001000,0.002000,0.003000,0.001000,0.002000,0.003000,0.004000,0.004000,0.004000,,,,2,0.500000"

@@ -1,4 +1,4 @@
-"""What the engine writes is what a run folder is made of: the two sides of one contract."""
+"""The engine's output files match the format of run folders."""
 
 import json
 

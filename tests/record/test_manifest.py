@@ -1,4 +1,4 @@
-"""The manifest says what is needed to repeat a run, and on which machine it was made."""
+"""The manifest has all data for repeating a run, and the machine that made it."""
 
 import hashlib
 import os

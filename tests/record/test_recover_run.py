@@ -1,4 +1,4 @@
-"""What a killed process has recorded becomes a failed run."""
+"""The recording of a killed process becomes a failed run."""
 
 import pytest
 from recordings import manifest, write_phase
@@ -18,7 +18,7 @@ def asked(name, **parts):
 
 @pytest.fixture
 def killed(tmp_path):
-    """A folder with a run whose process is gone: 3 s of a phase are whole, and what came after them is not."""
+    """A run folder of a killed process: 3 s of a phase are complete, and the later data are truncated."""
     writer = RunWriter(tmp_path, "r1").__enter__()
     workload = {"workload": "nyc_taxis", "phases": [asked("load", prepares=True), asked("range", warmup=1.0)]}
     parts = {"workload": workload, "generator": {"ranks": 1, "threads": 1}}

@@ -1,4 +1,4 @@
-"""No secret gets into a run folder, and what merely looks like one stays."""
+"""Run folders never contain secrets, but keep texts that only look like secrets."""
 
 from pathlib import PurePosixPath
 

@@ -1,4 +1,4 @@
-"""The documentation of run folders is the code's, and covers what runs hold."""
+"""The documentation of run folders is generated from the code, and covers the content of runs."""
 
 import subprocess
 import sys
@@ -38,7 +38,7 @@ def test_a_run_holds_nothing_undocumented(tmp_path):
 
 
 def test_every_documented_key_is_in_a_run(tmp_path):
-    """What no run holds must not be documented either; the failure's words are the one key that good runs lack."""
+    """Every key in the documentation must be in a run; only the failure's text is missing in good runs."""
     entry = {"name": "a", "bytes": 1, "sha256": "00"}
     holds = {
         "manifest": (manifest(files=[entry]).as_dict(), schema.MANIFEST),

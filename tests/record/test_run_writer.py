@@ -133,7 +133,7 @@ def test_a_killed_process_leaves_a_hidden_folder_that_the_next_start_removes(tmp
 
 
 def test_a_run_of_a_container_with_the_same_host_name_is_left_alone(tmp_path):
-    """The writer lives in a process namespace of its own, where its number means another process."""
+    """The writer lives in another process namespace, where its process id means another process."""
     script = (
         "import sys; from pathlib import Path; from loadframe.record import RunWriter\n"
         "with RunWriter(Path(sys.argv[1]), 'elsewhere'): print('up', flush=True); sys.stdin.read()"

@@ -1,4 +1,4 @@
-"""Every request for itself, where that is asked for: as the engine records it, and as a run folder holds it."""
+"""Optional records of single requests: as written by the engine, and as stored in a run folder."""
 
 import json
 

@@ -7,7 +7,7 @@ from typing import Any
 
 
 class Page(HTMLParser):
-    """A page's text, headings, plots, everything that it would load, and what is read before anything is unfolded."""
+    """A page's text, headings, plots, external resources, and the text that is visible before unfolding."""
 
     def __init__(self, text: str) -> None:
         super().__init__()

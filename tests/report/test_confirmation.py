@@ -1,4 +1,4 @@
-"""What a settings report quotes of the winner's confirmation is that of the objective's own phase and operation."""
+"""A settings report quotes the winner's confirmation from the phase and operation of the objective."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -15,7 +15,7 @@ from loadframe.record.schema.summary import Latency
 from loadframe.report.settings_words import lead
 from made_up_runs import MadeUp, invalid, operation, phase, summary
 
-#: What the setting does to each operation's throughput.
+#: Factor of each operation's throughput by setting.
 GAINS = {"first": {"read": 1.0}, "second": {"write": 1.5, "read": 1.1}}
 
 

@@ -1,4 +1,4 @@
-"""Recurring dips on the page of a run, beside what the store did in them."""
+"""Recurring dips on the page of a run, with the store's activity in them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The report on an elastic experiment: what it finds in folders of known truth, and how it says it."""
+"""The report of an elastic experiment: its findings in folders with known truth, and their wording."""
 
 import io
 import json

@@ -23,7 +23,7 @@ CRASHED, SPOILT, LOST, EARLIER = (
 
 
 def crash(folder, run, failure=CRASHED, fault="generator"):
-    """Replace a run by one that failed."""
+    """Replace a run by a failed one."""
     place = folder / "runs" / run
     manifest = json.loads((place / "manifest.json").read_text())
     shutil.rmtree(place)
@@ -67,7 +67,7 @@ def damaged(path, kind):
     folder = KINDS[kind](path)
     names = [entry["run"] for entry in json.loads((folder / "experiment.json").read_text())["design"]]
     if kind == "capacity":
-        # The order of the trials is that of the search.
+        # Trials are in the order of the search.
         names = [f"b1-nodes1-rate10-t{trial}" for trial in (1, 2, 3, 4)]
         for number, name in enumerate(names):
             write_run(folder / "runs", name, Truth(rate=10.0), seed=number, block=1,

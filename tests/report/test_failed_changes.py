@@ -43,7 +43,7 @@ def test_what_a_node_brings_is_known_of_nodes_that_joined(step):
     for name in ("growth", "realised_gain", "elastic_efficiency"):
         assert sorted(step.measures[name].values) == [2, 5]
     assert step.measures["growth"].mean.value == pytest.approx(1.7, rel=0.05)
-    # What users had to bear is of all runs.
+    # Effects on users are taken from all runs.
     assert len(step.measures["errors"].values) == 5
 
 

@@ -1,4 +1,4 @@
-"""What reports of every kind of experiment have: the CPU of each process, and bands of response time on request."""
+"""Parts that reports of every kind share: the CPU of each process, and optional latency buckets."""
 
 import io
 import json
@@ -21,7 +21,7 @@ BOUNDS = (0.05, 1.0)
 
 
 def capacity(path):
-    """A search of two trials, which is all that is looked at here."""
+    """Write a minimal capacity search of two trials."""
     path = write_experiment(path, Truth(rate=10.0), nodes=(1,), clients=(4,), repetitions=1)
     file = path / "experiment.json"
     known = json.loads(file.read_text())

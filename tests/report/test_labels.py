@@ -1,4 +1,4 @@
-"""Short words for what records hold: how a load was paced, also where it goes through stages or thinks for a while."""
+"""Labels for recorded values: load models, also with stages and think times."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Plots: the scales and ticks of their axes, and what is drawn of values that are missing, out of range or hostile."""
+"""Plots: scales and ticks of axes, and the handling of missing, out-of-range or hostile values."""
 
 import json
 import re

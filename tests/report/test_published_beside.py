@@ -1,4 +1,4 @@
-"""Published figures in reports: changes beside those that were measured, for every kind that has them."""
+"""Published figures in reports: changes next to measured changes, for every kind that has them."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""The MPI benchmarker's result format: what a run recorded, request by request, as far as histograms tell."""
+"""The MPI benchmarker's result format: the requests of a run, at the resolution of histograms."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""The page of an experiment: readable on its own, honest about what it leaves out and what it cannot know."""
+"""The page of a scale experiment: self-contained, with its exclusions and its limits of knowledge."""
 
 import pytest
 from pages import Page

@@ -1,4 +1,4 @@
-"""The page of a run whose events came from outside: what came of them, and how fast."""
+"""The page of a run with external events: their outcome and their rate."""
 
 import io
 from dataclasses import replace
@@ -29,7 +29,7 @@ ADS = SourceFigures(
 
 @pytest.fixture
 def run(tmp_path):
-    """A run of which a source of events and its telemetry are known."""
+    """A run with statistics and telemetry of one source of events."""
     run = Run(write_run(tmp_path, "r1", Truth()).path)
     summary = run.summary
     run.__dict__["summary"] = replace(summary, phases=(replace(summary.phases[0], sources={"ads": ADS}),))

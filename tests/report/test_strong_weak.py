@@ -1,4 +1,4 @@
-"""A strong and a weak curve of one store side by side: what is said of them, and which pairs are refused."""
+"""A strong and a weak scaling curve of one store side by side: conclusions, and refused pairs."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""What fits and experiments say on the terminal."""
+"""Terminal output of fits and experiments."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Questions that runs which went well cannot answer are told after the report, with status 2."""
+"""Questions that valid runs cannot answer: a message after the report, and status 2."""
 
 import json
 

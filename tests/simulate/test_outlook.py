@@ -1,4 +1,4 @@
-"""What designs can know, found in virtual time: more and further runs know more, and nothing is known of nothing."""
+"""Power analysis in virtual time: more runs and wider ranges improve precision; without runs it is unknown."""
 
 import math
 

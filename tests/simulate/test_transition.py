@@ -1,4 +1,4 @@
-"""Transitions in virtual time: what happens when, and what throughput each state has, known beforehand."""
+"""Transitions in virtual time: the order of events, and the known throughput of each state."""
 
 import pytest
 

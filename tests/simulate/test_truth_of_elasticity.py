@@ -16,7 +16,7 @@ CLIENTS = 64
 
 
 def course(changes, nodes, noise, seed):
-    """Return what closed clients see of a transition: throughput scatters, response times follow by Little's law."""
+    """Return a transition as closed-loop clients see it: noisy throughput, response times by Little's law."""
     made = transition(MODEL, nodes, 6, changes, 480)
     x = made.throughput * (1 + noise * np.random.default_rng(seed).standard_normal(480))
     mean = CLIENTS / x

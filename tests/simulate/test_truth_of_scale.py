@@ -1,7 +1,7 @@
-"""The scalability fit held against simulated stores whose sigma and kappa are known.
+"""The scalability fit on simulated stores with known sigma and kappa.
 
-Of 400 trials the 95 % intervals held each of them in 377 (`python -m benchmarks truth_of_scale`). Here are 100 of fixed
-seeds, which held them in 98 and 96 when this was written; other seeds may fall below 93 by chance.
+95 % intervals must cover each parameter in at least 93 of 100 trials. Seeds are fixed; other seeds may fall below 93 by
+chance. `python -m benchmarks truth_of_scale` runs 400 trials.
 """
 
 import pytest

@@ -1,4 +1,4 @@
-"""Load in virtual time agrees with what queueing theory says of the same store."""
+"""Load in virtual time agrees with queueing theory for the same store."""
 
 import math
 

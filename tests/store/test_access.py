@@ -1,4 +1,4 @@
-"""Access to clusters: their addresses, their certificates, and who asks. Certificates are made here."""
+"""Access to clusters: addresses, certificates and credentials. The tests create the certificates."""
 
 import socket
 import ssl

@@ -1,4 +1,4 @@
-"""What an application's instances, balancer and stores are started with, before anything runs."""
+"""Start commands of an application's instances, balancer and stores."""
 
 import shutil
 from pathlib import Path

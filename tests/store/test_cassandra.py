@@ -1,4 +1,4 @@
-"""A Cassandra node's files and command line, its place in the ring, and what is refused."""
+"""Cassandra nodes: files, command line, place in the ring, and refusals."""
 
 import json
 from dataclasses import replace

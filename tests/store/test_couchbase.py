@@ -1,4 +1,4 @@
-"""Couchbase as it is administered: buckets from definitions, figures of nodes, and what it is not."""
+"""Administration of Couchbase: buckets from definitions, statistics of nodes, and unsupported features."""
 
 import pytest
 

@@ -27,7 +27,7 @@ def store() -> Couchbase:
 
 
 class Told(list[Balancing]):
-    """What the watch was told; it raises when it is told something of that state."""
+    """Records progress reports; raises at a report of the given state."""
 
     def __init__(self, patience: str = "never over") -> None:
         super().__init__()
@@ -129,7 +129,7 @@ def test_a_rebalance_that_fails_is_told_in_the_stores_words_and_can_be_tried_aga
     service.failure = "Rebalance exited with reason {mover_crashed,people}"
     with pytest.raises(LoadframeError, match=r"the rebalance failed: Rebalance exited with reason {mover_crashed"):
         store.balance(addresses, Told())
-    # It tells of the last one for as long as it has not noticed the next.
+    # It reports the previous rebalance until it notices the next.
     service.late = 2
     store.balance(addresses, Told())
     assert even(service, *service.nodes)

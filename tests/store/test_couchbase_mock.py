@@ -152,7 +152,7 @@ def test_requests_follow_documents_that_move_between_nodes_and_none_fails(mock, 
 
     def move() -> None:
         for _ in range(moves):
-            # All documents are shared out anew among the nodes that are there: first one, and then two.
+            # All documents are distributed again among the present nodes: first one, then two.
             for command in ("failover", "respawn"):
                 with urllib.request.urlopen(f"http://{mock}/mock/{command}?idx=1&bucket=things") as answer:
                     assert json.load(answer)["status"] == "ok"

@@ -1,4 +1,4 @@
-"""A service with a REST interface: what can be known of one, and what cannot."""
+"""A service with a REST interface: its known and unknown properties."""
 
 import socket
 
@@ -13,7 +13,7 @@ from rest_service import RestService
 
 @pytest.fixture
 def closed() -> str:
-    """An address where nobody listens."""
+    """An address without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return f"127.0.0.1:{server.getsockname()[1]}"
 

@@ -1,4 +1,4 @@
-"""The user's own installations of stores: what a folder holds, and how one without an installation is refused."""
+"""User installations of stores: contents of a folder, and refusal of folders without an installation."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""A MongoDB node's files and command line, what makes a cluster, the figures of a server, and what is refused."""
+"""MongoDB nodes: files, command line, cluster start, server statistics, and refusals."""
 
 import json
 import re

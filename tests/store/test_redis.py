@@ -1,4 +1,4 @@
-"""A Redis node's files and command line, what a node says of its cluster, and what is refused."""
+"""Redis nodes: files, command line, cluster status of a node, and refusals."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What servers of the Elasticsearch family ask of a machine when they listen where others reach them."""
+"""Machine requirements of Elasticsearch-family servers that listen on non-loopback addresses."""
 
 import resource
 from pathlib import Path

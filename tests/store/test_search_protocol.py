@@ -42,7 +42,7 @@ def answering():
 
 @pytest.fixture
 def closed() -> str:
-    """An address where nobody listens."""
+    """An address without a listener."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         return f"127.0.0.1:{server.getsockname()[1]}"
 

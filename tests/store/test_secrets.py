@@ -1,4 +1,4 @@
-"""Where secrets come from, and who else could read them."""
+"""Sources of secrets, and refusal of files that others can read."""
 
 import os
 import pty
@@ -20,7 +20,7 @@ def asked(environment=(), warn=pytest.fail, **options):
 
 @pytest.fixture
 def secret(tmp_path):
-    """Write a secret into a file of its own."""
+    """Write a secret into a file."""
 
     def write(text: str = "hush\n", mode: int = 0o600):
         path = tmp_path / "secret"

@@ -1,4 +1,4 @@
-"""The simulated store's law: what it says of throughput, capacity and stalls, and which parameters it refuses."""
+"""The simulated store's model: throughput, capacity and stalls, and refused parameters."""
 
 import random
 from statistics import fmean, stdev

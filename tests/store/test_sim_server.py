@@ -11,7 +11,7 @@ from loadframe.store.sim.server import SimNode
 
 @pytest.fixture
 def nodes(tmp_path) -> list[SimNode]:
-    """Two members, the second of which has not looked since the first joined."""
+    """Two members; the second has not polled since the first joined."""
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
     return [SimNode(tmp_path, name, SimModel.from_settings({}), founding=True, seed=1) for name in ("a", "b")]

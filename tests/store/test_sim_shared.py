@@ -1,4 +1,4 @@
-"""What simulated nodes share goes with the last of them."""
+"""Shared state of simulated nodes is deleted with the last node."""
 
 from loadframe.store.sim.model import FOLDER, SimModel
 from loadframe.store.sim.shared import Shared

@@ -1,6 +1,6 @@
-"""A store of two dozen lines for tests of a cluster's own doings: each node is a real process that only listens.
+"""A minimal store for tests of cluster operations: each node is a real process that only listens.
 
-What its nodes would know among themselves is kept here, and `TOY` lets a test make any step fail.
+The nodes' shared state is kept in this module, and `TOY` lets a test make any step fail.
 """
 
 import socket
@@ -48,7 +48,7 @@ class Toy(Store):
         self.routers = 0
         #: Whether routers share the limits and the cores of the node of their number.
         self.together = False
-        #: How many may be elected of how many nodes; None for all.
+        #: Number of nodes that may be voters, as a function of the number of nodes; None for all.
         self.elected: Callable[[int], int] | None = None
         #: Why nodes keep their addresses, if they do.
         self.keeps: str | None = None

@@ -1,4 +1,4 @@
-"""Workloads in files of their own, and stores that the tests of this folder share."""
+"""Workload files and stores for the tests of this folder."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ def load(tmp_path: Path) -> Load:
 
 @pytest.fixture
 def refused(load: Load) -> Callable[..., BadInput]:
-    """Load a workload that is wrong, and return what is said about it, with `w.yaml` for its path."""
+    """Load an invalid workload and return the error's text, with `w.yaml` as the path."""
 
     def refused(text: str, **parameters: str) -> BadInput:
         with pytest.raises(BadInput) as caught:

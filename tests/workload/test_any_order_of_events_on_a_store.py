@@ -65,14 +65,14 @@ def test_mongodb(mongodb, tmp_path):
 
 
 def days_of(client: pymongo.MongoClient[dict[str, Any]]) -> list[str]:
-    """The collections of days, of which a log around a midnight has two."""
+    """Return the collections by day; a log around midnight has two."""
     names = sorted(name for name in client["loadframe"].list_collection_names() if name.startswith("ads-2"))
     assert len(names) == 2
     return names
 
 
 def day_of(document: dict[str, Any]) -> str:
-    """The day of a document's bid, whichever of its events are there."""
+    """Return the day of a document's bid, from any of its events."""
     first = next(iter(document.values()))
     return str(first.get("bid_time", first["time"]))[:10]
 

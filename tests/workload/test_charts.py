@@ -1,4 +1,4 @@
-"""How answers are drawn, as a workload says it: what plans have of it, and what is refused."""
+"""Charts of answers in workload files: the resulting plans, and refusals."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Workloads whose values are encrypted: what becomes of collections, corpora and searches, and what is refused."""
+"""Encrypted workload values: the resulting collections, corpora and searches, and refusals."""
 
 import json
 

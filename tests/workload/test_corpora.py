@@ -92,7 +92,7 @@ def test_compressed_files_are_taken_as_they_are(load, tmp_path, name):
 
 @pytest.fixture
 def fetched(monkeypatch, cache):
-    """Stand in for the network: what was asked for, and a file in the cache for it."""
+    """Replace the network by a cached file; return the list of requests."""
     asked = []
 
     def fetch(url, folder, report, *, otherwise, checksum=None):

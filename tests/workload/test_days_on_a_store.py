@@ -1,4 +1,4 @@
-"""Days that are collections of their own on stores without templates: several make them at once, and they end."""
+"""Collections by day on stores without templates: concurrent creation, and ageing."""
 
 import json
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ def ingest(path: Path, folder: Path, *words: object, store: str = "mongodb", sta
 
 
 def held(database: Any) -> dict[str, list[dict[str, Any]]]:
-    """What all days together show, by the id of the bid."""
+    """Return the documents of all days by the id of the bid."""
     shown: dict[str, list[dict[str, Any]]] = {}
     for document in database["ads-*"].find():
         shown.setdefault(document.pop("_id"), []).append(in_text(document))
@@ -78,7 +78,7 @@ def test_where_events_go_to_the_day_of_their_arrival_documents_are_split(databas
 
 
 def age_and_come_late(store: str, folder: Path) -> dict[str, Any]:
-    """Have the second day age the first, whose events then come again; return the documents of the second."""
+    """Let the second day age the first, then send the first day's events again; return the second day's documents."""
     events = log(2000, seed=5, hours=30)
     first = [event for event in events if event.get("bid_time", event["time"]) < "2017-03-02"]
     path, run = write(folder / "log.ndjson", [*events, *first]), folder / "run"

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.store
 
 SEEDS = range(1, 6)
 
-#: Each type that has an encrypted form, each end of a range, and literals as well as what is drawn.
+#: Each type with an encrypted form, both ends of ranges, and literals as well as drawn values.
 OWN = """\
 workload: own
 parameters: {encrypted: false}
@@ -134,7 +134,7 @@ def lines(file):
 
 @pytest.fixture
 def encrypted_documents(tmp_path, monkeypatch):
-    """What returns the documents of the corpus that was encrypted."""
+    """Return a function that reads the documents of the encrypted corpus."""
     monkeypatch.setenv("LOADFRAME_CACHE", str(tmp_path / "cache"))
 
     def read():

@@ -1,4 +1,4 @@
-"""Journeys of users: what a file may say of them, what plans get, and what is refused where."""
+"""User journeys: valid files, the resulting plans, and refusals."""
 
 import pytest
 from workload_texts import pointed_at

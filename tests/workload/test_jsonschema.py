@@ -1,4 +1,4 @@
-"""The published JSON Schema is that of the model, and tells good workload files from bad ones."""
+"""The published JSON Schema matches the model, and separates valid workload files from invalid ones."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ WHOLE = re.findall(r"```yaml\n(.*?)```", (DOCS / "workloads.md").read_text(), re
 
 @pytest.fixture
 def judged(tmp_path):
-    """Return what the schema finds wrong in a workload's text."""
+    """Return the schema's errors for the text of a workload."""
 
     def judged(text: str) -> list[str]:
         path = tmp_path / "w.yaml"

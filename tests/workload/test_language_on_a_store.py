@@ -261,7 +261,7 @@ def vectors(tmp_path):
 def test_an_exact_search_for_neighbours_has_a_recall_of_one_and_any_other_less(node, vectors, tmp_path):
     figures = run(node, tmp_path, EXACT)["ask"][0]
     assert (figures["exact"]["recall"], figures["exact"]["errors"]) == (1.0, {})
-    # What a search without a query finds are the first ten documents.
+    # A search without a query finds the first ten documents.
     expected = np.mean([np.isin(row[:10], np.arange(10)).mean() for row in vectors])
     assert figures["any"]["recall"] == pytest.approx(expected)
     assert figures["any"]["successes"] == QUERIES

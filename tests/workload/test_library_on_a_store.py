@@ -12,7 +12,7 @@ from loadframe.workload import load_workload
 
 pytestmark = pytest.mark.store
 
-#: What makes each small enough for a test.
+#: Parameters that make each workload small enough for a test.
 SMALL = {
     "geonames": {"documents": 2000, "terms": 50},
     "mri": {"documents": 1000},

@@ -19,7 +19,7 @@ SETTINGS = ("shards=2", "refresh=100ms", "manage_every=50ms", "translog=request"
 
 
 def held(node: Cluster, name: str = "ads-*") -> dict[str, list[tuple[str, dict[str, Any]]]]:
-    """The documents that a name finds, by id: the index that each is in, and what it says."""
+    """Return the documents that a name finds, by id: their indices and contents."""
     node.store.request(node.addresses, "POST", f"/{name}/_refresh")
     stored: dict[str, list[tuple[str, dict[str, Any]]]] = {}
     for index in node.store.request(node.addresses, "GET", f"/{name}/_settings"):
@@ -46,7 +46,7 @@ def wait_for_indices(node: Cluster, number: int) -> None:
 
 
 def parts(folder: Any, operation: str) -> dict[str, int]:
-    """How often the indices were looked at, rolled over, shrunk and deleted."""
+    """Return the number of checks, rollovers, shrinks and deletions of the indices."""
     summary = Run(folder).raw_summary["phases"][-1]["operations"][operation]
     assert summary["errors"] == {}, summary
     return {part: figures["successes"] for part, figures in summary["parts"].items()}
@@ -126,7 +126,7 @@ def test_documents_are_split_where_events_go_to_the_index_of_their_arrival(node,
 
 
 def test_an_event_for_a_day_that_was_deleted_is_a_dead_letter(node, tmp_path):
-    # The events of the first day come again once that of the second has aged them.
+    # The events of the first day come again after the second day has aged them.
     events = log(2000, seed=5, hours=30)
     first = [event for event in events if event.get("bid_time", event["time"]) < "2017-03-02"]
     path, folder = write(tmp_path / "log.ndjson", [*events, *first]), tmp_path / "run"

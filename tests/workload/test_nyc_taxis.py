@@ -97,7 +97,7 @@ def test_the_studys_own_figures_can_be_set():
 
 @pytest.mark.parametrize("phase", ["load", "merge", "refresh", *STEPS])
 def test_the_driver_takes_every_phases_plan(resolved, phase, tmp_path):
-    """Nobody listens there: what is tried is that the plan is understood, and each request then fails to connect."""
+    """The driver accepts the plan; each request then fails to connect, because the address has no listener."""
     phase = resolved.phase(phase)
     if not phase.prepares:
         phase = phase.override(clients=1, warmup=0.0, duration=0.1)

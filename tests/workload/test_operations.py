@@ -1,4 +1,4 @@
-"""Operations: the forms they have, for whom, and what engines are given of them."""
+"""Operations: their forms, the store families of each, and the engine's plans."""
 
 import json
 

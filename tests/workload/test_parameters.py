@@ -1,4 +1,4 @@
-"""Parameters: where they go, how they are set, and what is said about those that are wrong."""
+"""Parameters: their use, their values, and the errors of invalid ones."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Phases: what the engine is told to do, and which contradictions are refused."""
+"""Phases: the engine's plans, and refused contradictions."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Events that a store refuses, and lines that no reader should recurse into: each is a dead letter by itself."""
+"""Events that a store rejects and deeply nested lines: each becomes a single dead letter."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ def nested(depth: int) -> str:
     return f'{{"type":"bid","id":"deep","time":"2026-11-20T10:00:00Z","x":{"[" * depth}{"]" * depth}}}'
 
 
-#: Of each store a line that it refuses though it is an event: nested deeper than it allows, or a key beyond its bound.
+#: For each store, a line that it rejects although it is an event: nested too deep, or with too long a key.
 POISON = {
     "opensearch": nested(250),
     "mongodb": nested(250),
@@ -42,7 +42,7 @@ def ingest(name: str, folder: Path, bad: str) -> tuple[int, dict[str, int], list
 
 @pytest.fixture(params=sorted(POISON))
 def store(request: pytest.FixtureRequest) -> str:
-    """A store, of which a node runs."""
+    """A store with a running node."""
     request.getfixturevalue("node" if request.param == "opensearch" else request.param)
     return str(request.param)
 

@@ -33,7 +33,7 @@ def planned(node, folder, request, repeat):
 
 
 def run(node, folder, request, repeat):
-    """Run the one request; return its figures and those of its attempts."""
+    """Run the one request; return its figures and the figures of its attempts."""
     with RunWriter(folder, "w") as writer:
         outcome = run_phase(planned(node, folder, request, repeat), writer.phase("wait", 0.0), lambda _: None)
         joined = writer.join()

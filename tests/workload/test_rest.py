@@ -1,4 +1,4 @@
-"""Requests to REST interfaces in workload files: what becomes of them, and what is refused where."""
+"""REST requests in workload files: the resulting plans, and refusals."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Sources of events: what plans have of them, what manifests have, and which contradictions are refused."""
+"""Sources of events: their plans and manifest entries, and refused contradictions."""
 
 import hashlib
 import json

@@ -128,12 +128,12 @@ def test_ids_of_action_lines_and_pipelines_reach_the_store(node, tmp_path):
         assert node.count("kept") == 3
     finally:
         node.drop_collection("kept")
-    # The store knows no pipeline of the name `missing`: it was asked for it.
+    # The store rejected the pipeline `missing`, so the request named it.
     assert [name for name, figures in phases.items() if failures(figures)] == ["lost"]
     assert [phases[name][name]["documents"] for name in ("plain", "piped")] == [6, 6]
 
 
-#: What finds the nearest neighbours without the k-NN plugin, which the embedded store lacks: all vectors are compared.
+#: An exact nearest-neighbour search, because the embedded store lacks the k-NN plugin: it compares all vectors.
 EXACT = {
     "script_score": {
         "query": {"match_all": {}},

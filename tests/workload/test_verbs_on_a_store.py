@@ -1,4 +1,7 @@
-"""Assertions on aggregations, and bulk requests whose ids conflict, on a real node; the verbs are the contract's."""
+"""Assertions on aggregations, and bulk requests with conflicting ids, on a real node.
+
+The contract tests cover the verbs.
+"""
 
 import pytest
 

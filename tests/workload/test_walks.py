@@ -28,7 +28,7 @@ def phase(folder, journey, how, clock="clock: {from: 2018-01-01, scale: 3600},")
 @pytest.mark.parametrize(
     ("journey", "how", "seconds"),
     [
-        # Nobody waits for what comes after the last request.
+        # After the last request, no client waits for a pause.
         (f"[{THINKS}]", "journeys: 1", 0),
         (f"[{THINKS}]", "journeys: 4", 6),
         (f"[{THINKS}, a]", "journeys: 4, think_time: {uniform: [1s, 3s]}", 14),
@@ -45,7 +45,7 @@ def phase(folder, journey, how, clock="clock: {from: 2018-01-01, scale: 3600},")
         (f"[{THINKS}, a, {FLAG}, steps: [{{leave: true}}]}}, {THINKS}, a]", "journeys: 1", 2),
         ("[{operation: a, think_time: 2s, missing: skip}, a]", "journeys: 1", 0),
         (f"[{{timed: {{name: t, steps: [{THINKS}, a]}}}}]", "journeys: 1", 2),
-        # An hour of the clock is a second, and whoever thinks meanwhile does not wait for both.
+        # An hour of simulated time is one second. A pause runs in parallel with it, so the waits do not add up.
         (HOURS, "journeys: 1", 5),
         (HOURS, "journeys: 2", 11),
         (HOURS.replace("1h", "2h"), "journeys: 1", 10),

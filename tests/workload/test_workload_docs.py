@@ -1,4 +1,4 @@
-"""The documentation of the language: every example in it is loaded, and its tables are held against the code."""
+"""The documentation of the workload language: every example loads, and its tables match the code."""
 
 import json
 import re
@@ -23,7 +23,7 @@ WHOLE, *PARTS = EXAMPLES
 
 
 def completed(part: str) -> str:
-    """Return a whole workload with the sections that an example shows in place of its own."""
+    """Return a whole workload in which the sections of an example replace the defaults."""
     sections: dict[str, Any] = yaml.safe_load(WHOLE)
     variables = next(yaml.safe_load(part) for part in PARTS if part.startswith("variables:"))
     operations = next(yaml.safe_load(part) for part in PARTS if part.startswith("operations:"))

@@ -74,7 +74,7 @@ def test_a_form_is_documented_by_a_schema():
 
 
 def test_a_damaged_file_is_read_or_refused_and_nothing_else(tmp_path: Path):
-    """Random damage to a real workload; whatever is left of it becomes plans, or one message with a place."""
+    """Random damage to a real workload: the result is a set of plans, or one message with a position."""
     sound = (LIBRARY / "nyc_taxis.yaml").read_text()
     # The head, three operations and three phases: enough of everything, and short enough to be hit everywhere.
     lines = sound.splitlines(keepends=True)

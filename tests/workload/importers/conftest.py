@@ -1,4 +1,4 @@
-"""Files of other tools, and what is made of them."""
+"""Files of other tools, and their import."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A checkout with a workload of OpenSearch Benchmark and a track of Rally, which have what the public ones have."""
+"""A checkout with an OpenSearch Benchmark workload and a Rally track, with the features of public ones."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Files that somebody made to hurt are read or refused: no other error, no hang, no more memory than bounds allow."""
+"""Hostile files are read or refused, without other errors, hangs or excessive memory."""
 
 import resource
 import signal
@@ -13,13 +13,13 @@ pytestmark = pytest.mark.slow
 
 HOSTILE = list(fuzz.hostile())
 NAMES = list(dict.fromkeys(name for name, _, _ in HOSTILE))
-#: Bytes of address space beside what the tests have already.
+#: Bytes of address space beyond the current use of the test process.
 ROOM = 2 * 2**30
 
 
 @pytest.fixture(autouse=True)
 def bounded():
-    """Let whatever hangs fail, and whatever takes memory without end."""
+    """Limit time and memory, so that hangs and leaks fail the test."""
     used = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmSize"))
     before = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (int(used.split()[1]) * 1024 + ROOM, before[1]))

@@ -12,7 +12,7 @@ NEAREST = Path(__file__).parents[2] / "data" / "checkout" / "nearest"
 
 
 def imported(procedure=None, **values):
-    """Import the workload with parameters; return its data, and what was left out."""
+    """Import the workload with parameters; return its data and the unsupported parts."""
     _, valid = import_rally(
         NEAREST, procedure, {}, values={"data_set_corpus": "glyphs", "query_k": 10} | values
     ).valid()

@@ -1,4 +1,4 @@
-"""Rally's tracks become workloads that run; what they cannot become is named."""
+"""Import of Rally tracks: the resulting workloads run, and the importer names unsupported parts."""
 
 import bz2
 import json
@@ -112,7 +112,7 @@ def test_tasks_become_phases_and_those_before_the_first_search_prepare(whole):
     ]
     write = phases["write"]
     assert (write.clients, write.warmup, write.until) == (4, 10, "exhausted")
-    # Iterations are of each client, the throughput is that of all of them.
+    # Iterations count per client; throughput is the total of all clients.
     assert phases["cheap-warmup"].requests == 100
     assert (phases["cheap"].requests, phases["cheap"].rate) == (200, 20)
     poisson = phases["cheap-for-a-while"]
@@ -440,7 +440,7 @@ def test_what_cannot_be_carried_over_is_left_out_with_its_line_and_the_rest_is_i
 
 
 def test_what_the_workload_language_refuses_is_left_out_with_its_line(written, loaded):
-    # A repeated search_after without a size, say: the language has bounds of its own.
+    # For example a repeated search_after without a size: the language has stricter bounds.
     track = written(
         "track.json",
         simple(

@@ -1,4 +1,4 @@
-"""What each of Rally's operations becomes; one that has no form is named with the reason."""
+"""Import of each Rally operation; unsupported ones are named with the reason."""
 
 import pytest
 from rally_tracks import simple

@@ -1,4 +1,4 @@
-"""The code of a track runs only when that is allowed; what it makes stands in the workload as data."""
+"""The code of a track runs only with permission; its results are stored in the workload as data."""
 
 import json
 from textwrap import dedent
@@ -271,7 +271,7 @@ def register(registry):
 
 
 def drawn(written, code, *operations, limits=isolated.DEFAULT):
-    """Return what isolated code draws for operations of the sources `s0`, `s1`, ..., as many requests each as given."""
+    """Return the draws of isolated code for sources `s0`, `s1`, ...; `operations` gives the request count of each."""
     file = written("drawn/track.py", dedent(code))
     wanted = [Wanted(f"s{number}", f"o{number}", {}, 1, most) for number, most in enumerate(operations)]
     return isolated.run(file, {}, wanted, limits).draws

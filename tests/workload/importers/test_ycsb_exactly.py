@@ -68,7 +68,7 @@ def sides(tmp_path_factory):
 
 
 def alike(one: Counter, two: Counter) -> None:
-    """Both are samples of one law: chi-squared over what came often enough, the rest together."""
+    """Assert that both samples have one distribution: chi-squared over frequent values, with the rest pooled."""
     often = sorted(value for value in one | two if one[value] + two[value] >= 10)
     rare = [sum(counts[value] for value in counts if value not in often) for counts in (one, two)]
     table = [[*(counts[value] for value in often), rest] for counts, rest in zip((one, two), rare, strict=True)]
@@ -83,7 +83,7 @@ def chosen(requests: list[Request]) -> list[int]:
 
 
 def ages(requests: list[Request]) -> list[int]:
-    """Return how many records are newer than each that is chosen, among those that are there then."""
+    """Return, for each chosen record, the number of newer records at that time."""
     numbers, newest, counted = number_of(), RECORDS - 1, []
     for request in requests:
         if request.verb == "insert":
@@ -116,7 +116,7 @@ def test_records_are_chosen_equally_often(sides, case):
     alike(*(Counter(chosen(side)) for side in sides[case]))
 
 
-# YCSB draws anew in each run: with inserts its second key comes before its first in a few of a hundred runs.
+# YCSB draws new keys in each run. With inserts, its two hottest keys swap places in a few of a hundred runs.
 @pytest.mark.parametrize(("case", "hottest"), [("zipfian", 1), ("zipfian_inserts", 2)])
 def test_the_hot_keys_are_the_same_keys(sides, case, hottest):
     ycsb, ours = ([number for number, _ in Counter(chosen(side)).most_common()] for side in sides[case])

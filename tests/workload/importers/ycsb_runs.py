@@ -1,7 +1,7 @@
-"""What YCSB asks for and what Loadframe asks for, from one properties file, as lists of requests.
+"""The requests of YCSB and of Loadframe from one properties file, as lists.
 
-YCSB's core comes from Maven Central and runs as it is: its client with its BasicDB, which prints each request instead
-of sending it. Loadframe's engine sends its requests to a server on loopback that answers at once and keeps them.
+YCSB's core comes from Maven Central and runs unchanged: its client with BasicDB, which prints each request instead of
+sending it. Loadframe's engine sends its requests to a recording server on loopback.
 """
 
 import asyncio
@@ -68,12 +68,12 @@ class Request:
 
     verb: str  #: read, scan, insert or update
     key: str
-    fields: tuple[str, ...] = ()  #: those that are read or changed; none named is all
+    fields: tuple[str, ...] = ()  #: fields that are read or changed; empty for all
     count: int = 0  #: records of a scan
 
 
 def ycsb_command(properties: Mapping[str, str]) -> list[str]:
-    """Return the command of YCSB's client that prints the requests of a transaction phase, fetching what it needs."""
+    """Return the YCSB command that prints the requests of a transaction phase. Downloads YCSB and Java if necessary."""
     home = install(_CORE, lambda _: None)
     java = find(8, None).home / "bin" / "java"
     command = [str(java), "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", f"{home / _LIB}/*", "site.ycsb.Client"]
