@@ -1,4 +1,4 @@
-//! What an answer has to be like to count as a success.
+//! Assertions that decide whether an answer is a success.
 
 use loadframe_engine::driver::Failure;
 use loadframe_engine::plan::PlanError;
@@ -14,10 +14,10 @@ use crate::http1::captured::{no_json, pick};
 use crate::http1::status::class_of;
 use loadframe_engine::workload::json_pointer::Pointer;
 
-/// Assertions about an answer. Without any, a status of success suffices.
+/// Assertions on an answer. Without any, a success status is enough.
 #[derive(Debug, Default)]
 pub struct Expect {
-    /// One of these; any of 200 to 299 if there are none.
+    /// Accepted statuses. Empty accepts 200 to 299.
     status: Vec<u16>,
     json: Vec<(Pointer, Template)>,
     contains: Option<Template>,
@@ -25,7 +25,7 @@ pub struct Expect {
 }
 
 impl Expect {
-    /// Reads `{"status": [200, 201], "json": {"/pointer": value}, "contains": "text", "headers": {"name": "text"}}`.
+    /// Parses `{"status": [200, 201], "json": {"/pointer": value}, "contains": "text", "headers": {"name": "text"}}`.
     pub fn new(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let form = Form::new(form, &["status", "json", "contains", "headers"])?;
         let status = match form.get("status") {
@@ -56,13 +56,13 @@ impl Expect {
         Ok(Self { status, json, contains, headers })
     }
 
-    /// The templates in it, whose values have to be known.
+    /// Returns the templates, so that the caller can check the variables that they use.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         let headers = self.headers.iter().map(|(_, template)| template);
         self.json.iter().map(|(_, template)| template).chain(&self.contains).chain(headers)
     }
 
-    /// Whether it is about the body.
+    /// Returns whether an assertion reads the body.
     pub fn reads_body(&self) -> bool {
         !self.json.is_empty() || self.contains.is_some()
     }

@@ -1,5 +1,5 @@
-//! Any REST interface over HTTP/1.1: requests of the user's making, values taken from answers for the client's later
-//! requests, and assertions about answers.
+//! Driver for REST APIs over HTTP/1.1: user-defined requests, values captured from answers for the client's later
+//! requests, and assertions on answers.
 
 mod answer;
 mod operation;
@@ -25,7 +25,7 @@ pub struct Http {
     http: Http1,
 }
 
-/// The state of one client: its connections, and what it knows from answers.
+/// The state of one client: its connections and its captured values.
 pub struct Connection {
     http: http1::Connection,
     captured: Captured,
@@ -129,7 +129,7 @@ impl Driver for Http {
         context: &Context,
         draw: &Draw,
     ) -> Option<String> {
-        // What answers would have given is empty.
+        // Captured values are rendered as empty.
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
         Some(self.http.written(&mut connection.http, &operation.request, &values))
     }
@@ -147,7 +147,7 @@ impl Driver for Http {
     }
 }
 
-/// A request that lacks a value that some answer should have given.
+/// The reply for a request that lacks a captured value.
 fn unsent(node: u16, name: &str) -> Reply {
     let message = format!("not sent: no answer has given this client a value for \"{name}\" yet");
     Reply { node, ..Reply::unsent(assertion(message)) }

@@ -1,6 +1,6 @@
-//! Times that a service tells in its answer, as parts of the operation: what it waited for a store, for one.
+//! Times that a service reports in its answer, recorded as parts of the operation. An example is its wait for a store.
 //!
-//! They stand in the header `Server-Timing` of the W3C: `store;dur=12.3, app;dur=1.9`, in milliseconds.
+//! The W3C header `Server-Timing` holds them in milliseconds: `store;dur=12.3, app;dur=1.9`.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::http1::answer::Answer;
 
 const HEADER: &str = "server-timing";
 
-/// The names of the times that are read.
+/// Names of the times to read.
 #[derive(Debug, Default)]
 pub struct Timing(&'static [&'static str]);
 
 impl Timing {
-    /// Reads `["store", "app"]`; nothing without a form.
+    /// Parses `["store", "app"]`. Without a form, reads no times.
     pub fn new(form: Option<&Value>) -> Result<Self, PlanError> {
         let names = match form {
             None | Some(Value::Null) => return Ok(Self::default()),
@@ -31,18 +31,18 @@ impl Timing {
             if kept.contains(&text) {
                 return Err(PlanError::new(format!("\"timing\" has {text:?} twice")));
             }
-            // Parts have names for as long as the process lives; a plan has a handful of them.
+            // Leaked, because part names must be static. A plan has only a few.
             kept.push(Box::leak(text.to_owned().into_boxed_str()));
         }
         Ok(Self(Box::leak(kept.into_boxed_slice())))
     }
 
-    /// The parts that are recorded.
+    /// Returns the names of the recorded parts.
     pub fn parts(&self) -> &'static [&'static str] {
         self.0
     }
 
-    /// Adds the times to the reply. A success whose answer lacks one of them becomes a failure.
+    /// Adds the times to the reply. Turns a success into a failure if the answer lacks one of them.
     pub fn read(&self, answer: &Answer, reply: &mut Reply) {
         if self.0.is_empty() {
             return;
@@ -61,7 +61,7 @@ impl Timing {
     }
 }
 
-/// The time of that name, if it is told.
+/// Returns the time of that name, if the header has it.
 fn time_of(told: &str, wanted: &str) -> Option<Duration> {
     told.split(',').find_map(|entry| {
         let mut words = entry.split(';').map(str::trim);

@@ -9,23 +9,23 @@ use loadframe_engine::plan::{PlanError, Target};
 
 use crate::net::tls::Tls;
 
-/// How all hosts of a target are accessed.
+/// Access settings of all hosts of a target.
 #[derive(Debug, Default)]
 pub struct Access {
-    /// `None`: without encryption.
+    /// `None` means no encryption.
     pub tls: Option<Tls>,
     /// The credentials.
     pub authorization: Authorization,
-    /// Whether bodies are compressed.
+    /// Whether to compress bodies.
     pub compress: bool,
 }
 
-/// The `authorization` header with its line end; empty without credentials.
+/// The `authorization` header with its line end. Empty without credentials.
 #[derive(Default)]
 pub struct Authorization(Vec<u8>);
 
 impl Access {
-    /// Reads certificates. The error says which credentials cannot be sent.
+    /// Reads certificates. The error names credentials that cannot be sent.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         let tls = target.tls.as_ref().map(|tls| Tls::new(tls, Some("http/1.1"))).transpose()?;
         let authorization = target.auth.as_ref().map(Authorization::new).transpose()?.unwrap_or_default();
@@ -48,7 +48,7 @@ impl Authorization {
         Ok(Self(format!("authorization: {value}\r\n").into_bytes()))
     }
 
-    /// The field.
+    /// Returns the header line.
     pub fn field(&self) -> &[u8] {
         &self.0
     }
@@ -60,7 +60,7 @@ impl fmt::Debug for Authorization {
     }
 }
 
-/// Checks that a secret can be part of a header: other characters would end the header or begin another.
+/// Checks that a secret is not empty and is printable ASCII. Other characters could end the header or start another.
 fn visible<'a>(what: &str, secret: &'a str) -> Result<&'a str, PlanError> {
     if !secret.is_empty() && secret.bytes().all(|byte| byte.is_ascii_graphic()) {
         Ok(secret)
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn credentials_become_the_field_that_their_scheme_wants() {
         let basic = json!({"basic": {"user": "Aladdin", "password": "open sesame"}});
-        // The example of RFC 7617, section 2.
+        // Example from RFC 7617, section 2.
         assert_eq!(field(basic).unwrap(), "authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n");
         assert_eq!(field(json!({"api_key": "a2V5"})).unwrap(), "authorization: ApiKey a2V5\r\n");
         assert_eq!(field(json!({"bearer": "a.b-c"})).unwrap(), "authorization: Bearer a.b-c\r\n");

@@ -1,4 +1,4 @@
-//! Values that are taken from an answer in HTTP: from its body, which is JSON, or from its head.
+//! Values captured from an HTTP answer: from its JSON body or its headers.
 
 use std::borrow::Cow;
 
@@ -15,15 +15,15 @@ use crate::excerpt::excerpt;
 use crate::form::Form;
 use loadframe_engine::workload::json_pointer::Pointer;
 
-/// All that an operation takes from its answer.
+/// All captures of an operation.
 pub type Captures = capture::Captures<Place>;
 
-/// Where in the answer a value is.
+/// Location of a value in an answer.
 #[derive(Debug)]
 pub enum Place {
-    /// What a JSON pointer leads to in the body.
+    /// A JSON pointer into the body.
     Json(Pointer),
-    /// A field of the head.
+    /// A header.
     Header(String),
 }
 
@@ -40,12 +40,12 @@ impl Source for Place {
 }
 
 impl Captures {
-    /// Whether any of it is in the body.
+    /// Returns whether any capture reads the body.
     pub fn read_body(&self) -> bool {
         self.sources().any(|place| matches!(place, Place::Json(_)))
     }
 
-    /// Takes from an answer what later requests need.
+    /// Captures values from an answer for later requests.
     pub fn keep_from(&self, answer: &Answer, memory: &mut Captured) -> Result<(), Failure> {
         self.keep(memory, |name, place| {
             Ok(match place {
@@ -64,7 +64,7 @@ impl Captures {
     }
 }
 
-/// The JSON at a place of an answer's body.
+/// Returns the JSON at a pointer in the body.
 pub fn pick<'a>(pointer: &Pointer, body: &'a [u8]) -> Result<&'a [u8], Failure> {
     let json = pointer.find(body).map_err(|_| no_json(body))?;
     json.ok_or_else(|| nothing(pointer, body))
@@ -74,7 +74,7 @@ fn nothing(pointer: &Pointer, body: &[u8]) -> Failure {
     assertion(format!("the answer has nothing at \"{}\": {}", pointer.text(), excerpt(body)))
 }
 
-/// The failure of an answer that should be JSON.
+/// The failure for a body that is not JSON.
 pub fn no_json(body: &[u8]) -> Failure {
     assertion(format!("the answer is not JSON: {}", excerpt(body)))
 }

@@ -1,4 +1,4 @@
-//! One HTTP/1.1 request in flight on a connection.
+//! An HTTP/1.1 client with one request in flight.
 
 use super::answer::{Answer, Body};
 use crate::net::client::Client;
@@ -11,18 +11,18 @@ use crate::net::wire::Wire;
 pub type HttpClient = Client<Answer>;
 
 impl HttpClient {
-    /// Without an answer yet.
+    /// Creates a client without an answer.
     pub fn new() -> Self {
         Self::with(Answer::new())
     }
 
-    /// Forgets the last answer.
+    /// Discards the last answer.
     pub fn forget(&mut self) {
         self.answer_mut().begin(Body::None);
     }
 
-    /// Sends a request that consists of `parts` and reads the answer; see `speak`. `body`: what is done with the
-    /// answer's.
+    /// Sends a request that consists of `parts` and reads the answer; see `speak`. `body` sets the handling of the
+    /// answer's body.
     pub async fn exchange(
         &mut self,
         wire: &mut Option<Wire>,

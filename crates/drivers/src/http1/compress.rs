@@ -1,25 +1,25 @@
-//! Bodies in gzip. The state of a compressor is a quarter of a megabyte, so a thread has one and not each client.
+//! Gzip compression of bodies. A compressor needs 256 KiB, so each thread has one, not each client.
 
 use std::cell::RefCell;
 
 use flate2::{Compress, Compression, FlushCompress, Status};
 
-/// Bodies below this are sent as they are: they fit into one packet either way.
+/// Minimum size of a compressed body. Smaller bodies fit into one packet anyway.
 pub const LEAST: usize = 1 << 10;
 
-/// 15 bits, which is the format's largest window.
+/// Window size of 15 bits, the format's maximum.
 const WINDOW: u8 = 15;
 
 thread_local! {
     static GZIP: RefCell<Compress> = RefCell::new(Compress::new_gzip(Compression::fast(), WINDOW));
 }
 
-/// Replaces the content of `out` by `bytes`, compressed. In the steady state it allocates nothing.
+/// Replaces the content of `out` with `bytes`, compressed. Allocates nothing in the steady state.
 pub fn gzip(bytes: &[u8], out: &mut Vec<u8>) {
     GZIP.with_borrow_mut(|gzip| {
         gzip.reset();
         out.clear();
-        // Incompressible bytes grow a little.
+        // Incompressible bytes grow slightly.
         out.reserve(bytes.len() / 4 + 128);
         loop {
             let taken = gzip.total_in() as usize;

@@ -1,7 +1,7 @@
-//! HTTP/1.1 as the drivers need it: one [`request`] at a time for each [`client`], its [`answer`] framed and handed
-//! over to be judged. It does not know operations or what an answer means.
+//! HTTP/1.1 for the drivers: each [`client`] has one [`request`] in flight. The drivers interpret operations and judge
+//! each [`answer`].
 //!
-//! Which node it goes to is the [topology](crate::net::topology)'s to say.
+//! The [topology](crate::net::topology) selects the node.
 
 pub mod access;
 pub mod answer;
@@ -36,10 +36,10 @@ use crate::net::topology::Topology;
 use crate::net::trouble::Trouble;
 use crate::net::wire::Wire;
 
-/// How long to wait for a host before the load.
+/// Time limit for contacting a host before the load starts.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// One target, as all its clients share it.
+/// A target, shared by all its clients.
 #[derive(Debug)]
 pub struct Http1 {
     topology: Arc<Topology>,
@@ -48,10 +48,10 @@ pub struct Http1 {
     cap: Option<Cap>,
 }
 
-/// The limit of all clients together.
+/// Connection limit of all clients together.
 #[derive(Debug)]
 struct Cap {
-    /// Routes, over all workers.
+    /// Number of routes, over all workers.
     routes: u64,
     workers: u64,
     pools: PerThread<Pool>,
@@ -60,34 +60,34 @@ struct Cap {
 /// The state of one client.
 pub struct Connection {
     means: ConnectionSet,
-    /// The node that was asked last.
+    /// The last node used.
     node: u16,
     client: HttpClient,
     buffers: Buffers,
-    /// What its user knows from answers.
+    /// The user's captured values.
     pub memory: Captured,
-    /// Numbers the requests that are not drawn; the first has the number of the client.
+    /// Number of the next request that is not drawn. Starts at the client's number.
     number: u64,
 }
 
 /// The routes of a client's requests.
 enum ConnectionSet {
     Own(Route),
-    /// Borrowed for each, with the number of the node that it is for, if that is chosen.
+    /// Borrowed per request, from the pool. The number selects a node, if set.
     Shared(Rc<Pool>, Option<u16>),
 }
 
-/// A request that was answered; the answer is in the connection.
+/// An answered request. The answer itself is in the connection.
 #[derive(Debug)]
 pub struct Answered {
     exchanged: Exchanged,
     node: u16,
-    /// How many documents the request carried.
+    /// Number of documents in the request.
     pub documents: u64,
 }
 
 impl Http1 {
-    /// Resolves the target's hosts; does not connect.
+    /// Resolves the target's hosts without connecting.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         let timeout = target.timeout;
         let access = Access::new(target)?;
@@ -96,13 +96,12 @@ impl Http1 {
         Ok(Self { topology: Arc::new(topology), access, timeout, cap: None })
     }
 
-    /// How long an answer is waited for, unless the operation says otherwise.
+    /// Returns the default time limit for an answer. An operation may override it.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Checks that a TLS connection to each host is possible; a host that does not answer is not an error. All hosts
-    /// are checked at once.
+    /// Checks TLS to all hosts concurrently. A host that does not answer is not an error.
     pub async fn verify(&self) -> Result<(), PlanError> {
         let Some(tls) = &self.access.tls else { return Ok(()) };
         let timeout = self.timeout.min(PATIENCE);
@@ -125,7 +124,7 @@ impl Http1 {
         self.topology.set_hosts(hosts)
     }
 
-    /// All hosts that the target ever had, by the numbers of their nodes.
+    /// Returns all hosts that the target ever had, by node number.
     pub fn hosts(&self) -> Vec<String> {
         self.topology.hosts()
     }
@@ -135,7 +134,7 @@ impl Http1 {
         self.topology.unreachable()
     }
 
-    /// Limits the number of connections that are open at a time; see [`Driver::cap`](loadframe_engine::driver::Driver).
+    /// Limits the number of open connections; see [`Driver::cap`](loadframe_engine::driver::Driver).
     pub fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
         let per_client = self.topology.connections();
         let routes = connections / per_client;
@@ -149,12 +148,13 @@ impl Http1 {
         Ok(())
     }
 
-    /// The connection of client number `client`; it connects at its first request.
+    /// Returns the connection of client number `client`. It connects at its first request.
     pub fn connection(&self, client: u64) -> Connection {
         let means = match &self.cap {
             None => ConnectionSet::Own(Route::new(self.topology.assign(client))),
             Some(cap) => {
-                // A worker's clients are those whose numbers leave its own when divided by that of all workers.
+                // A worker's clients have the same number modulo the number of workers. Its routes are numbered
+                // likewise.
                 let numbers = (client % cap.workers..cap.routes).step_by(cap.workers as usize);
                 let route = |number| Route::new(self.topology.assign(number));
                 ConnectionSet::Shared(cap.pools.get(|| Pool::new(numbers.map(route).collect())), None)
@@ -169,7 +169,7 @@ impl Http1 {
         self.topology.choice(worker, workers, || true)
     }
 
-    /// A request as text, without sending it. See [`Connection::shown`].
+    /// Renders a request as text without sending it. See [`Connection::shown`].
     pub fn written(&self, connection: &mut Connection, request: &Request, values: &Values<'_>) -> String {
         let buffers = &mut connection.buffers;
         request.render(&self.topology.members()[0].host, &self.access, values, buffers);
@@ -177,9 +177,9 @@ impl Http1 {
         text::message(line, body)
     }
 
-    /// Renders and sends a request and waits for the answer; the error is the reply of a request without one. Connects
-    /// first if there is no usable connection; after a refused connection the next call asks another node. All of this
-    /// happens within `limit`.
+    /// Renders and sends a request and waits for the answer. The error is the reply of a request without an answer.
+    /// Opens a connection unless a usable one exists. After a refused connection, the next call tries another node.
+    /// `limit` covers all of this.
     pub async fn ask(
         &self,
         connection: &mut Connection,
@@ -231,7 +231,7 @@ impl Http1 {
 }
 
 impl Connection {
-    /// The last answer; complete if its request has not failed.
+    /// Returns the last answer. It is complete unless its request failed.
     pub fn answer(&self) -> &Answer {
         self.client.answer()
     }
@@ -244,41 +244,42 @@ impl Connection {
         }
     }
 
-    /// The last answer, and the buffer of bytes that the next request with a place for them carries.
+    /// Returns the last answer, and the buffer of carried bytes for the next request.
     pub fn carry(&mut self) -> (&Answer, &mut Vec<u8>) {
         (self.client.answer(), &mut self.buffers.carried)
     }
 
-    /// Limits the following requests to the documents at these places; empty: all documents.
+    /// Limits the following requests to the documents at these indices. Empty means all documents.
     pub fn confine(&mut self, places: &[u32]) {
         self.buffers.only.clear();
         self.buffers.only.extend_from_slice(places);
     }
 
-    /// Has `write` write the body of the next request, and say how many documents that is.
+    /// Calls `write` to write the body of the next request and return its number of documents.
     pub fn give(&mut self, write: impl FnOnce(&mut Vec<u8>) -> u64) {
         self.buffers.give(write);
     }
 
-    /// The number of the next request that is not drawn.
+    /// Returns the number of the next request that is not drawn, and advances it.
     pub fn number(&mut self) -> u64 {
         let number = self.number;
         self.number += 1;
         number
     }
 
-    /// Forgets the last request and its answer, when the next request is not sent.
+    /// Discards the last request and its answer, if the next request is not sent.
     pub fn forget(&mut self) {
         self.client.forget();
         self.buffers = Buffers::default();
     }
 
-    /// The node that was asked last.
+    /// Returns the last node used.
     pub fn node(&self) -> u16 {
         self.node
     }
 
-    /// The last request and its answer as text. Only the first lines of the heads are shown: the rest may hold secrets.
+    /// Formats the last request and its answer. Shows only the first line of each head, because headers may hold
+    /// secrets.
     pub fn shown(&self, request: &Request, reply: &Reply) -> Exchange {
         let answer = match &reply.outcome {
             Err(failure) if !self.answer().is_complete() => failure.message.clone(),
@@ -298,12 +299,12 @@ impl Answered {
         Self { exchanged: Exchanged::never(), node, documents: 0 }
     }
 
-    /// The reply of the request, once the answer is judged.
+    /// Returns the request's reply with the judged outcome.
     pub fn reply(self, documents: u64, outcome: Result<(), Failure>) -> Reply {
         self.exchanged.reply(self.node, documents, outcome)
     }
 
-    /// The reply of the request without an answer.
+    /// Returns the reply of a request without an answer.
     fn without(self, trouble: Trouble) -> Reply {
         self.reply(0, Err(trouble.into()))
     }

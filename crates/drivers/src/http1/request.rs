@@ -1,5 +1,5 @@
-//! A request that is built beforehand as far as it can be: rendering copies what is fixed and fills what is not.
-//! The `host` and `authorization` headers, which the operation does not know, are added last.
+//! Prepared requests. Rendering copies the fixed parts and fills in the variable parts. It adds the `host` and
+//! `authorization` headers last, unless the operation sets them.
 
 use std::fmt::Debug;
 
@@ -15,7 +15,7 @@ use super::answer;
 use super::compress;
 use crate::net::target_node::Host;
 
-/// A method, the rest of the first line, and fields, to be completed by [`RequestHead::finish`].
+/// A method, the rest of the first line, and headers. [`RequestHead::finish`] completes it.
 pub struct RequestHead<'a> {
     variables: &'a Variables,
     template: Template,
@@ -24,11 +24,11 @@ pub struct RequestHead<'a> {
     fields: Fields,
 }
 
-/// Fields of a request's head that its operation sets.
+/// Headers that the operation sets.
 #[derive(Debug, Default)]
 struct Fields {
     template: Template,
-    /// Those that the generator sets otherwise.
+    /// Whether the operation overrides these headers of the generator.
     host: bool,
     authorization: bool,
     content_type: bool,
@@ -45,16 +45,16 @@ pub enum Body {
     Lines(Template),
     /// Any text.
     Text(Template),
-    /// Lines of JSON: documents, and the action for each.
+    /// Lines of JSON: an action and a document each.
     Batches(Box<dyn Batches>),
-    /// Lines of JSON that are in the buffer already; see [`Buffers::give`].
+    /// Lines of JSON that the buffer already holds; see [`Buffers::give`].
     Given,
-    /// JSON, with what was taken from earlier answers between its two pieces; see [`Buffers::carried`].
+    /// JSON in two pieces, with bytes from earlier answers between them; see [`Buffers::carried`].
     Around(Template, Template),
 }
 
 impl Body {
-    /// The `content-type` field, with the line's end.
+    /// Returns the `content-type` header with its line end.
     fn content_type(&self) -> &'static [u8] {
         match self {
             Self::None => b"",
@@ -65,70 +65,70 @@ impl Body {
     }
 }
 
-/// Headers that determine where a message ends: operations cannot set them.
+/// Headers that determine the end of a message. Operations cannot set them.
 const FRAMING: [&str; 6] =
     ["content-length", "transfer-encoding", "connection", "content-encoding", "expect", "upgrade"];
 
-/// The documents that successive requests carry.
+/// The documents of successive requests.
 pub trait Batches: Debug + Send + Sync {
-    /// How many requests send each document once.
+    /// Returns the number of requests that send each document once.
     fn requests(&self) -> u64;
 
-    /// Appends the body of request `draw` to `body`; says how many documents it carries. `scratch` is empty room.
+    /// Appends the body of request `draw` to `body` and returns its number of documents. `scratch` is an empty buffer.
     fn append(&self, draw: &Draw, scratch: &mut Vec<u8>, body: &mut Vec<u8>) -> u64;
 
-    /// Leaves only the documents at those places, which ascend, in a `body` that `append` has made; says how many these
-    /// are.
+    /// Keeps only the documents at the indices `places`, in ascending order, of a `body` from `append`. Returns their
+    /// number.
     fn keep(&self, body: &mut Vec<u8>, places: &[u32]) -> u64;
 }
 
-/// A request without its randomness.
+/// A request without its drawn values.
 #[derive(Debug)]
 pub struct Request {
     line: Template,
     fields: Fields,
     body: Body,
-    /// What is done with the body of the answer.
+    /// Handling of the answer's body.
     pub answer: answer::Body,
 }
 
-/// A body up to this size is copied behind its head: that costs less than to send two pieces at once.
+/// Maximum size of a body that is copied behind its head. One piece costs less than two up to this size.
 const COPIED: usize = 4 << 10;
 
-/// Buffers that a client renders its requests into.
+/// Buffers for a client's rendered requests.
 #[derive(Default)]
 pub struct Buffers {
-    /// With a small body behind it.
+    /// The head, followed by a small body.
     head: Vec<u8>,
     body: Vec<u8>,
     compressed: Vec<u8>,
     scratch: Vec<u8>,
-    /// Taken from earlier answers, for a request that goes on from there.
+    /// Bytes from earlier answers that a follow-up request carries.
     pub carried: Vec<u8>,
-    /// The places of the documents that the next request carries, of those that it would carry; all if it is empty.
+    /// Indices of the documents that the next request sends. Empty means all documents.
     pub only: Vec<u32>,
-    /// How many documents the body has that was given.
+    /// Number of documents in the body from [`Buffers::give`].
     given: u64,
 }
 
 impl Buffers {
-    /// Has `write` write the body of the next request, and say how many documents that is.
+    /// Calls `write` to write the body of the next request and return its number of documents.
     pub fn give(&mut self, write: impl FnOnce(&mut Vec<u8>) -> u64) {
         self.given = write(&mut self.body);
     }
 }
 
-/// A request, ready to be sent.
+/// A rendered request, ready to send.
 #[derive(Clone, Copy, Debug)]
 pub struct Rendered<'a> {
-    /// To be sent one after the other.
+    /// Pieces to send one after the other.
     pub parts: [&'a [u8]; 2],
-    /// How many documents it carries.
+    /// Number of documents in the request.
     pub documents: u64,
 }
 
 impl<'a> RequestHead<'a> {
-    /// `method` and a slash.
+    /// Begins with `method` and a slash.
     pub fn new(method: &str, variables: &'a Variables) -> Self {
         let mut template = Template::default();
         template.push_literal(method);
@@ -143,7 +143,7 @@ impl<'a> RequestHead<'a> {
         Ok(self)
     }
 
-    /// Appends a whole path, with or without a query string, as it stands.
+    /// Appends a whole path, with or without a query string, unchanged.
     pub fn path(mut self, text: &str) -> Result<Self, PlanError> {
         self.template.push_path(text, self.variables)?;
         self.has_query = text.contains('?');
@@ -169,7 +169,7 @@ impl<'a> RequestHead<'a> {
         Ok(self)
     }
 
-    /// Appends a field to the head.
+    /// Appends a header.
     pub fn field(mut self, name: &str, value: &str) -> Result<Self, PlanError> {
         let within = |error: PlanError| error.within(format!("header \"{name}\""));
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -190,7 +190,7 @@ impl<'a> RequestHead<'a> {
         Ok(self)
     }
 
-    /// The request with this line, these fields and `body`.
+    /// Returns the request with this head and `body`.
     pub fn finish(mut self, body: Body) -> Request {
         self.template.push_literal(" HTTP/1.1\r\n");
         let answer = if self.bodyless { answer::Body::None } else { answer::Body::Read };
@@ -199,14 +199,14 @@ impl<'a> RequestHead<'a> {
 }
 
 impl Request {
-    /// Says that the body of the answer is not needed.
+    /// Counts the answer's body instead of keeping it.
     pub fn ignore_answer(&mut self) {
         if self.answer == answer::Body::Read {
             self.answer = answer::Body::Counted;
         }
     }
 
-    /// How many requests send each document once, if it sends documents of a corpus.
+    /// Returns the number of requests that send each document of the corpus once, if the request sends a corpus.
     pub fn requests(&self) -> Option<u64> {
         match &self.body {
             Body::Batches(batches) => Some(batches.requests()),
@@ -214,7 +214,7 @@ impl Request {
         }
     }
 
-    /// The templates that it is made of.
+    /// Returns the templates of the request.
     pub fn templates(&self) -> impl Iterator<Item = &Template> {
         let body = match &self.body {
             Body::Json(template) | Body::Lines(template) | Body::Text(template) => [Some(template), None],
@@ -224,7 +224,7 @@ impl Request {
         [&self.line, &self.fields.template].into_iter().chain(body.into_iter().flatten())
     }
 
-    /// What `values` make of the request to `host`. In the steady state nothing is allocated.
+    /// Renders the request to `host` with `values`. Allocates nothing in the steady state.
     pub fn render<'a>(
         &'a self,
         host: &Host,
@@ -283,13 +283,13 @@ impl Request {
         Rendered { parts: [head, b""], documents }
     }
 
-    /// The first line and the body of the request that was last rendered into `buffers`.
+    /// Returns the first line and the body of the last request rendered into `buffers`.
     pub fn rendered<'a>(&'a self, buffers: &'a Buffers) -> (&'a [u8], &'a [u8]) {
         let end = memchr::memchr(b'\r', &buffers.head).unwrap_or(buffers.head.len());
         (&buffers.head[..end], self.body(&buffers.body))
     }
 
-    /// The body, which is the one that was rendered unless it is always the same.
+    /// Returns the fixed body if there is one, otherwise the rendered body.
     fn body<'a>(&'a self, rendered: &'a [u8]) -> &'a [u8] {
         match &self.body {
             Body::Json(template) | Body::Lines(template) | Body::Text(template) => template.fixed().unwrap_or(rendered),

@@ -1,8 +1,8 @@
-//! What an answer's status means, regardless of its body.
+//! Classification of an answer by its status alone.
 
 use loadframe_engine::driver::ErrorClass;
 
-/// The error that a status stands for; none if it says success.
+/// Returns the error class of a status, or `None` for a success.
 pub fn class_of(status: u16) -> Option<ErrorClass> {
     match status {
         200..=299 => None,

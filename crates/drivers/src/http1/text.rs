@@ -1,17 +1,17 @@
-//! Requests and answers as text for people.
+//! Requests and answers as text for display.
 
 use serde_json::Value;
 
-/// How many bytes of a body are shown.
+/// Maximum number of body bytes to show.
 const LIMIT: usize = 4 << 10;
 
-/// A head's first line, and the body under it if there is one.
+/// Formats a first line, and the body below it if there is one.
 pub fn message(first_line: &[u8], body: &[u8]) -> String {
     let first_line = String::from_utf8_lossy(first_line);
     if body.is_empty() { first_line.into_owned() } else { format!("{first_line}\n\n{}", shown(body)) }
 }
 
-/// JSON with one member a line, anything else as it is; the beginning if it is long.
+/// Formats JSON with one member per line, and other bodies unchanged. Truncates long bodies.
 fn shown(body: &[u8]) -> String {
     let pretty = serde_json::from_slice::<Value>(body).ok().and_then(|value| serde_json::to_string_pretty(&value).ok());
     let text = pretty.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned());

@@ -1,4 +1,4 @@
-//! The one operation there is, `http`: from its form in the workload to a request and what is made of the answer.
+//! The `http` operation: parses the workload's form into a request, its assertions and its captures.
 
 use std::time::Duration;
 
@@ -15,20 +15,20 @@ use crate::http1::captured::Captures;
 use crate::http1::request::{Body, Request, RequestHead};
 use crate::timeout;
 
-/// An operation, ready to be executed.
+/// A parsed operation, ready to execute.
 #[derive(Debug)]
 pub struct Operation {
-    /// What is sent.
+    /// The request.
     pub request: Request,
-    /// What the answer has to be like.
+    /// Assertions on the answer.
     pub expect: Expect,
-    /// How long it is waited for.
+    /// Time limit for an answer.
     pub timeout: Duration,
-    /// What is taken from the answer.
+    /// Values captured from the answer.
     pub captures: Captures,
-    /// Which times the answer tells.
+    /// Times to read from the answer.
     pub timing: Timing,
-    /// The captured variables that the operation uses: their slots and their names.
+    /// Slots and names of the captured variables that the operation uses.
     needs: Vec<(usize, String)>,
 }
 
@@ -37,7 +37,7 @@ const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OP
 const KEYS: [&str; 9] = ["method", "path", "headers", "parameters", "body", "text", "capture", "expect", "timing"];
 
 impl Operation {
-    /// Maps `{"http": {...}, "timeout": 5}`. `timeout` holds unless the form has its own.
+    /// Parses `{"http": {...}, "timeout": 5}`. `timeout` is the default if the form has none.
     pub fn map(form: &Value, variables: &Variables, timeout: Duration) -> Result<Self, PlanError> {
         let timeout = timeout::of_operation(form, timeout)?;
         let form = Form::new(form, &["http", "timeout"])?;
@@ -87,13 +87,13 @@ impl Operation {
         Ok(Self { request, expect, timeout, captures, timing, needs })
     }
 
-    /// The name of a value that the request needs and its client has not got.
+    /// Returns the name of a value that the request needs and the client has not captured.
     pub fn missing(&self, captured: &Captured) -> Option<&str> {
         self.needs.iter().find(|(slot, _)| !captured.has(*slot)).map(|(_, name)| name.as_str())
     }
 }
 
-/// The members of the mapping at `key`, if there is one.
+/// Returns the members of the mapping at `key`, if present.
 fn members<'a>(form: &Form<'a>, key: &str) -> Result<impl Iterator<Item = (&'a String, &'a Value)>, PlanError> {
     let mapping = form.get(key).map(|_| form.mapping(key)).transpose()?;
     Ok(mapping.and_then(Value::as_object).into_iter().flatten())

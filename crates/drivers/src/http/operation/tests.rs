@@ -1,4 +1,4 @@
-//! Forms that are not requests.
+//! Tests of invalid request forms.
 
 use serde_json::json;
 

@@ -1,8 +1,8 @@
-//! One HTTP/1.1 answer (RFC 9112), read from bytes as they arrive, into a buffer that serves all answers of a
-//! connection. It recognises where an answer ends and does not interpret it.
+//! An HTTP/1.1 answer (RFC 9112), parsed incrementally. All answers of a connection share one buffer. The parser finds
+//! the end of an answer and does not interpret it.
 //!
-//! The peer may send anything: heads, chunk sizes and bodies are bounded, and a violation of the
-//! rules is an error. Only the beginning of a body that will not be read is kept: the rest is counted and dropped.
+//! Input from the peer is not trusted: heads, chunk sizes and bodies are bounded, and a protocol violation is an error.
+//! Of an unread body, the parser keeps only the beginning and counts the rest.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,27 +12,27 @@ use memchr::memchr;
 use crate::net::buffer::{AnswerBuffer, LIMIT};
 use crate::net::exchange::Frame;
 
-/// The longest head, in bytes.
+/// Maximum length of a head, in bytes.
 const HEAD_LIMIT: usize = 64 << 10;
-/// The longest line with a chunk's size, in bytes.
+/// Maximum length of a line with a chunk's size, in bytes.
 const CHUNK_LINE_LIMIT: usize = 4 << 10;
-/// The longest body that is only counted, in bytes: a greater length is an error of the server.
+/// Maximum length of a counted body, in bytes. A greater length is a server error.
 const COUNTED_LIMIT: usize = 1 << 40;
-/// How many bytes are kept of a body that is only counted: enough for a store's description of an error.
+/// Number of bytes kept of a counted body: enough for a store's error description.
 const KEPT: usize = 64 << 10;
 
-/// What is done with the body of an answer.
+/// Handling of an answer's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body {
-    /// The answer has no body, as the answer to HEAD, whatever its headers say.
+    /// The answer ends after its head, as for HEAD. A length in its headers is ignored.
     None,
-    /// Its bytes are counted, and it is not read.
+    /// The parser counts the bytes and keeps only the beginning.
     Counted,
-    /// It is read as a whole.
+    /// The parser keeps the whole body.
     Read,
 }
 
-/// An answer that breaks the rules of HTTP, or the bounds set here.
+/// An answer that violates HTTP or exceeds a limit.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Malformed(String);
 
@@ -46,26 +46,26 @@ fn malformed<T>(what: impl Into<String>) -> Result<T, Malformed> {
     Err(Malformed(what.into()))
 }
 
-/// What is expected next.
+/// State of the parser: the next expected element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     StatusLine,
     Fields,
-    /// This many bytes of the body are missing.
+    /// Number of missing bytes of the body.
     Length(u64),
-    /// A body that ends with the connection.
+    /// A body that ends when the connection closes.
     UntilClose,
     ChunkSize,
-    /// This many bytes of the chunk are missing.
+    /// Number of missing bytes of the chunk.
     Chunk(usize),
     /// The line end after a chunk's bytes.
     ChunkEnd,
-    /// Fields after the last chunk, which began at this offset.
+    /// Trailer fields after the last chunk. Holds their start offset.
     Trailer(usize),
     Done,
 }
 
-/// What the fields of a head say about the body and the connection.
+/// Body and connection fields of a head.
 #[derive(Clone, Copy, Debug, Default)]
 struct Head {
     status: u16,
@@ -74,31 +74,31 @@ struct Head {
     keep_alive: bool,
 }
 
-/// See the module. `begin`, then `space` and `advance` until it is complete.
+/// An answer. Call `begin`, then `space` and `advance` until it is complete.
 #[derive(Debug)]
 pub struct Answer {
-    /// What was received, without what was dropped.
+    /// The received bytes, minus the dropped bytes.
     bytes: AnswerBuffer,
-    /// All bytes received, including those that were dropped.
+    /// Number of received bytes, including dropped bytes.
     received: u64,
-    /// Everything before this is processed.
+    /// End of the processed bytes.
     at: usize,
-    /// Between `at` and this there is no line end.
+    /// End of the range after `at` that was searched for a line end without success.
     searched: usize,
     stage: Stage,
     head: Head,
     body: Body,
-    /// Bytes of the body that were dropped.
+    /// Number of dropped bytes of the body.
     dropped: u64,
-    /// The head of the final answer begins here; interim ones may come before it.
+    /// Start of the final answer's head. Interim answers may precede it.
     head_start: usize,
     body_start: usize,
-    /// The body, its chunks joined, ends here.
+    /// End of the body, with its chunks joined.
     body_end: usize,
 }
 
 impl Answer {
-    /// An empty one.
+    /// Creates an empty answer.
     pub fn new() -> Self {
         Self {
             bytes: AnswerBuffer::default(),
@@ -115,29 +115,29 @@ impl Answer {
         }
     }
 
-    /// Prepares for the next answer. `body`: what is done with its body.
+    /// Prepares for the next answer. `body` sets the handling of its body.
     pub fn begin(&mut self, body: Body) {
         let mut bytes = std::mem::take(&mut self.bytes);
         bytes.begin();
         *self = Self { bytes, body, ..Self::new() };
     }
 
-    /// Whether the answer is complete.
+    /// Returns whether the answer is complete.
     pub fn is_complete(&self) -> bool {
         self.stage == Stage::Done
     }
 
-    /// The status of a complete answer.
+    /// Returns the status of a complete answer.
     pub fn status(&self) -> u16 {
         self.head.status
     }
 
-    /// The status line of a complete answer.
+    /// Returns the status line of a complete answer.
     pub fn status_line(&self) -> &[u8] {
         self.head().next().unwrap_or_default()
     }
 
-    /// The value of a complete answer's field, the first of that name.
+    /// Returns the value of a complete answer's first header of that name.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.head().skip(1).find_map(|line| {
             let (field, value) = line.split_at(memchr(b':', line)?);
@@ -145,8 +145,8 @@ impl Answer {
         })
     }
 
-    /// How long a refused client is asked to wait: the field Retry-After in seconds. A date is ignored, since the
-    /// server's clock may differ.
+    /// Returns the Retry-After delay of a refused request. Only a number of seconds counts. A date is ignored, because
+    /// the server's clock may differ.
     pub fn retry_after(&self) -> Option<Duration> {
         if !matches!(self.status(), 429 | 503) {
             return None;
@@ -159,27 +159,27 @@ impl Answer {
         self.bytes[self.head_start..self.body_start].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end)
     }
 
-    /// The body of a complete answer; its beginning if it was only counted.
+    /// Returns the body of a complete answer, or its beginning if it was only counted.
     pub fn body(&self) -> &[u8] {
         &self.bytes[self.body_start..self.body_end]
     }
 
-    /// The body of a complete answer of which nothing was dropped.
+    /// Returns the body of a complete answer, unless bytes were dropped.
     pub fn whole(&self) -> Option<&[u8]> {
         (self.is_complete() && self.dropped == 0).then(|| self.body())
     }
 
-    /// How long a body may be.
+    /// Returns the maximum body length.
     fn limit(&self) -> usize {
         if self.body == Body::Read { LIMIT } else { COUNTED_LIMIT }
     }
 
-    /// How many bytes of the body were received and dropped.
+    /// Returns the number of dropped bytes of the body.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }
 
-    /// Appends the next `count` bytes to what is kept of the body.
+    /// Processes the next `count` bytes of the body: keeps them, or drops the rest of a counted body.
     fn take(&mut self, count: usize) -> Result<(), Malformed> {
         let kept = self.body_end - self.body_start;
         if self.body == Body::Read && count > LIMIT - kept {
@@ -195,7 +195,7 @@ impl Answer {
         Ok(())
     }
 
-    /// Moves the unprocessed bytes to the end of the body, over dropped bytes and the sizes of chunks.
+    /// Moves the unprocessed bytes to the end of the body, over dropped bytes and chunk sizes.
     fn close_gap(&mut self) {
         let gap = self.at - self.body_end;
         let in_body = matches!(
@@ -210,7 +210,7 @@ impl Answer {
         }
     }
 
-    /// Processes the available bytes by one step; returns false if more are needed or the answer is complete.
+    /// Processes one element of the available bytes. Returns false if it needs more bytes or the answer is complete.
     fn step(&mut self) -> Result<bool, Malformed> {
         match self.stage {
             Stage::StatusLine => {
@@ -275,8 +275,8 @@ impl Answer {
         Ok(true)
     }
 
-    /// The next line's first byte and its end, without `\r\n`; `None` while it is not complete. Lines beyond `limit`
-    /// are refused.
+    /// Returns the start and end of the next line, without `\r\n`, or `None` if it is incomplete. A line over `limit`
+    /// is an error.
     fn line(&mut self, limit: usize, what: &str) -> Result<Option<(usize, usize)>, Malformed> {
         let from = self.searched.max(self.at);
         match memchr(b'\n', &self.bytes[from..]) {
@@ -298,7 +298,7 @@ impl Answer {
         self.body_start = self.at;
         self.body_end = self.at;
         self.stage = match self.head {
-            // An interim answer; the final one follows.
+            // An interim answer, followed by the final one.
             Head { status: 100..200, .. } => Stage::StatusLine,
             Head { status: 204 | 304, .. } => Stage::Done,
             _ if self.body == Body::None => Stage::Done,
@@ -323,7 +323,7 @@ impl Frame for Answer {
         if self.bytes.is_full() {
             self.close_gap();
         }
-        // Heads and the lines around the body have smaller limits.
+        // Limits of heads and lines are smaller.
         let longest = LIMIT * 2;
         self.bytes.space(longest).ok_or_else(|| Malformed(format!("it is longer than {longest} bytes")))
     }
@@ -346,13 +346,14 @@ impl Frame for Answer {
         self.received
     }
 
-    /// Whether the answer is complete, nothing follows it, and the server did not announce that it will close.
+    /// Returns whether the connection is reusable: the answer is complete, no bytes follow it, and the server did not
+    /// announce a close.
     fn reusable(&self) -> bool {
         self.stage == Stage::Done && self.head.keep_alive && self.at == self.bytes.len()
     }
 }
 
-/// `HTTP/1.1 200 OK`
+/// Parses `HTTP/1.1 200 OK`.
 fn status_line(line: &[u8]) -> Result<Head, Malformed> {
     let status = |digits: &[u8]| digits.iter().fold(0, |status, digit| status * 10 + u16::from(digit - b'0'));
     match line {
@@ -368,13 +369,13 @@ fn status_line(line: &[u8]) -> Result<Head, Malformed> {
     malformed(format!("it begins with {:?}", String::from_utf8_lossy(&line[..line.len().min(40)])))
 }
 
-/// Evaluates a header that concerns the body or the connection.
+/// Evaluates a header, if it concerns the body or the connection.
 fn field(line: &[u8], head: &mut Head) -> Result<(), Malformed> {
     let Some(colon) = memchr(b':', line) else {
         return malformed(format!("{:?} is not a field", String::from_utf8_lossy(&line[..line.len().min(40)])));
     };
     let (name, value) = (&line[..colon], &line[colon + 1..]);
-    // Compares the length of the name first: most headers are different ones.
+    // Compare the name's length first, which excludes most headers.
     match name.len() {
         10 if name.eq_ignore_ascii_case(b"connection") => {
             for option in value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii) {
@@ -410,7 +411,7 @@ fn decimal(digits: &[u8]) -> Result<u64, Malformed> {
     number.map_or_else(|| malformed(format!("{:?} is not a length", String::from_utf8_lossy(digits))), Ok)
 }
 
-/// `1a2b; extension`
+/// Parses `1a2b; extension`.
 fn chunk_size(line: &[u8], most: usize) -> Result<usize, Malformed> {
     let digits = line[..memchr(b';', line).unwrap_or(line.len())].trim_ascii();
     let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);

@@ -1,8 +1,8 @@
-//! Answers in every cut, and what is not an answer.
+//! Tests of answers split at any byte, and of malformed answers.
 
 use super::*;
 
-/// Feeds `text` in pieces of `step` bytes. Says whether the answer is complete.
+/// Feeds `text` in pieces of `step` bytes. Returns whether the answer is complete.
 fn feed(answer: &mut Answer, text: &[u8], step: usize) -> Result<bool, Malformed> {
     let mut complete = false;
     for piece in text.chunks(step) {
