@@ -16,7 +16,7 @@ from made_up_runs import operation, phase
 
 SECONDS = 120
 EVEN = np.full(SECONDS, 100.0)
-#: Bursts of documents: their number does not follow time.
+#: Documents that arrive in stages, so that their number is not proportional to time.
 STAGES = np.repeat([300.0, 10.0, 150.0], SECONDS // 3)
 
 

@@ -82,7 +82,7 @@ def test_where_nothing_was_answered_a_request_has_no_cost():
 
 @pytest.mark.parametrize("last", [9, 8, 2])
 def test_a_window_that_looks_saw_too_little_of_has_no_figures(last):
-    # The window is 1.5 to 10.5 s. Other activity might lie entirely outside it.
+    # The window is 1.5 to 10.5 s. Its part without samples may have had most of the activity.
     assert processes_of(Watched({"node:0": looks(0, last, 0.01)})) == {}
 
 

@@ -51,7 +51,7 @@ def test_the_first_of_32_combinations_has_no_apparent_gain(effect):
         covered.append(first.ratio.low <= expected <= first.ratio.high)
         better.append(first.better is not None and first.better > 0.975)
     assert np.mean(apparent) > 0.03
-    # The remaining gain is the variance of the default, the reference of the first one.
+    # The remaining bias comes from noise in the default, the reference of the ratio.
     assert abs(np.mean(gains)) < 0.4 * np.mean(apparent)
     assert np.mean(covered) >= 0.89
     if not effect:

@@ -60,7 +60,7 @@ def test_a_node_that_starts_while_the_cluster_stops_is_stopped_too(toy, state):
         while any(node.alive for node in cluster.nodes):
             time.sleep(0.01)
         go_on.set()
-        # On a cluster that is about to end, stores whose nodes join alone complete the change.
+        # Growing may succeed or fail: a store whose nodes join independently completes it while the cluster stops.
         growing.exception()
         stopping.result()
     assert not servers(state)

@@ -27,13 +27,13 @@ ONLY = "mongodb"
 
 
 def loaded(store: Held, folder: Path) -> AbstractContextManager[Callable[[], dict]]:
-    """Insert documents meanwhile with majority write concern; the yielded function returns the result afterwards."""
+    """Insert documents in the background with majority write concern; yield a function that returns the result."""
     document = {"collection": "things", "id": "${new}", "document": {"age": "${new}"}}
     return run_while(store, folder, {"put": {"insert": document, "write_concern": "majority", "timeout": 5}})
 
 
 def until(met: Callable[[], bool]) -> bool:
-    """Wait for something, for a minute at most; say whether it came."""
+    """Wait up to a minute for a condition; return whether it was met."""
     deadline = time.monotonic() + 60
     while not met():
         if time.monotonic() > deadline:

@@ -191,7 +191,7 @@ def test_another_instrument_is_a_new_session_that_is_named(folder):
 def test_another_version_of_what_is_measured_is_refused_once_there_are_runs(folder, now):
     begun(folder, kind="scale", factors={"nodes": [1]}, measure=["look"]).begin_session({"redis": "7.4"}, INSTRUMENT)
     parts = {"kind": "scale", "factors": {"nodes": [1]}, "measure": ["look"]}
-    # The new version has not made a run yet.
+    # A different version is accepted while the folder has no runs.
     begun(folder, **parts).begin_session({"redis": "8.0"}, INSTRUMENT)
     with_a_run(folder, **parts)
     begun(folder, **parts).begin_session({"redis": "8.0"}, INSTRUMENT)

@@ -1,4 +1,4 @@
-"""Simulated commands and their messages to a feed."""
+"""Simulated commands and their records in a feed."""
 
 import json
 from collections.abc import Callable, Iterator

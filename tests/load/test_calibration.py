@@ -70,7 +70,7 @@ def test_a_cache_that_cannot_be_written_is_bad_input(tmp_path):
 
 
 def test_every_driver_can_be_calibrated():
-    # Several targets use their own drivers' probes.
+    # The driver `several` uses the probes of its targets' drivers.
     assert set(_engine.DRIVERS) - {"several"} == set(PROBES)
 
 
