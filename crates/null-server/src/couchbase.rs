@@ -1,5 +1,5 @@
-//! As much of Couchbase as the driver speaks: a bucket of one part on one node, in which each key has a document. The
-//! configuration, which is asked for by HTTP, and the documents are behind one port.
+//! The part of the Couchbase protocols that the driver uses: a bucket with one vbucket on one node, with a document for
+//! each key. One port serves key-value requests and the configuration over HTTP.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,14 +9,14 @@ use serde_json::json;
 
 use super::Protocol;
 
-/// Key-value requests: a head that says how long the rest is.
+/// Head of a key-value request, with the length of the rest.
 const HEAD: usize = 24;
 const REQUESTS: [u8; 2] = [0x80, 0x08];
 const ANSWER: u8 = 0x81;
 const GET: u8 = 0x00;
-/// What servers take, too.
+/// Maximum length of a request, as in real servers.
 const LONGEST: usize = 32 * 1024 * 1024;
-/// The longest head that is taken for one of HTTP.
+/// Maximum length of an HTTP head.
 const LONGEST_HTTP: usize = 16 * 1024;
 const DOCUMENT: &[u8] = b"{\"text\":\"value\"}";
 
@@ -26,7 +26,7 @@ pub struct Couchbase {
 }
 
 impl Couchbase {
-    /// `address` is where the server listens, which its clients are sent.
+    /// Creates a connection. `address` is the server's address, which clients receive in the configuration.
     pub fn new(address: SocketAddr) -> Self {
         let port = address.port();
         let configuration = json!({
@@ -73,7 +73,7 @@ impl Protocol for Couchbase {
     }
 }
 
-/// Success, under the number of the request; a document, with its flags before it, if one was asked for.
+/// Appends a success answer with the request's number. For a read, adds the flags and the document.
 fn answer(head: &[u8; HEAD], answers: &mut Vec<u8>) {
     let (flags, value): (&[u8], &[u8]) = if head[1] == GET { (&[0; 4], DOCUMENT) } else { (b"", b"") };
     let body = (flags.len() + value.len()) as u32;

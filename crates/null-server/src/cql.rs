@@ -1,19 +1,19 @@
-//! As much of the protocol of Cassandra (version 4) as the driver speaks: a cluster of one node with one table, in
-//! which each statement finds one row, or changes something.
+//! The part of the Cassandra protocol (version 4) that the driver uses. The server acts as a cluster of one node with
+//! one table, in which each statement finds one row or changes something.
 //!
-//! The id of a prepared statement is its text, so nothing has to be kept.
+//! The id of a prepared statement is its text, so the server stores no statements.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use super::Protocol;
 
-/// The table that there is, `id text PRIMARY KEY, text text`.
+/// The only table: `id text PRIMARY KEY, text text`.
 const KEYSPACE: &str = "loadframe";
 const TABLE: &str = "nothing";
 
 const HEADER: usize = 9;
-/// A longer frame is not a request.
+/// Maximum length of a frame.
 const LONGEST: usize = 64 * 1024 * 1024;
 
 mod opcode {
@@ -53,12 +53,12 @@ pub struct Cql {
 }
 
 impl Cql {
-    /// `address` is where the server listens, which its clients are sent.
+    /// Creates a connection. `address` is the server's address, which clients receive as the node's address.
     pub fn new(address: SocketAddr) -> Self {
         Self { address: address.ip() }
     }
 
-    /// Adds the body of the answer to a request and returns what kind of answer it is.
+    /// Appends the body of the answer to a request and returns the answer's opcode.
     fn answer(&self, asked: u8, body: &[u8], out: &mut Vec<u8>) -> io::Result<u8> {
         match asked {
             opcode::OPTIONS => {
@@ -108,7 +108,7 @@ impl Cql {
         let of_keyspaces = statement.ends_with(" in ?");
         int(out, 1);
         int(out, markers);
-        // What an update changes stands before the key, and before everything else the key.
+        // The key is the last marker of an UPDATE, and the first marker of other statements.
         let keyed = i32::from(markers > 0 && !of_keyspaces);
         int(out, keyed);
         if keyed == 1 {
@@ -132,7 +132,7 @@ impl Cql {
         Ok(opcode::RESULT)
     }
 
-    /// The rows of a table; `None` if there is no such table.
+    /// Returns the rows of a table, or `None` if the table is unknown.
     fn rows(&self, table: &str) -> Option<Vec<Vec<(&'static str, Cell)>>> {
         let in_keyspace = || vec![("keyspace_name", Cell::Text(KEYSPACE))];
         let in_table = || vec![("keyspace_name", Cell::Text(KEYSPACE)), ("table_name", Cell::Text(TABLE))];
@@ -175,7 +175,7 @@ impl Protocol for Cql {
             let start = taken + HEADER;
             let Some(body) = read.get(start..start + length) else { break };
             let answer = answers.len();
-            // Of version 4, without flags, on the stream of the request.
+            // Version 4, no flags, on the request's stream.
             answers.extend_from_slice(&[0x84, 0, header[2], header[3], 0, 0, 0, 0, 0]);
             answers[answer + 4] = self.answer(header[4], body, answers)?;
             let answered = (answers.len() - answer - HEADER) as u32;
@@ -203,7 +203,7 @@ impl<'a> Selection<'a> {
         self.list.split(", ").map(|name| name.trim_matches('"'))
     }
 
-    /// What the rows consist of.
+    /// Writes the metadata of the columns.
     fn describe(&self, out: &mut Vec<u8>) {
         int(out, 1);
         int(out, self.columns().count() as i32);
@@ -216,7 +216,7 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// The type of a column by its name.
+/// Returns the type of a column by its name.
 fn kinds(column: &str) -> &'static [u16] {
     match column {
         "host_id" => &[kind::UUID],
@@ -242,7 +242,7 @@ enum Cell {
 }
 
 impl Cell {
-    /// Its length, and itself.
+    /// Writes the length and the value.
     fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
         int(out, 0);
@@ -274,7 +274,7 @@ fn unconfigured(out: &mut Vec<u8>) -> u8 {
     opcode::ERROR
 }
 
-/// The text at the start, behind its length, which takes this many bytes.
+/// Reads a string with a length prefix of `bytes` bytes.
 fn text(body: &[u8], bytes: usize) -> io::Result<&str> {
     let length = body.iter().take(bytes).fold(0, |length, byte| length << 8 | usize::from(*byte));
     let text = body.get(bytes..bytes + length).and_then(|text| std::str::from_utf8(text).ok());

@@ -1,7 +1,7 @@
-//! As much HTTP/1.1 as the drivers speak: bulk requests succeed for each of their documents, searches find nothing, and
-//! everything else is an empty object.
+//! The part of HTTP/1.1 that the drivers use. Bulk requests succeed for each document, searches find nothing, and other
+//! requests return an empty object.
 //!
-//! It looks at no more of a request than that takes: the path, the length, and the lines in the body of a bulk request.
+//! The server reads only the path, the length, and the number of lines in a bulk request's body.
 
 use std::io;
 
@@ -13,29 +13,29 @@ const SEARCH: &[u8] =
     b"{\"took\":0,\"timed_out\":false,\"_shards\":{\"total\":1,\"successful\":1,\"skipped\":0,\"failed\":0},\
 \"hits\":{\"total\":{\"value\":0,\"relation\":\"eq\"},\"max_score\":null,\"hits\":[]}}";
 const BULK: &[u8] = b"{\"took\":0,\"errors\":false,\"items\":[";
-/// As long as a store's own, which the client has to read.
+/// As long as a real store's item, which the client has to read.
 const ITEM: &[u8] =
     b"{\"index\":{\"_index\":\"collection\",\"_id\":\"0123456789abcdefghij\",\"_version\":1,\"result\":\"created\",\
 \"_shards\":{\"total\":1,\"successful\":1,\"failed\":0},\"_seq_no\":0,\"_primary_term\":1,\"status\":201}},";
 
-/// The longest head that is taken for one.
+/// Maximum length of a head.
 const HEAD: usize = 16 * 1024;
 
 /// One connection.
 #[derive(Default)]
 pub struct Http {
-    /// The request whose body is not all there yet.
+    /// A request with an incomplete body.
     open: Option<Request>,
-    /// Answers to bulk requests are cut from this; it grows with the largest.
+    /// Prebuilt items of bulk answers. Grows to the largest answer.
     items: Vec<u8>,
 }
 
-/// What an answer depends on.
+/// The request data that determine the answer.
 struct Request {
     kind: Kind,
-    /// Bytes of the body that are still to come.
+    /// Number of missing bytes of the body.
     left: usize,
-    /// Lines of the body so far.
+    /// Number of lines of the body so far.
     lines: usize,
 }
 
@@ -84,7 +84,7 @@ impl Http {
             Kind::Search => (SEARCH, b""),
             Kind::Other => (b"{}", b""),
         };
-        // Each document is two lines: the action, and the document itself. The last item goes without its comma.
+        // Each document is two lines: the action and the document. The last item omits its comma.
         let carried = (request.lines / 2 * ITEM.len()).saturating_sub(1);
         while self.items.len() < carried {
             self.items.extend_from_slice(ITEM);
@@ -99,7 +99,7 @@ impl Http {
     }
 }
 
-/// Recognised by the end of the path, before its query.
+/// Classifies a request by the end of its path, before the query.
 fn kind_of(head: &[u8]) -> Kind {
     let path = head.split(|byte| matches!(byte, b' ' | b'?')).nth(1).unwrap_or_default();
     match path {
@@ -109,7 +109,7 @@ fn kind_of(head: &[u8]) -> Kind {
     }
 }
 
-/// The body's length; 0 where the head has none.
+/// Returns the body's length, or 0 if the head states none.
 fn length_of(head: &[u8]) -> usize {
     const NAME: &[u8] = b"content-length:";
     head.split(|byte| *byte == b'\n')

@@ -1,6 +1,6 @@
-//! A server that answers at once and keeps nothing: what is left of a measurement against it is the generator's cost.
+//! A server that answers at once and stores nothing. A measurement against it shows the generator's own cost.
 //!
-//! It speaks as much of each protocol as the drivers do, over loopback, from one thread.
+//! It implements the parts of each protocol that the drivers use, over loopback, on one thread.
 
 mod couchbase;
 mod cql;
@@ -18,34 +18,34 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::{Notify, watch};
 use tokio::task::{JoinSet, LocalSet};
 
-/// What a connection reads at once. Requests that have to be whole to be answered may be longer.
+/// Size of one read from a connection. Requests that must be complete may be longer.
 const CHUNK: usize = 256 * 1024;
 
-/// Connections that wait to be accepted, as many as stores let wait.
+/// Maximum number of connections that wait for accept, as in real stores.
 const BACKLOG: u32 = 4096;
 
-/// What is wrong with the server, for tests of clients.
+/// Injected faults of the server, for tests of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Faults {
-    /// It answers nothing for now; the kernel still takes connections and bytes.
+    /// The server answers nothing. The kernel still accepts connections and bytes.
     paused: bool,
-    /// It has no process: connections are refused, and those that were open are closed.
+    /// The server refuses new connections and has closed the open ones, like a killed process.
     killed: bool,
-    /// How often its link was cut: connections from before the last time stay open and are silent for ever.
+    /// Number of link cuts. Connections from before the last cut stay open and silent.
     cuts: u64,
 }
 
-/// One connection's side of a protocol.
+/// The server's side of a protocol on one connection.
 trait Protocol {
-    /// Takes as much from the start of `read` as can be done with, and adds the answers to the requests that are whole;
-    /// returns how many bytes were taken. An error ends the connection.
+    /// Processes as much of the start of `read` as possible and appends the answers to complete requests. Returns the
+    /// number of processed bytes. An error ends the connection.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize>;
 }
 
-/// The server; it ends when this is dropped.
+/// The server. Dropping it stops it.
 pub struct NullServer {
     address: SocketAddr,
-    /// Reserves the port while nobody listens there.
+    /// Reserves the port while the server does not listen.
     _port: TcpSocket,
     faults: watch::Sender<Faults>,
     end: Arc<Notify>,
@@ -53,8 +53,8 @@ pub struct NullServer {
 }
 
 impl NullServer {
-    /// Starts a server of that driver's protocol on a free port of loopback, in a thread of its own. `Unsupported` for
-    /// a driver whose protocol it does not speak.
+    /// Starts a server for that driver's protocol on a free loopback port, in its own thread. Returns `Unsupported` for
+    /// a driver without an implemented protocol.
     pub fn start(driver: &str) -> io::Result<Self> {
         let serve: fn(SocketAddr) -> Box<dyn Protocol> = match driver {
             "http" | "search" => |_| Box::new(http::Http::default()),
@@ -85,12 +85,12 @@ impl NullServer {
         Ok(Self { address, _port: port, faults, end, thread: Some(thread) })
     }
 
-    /// Stops answering, as a process does that is stopped by a signal.
+    /// Stops answering, like a process stopped by a signal.
     pub fn pause(&self) {
         self.faults.send_modify(|faults| faults.paused = true);
     }
 
-    /// Answers again, also what came meanwhile.
+    /// Answers again, including the requests received meanwhile.
     pub fn resume(&self) {
         self.faults.send_modify(|faults| faults.paused = false);
     }
@@ -105,12 +105,12 @@ impl NullServer {
         self.faults.send_modify(|faults| faults.killed = false);
     }
 
-    /// Loses what comes and goes, and does not answer; connections are not closed.
+    /// Cuts the link: the server loses all traffic, but leaves connections open.
     pub fn cut(&self) {
         self.faults.send_modify(|faults| (faults.cuts, faults.paused) = (faults.cuts + 1, true));
     }
 
-    /// Where it listens.
+    /// Returns the server's address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -136,7 +136,7 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     bind(address)?.listen(BACKLOG)
 }
 
-/// Accepts connections, and does so again after each kill.
+/// Accepts connections, again after each kill.
 async fn live(
     mut listener: TcpListener,
     address: SocketAddr,
@@ -153,7 +153,7 @@ async fn live(
     }
 }
 
-/// Accepts connections until the server is killed. Those that it has accepted are closed then.
+/// Accepts connections until the server is killed, then closes them.
 async fn accept(listener: TcpListener, faults: &mut watch::Receiver<Faults>, protocol: impl Fn() -> Box<dyn Protocol>) {
     let mut connections = JoinSet::new();
     loop {
@@ -165,7 +165,7 @@ async fn accept(listener: TcpListener, faults: &mut watch::Receiver<Faults>, pro
             accepted = listener.accept(), if !now.paused => {
                 let Ok((stream, _)) = accepted else { return };
                 let _ = stream.set_nodelay(true);
-                // A client that goes, or talks something else, is let go.
+                // An error of a connection, such as a disconnect or another protocol, ends only that connection.
                 connections.spawn_local(serve(stream, faults.clone(), protocol()));
                 while connections.try_join_next().is_some() {}
             }

@@ -1,5 +1,5 @@
-//! As much of MongoDB's protocol as the driver speaks: a single server that has every document that it is asked for,
-//! and says of every write that it is done.
+//! The part of the MongoDB protocol that the driver uses. The server finds every requested document and confirms every
+//! write.
 
 use std::io;
 
@@ -7,14 +7,13 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
 use super::Protocol;
 
-/// Of a message: its length, its number, the number of the one that it answers, and its kind; then flags and the kind
-/// of its only section.
+/// A message's length, number, number of the answered message, and kind; then flags and the kind of its only section.
 const HEAD: usize = 16;
 const BODY: usize = HEAD + 5;
 /// OP_MSG.
 const MESSAGE: u32 = 2013;
 
-/// One connection; it keeps nothing but an answer that is always the same.
+/// One connection. Its only state is a constant answer.
 pub struct Mongo {
     answer_to_find: RawDocumentBuf,
 }
@@ -46,7 +45,7 @@ impl Protocol for Mongo {
 }
 
 impl Mongo {
-    /// The answer to a command; `None` is that with a document.
+    /// Returns the answer to a command; `None` stands for the answer with a document.
     fn answer(&self, command: &RawDocument) -> io::Result<Option<RawDocumentBuf>> {
         let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
         let Some(first) = command.iter().next() else { return Err(io::ErrorKind::InvalidData.into()) };
@@ -69,7 +68,7 @@ impl Mongo {
     }
 }
 
-/// The number of the message at the start, its command, and its length; `None` if it is not whole.
+/// Returns the number, command and length of the message at the start, or `None` if it is incomplete.
 fn message(read: &[u8]) -> io::Result<Option<(u32, &RawDocument, usize)>> {
     if read.len() < BODY {
         return Ok(None);

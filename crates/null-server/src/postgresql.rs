@@ -1,18 +1,18 @@
-//! As much of PostgreSQL's protocol as the driver speaks: one primary with one table, which has every row that is asked
-//! for and takes every row that is put there.
+//! The part of the PostgreSQL protocol that the driver uses. The server is a primary with one table. It finds every
+//! requested row and accepts every written row.
 
 use std::collections::HashMap;
 use std::io;
 
 use super::Protocol;
 
-/// Codes instead of a version, with which a client asks for TLS, or for a request to be given up.
+/// Codes that a client sends as the version number to request TLS, or to cancel a query.
 const TLS: u32 = 80_877_103;
 const CANCEL: u32 = 80_877_102;
-/// The numbers of two types.
+/// The OIDs of two types.
 const TEXT: u32 = 25;
 const JSONB: u32 = 3802;
-/// The only table's columns.
+/// Columns of the only table.
 const ID: &str = "id";
 const DOCUMENT: &str = "document";
 const READY: &[u8] = b"Z\0\0\0\x05I";
@@ -22,15 +22,15 @@ const READY: &[u8] = b"Z\0\0\0\x05I";
 pub struct Postgres {
     began: bool,
     statements: HashMap<Vec<u8>, Statement>,
-    /// The statement that the unnamed portal was bound to.
+    /// The statement bound to the unnamed portal.
     bound: Statement,
 }
 
-/// What has to be known of a prepared statement.
+/// A prepared statement.
 #[derive(Clone, Copy, Default)]
 struct Statement {
     reads: bool,
-    /// How many values it takes.
+    /// Number of parameters.
     values: u16,
 }
 
@@ -44,7 +44,7 @@ impl Statement {
 impl Protocol for Postgres {
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
-        // The first message of a connection has no letter in front.
+        // The first message of a connection lacks the kind byte.
         while let Some((kind, body, length)) = message(&read[taken..], self.began)? {
             match kind {
                 None => self.begin(body, answers)?,
@@ -89,7 +89,7 @@ impl Postgres {
                 add(answers, b'2', &[]);
             }
             b'E' if self.bound.reads => {
-                // In binary form, as the driver wants it; a document as JSON has its version in front.
+                // In binary form, as the driver requests. A jsonb value starts with its version.
                 row(answers, &[b"key", b"\x01{\"field\": \"value\"}"]);
                 add(answers, b'C', b"SELECT 1\0");
             }
@@ -107,7 +107,7 @@ impl Postgres {
     }
 }
 
-/// Answers a text of the simple protocol: what the server is, or which columns the table has.
+/// Answers a query of the simple protocol: server information, or the columns of the table.
 fn question(body: &[u8], answers: &mut Vec<u8>) {
     let asks_for = |word: &[u8]| memchr::memmem::find(body, word).is_some();
     if asks_for(b"pg_is_in_recovery") {
@@ -122,7 +122,7 @@ fn question(body: &[u8], answers: &mut Vec<u8>) {
     answers.extend_from_slice(READY);
 }
 
-/// Tells the types of a statement's values, which are ids and documents in turn, and of the columns that it returns.
+/// Writes the types of a statement's parameters, alternately ids and documents, and of its columns.
 fn describe(statement: Statement, answers: &mut Vec<u8>) {
     let mut types = statement.values.to_be_bytes().to_vec();
     for value in 0..statement.values {
@@ -142,7 +142,7 @@ fn columns(answers: &mut Vec<u8>, columns: &[(&str, u32)]) {
         body.extend_from_slice(name.as_bytes());
         body.extend_from_slice(&[0; 7]);
         body.extend_from_slice(&kind.to_be_bytes());
-        // The length varies, nothing modifies the type, and the format is not settled yet.
+        // Variable length, no type modifier, format not yet chosen.
         body.extend_from_slice(b"\xff\xff\xff\xff\xff\xff\0\0");
     }
     add(answers, b'T', &body);
@@ -163,16 +163,16 @@ fn add(answers: &mut Vec<u8>, kind: u8, body: &[u8]) {
     answers.extend_from_slice(body);
 }
 
-/// The text that ends with a zero at the start, and what follows it.
+/// Splits off a zero-terminated string at the start.
 fn text(body: &[u8]) -> io::Result<(&[u8], &[u8])> {
     let end = memchr::memchr(0, body).ok_or(io::ErrorKind::InvalidData)?;
     Ok((&body[..end], &body[end + 1..]))
 }
 
-/// A message's kind and body, and how many bytes it has.
+/// A message's kind, body and length in bytes.
 type Message<'a> = (Option<u8>, &'a [u8], usize);
 
-/// The message at the start, with its kind if it has one; `None` if it is not whole.
+/// Returns the message at the start, with its kind if it has one, or `None` if it is incomplete.
 fn message(read: &[u8], has_kind: bool) -> io::Result<Option<Message<'_>>> {
     let head = usize::from(has_kind);
     let Some(length) = read.get(head..).and_then(<[u8]>::first_chunk) else { return Ok(None) };
@@ -196,7 +196,7 @@ mod tests {
     fn begun() -> Postgres {
         let mut server = Postgres::default();
         let mut answers = Vec::new();
-        // Version 3.0 and no parameters.
+        // Version 3.0 without parameters.
         assert_eq!(server.take(b"\0\0\0\x09\0\x03\0\0\0", &mut answers).unwrap(), 9);
         assert!(answers.ends_with(READY));
         server

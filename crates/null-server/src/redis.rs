@@ -1,10 +1,10 @@
-//! As much of RESP as the driver speaks: one server without a cluster that has everything that it is asked for.
+//! The part of RESP that the driver uses: a single server, not a cluster, that finds everything.
 
 use std::io;
 
 use super::Protocol;
 
-/// One connection; it keeps nothing.
+/// One connection, without state.
 pub struct Redis;
 
 impl Protocol for Redis {
@@ -28,7 +28,7 @@ fn answer(name: &[u8]) -> &'static [u8] {
     }
 }
 
-/// The name of the command at the start, and how many bytes the command has; `None` if it is not whole.
+/// Returns the name of the command at the start and the command's length, or `None` if it is incomplete.
 fn command(read: &[u8]) -> io::Result<Option<(&[u8], usize)>> {
     let Some((words, mut at)) = number(read, 0, b'*')? else { return Ok(None) };
     let mut name: &[u8] = b"";
@@ -45,7 +45,8 @@ fn command(read: &[u8]) -> io::Result<Option<(&[u8], usize)>> {
     Ok(Some((name, at)))
 }
 
-/// The number of a line that begins with `mark`, and where the next line begins; `None` if it is not whole.
+/// Reads the number on a line that begins with `mark`. Returns it with the start of the next line, or `None` if the
+/// line is incomplete.
 fn number(read: &[u8], at: usize, mark: u8) -> io::Result<Option<(usize, usize)>> {
     let line = &read[at..];
     let Some(end) = memchr::memchr(b'\n', line) else { return Ok(None) };

@@ -97,7 +97,7 @@ impl Execution<'_> {
 }
 
 impl StatementOutcome {
-    /// Turns an outcome without documents into a failure.
+    /// Returns the outcome, or a failure if it has zero documents.
     pub fn or_not_found(self) -> Self {
         let missing = |answer: Answer| match answer.documents() {
             0 => Err(failure(ErrorClass::Client, "not found")),

@@ -1,4 +1,4 @@
-//! What answers mean, and how they read.
+//! Interpretation and display of answers.
 
 use bson::{Bson, Document, RawDocument};
 use loadframe_engine::driver::{ErrorClass, Failure};
@@ -11,20 +11,20 @@ use super::connection::Found;
 use super::error::{failure, inside};
 use crate::assertion::{Assertion, assertion, field};
 
-/// What an answer to a command has that only its driver and its cluster care for.
+/// Fields of a command's answer that only its driver and its cluster use.
 const OWN: [&str; 4] = ["$clusterTime", "operationTime", "electionId", "opTime"];
 
-/// The answer.
+/// The answer to an operation.
 #[derive(Debug)]
 pub enum Answer {
     /// Documents.
     Found(Found),
-    /// How a command went.
+    /// Result of a command.
     Told(Document),
 }
 
 impl Answer {
-    /// How many documents it has; a command that found none stands for one.
+    /// Returns the number of documents. The result of a command counts as one.
     pub fn documents(&self) -> u64 {
         match self {
             Self::Found(batch) => batch.documents,
@@ -32,7 +32,7 @@ impl Answer {
         }
     }
 
-    /// The bytes of all documents that it has; 0 of a command.
+    /// Returns the size of all documents, in bytes; 0 for a command.
     pub fn size(&self) -> u64 {
         match self {
             Self::Found(batch) => batch.bytes,
@@ -40,12 +40,12 @@ impl Answer {
         }
     }
 
-    /// The same, a failure where no document was found.
+    /// Returns the answer, or a failure if it has zero documents.
     pub fn or_not_found(self) -> Result<Self, Failure> {
         if self.documents() == 0 { Err(missing()) } else { Ok(self) }
     }
 
-    /// The same, but a failure if a write was not done, or not with the write concern asked for.
+    /// Returns the answer, or a failure if a write failed or its write concern was not met.
     pub fn acknowledged(self) -> Result<Self, Failure> {
         let Self::Told(answer) = &self else { return Ok(self) };
         match write_error(answer) {
@@ -54,14 +54,14 @@ impl Answer {
         }
     }
 
-    /// The same, and a failure if a write found no document.
+    /// Returns the answer, or a failure if a write failed or found no document.
     pub fn done(self) -> Result<Self, Failure> {
         let answered = self.acknowledged()?;
         let Self::Told(answer) = &answered else { return Ok(answered) };
         if written(answer) == Some(0) { Err(missing()) } else { Ok(answered) }
     }
 
-    /// How many documents a command of the workload's own has written; `None` if it does not write, or does not say.
+    /// Returns the number of documents that a native command wrote; `None` if it does not write or does not report it.
     pub fn documents_written(&self) -> Option<u64> {
         const COUNTS: [&str; 4] = ["nInserted", "nUpserted", "nMatched", "nDeleted"];
         let Self::Told(answer) = self else { return None };
@@ -76,7 +76,7 @@ impl Answer {
         if several.is_empty() { written(answer) } else { several.into_iter().reduce(u64::saturating_add) }
     }
 
-    /// Judges it by what the workload asserts; fields are those of the first document.
+    /// Checks the answer against the workload's assertion. Fields refer to the first document.
     pub fn judge(&self, asserted: &Assertion, values: &Values) -> Result<(), Failure> {
         asserted.judge_hits(self.documents(), "")?;
         if !asserted.has_fields() {
@@ -87,7 +87,7 @@ impl Answer {
         asserted.judge_fields(values, |name| field(&first, name).cloned())
     }
 
-    /// The first document, as JSON, or what a command was answered.
+    /// Returns the first document, or the result of a command, as JSON.
     pub fn first(&self) -> Option<Value> {
         match self {
             Self::Found(_) => self.read().next(),
@@ -95,12 +95,12 @@ impl Answer {
         }
     }
 
-    /// The documents of the first answer, with their types and the order of their fields.
+    /// Returns the documents of the first answer, with their types and field order.
     pub fn typed_documents(&self) -> Vec<Document> {
         self.raw().filter_map(owned).collect()
     }
 
-    /// The documents of the first answer, as JSON.
+    /// Returns the documents of the first answer, as JSON.
     pub fn read(&self) -> impl Iterator<Item = Value> {
         self.raw().filter_map(json)
     }
@@ -110,14 +110,14 @@ impl Answer {
         batch.into_iter().flat_map(Found::documents)
     }
 
-    /// All of its documents as a JSON list; `None` if there are more than came at once.
+    /// Returns all documents as a JSON list, or `None` if they exceed the first answer.
     pub fn list(&self) -> Option<Vec<u8>> {
         let Self::Found(batch) = self else { return None };
         let documents: Vec<Value> = self.read().collect();
         (documents.len() as u64 == batch.documents).then(|| Value::Array(documents).to_string().into_bytes())
     }
 
-    /// As people read it: documents one a line, under their number; or how the command went.
+    /// Formats the answer for display: one document per line below their number, or the result of a command.
     pub fn text(&self) -> String {
         match self {
             Self::Found(batch) => {
@@ -133,13 +133,13 @@ impl Answer {
     }
 }
 
-/// The first write of a command that failed, or why its write concern was not met.
+/// Returns a command's first failed write, or its write concern error.
 fn write_error(answer: &Document) -> Option<Failure> {
     let first = answer.get_array("writeErrors").into_iter().flatten().find_map(Bson::as_document);
     if let Some(error) = first.or(answer.get_document("writeConcernError").ok()) {
         return Some(inside(error));
     }
-    // The answer to a `bulkWrite` has the outcome of each write in a cursor.
+    // The answer to a `bulkWrite` returns the outcome of each write in a cursor.
     let errors = answer.get("nErrors").and_then(number).filter(|errors| *errors > 0)?;
     let outcomes = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
     let failed = |outcome: &&Document| outcome.contains_key("code");

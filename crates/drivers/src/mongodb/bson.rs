@@ -1,9 +1,9 @@
-//! BSON, written straight from the JSON that a request's values are drawn as; and read back as JSON for people.
+//! BSON encoding from the JSON of a request's drawn values, and decoding to JSON for display.
 //!
-//! A whole number becomes an int of 32 bits, or of 64 where it has to. What JSON has no type for is written as
-//! MongoDB's own extended JSON (version 2, relaxed or canonical) has it: `{"$date": "2015-01-31T12:00:00Z"}`, `{"$oid":
-//! "..."}`, `{"$numberDecimal": "0.1"}`, `{"$binary": {...}}` and so on. The library converts it, and what it refuses
-//! is refused. A date may also be a day, `{"$date": "2015-01-31"}`, or a number of milliseconds.
+//! A whole number becomes a 32-bit int, or a 64-bit int if it does not fit. Other BSON types use MongoDB extended JSON
+//! (version 2, relaxed or canonical): `{"$date": "2015-01-31T12:00:00Z"}`, `{"$oid": "..."}`, `{"$numberDecimal":
+//! "0.1"}`, `{"$binary": {...}}` and so on. The library converts them; a failed conversion is an error. In addition, a
+//! date may be a day, `{"$date": "2015-01-31"}`, or a number of milliseconds.
 
 use bson::{Bson, DateTime, Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use loadframe_engine::ingest::instant::instant;
@@ -25,7 +25,7 @@ const NULL: u8 = 0x0a;
 const INT: u8 = 0x10;
 const LONG: u8 = 0x12;
 
-/// Writes a document; `fields` writes what is in it.
+/// Writes a document. `fields` writes its content.
 pub fn document<E>(out: &mut Vec<u8>, fields: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -36,34 +36,35 @@ pub fn document<E>(out: &mut Vec<u8>, fields: impl FnOnce(&mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// Writes a field that is a document.
+/// Writes a field of type document.
 pub fn nested<E>(out: &mut Vec<u8>, name: &str, fields: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
     head(out, DOCUMENT, name.as_bytes());
     document(out, fields)
 }
 
-/// Writes a field that is an array; `elements` writes fields called 0, 1, and so on.
+/// Writes a field of type array. `elements` writes fields named 0, 1, and so on.
 pub fn array<E>(out: &mut Vec<u8>, name: &str, elements: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
     head(out, ARRAY, name.as_bytes());
     document(out, elements)
 }
 
-/// Writes a field that is a text.
+/// Writes a field of type string.
 pub fn text(out: &mut Vec<u8>, name: &str, text: &str) {
     field(out, name.as_bytes(), &Scalar::Text(text.into())).expect("the name is of our own making");
 }
 
-/// Writes a field that is a boolean.
+/// Writes a field of type boolean.
 pub fn switch(out: &mut Vec<u8>, name: &str, on: bool) {
     field(out, name.as_bytes(), &Scalar::Bool(on)).expect("the name is of our own making");
 }
 
-/// Writes a field that is a whole number.
+/// Writes an integer field.
 pub fn int(out: &mut Vec<u8>, name: &str, number: i64) {
     field(out, name.as_bytes(), &Scalar::Int(number)).expect("the name is of our own making");
 }
 
-/// Writes a field in its own type. The error is a name with a zero byte, or a value that is not JSON or nested too deep.
+/// Writes a field with the value's type. Fails for a name with a zero byte, and for a value that is invalid JSON or
+/// nested too deep.
 pub fn field(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexpected> {
     match value {
         Scalar::Json(json) if depth(json) > DEEPEST => Err(Unexpected),
@@ -71,7 +72,7 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexp
     }
 }
 
-/// The same for a value that is not nested too deep: writing it recurses.
+/// Writes a field like `field`, without the check of the nesting depth. Recursive.
 fn shallow(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexpected> {
     if name.contains(&0) {
         return Err(Unexpected);
@@ -98,12 +99,12 @@ fn shallow(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexpec
     Ok(())
 }
 
-/// Writes the fields of a JSON object, those called `without` left out.
+/// Writes the fields of a JSON object, except the field `without`.
 pub fn fields(out: &mut Vec<u8>, json: &[u8], without: Option<&[u8]>) -> Result<(), Unexpected> {
     members(json, |name, value| if without == Some(name) { Ok(()) } else { field(out, name, &value) })
 }
 
-/// Writes the fields of an event; those called as one of `times` become dates where they are instants.
+/// Writes the fields of an event. Fields named in `times` become dates if their values are timestamps.
 pub fn event(out: &mut Vec<u8>, json: &[u8], times: &[String]) -> Result<(), Unexpected> {
     Cursor::new(json).object(|name, cursor| {
         let value = cursor.value()?;
@@ -140,7 +141,7 @@ fn compound(out: &mut Vec<u8>, name: &[u8], json: &[u8]) -> Result<(), Unexpecte
     document(out, |out| members(json, |name, value| shallow(out, name, &value)))
 }
 
-/// The keys that make a mapping extended JSON, as the library converts it.
+/// The keys of extended JSON, as the library converts it.
 const EXTENDED: [&str; 16] = [
     "$oid",
     "$symbol",
@@ -160,7 +161,7 @@ const EXTENDED: [&str; 16] = [
     "$undefined",
 ];
 
-/// What a mapping stands for, if it is extended JSON. The error is one that stands for nothing.
+/// Converts a mapping if it is extended JSON. Fails for invalid extended JSON.
 fn extended(json: &[u8]) -> Result<Option<Bson>, Unexpected> {
     if memchr::memmem::find(json, b"\"$").is_none() {
         return Ok(None);
@@ -175,7 +176,7 @@ fn extended(json: &[u8]) -> Result<Option<Bson>, Unexpected> {
         }
         Ok(true)
     })?;
-    // Two forms of dates that are not in the standard, and the most frequent one that is.
+    // Two non-standard forms of dates, and the most frequent standard form.
     match date.filter(|_| members == 1) {
         Some(Scalar::Text(text)) => return self::date(&text).map(|date| Some(Bson::DateTime(date))),
         Some(Scalar::Int(milliseconds)) => return Ok(Some(Bson::DateTime(DateTime::from_millis(milliseconds)))),
@@ -188,7 +189,7 @@ fn extended(json: &[u8]) -> Result<Option<Bson>, Unexpected> {
     Bson::try_from(value).map(Some).map_err(|_| Unexpected)
 }
 
-/// Writes a field of a type that JSON does not have.
+/// Writes a field of a type that JSON lacks.
 fn typed(out: &mut Vec<u8>, name: &[u8], value: Bson) -> Result<(), Unexpected> {
     match value {
         Bson::DateTime(date) => sized(out, DATE, name, &date.timestamp_millis().to_le_bytes()),
@@ -197,7 +198,7 @@ fn typed(out: &mut Vec<u8>, name: &[u8], value: Bson) -> Result<(), Unexpected> 
             let name = std::str::from_utf8(name).map_err(|_| Unexpected)?;
             let document = Document::from_iter([(name.to_owned(), other)]);
             let raw = RawDocumentBuf::try_from(&document).map_err(|_| Unexpected)?;
-            // Without its length and its end, a document is its fields.
+            // A document without its length and its end is the encoding of its fields.
             let bytes = raw.as_bytes();
             out.extend_from_slice(&bytes[4..bytes.len() - 1]);
         }
@@ -205,7 +206,7 @@ fn typed(out: &mut Vec<u8>, name: &[u8], value: Bson) -> Result<(), Unexpected> 
     Ok(())
 }
 
-/// Refuses extended JSON in an operation's form that stands for nothing, where nothing of it is drawn.
+/// Refuses invalid extended JSON in an operation's form. Skips mappings with drawn values.
 pub fn verify(form: &Value) -> Result<(), PlanError> {
     match form {
         Value::Array(elements) => elements.iter().try_for_each(verify),
@@ -228,7 +229,7 @@ pub fn verify(form: &Value) -> Result<(), PlanError> {
 }
 
 fn date(text: &str) -> Result<DateTime, Unexpected> {
-    // A day alone is its beginning.
+    // A day stands for its start.
     let whole = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
     DateTime::parse_rfc3339_str(whole).map_err(|_| Unexpected)
 }
@@ -244,7 +245,7 @@ fn sized(out: &mut Vec<u8>, kind: u8, name: &[u8], value: &[u8]) {
     out.extend_from_slice(value);
 }
 
-/// The digits of an index, which is what an element of an array is called.
+/// Returns the decimal digits of an index, the name of an array element.
 pub fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
     loop {
@@ -257,7 +258,8 @@ pub fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &[u8] {
     }
 }
 
-/// A document of an answer as the library's type; `None` if it is malformed or nested too deep: the library recurses.
+/// Converts a document of an answer to the library's type. Returns `None` if it is malformed or nested too deep, since
+/// the conversion is recursive.
 pub fn owned(document: &RawDocument) -> Option<Document> {
     let mut open = vec![(document, 0)];
     while let Some((document, depth)) = open.pop() {
@@ -277,7 +279,7 @@ pub fn owned(document: &RawDocument) -> Option<Document> {
     Document::try_from(document).ok()
 }
 
-/// A document as JSON; what JSON has no type for as extended JSON has it.
+/// Converts a document to JSON. Types that JSON lacks become extended JSON.
 pub fn json(document: &RawDocument) -> Option<Value> {
     Some(Bson::Document(owned(document)?).into_relaxed_extjson())
 }
@@ -381,7 +383,7 @@ mod tests {
                 let text = format!("{{\"x\":{}1{}}}", open.repeat(levels), close.repeat(levels));
                 assert_eq!(written(&text).is_some(), levels <= DEEPEST, "{levels}");
             }
-            // An answer that no server should send.
+            // A malformed answer.
             let mut answer = vec![5, 0, 0, 0, 0];
             for _ in 0..levels.min(10_000) {
                 let size = (answer.len() + 8) as u32;

@@ -1,4 +1,4 @@
-//! A bulk request: its documents as one command, or as several where they do not go into one.
+//! Bulk requests: the documents in one command, or in several if one command cannot hold them.
 
 use bson::{Bson, Document, RawDocumentBuf};
 use loadframe_engine::driver::{ErrorClass, Failure};
@@ -12,16 +12,16 @@ use crate::crud::{Action, Bulk, Scalar};
 use crate::tally::Tally;
 use loadframe_engine::util::json::Unexpected;
 
-/// Bytes of documents in one command: the server takes 16 MiB, and a little for what is around them.
+/// Maximum size of the documents in one command. The server accepts 16 MiB, plus some overhead.
 const LIMIT: usize = 16 * 1024 * 1024;
-/// Documents in one command, at most.
+/// Maximum number of documents in one command.
 const MOST: usize = 100_000;
 
-/// Commands with the places of the documents that each has, among those that are sent.
+/// Commands, each with the indices of its documents in the request.
 pub type Commands = Vec<(RawDocumentBuf, Vec<u32>)>;
 
-/// Writes the commands of request `k`, or of its documents at the places `only`. Documents that cannot be sent are
-/// counted in `tally`.
+/// Writes the commands of request `k`, or of its documents at the indices `only`. Counts documents that cannot be
+/// encoded in `tally`.
 pub fn commands(
     (bulk, only): (&Bulk, Option<&[u32]>),
     concern: Option<Concern>,
@@ -44,11 +44,12 @@ pub fn commands(
     )
 }
 
-/// The name of a command that updates, and of the list of what it updates.
+/// Name of the update command, and of its list.
 pub const UPDATE: (&str, &str) = ("update", "updates");
 
-/// Writes documents, each with its place and by `item`, into as few commands as hold them, each made by `whole` of what was written and of
-/// where each document ends. One that cannot be written counts in `tally` as refused for the reason `unfit`.
+/// Packs documents into as few commands as possible. `item` encodes a document, and `whole` builds a command from the
+/// encoded documents and their end offsets. A document that cannot be encoded counts in `tally` as failed, with the
+/// message `unfit`.
 pub fn gathered<T>(
     documents: impl Iterator<Item = (u32, T)>,
     mut item: impl FnMut(&mut Vec<u8>, T) -> Result<(), Unexpected>,
@@ -80,7 +81,8 @@ pub fn gathered<T>(
     Ok(commands)
 }
 
-/// One command of all `items`, which end at `ends`; it and its list have these names.
+/// Builds one command from all `items`, which end at the offsets `ends`. `name` and `list` name the command and its
+/// list.
 pub fn whole(
     (name, list): (&str, &str),
     collection: &str,
@@ -91,7 +93,7 @@ pub fn whole(
     command(|out| {
         out.reserve(items.len() + 8 * ends.len());
         text(out, name, collection);
-        // A document that fails does not stop the others.
+        // Continue after a failed document.
         switch(out, "ordered", false);
         array(out, list, |out| {
             let mut begin = 0;
@@ -109,7 +111,7 @@ pub fn whole(
     })
 }
 
-/// How a document gets its action done.
+/// The operation that performs a document's action.
 enum Verb {
     Insert,
     Change { replace: bool, make: bool },
@@ -119,7 +121,7 @@ enum Verb {
 fn verb(bulk: &Bulk) -> Verb {
     match bulk.action {
         Action::Create => Verb::Insert,
-        // A document without an id is new: there is nothing to replace.
+        // A document without an id is new and replaces nothing.
         Action::Index if bulk.id.is_none() => Verb::Insert,
         Action::Index => Verb::Change { replace: true, make: true },
         Action::Update => Verb::Change { replace: false, make: false },
@@ -157,7 +159,7 @@ fn item(out: &mut Vec<u8>, bulk: &Bulk, line: &[u8]) -> Result<(), Unexpected> {
     })
 }
 
-/// The id of a document, as text, which ids are in all stores.
+/// Returns a document's id as text, the type of ids in all stores.
 fn id(line: &[u8], name: &[u8]) -> Result<String, Unexpected> {
     let mut id = None;
     crud::fields(line, |field, value| {
@@ -173,7 +175,7 @@ fn id(line: &[u8], name: &[u8]) -> Result<String, Unexpected> {
     id.ok_or(Unexpected)
 }
 
-/// Counts what an answer says of the documents of one command, which have those places among all that are sent.
+/// Counts the outcome of one command's documents. `places` holds their indices in the request.
 pub fn count(answer: Result<&Document, Failure>, places: &[u32], action: Action, tally: &mut Tally) {
     let answer = match answer {
         Ok(answer) => answer,
@@ -193,7 +195,7 @@ pub fn count(answer: Result<&Document, Failure>, places: &[u32], action: Action,
             None => tally.fail(failure),
         }
     }
-    // An unacknowledged write is answered without a number.
+    // The answer to an unacknowledged write lacks a number.
     let rest = sent.saturating_sub(failed);
     let done = written(answer).unwrap_or(rest).min(rest);
     match answer.get_document("writeConcernError") {
@@ -206,19 +208,20 @@ pub fn count(answer: Result<&Document, Failure>, places: &[u32], action: Action,
     }
 }
 
-/// Whether an upsert failed because another client made the document meanwhile: sent again, it finds the document.
+/// Returns whether an upsert failed because another client created the document concurrently. A retry finds the
+/// document.
 fn overtaken(error: &Document) -> bool {
     const DUPLICATE_KEY: i32 = 11000;
     error.get_i32("code").is_ok_and(|code| code == DUPLICATE_KEY)
         && error.get_str("errmsg").is_ok_and(|words| words.contains(" _id_ "))
 }
 
-/// How many documents a command found or made.
+/// Returns the number of documents that a command found or created.
 pub fn written(answer: &Document) -> Option<u64> {
     answer.get("n").and_then(number)
 }
 
-/// A whole number of an answer.
+/// Reads a whole number of an answer.
 pub fn number(number: &Bson) -> Option<u64> {
     let number = number.as_i32().map(i64::from).or(number.as_i64())?;
     u64::try_from(number).ok()
@@ -241,7 +244,7 @@ mod tests {
         (documents, outcome.err().map(|failure| (failure.class, failure.message)))
     }
 
-    /// The places of the documents that were rejected and refused.
+    /// Returns the indices of the rejected and of the refused documents.
     fn places(answer: &Document, action: Action) -> (Vec<u32>, Vec<u32>) {
         let mut tally = Tally::default();
         count(Ok(answer), &(0..10).collect::<Vec<_>>(), action, &mut tally);

@@ -1,4 +1,4 @@
-//! How nodes are approached.
+//! Connection settings.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use loadframe_engine::plan::{PlanError, Target};
 use super::login::User;
 use crate::net::tls::Tls;
 
-/// Where all collections are.
+/// Default database of all collections.
 pub const DATABASE: &str = "loadframe";
 
-/// How connections to the nodes are made.
+/// Settings of connections to the nodes.
 #[derive(Debug)]
 pub struct ConnectOptions {
-    /// How long to wait for an answer, unless an operation says otherwise.
+    /// Default time limit for an answer. An operation may override it.
     pub timeout: Duration,
-    /// `None`: without authentication.
+    /// `None` means no authentication.
     pub user: Option<User>,
-    /// `None`: without encryption.
+    /// `None` means no encryption.
     pub tls: Option<Tls>,
 }
 
 impl ConnectOptions {
-    /// Reads certificates. Refuses what the protocol does not have.
+    /// Reads certificates. Refuses settings that the protocol does not support.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         if target.compress {
             return Err(PlanError::new("this protocol's requests are not compressed here"));
@@ -39,7 +39,7 @@ impl ConnectOptions {
         Ok(Self { timeout: target.timeout, user, tls })
     }
 
-    /// Unencrypted and without credentials.
+    /// Settings without encryption and credentials.
     #[cfg(test)]
     pub fn plain() -> Self {
         Self { timeout: Duration::from_secs(1), user: None, tls: None }

@@ -18,29 +18,29 @@ use crate::net::route::Wired;
 use crate::net::target_node::Host;
 use crate::net::wire::Wire;
 
-/// Where users are, and where a node says what it is.
+/// Database of users, which also answers `hello`.
 const ADMIN: &str = "admin";
-/// How long to wait for a cursor to be closed.
+/// Time limit for closing a cursor.
 const KILLING: Duration = Duration::from_secs(1);
 
-/// See the module.
+/// One connection to one node.
 pub struct NodeConnection {
     wire: Option<Wire>,
     client: Client<Message>,
-    /// Numbers the commands.
+    /// Number of the last command.
     number: u32,
-    /// A cursor that the server still has open, though nothing more is read from it.
+    /// A cursor that is open on the server, but no longer read.
     left: Option<Cursor>,
 }
 
-/// What a query found.
+/// The result of a query.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// The first answer; documents that came later are only counted.
+    /// The first answer. Later documents are only counted.
     pub first: Option<RawDocumentBuf>,
-    /// How many documents in all.
+    /// Number of documents in all answers.
     pub documents: u64,
-    /// Bytes of all answers.
+    /// Size of all answers, in bytes.
     pub bytes: u64,
 }
 
@@ -57,7 +57,7 @@ impl Wired for NodeConnection {
 }
 
 impl Found {
-    /// The documents of the first answer.
+    /// Returns the documents of the first answer.
     pub fn documents(&self) -> impl Iterator<Item = &RawDocument> {
         let batch = self.first.as_ref().and_then(|answer| Batch::read(answer).ok());
         let elements = batch.map(|batch| batch.documents.into_iter());
@@ -74,7 +74,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// The cursor of an answer; `None` if the answer has none that is open.
+    /// Returns the cursor of an answer, if it is open.
     fn of(answer: &RawDocument) -> Option<Self> {
         let cursor = answer.get_document("cursor").ok()?;
         let number = cursor.get_i64("id").ok().filter(|number| *number != 0)?;
@@ -82,7 +82,7 @@ impl Cursor {
         Some(Self { number, database: database.to_owned(), collection: collection.to_owned() })
     }
 
-    /// The command for its next documents.
+    /// Returns the command that gets the next documents.
     fn more(&self) -> RawDocumentBuf {
         let mut command = RawDocumentBuf::new();
         command.append(cstr!("getMore"), self.number);
@@ -90,7 +90,7 @@ impl Cursor {
         command
     }
 
-    /// The command that closes it.
+    /// Returns the command that closes the cursor.
     fn kill(&self) -> RawDocumentBuf {
         let mut command = RawDocumentBuf::new();
         command.append(cstr!("killCursors"), self.collection.as_str());
@@ -99,9 +99,9 @@ impl Cursor {
     }
 }
 
-/// The part of a cursor that one answer has.
+/// The documents of one answer of a cursor.
 struct Batch<'a> {
-    /// Whether it is the last.
+    /// Whether this is the last batch.
     last: bool,
     documents: &'a RawArray,
 }
@@ -116,13 +116,13 @@ impl<'a> Batch<'a> {
 }
 
 impl NodeConnection {
-    /// Whether there is a connection that can be used, as far as is known.
+    /// Returns whether a connection exists that the client believes usable.
     pub fn is_open(&mut self) -> bool {
         self.wire.as_mut().is_some_and(Wire::is_idle)
     }
 
-    /// Connects and authenticates, if there is no usable connection. The error is a refusal if the node answered that it
-    /// does not let this user in.
+    /// Connects and authenticates, unless a usable connection exists. The error is a refusal if the node rejects the
+    /// user.
     pub async fn open(&mut self, host: &Host, connect_options: &ConnectOptions, limit: Limit) -> Result<(), Failure> {
         let Some(setup) = Wire::open_for(&mut self.wire, host, connect_options.tls.as_ref(), limit).await? else {
             return Ok(());
@@ -133,12 +133,12 @@ impl NodeConnection {
             Err(_) => self.wire = None,
         }
         opened?;
-        // That of a request that the connection was lost with.
+        // Close the cursor of a request that lost its connection.
         self.kill().await;
         Ok(())
     }
 
-    /// Connects and authenticates; returns what the node says that it is.
+    /// Connects and authenticates. Returns the node's answer to `hello`.
     pub async fn hello(
         &mut self,
         host: &Host,
@@ -169,14 +169,14 @@ impl NodeConnection {
         Ok(hello)
     }
 
-    /// Sends a command of our own to the database of users.
+    /// Sends an internal command to the database of users.
     async fn ask(&mut self, command: &Document, limit: Limit) -> Result<Document, Failure> {
         let command =
             RawDocumentBuf::try_from(command).map_err(|error| failure(ErrorClass::Client, error.to_string()))?;
         self.tell(ADMIN, command, None, limit).await.1
     }
 
-    /// Sends a command to a database for its answer.
+    /// Sends a command to a database and returns its single answer.
     pub async fn tell(
         &mut self,
         database: &str,
@@ -187,7 +187,7 @@ impl NodeConnection {
         let (exchanged, answer) = self.exchange(database, command, preference, limit).await;
         let mut left = None;
         let answer = answer.and_then(|answer| {
-            // Of a command of the workload's own that finds documents: only its first answer is read.
+            // A native command may return a cursor. The driver reads only its first answer.
             left = Cursor::of(answer);
             owned(answer).ok_or_else(unreadable)
         });
@@ -198,14 +198,14 @@ impl NodeConnection {
         (exchanged, answer)
     }
 
-    /// Closes the cursor that was left, if there is one. The server closes it by itself if that fails.
+    /// Closes the unread cursor, if any. If this fails, the server closes the cursor after its timeout.
     async fn kill(&mut self) {
         let Some(cursor) = self.left.take_if(|_| self.wire.is_some()) else { return };
         let limit = Limit::starting_now(KILLING);
         let _ = self.exchange(&cursor.database, cursor.kill(), None, limit).await;
     }
 
-    /// Sends a command to a database for all that it finds.
+    /// Sends a command to a database and reads its cursor to the end.
     pub async fn find(
         &mut self,
         database: &str,
@@ -238,7 +238,7 @@ impl NodeConnection {
         (whole, Err(outcome))
     }
 
-    /// Sends a command, and returns its answer if the node carried it out.
+    /// Sends a command and returns its answer, or a failure if the node reports an error.
     async fn exchange(
         &mut self,
         database: &str,
@@ -266,10 +266,10 @@ impl NodeConnection {
 }
 
 impl Found {
-    /// Adds an answer; returns whether it is the last.
+    /// Adds an answer. Returns whether it is the last.
     fn add(&mut self, answer: &RawDocument) -> Result<bool, Failure> {
         let batch = Batch::read(answer)?;
-        // Of an `aggregate` that writes.
+        // An `aggregate` that writes may fail like this.
         if let Ok(error) = answer.get_document("writeConcernError") {
             return Err(inside(&owned(error).ok_or_else(unreadable)?));
         }
@@ -283,7 +283,7 @@ impl Found {
     }
 }
 
-/// Whether a number or a boolean of an answer stands for yes.
+/// Returns whether a number or a boolean of an answer is true.
 fn is_true(value: Option<RawBsonRef<'_>>) -> bool {
     match value {
         Some(RawBsonRef::Double(number)) => number == 1.0,
@@ -318,7 +318,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads one command; `None` at the end of the connection.
+    /// Reads one command, or returns `None` at the end of the connection.
     async fn command(stream: &mut TcpStream) -> Option<Document> {
         let mut head = [0; 21];
         stream.read_exact(&mut head).await.ok()?;
@@ -328,8 +328,9 @@ mod tests {
         Some(Document::from_reader(&document[..]).unwrap())
     }
 
-    /// A server that gives the answers to finds and their cursors in turn; where there is none left it closes the
-    /// connection. Returns its commands apart from `hello`, once the client has closed its last connection.
+    /// Runs a server that returns `answers` in order to all commands except `hello` and `killCursors`. Closes the
+    /// connection when it has no more answers. Returns the received commands except `hello`, after the client has
+    /// closed its last connection.
     async fn serve(listener: TcpListener, mut answers: Vec<RawDocumentBuf>, connections: usize) -> Vec<Document> {
         let mut commands = Vec::new();
         answers.reverse();
@@ -359,8 +360,8 @@ mod tests {
         rawdoc! {"cursor": inner, "ok": 1.0}
     }
 
-    /// Asks a server with those answers by `take`, on so many connections; returns whether that succeeded, and the commands
-    /// that the server read.
+    /// Queries a server with these answers over `connections` connections. Returns whether the query succeeded, and the
+    /// commands that the server read.
     async fn asked(answers: Vec<RawDocumentBuf>, whole: bool, connections: usize) -> (bool, Vec<Document>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = Host::resolve(&listener.local_addr().unwrap().to_string()).unwrap();

@@ -1,8 +1,7 @@
-//! The days of a collection: each is a collection of its own, made when its first event comes as the workload has made
-//! the one that they are all named after, which stays empty. A view shows all of them together.
+//! Daily collections. The first event of a day creates the day's collection, with the options of the base collection.
+//! The base collection gives the daily collections their name and stays empty. A view shows all days together.
 //!
-//! The store has what is to be known of them, so that processes need not talk to each other: each makes what it does not
-//! find, and looks again.
+//! Processes coordinate only through the store: each creates a missing collection, then lists the collections again.
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
 use loadframe_engine::driver::{ErrorClass, Failure};
@@ -15,17 +14,17 @@ use super::execute::{Execution, Take};
 use crate::daily::Buckets;
 use crate::exchanges::Exchanges;
 
-/// How often the view is written at most, while others write it, too.
+/// Maximum number of attempts to write the view while others write it.
 const ATTEMPTS: usize = 20;
-/// More collections than there are.
+/// Batch size above any number of collections.
 const ALL: i32 = 1_000_000;
 
-/// What the view of all days of a collection is called.
+/// Returns the name of the view of all days of a collection.
 pub fn view(collection: &str) -> String {
     format!("{collection}-*")
 }
 
-/// The commands that are sent for days, one after the other.
+/// Runs commands for daily collections, one after the other.
 pub struct Days<'a> {
     execution: &'a Execution<'a>,
     connection: &'a mut Connection,
@@ -33,16 +32,16 @@ pub struct Days<'a> {
     exchanges: Exchanges,
 }
 
-/// The collections that the store has.
+/// The collections in the store.
 struct Listed(Vec<Document>);
 
 impl Listed {
-    /// What is known of one.
+    /// Returns the description of a collection.
     fn find(&self, name: &str) -> Option<&Document> {
         self.0.iter().find(|listed| listed.get_str("name").is_ok_and(|other| other == name))
     }
 
-    /// The beginnings of the days, ascending.
+    /// Returns the start times of the days, ascending.
     fn begins(&self, buckets: &Buckets) -> Vec<i64> {
         let names = self.0.iter().filter_map(|listed| listed.get_str("name").ok());
         let mut begins: Vec<i64> = names.filter_map(|name| buckets.generations.begin_of(name)).collect();
@@ -56,12 +55,12 @@ impl Listed {
 }
 
 impl<'a> Days<'a> {
-    /// Commands for the days of `buckets`, sent by a client.
+    /// Prepares to send commands for the days of `buckets`.
     pub fn new(execution: &'a Execution<'a>, connection: &'a mut Connection, buckets: &'a Buckets) -> Self {
         Self { execution, connection, buckets, exchanges: Exchanges::default() }
     }
 
-    /// Makes one, and lets the view show it.
+    /// Creates a day's collection, unless it exists, and updates the view.
     pub async fn make(&mut self, begin: i64) -> Result<(), Failure> {
         let (of, day) = (&self.buckets.generations.collection, self.buckets.generations.name(begin));
         let listed = self.list().await?;
@@ -69,7 +68,7 @@ impl<'a> Days<'a> {
             let mut create = doc! {"create": &day};
             create.extend(listed.options(of));
             if let Err(failure) = self.tell(DATABASE, create).await {
-                // Another process may have been faster.
+                // Another process may have created it first.
                 self.list().await?.find(&day).ok_or(failure)?;
             }
         }
@@ -79,11 +78,11 @@ impl<'a> Days<'a> {
         self.show().await
     }
 
-    /// Gives a day the indexes of the collection `of`, and its shard key; nothing happens where it has them.
+    /// Copies the indexes and the shard key of the collection `of` to a day's collection. Existing ones stay unchanged.
     async fn define(&mut self, of: &str, day: &str) -> Result<(), Failure> {
         let mut indexes = self.find(DATABASE, doc! {"listIndexes": of, "cursor": {"batchSize": ALL}}).await?;
         indexes.retain(|index| !index.get_str("name").is_ok_and(|name| name == "_id_"));
-        // Old versions tell whose index it is, and refuse to be told.
+        // Old versions list the namespace of an index, but reject it in a definition.
         indexes.iter_mut().for_each(|index| drop(index.remove("ns")));
         if !indexes.is_empty() {
             self.tell(DATABASE, doc! {"createIndexes": day, "indexes": indexes}).await?;
@@ -97,8 +96,8 @@ impl<'a> Days<'a> {
         Ok(())
     }
 
-    /// Lets the view show the days that there are. Whoever writes it looks afterwards whether there are others by now, so
-    /// that the last one to write has seen all.
+    /// Updates the view to the existing days. After each write it lists the days again, so the last writer has seen all
+    /// of them.
     async fn show(&mut self) -> Result<(), Failure> {
         let Buckets { generations, .. } = self.buckets;
         let view = view(&generations.collection);
@@ -136,7 +135,7 @@ impl<'a> Days<'a> {
         let unfit = |error: bson::error::Error| failure(ErrorClass::Client, error.to_string());
         let command = command.map_err(|error| self.exchanges.unsent(unfit(error)))?;
         let asked = self.execution.send_to(self.connection, database, command, take).await;
-        // How it went is judged by what there is afterwards.
+        // The command may fail if another process is faster. The next listing shows the actual state.
         self.exchanges.join(asked.exchange());
         asked.answer
     }

@@ -1,16 +1,16 @@
-//! What the errors of the store and of its driver mean in the engine's classes.
+//! Mapping of the store's and its driver's errors to the engine's error classes.
 
 use bson::Document;
 use loadframe_engine::driver::{ErrorClass, Failure};
 
 use loadframe_engine::util::json::Unexpected;
 
-/// One failed request.
+/// Creates the failure of one request.
 pub fn failure(class: ErrorClass, message: impl Into<String>) -> Failure {
     Failure::new(class, message)
 }
 
-/// A value that cannot be sent.
+/// The failure for a value that cannot be encoded.
 pub fn unfit(_: Unexpected) -> Failure {
     failure(
         ErrorClass::Client,
@@ -18,12 +18,12 @@ pub fn unfit(_: Unexpected) -> Failure {
     )
 }
 
-/// Whether the node answered and does not let this user in.
+/// Returns whether the node answered and rejected the user.
 pub fn is_refusal(failure: &Failure) -> bool {
     failure.class == ErrorClass::Client
 }
 
-/// An error that an answer is, or has inside.
+/// Converts an error answer, or an error inside an answer.
 pub fn inside(error: &Document) -> Failure {
     let code = error.get_i32("code").unwrap_or_default();
     of_code(code, error.get_str("errmsg").unwrap_or("no reason given"))
@@ -34,30 +34,30 @@ fn of_code(code: i32, message: &str) -> Failure {
     if DENIED.contains(&code) { failure.denied() } else { failure }
 }
 
-/// Errors that are not those of the documents that a command carries: Unauthorized, AuthenticationFailed, IllegalOperation,
-/// NamespaceNotFound, CommandNotFound, InvalidOptions, InvalidNamespace, CommandNotSupported, CommandNotSupportedOnView,
-/// ReauthenticationRequired, AtlasError.
+/// Errors of the whole command, not of its documents: Unauthorized, AuthenticationFailed, IllegalOperation,
+/// NamespaceNotFound, CommandNotFound, InvalidOptions, InvalidNamespace, CommandNotSupported,
+/// CommandNotSupportedOnView, ReauthenticationRequired, AtlasError.
 const DENIED: [i32; 11] = [13, 18, 20, 26, 59, 72, 73, 115, 166, 391, 8000];
 
-/// Whether another node has to be asked.
+/// Returns whether the request needs another node.
 pub fn is_displaced(failure: &Failure) -> bool {
     matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout | ErrorClass::Rejected)
 }
 
-/// The class of an error by its number; the names are those of the server's list of errors.
+/// Returns the class of an error number. Names come from the server's list of errors.
 fn class(code: i32) -> ErrorClass {
     match code {
         // MaxTimeMSExpired, WriteConcernFailed, NetworkTimeout, NetworkInterfaceExceededTimeLimit, ExceededTimeLimit.
         50 | 64 | 89 | 202 | 262 => ErrorClass::Timeout,
         // ShutdownInProgress, PrimarySteppedDown, NotWritablePrimary, InterruptedAtShutdown,
-        // InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary: another node has to be
-        // asked.
+        // InterruptedDueToReplStateChange, NotPrimaryNoSecondaryOk, NotPrimaryOrSecondary: the request needs another
+        // node.
         91 | 189 | 10107 | 11600 | 11602 | 13435 | 13436 => ErrorClass::Rejected,
-        // LockTimeout, WriteConflict, TemporarilyUnavailable, IngressRequestRateLimitExceeded: too much at a time.
+        // LockTimeout, WriteConflict, TemporarilyUnavailable, IngressRequestRateLimitExceeded: the node is overloaded.
         24 | 112 | 365 | 462 => ErrorClass::Rejected,
         // InternalError, HostUnreachable, HostNotFound, UnknownError, CursorNotFound, UnsatisfiableWriteConcern,
-        // FailedToSatisfyReadPreference, CursorKilled, SocketException, StaleConfig, OutOfDiskSpace: the cluster's own
-        // trouble.
+        // FailedToSatisfyReadPreference, CursorKilled, SocketException, StaleConfig, OutOfDiskSpace: internal problems
+        // of the cluster.
         1 | 6 | 7 | 8 | 43 | 100 | 133 | 237 | 9001 | 13388 | 14031 => ErrorClass::Server,
         _ => ErrorClass::Client,
     }

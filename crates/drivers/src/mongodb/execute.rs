@@ -1,4 +1,4 @@
-//! Sending one command of a client to the node that is to serve it, and judging the answer.
+//! Sends one command of a client to its node, and judges the answer.
 
 use bson::{Document, RawDocumentBuf};
 use loadframe_engine::driver::{ErrorClass, Failure, Reply, ReplyPart};
@@ -27,37 +27,37 @@ use loadframe_engine::util::json::Unexpected;
 pub struct Execution<'a> {
     /// All nodes.
     pub nodes: &'a Arc<MongoNodes>,
-    /// What is asked.
+    /// The operation.
     pub operation: &'a Operation,
-    /// Which members of a replica set are asked.
+    /// Read preference.
     pub prefer: Prefer,
-    /// Which request it is.
+    /// The request's draw.
     pub draw: Draw,
-    /// The places of the documents that a bulk request carries; all if there are none named.
+    /// Indices of the documents that a bulk request sends; `None` means all.
     pub only: Option<&'a [u32]>,
-    /// How long it may take in all, over all of its commands.
+    /// Deadline for all commands of the operation together.
     pub limit: Limit,
 }
 
-/// One command that was sent, or could not be, and judged.
+/// Outcome of a judged command, or of a command that could not be sent.
 pub struct CommandOutcome {
     exchanged: Exchanged,
     node: u16,
-    /// What was answered.
+    /// The answer.
     pub answer: Result<Answer, Failure>,
 }
 
-/// How a command's answer is taken.
+/// Handling of a command's answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Take {
-    /// It is a cursor, which is read to its end.
+    /// A cursor, read to its end.
     Documents,
-    /// It says how the command went.
+    /// The result of a command.
     Told,
 }
 
 impl Execution<'_> {
-    /// Checks the answer against what the workload asserts, and takes from it what the user's later requests need.
+    /// Checks the answer against the workload's assertions and captures values for the user's later requests.
     pub fn judged(&self, asked: CommandOutcome, values: &Values, memory: &mut Memory) -> CommandOutcome {
         let Operation { assertion, captures, .. } = self.operation;
         asked.then(|answer| {
@@ -66,7 +66,7 @@ impl Execution<'_> {
         })
     }
 
-    /// Sends one command to the node that is to serve it.
+    /// Sends one command to its node.
     pub async fn send(
         &self,
         connection: &mut Connection,
@@ -79,7 +79,7 @@ impl Execution<'_> {
         }
     }
 
-    /// The same for a command to a database, which may be another than that of the collections.
+    /// Sends a command to its node, for a given database.
     pub async fn send_to(
         &self,
         connection: &mut Connection,
@@ -140,7 +140,7 @@ impl Execution<'_> {
         };
         drop(busy);
         if let (Ok(Answer::Told(told)), Some(Concern::Unacknowledged)) = (&mut answer, self.operation.concern) {
-            // The number of written documents is unknown then, and is 0 in the answer.
+            // The actual number of written documents is unknown; the answer says 0.
             told.remove("n");
         }
         if answer.as_ref().is_err_and(is_displaced) {
@@ -152,7 +152,7 @@ impl Execution<'_> {
         CommandOutcome { exchanged, node, answer }
     }
 
-    /// Sends the commands that write documents; those that could not be written are in `tally`.
+    /// Sends the commands that write documents. Counts failed documents in `tally`.
     pub async fn write(
         &self,
         connection: &mut Connection,
@@ -177,25 +177,25 @@ impl Execution<'_> {
     }
 }
 
-/// The reply to commands of which `whole` has the instants and bytes.
+/// Returns the reply to a request of several commands. `whole` has the times and bytes, `tally` the outcome.
 pub fn settle(whole: Option<Reply>, tally: Tally) -> Reply {
     let whole = whole.unwrap_or_else(|| Exchanged::never().reply(0, 0, Ok(())));
     let Reply { sent, done, bytes_sent, bytes_received, node, .. } = whole;
     Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
 }
 
-/// A command that could not be sent.
+/// The outcome of a command that could not be sent.
 fn unsent(node: u16, failure: Failure) -> CommandOutcome {
     CommandOutcome { exchanged: Exchanged::never(), node, answer: Err(failure) }
 }
 
 impl CommandOutcome {
-    /// The same, with the answer judged further.
+    /// Judges a successful answer with `judge`.
     pub fn then(self, judge: impl FnOnce(Answer) -> Result<Answer, Failure>) -> Self {
         Self { answer: self.answer.and_then(judge), ..self }
     }
 
-    /// Adds the command to those of one request, of which `whole` has the instants and bytes.
+    /// Adds the times and bytes of this command to `whole`, the totals of its request.
     pub fn extend(&self, whole: &mut Option<Reply>) {
         let Exchanged { sent, done, bytes_sent, bytes_received } = self.exchanged;
         let whole = whole.get_or_insert_with(|| Reply { node: self.node, ..Reply::new(sent, done, Ok(())) });
@@ -204,7 +204,7 @@ impl CommandOutcome {
         whole.bytes_received += bytes_received;
     }
 
-    /// The answer to a write.
+    /// Returns the answer to a write.
     pub fn told(&self) -> Result<&Document, Failure> {
         match &self.answer {
             Ok(Answer::Told(answer)) => Ok(answer),
@@ -217,32 +217,32 @@ impl CommandOutcome {
         self.answer.as_ref().map_or(0, Answer::documents)
     }
 
-    /// The same as a part of its operation.
+    /// Returns this outcome as a part of its operation.
     pub fn part(&self, name: usize) -> ReplyPart {
         let failed = self.answer.as_ref().err().map(|failure| failure.class);
         let Exchanged { sent, done, .. } = self.exchanged;
         ReplyPart { name, sent, done, documents: self.documents(), failed }
     }
 
-    /// The outcome of this read and of the write that followed it.
+    /// Returns the reply of this read and of the write that followed it.
     pub fn and(self, written: Self) -> Reply {
         let parts = vec![self.part(0), written.part(1)];
         let exchanged = self.exchanged.then(&written.exchanged);
         Reply { parts, ..Self { exchanged, ..written }.reply() }
     }
 
-    /// What was sent and received, whatever that means.
+    /// Returns times and bytes of the exchange, for a success or a failure.
     pub fn exchange(&self) -> Reply {
         let Exchanged { sent, done, bytes_sent, bytes_received } = self.exchanged;
         Reply { bytes_sent, bytes_received, node: self.node, ..Reply::new(sent, done, Ok(())) }
     }
 
-    /// The outcome of an operation that is this one command.
+    /// Returns the reply of an operation with this single command.
     pub fn reply(self) -> Reply {
         self.parted().0
     }
 
-    /// The same, and the answer, if it is a success.
+    /// Returns the reply, and the answer if it is a success.
     pub fn parted(self) -> (Reply, Option<Answer>) {
         let reply = Reply { documents: self.documents(), ..self.exchange() };
         match self.answer {

@@ -1,4 +1,4 @@
-//! The events of a source as commands: each sets one field of its document, or makes the document.
+//! Events of a source as commands. Each event sets one field of its document, and creates the document if necessary.
 
 use bson::RawDocumentBuf;
 use loadframe_engine::workload::event::{Batch, Event};
@@ -14,8 +14,8 @@ use crate::ingest::{Ingest, id};
 use crate::tally::Tally;
 use loadframe_engine::util::json::Unexpected;
 
-/// Writes the commands that carry events of a batch, each with its place among those that are sent. Those whose lines
-/// cannot be sent are counted in `tally`.
+/// Writes the commands for events of a batch, each with the events' indices. Counts events with invalid lines in
+/// `tally`.
 pub fn commands<'a>(
     form: &Ingest,
     collection: &str,
@@ -47,8 +47,8 @@ fn update(out: &mut Vec<u8>, form: &Ingest, batch: &Batch, event: &Event) -> Res
     })
 }
 
-/// The query for the documents of events, with what tells which of their events they were told of. A document's events
-/// by day of arrival may lie in two collections, so that there may be two of an id.
+/// Returns the query for the documents of events, with a field for each kind of event. With days by arrival, a
+/// document's events may lie in two daily collections. The query may then return two documents of one id.
 pub fn look(form: &Ingest, batch: &Batch) -> Result<RawDocumentBuf, Unexpected> {
     let every_day = form.daily.map(|_| daily::view(&form.collection));
     command(|out| {
@@ -68,13 +68,13 @@ pub fn look(form: &Ingest, batch: &Batch) -> Result<RawDocumentBuf, Unexpected> 
             batch.kinds.iter().for_each(|kind| int(out, kind, 1));
             Ok(())
         })?;
-        // All that is asked for in one answer.
+        // Request all documents in one answer.
         int(out, "batchSize", 2 * batch.events.len() as i64 + 1);
         Ok(())
     })
 }
 
-/// Which events of a batch documents show, by their places: those whose kind is in their document.
+/// Returns for each event of a batch whether its document has a field of its kind.
 pub fn seen(batch: &Batch, documents: impl Iterator<Item = Value>) -> Vec<bool> {
     let documents: Vec<Value> = documents.collect();
     let is_seen = |event| {

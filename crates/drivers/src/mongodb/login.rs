@@ -17,25 +17,25 @@ use ring::{digest, hmac, pbkdf2};
 
 use super::error::failure;
 
-/// Bytes of the client's nonce.
+/// Size of the client's nonce, in bytes.
 const NONCE: usize = 24;
-/// Iterations that a server may ask for: the least of RFC 7677, and a number that costs seconds.
+/// Accepted iteration counts: from the minimum of RFC 7677 to a count that costs seconds.
 const ITERATIONS: std::ops::RangeInclusive<u32> = 4096..=1_000_000;
-/// Keys that are kept: the servers of a cluster share one salt for each mechanism.
+/// Maximum number of cached keys. The servers of a cluster share one salt per mechanism.
 const KEYS: usize = 16;
 
-/// A user with a password, and the keys that were derived from it.
+/// A user with a password, and a cache of derived keys.
 pub struct User {
     name: String,
     password: Secret,
-    /// Deriving one takes milliseconds, and every connection needs it.
+    /// Cached, because a derivation takes milliseconds and every connection needs a key.
     keys: Mutex<HashMap<Derivation, Vec<u8>>>,
 }
 
-/// What a key is derived with: mechanism, salt and iterations.
+/// Inputs of a key derivation: mechanism, salt and iterations.
 type Derivation = (Mechanism, Vec<u8>, u32);
 
-/// The hash that a server stores the password with.
+/// Hash function of the stored password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mechanism {
     Sha1,
@@ -46,7 +46,7 @@ pub enum Mechanism {
 pub struct Login<'a> {
     user: &'a User,
     mechanism: Mechanism,
-    /// The client's first message without its head.
+    /// The client's first message without its header.
     first: String,
     nonce: String,
 }
@@ -58,7 +58,7 @@ impl fmt::Debug for User {
 }
 
 impl Mechanism {
-    /// Return the strongest of the mechanisms that `hello` names for a user; the usual one if it names none.
+    /// Returns the strongest mechanism that `hello` lists for a user, or the default if it lists none.
     pub fn of(hello: &Document) -> Self {
         let named: Vec<&str> =
             hello.get_array("saslSupportedMechs").into_iter().flatten().filter_map(|name| name.as_str()).collect();
@@ -94,17 +94,17 @@ impl Mechanism {
 }
 
 impl User {
-    /// A user without keys yet.
+    /// Creates a user without cached keys.
     pub fn new(name: String, password: Secret) -> Self {
         Self { name, password, keys: Mutex::default() }
     }
 
-    /// Return the name as `hello` takes it.
+    /// Returns the user name in the form that `hello` expects.
     pub fn of_admin(&self) -> String {
         format!("admin.{}", self.name)
     }
 
-    /// Begin to authenticate.
+    /// Begins an authentication.
     pub fn login(&self, mechanism: Mechanism) -> Result<Login<'_>, Failure> {
         let mut random = [0; NONCE];
         let filled = SystemRandom::new().fill(&mut random);
@@ -114,7 +114,7 @@ impl User {
 
     fn key(&self, mechanism: Mechanism, salt: Vec<u8>, iterations: NonZeroU32) -> Vec<u8> {
         let place = (mechanism, salt, iterations.get());
-        // Clients that connect at the same time wait for the one that derives the key.
+        // Concurrent connections wait here while one client derives the key.
         let mut keys = self.keys.lock().expect("no thread panics while it holds the lock");
         if let Some(key) = keys.get(&place) {
             return key.clone();
@@ -147,7 +147,7 @@ impl<'a> Login<'a> {
         Self { user, mechanism, first: format!("n={name},r={nonce}"), nonce }
     }
 
-    /// Return the first command.
+    /// Returns the first command.
     pub fn start(&self) -> Document {
         doc! {
             "saslStart": 1, "mechanism": self.mechanism.name(), "payload": payload(&format!("n,,{}", self.first)),
@@ -155,11 +155,11 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Return the second command, and the signature that proves the server's knowledge, from the answer to the first.
+    /// Returns the second command and the expected server signature, from the answer to the first command.
     pub fn next(&self, answer: &Document) -> Result<(Document, String), Failure> {
         let text = words(answer)?;
         if is_done(answer) || text.split(',').any(|field| field.starts_with("m=")) {
-            // Ended without the server's proof, or an extension that a client has to know.
+            // The server ended the exchange without its proof, or uses an unsupported extension.
             return Err(broken());
         }
         let field = |name: &str| text.split(',').find_map(|field| field.strip_prefix(name)).ok_or_else(broken);
@@ -192,9 +192,9 @@ impl<'a> Login<'a> {
     }
 }
 
-/// Check that the answer to the second command has the server's signature; return the third command, if there is one.
+/// Checks the server's signature in the answer to the second command. Returns the third command, if needed.
 ///
-/// Servers before 4.4 do not know `skipEmptyExchange`, and end the conversation after an empty message.
+/// Servers before 4.4 ignore `skipEmptyExchange` and end the conversation after an empty message.
 pub fn verify(answer: &Document, signature: &str) -> Result<Option<Document>, Failure> {
     // Extensions may follow.
     let mut fields = words(answer)?;
@@ -210,7 +210,7 @@ pub fn verify(answer: &Document, signature: &str) -> Result<Option<Document>, Fa
     }))
 }
 
-/// Check that the answer to the third command ends the conversation.
+/// Checks that the answer to the third command ends the conversation.
 pub fn end(answer: &Document) -> Result<(), Failure> {
     if is_done(answer) { Ok(()) } else { Err(broken()) }
 }
@@ -236,7 +236,7 @@ fn broken() -> Failure {
 mod tests {
     use super::*;
 
-    /// Return the second message of an exchange, and the server's signature.
+    /// Returns the second message of an exchange, and the server's signature.
     fn exchange(name: &str, password: &str, mechanism: Mechanism, nonce: &str, first: &str) -> (String, String) {
         let user = User::new(name.to_owned(), Secret::from(password.to_owned()));
         let login = Login::with(&user, mechanism, nonce.to_owned());

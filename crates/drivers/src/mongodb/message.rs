@@ -1,6 +1,6 @@
-//! Messages of the protocol: a head, flags and one document (OP_MSG).
+//! Protocol messages: a head, flags and one document (OP_MSG).
 //!
-//! The peer may send anything: a violation of the rules or of the limit is an error.
+//! Input from the peer is not trusted: a protocol violation or an oversized message is an error.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ use bson::RawDocument;
 use crate::net::buffer::{AnswerBuffer, LIMIT};
 use crate::net::exchange::Frame;
 
-/// Length of the message, its number, the number of the message that it answers, and its kind.
+/// Length of the message, its number, the number of the answered message, and its kind.
 const HEAD: usize = 16;
-/// Flags, and the kind of the only section, follow the head.
+/// The flags and the kind of the only section follow the head.
 const BODY: usize = HEAD + 5;
 /// OP_MSG.
 const MESSAGE: u32 = 2013;
 
-/// Return what comes before a document of that many bytes in its message.
+/// Returns the bytes of a message before its document of `document` bytes.
 pub fn head(number: u32, document: usize) -> [u8; BODY] {
     let mut head = [0; BODY];
     for (at, field) in [(BODY + document) as u32, number, 0, MESSAGE].into_iter().enumerate() {
@@ -25,7 +25,7 @@ pub fn head(number: u32, document: usize) -> [u8; BODY] {
     head
 }
 
-/// Bytes that are not an answer, or too many.
+/// Bytes that are not a valid answer, or an answer over the size limit.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Malformed(&'static str);
 
@@ -43,18 +43,18 @@ pub struct Message {
 }
 
 impl Message {
-    /// Prepare for the next answer.
+    /// Prepares for the next answer.
     pub fn begin(&mut self) {
         self.bytes.begin();
         self.complete = false;
     }
 
-    /// Return the document of a complete answer; None if it is not one.
+    /// Returns the document of a complete answer, or `None` if it is malformed.
     pub fn document(&self) -> Option<&RawDocument> {
         RawDocument::from_bytes(self.bytes.get(BODY..)?).ok()
     }
 
-    /// The whole length, once the head is there.
+    /// Returns the total length of the message once its head has arrived.
     fn length(&self) -> Result<Option<usize>, Malformed> {
         let Some(head) = self.bytes.get(..HEAD) else { return Ok(None) };
         let field = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));

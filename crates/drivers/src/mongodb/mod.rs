@@ -1,7 +1,7 @@
-//! The protocol of MongoDB: single servers, replica sets, and sharded clusters by their routers.
+//! MongoDB driver: single servers, replica sets, and sharded clusters behind routers.
 //!
-//! Requests are BSON, written once by this module. Each client has a connection of its own to each node that it asks, so
-//! that which node a request goes to is decided, and known, here.
+//! This module encodes requests as BSON, once each. Each client has its own connection to each node, so this module
+//! decides and records the node of each request.
 
 mod answer;
 mod bson;
@@ -50,22 +50,22 @@ use crate::tally::Tally;
 /// The driver of one target.
 pub struct Mongo {
     nodes: Arc<MongoNodes>,
-    /// The days of collections that events are taken into.
+    /// Daily collections of events.
     buckets: Register<Buckets>,
 }
 
 /// The state of one client.
 pub struct Connection {
     client: u64,
-    /// Among the hosts that are alike.
+    /// Assignment to one of several equivalent hosts.
     assignment: Assignment,
-    /// By the number of the node.
+    /// By node number.
     connections: Vec<NodeConnection>,
     room: Room,
     memory: Memory,
-    /// The answer to the newest query, if it was a success.
+    /// The answer to the last query, if it succeeded.
     newest: Option<Answer>,
-    /// Numbers the batches of events; the first has the number of the client.
+    /// Number of the next batch of events. Starts at the client's number.
     number: u64,
     /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
@@ -97,7 +97,7 @@ impl Driver for Mongo {
         if let Kind::Neutral(neutral) = &operation.kind { neutral.requests() } else { None }
     }
 
-    /// Finds out what the target is. The error says that it refuses the credentials.
+    /// Discovers the kind of target. Returns an error if the target rejects the credentials.
     async fn verify(&self) -> Result<(), PlanError> {
         DiscoveryError::refusal(self.nodes.discover().await)
     }
@@ -114,7 +114,7 @@ impl Driver for Mongo {
         self.nodes.unreachable()
     }
 
-    /// In a replica set the roles of its members choose the node.
+    /// In a replica set, the members' roles determine the node.
     fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
         let nodes = self.nodes.clone();
         self.nodes.topology.choice(worker, workers, move || nodes.mode() != Mode::Set)
@@ -242,7 +242,7 @@ impl Driver for Mongo {
 }
 
 impl Mongo {
-    /// Finds out what the target is, where that is not known.
+    /// Discovers the kind of target, if it is unknown. Starts a background refresh if members may be outdated.
     async fn find_out(&self, limit: Limit) -> Result<(), Failure> {
         if self.nodes.mode() == Mode::Unknown {
             match limit.within(self.nodes.discover()).await {
@@ -253,13 +253,13 @@ impl Mongo {
         }
         if self.nodes.claim() {
             let nodes = self.nodes.clone();
-            // The next client that doubts it asks again.
+            // If this fails, the next client that marks the members as outdated starts another refresh.
             tokio::spawn(async move { nodes.discover().await.is_ok() });
         }
         Ok(())
     }
 
-    /// Finds out what the target is, where that is not known, and asks.
+    /// Discovers the kind of target, if it is unknown, then executes the operation.
     async fn ask(
         &self,
         connection: &mut Connection,

@@ -1,8 +1,8 @@
-//! What all clients of a target share: whether its hosts are each alike (a single server, routers) or members
-//! of a replica set, and which member is the primary.
+//! State shared by all clients of a target: whether its hosts are equivalent (a single server, routers) or members of a
+//! replica set, and which member is the primary.
 //!
-//! Members tell who they are when they are asked; they are asked before the load, when a request fails as it would
-//! after an election, when the hosts change, and every few seconds.
+//! A member reports its role on request. The driver asks before the load, after a request that fails as after an
+//! election, when the hosts change, and every few seconds.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, RwLock};
@@ -26,16 +26,16 @@ use crate::net::refresh_throttle::RefreshThrottle;
 use crate::net::target_node::Host;
 use crate::net::topology::Topology;
 
-/// How long to wait for a node that is asked for its role.
+/// Time limit for a node's reply with its role.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What kind of hosts these are.
+/// The kind of hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Mode {
-    /// None has answered yet.
+    /// No host has answered yet.
     Unknown,
-    /// Any of them can be asked anything.
+    /// Any host can serve any request.
     Alone,
     /// Members of a replica set.
     Set,
@@ -46,18 +46,18 @@ pub enum Mode {
 pub struct Members {
     /// The number of the primary, if there is one.
     pub primary: Option<u16>,
-    /// Those of the members that follow it.
+    /// The numbers of the secondaries.
     pub secondaries: Vec<u16>,
-    /// Those that do not answer, each with the reason.
+    /// Members that do not answer, each with the reason.
     pub missing: Vec<(String, String)>,
 }
 
-/// See the module.
+/// The nodes of a target.
 #[derive(Debug)]
 pub struct MongoNodes {
-    /// The hosts as they were set; members of a set list the others.
+    /// The configured hosts. Members of a set list the others.
     pub topology: Arc<Topology>,
-    /// How connections to the nodes are made.
+    /// Settings of connections to the nodes.
     pub connect_options: ConnectOptions,
     spread: Spread,
     known: Known,
@@ -66,11 +66,11 @@ pub struct MongoNodes {
     refresh_throttle: RefreshThrottle,
 }
 
-/// What one host said of itself.
+/// A host's report about itself.
 enum HostReport {
     /// See [`Mode::Alone`].
     Alone,
-    /// One that is a member no more, or not yet.
+    /// A host that has left the set or has not joined it yet.
     Outside,
     Member {
         primary: bool,
@@ -81,7 +81,7 @@ enum HostReport {
 }
 
 impl MongoNodes {
-    /// Nothing is asked yet.
+    /// Creates the state without contacting any node.
     pub fn new(hosts: &[String], spread: Spread, connect_options: ConnectOptions) -> Result<Self, PlanError> {
         Ok(Self {
             topology: Arc::new(Topology::new(hosts, spread, None)?),
@@ -94,7 +94,7 @@ impl MongoNodes {
         })
     }
 
-    /// What kind of hosts these are.
+    /// Returns the kind of hosts.
     pub fn mode(&self) -> Mode {
         match self.mode.load(Ordering::Acquire) {
             1 => Mode::Alone,
@@ -103,29 +103,30 @@ impl MongoNodes {
         }
     }
 
-    /// The members as they are known now.
+    /// Returns the members as last described.
     pub fn members(&self) -> Arc<Members> {
         self.members.read().expect("no thread panics while it holds the lock").clone()
     }
 
-    /// All hosts that the target ever had, by their numbers in the records.
+    /// Returns all hosts that the target ever had, by their numbers in the records.
     pub fn hosts(&self) -> Vec<String> {
         if self.mode() == Mode::Set { self.known.texts() } else { self.topology.hosts() }
     }
 
-    /// The hosts that accept no connections at present.
+    /// Returns the hosts that accept no connections at present.
     pub fn unreachable(&self) -> Vec<(String, String)> {
         if self.mode() == Mode::Set { self.members().missing.clone() } else { self.topology.unreachable() }
     }
 
-    /// Changes the hosts that are asked; those of a set are asked for its members.
+    /// Changes the hosts. Those of a set list its members.
     pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.topology.set_hosts(hosts)?;
         self.doubt();
         Ok(())
     }
 
-    /// The number of the member that a request of client number `client` goes to, by its turn.
+    /// Selects the member for a request of client number `client`, in turn. Marks the members as possibly outdated if
+    /// none fits.
     pub fn pick(&self, prefer: Prefer, client: u64, draw: &Draw) -> Result<u16, Failure> {
         let turn = draw.turn_of(client, self.spread == Spread::Fixed);
         self.members().pick(prefer, turn).ok_or_else(|| {
@@ -135,23 +136,24 @@ impl MongoNodes {
         })
     }
 
-    /// The member with that number.
+    /// Returns the member with that number.
     pub fn host(&self, number: u16) -> Result<Arc<Host>, Failure> {
         let unknown = || failure(ErrorClass::Connect, "the replica set names a member that is not known");
         self.known.host(number).ok_or_else(unknown)
     }
 
-    /// Takes note that the known members may be wrong.
+    /// Marks the known members as possibly outdated.
     pub fn doubt(&self) {
         self.refresh_throttle.doubt();
     }
 
-    /// Returns true to exactly one caller if the members have to be asked again.
+    /// Returns true to exactly one caller if the members must be queried again.
     pub fn claim(&self) -> bool {
         self.refresh_throttle.claim()
     }
 
-    /// Asks all hosts who they are, and those whom they name. The error is the last one's, when none answers.
+    /// Queries all hosts, and the members that they list, for their roles. The error is the last host's, if none
+    /// answers.
     pub async fn discover(&self) -> Result<(), DiscoveryError> {
         let outcome = self.ask_all().await;
         self.refresh_throttle.over();
@@ -160,7 +162,7 @@ impl MongoNodes {
             if members.primary.is_none() || !members.missing.is_empty() || outcome.is_err() {
                 self.refresh_throttle.watch();
             } else {
-                // Members may join, or change their roles, without a request that fails.
+                // Members may join or change roles without a failed request.
                 self.refresh_throttle.refresh();
             }
         }
@@ -188,7 +190,7 @@ impl MongoNodes {
                     Ok(HostReport::Outside) => {}
                     Ok(HostReport::Member { primary, secondary, others, myself }) => {
                         answered = true;
-                        // What the user calls by one name, the set may call by another.
+                        // The set may know a member by another name than the user.
                         if let Ok(number) = self.known.number(myself.as_deref().unwrap_or(host)).await {
                             if primary {
                                 members.primary = Some(number);
@@ -215,7 +217,7 @@ impl MongoNodes {
             self.mode.store(Mode::Set as u8, Ordering::Release);
             return Ok(());
         }
-        // If no member answers, there is none to ask.
+        // Without an answer, no member is available.
         if self.mode() == Mode::Set {
             let members = Members { missing, ..Members::default() };
             *self.members.write().expect("no thread panics while it holds the lock") = Arc::new(members);

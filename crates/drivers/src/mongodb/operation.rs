@@ -1,4 +1,4 @@
-//! Operations: a neutral verb, a query, or a command of the workload's own.
+//! Operations: a neutral verb, a query, or a native command of the workload.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,68 +22,68 @@ use crate::form::Form;
 use crate::ingest::{Ingest, TAKE_IN};
 use crate::timeout;
 
-/// The options beside the kind.
+/// Options of an operation besides its kind.
 const OPTIONS: [&str; 6] = ["timeout", "assert", "capture", "write_concern", "read_preference", "database"];
 
-/// An operation, ready to be executed.
+/// A parsed operation, ready to execute.
 #[derive(Debug)]
 pub struct Operation {
-    /// What is asked.
+    /// The kind of operation.
     pub kind: Kind,
-    /// How long to wait for an answer.
+    /// Time limit for an answer.
     pub timeout: Duration,
-    /// What has to be done for a write before it is answered; the store's own default if it is not said.
+    /// Write concern. `None` uses the store's default.
     pub concern: Option<Concern>,
-    /// Which members of a replica set are asked; of the events of a source, which are asked for those that are sampled.
+    /// Read preference. For events of a source, it applies to the visibility queries.
     pub prefer: Prefer,
-    /// Where it is carried out: where the collections are, unless a command is for another one.
+    /// The database of the request. Defaults to the collections' database; only a command may name another.
     pub database: String,
-    /// What is asserted of the answer.
+    /// Assertion on the answer.
     pub assertion: Option<Assertion>,
-    /// What is taken from the answer: from its first document, or from what a command is answered.
+    /// Values captured from the answer: from its first document, or from the answer to a command.
     pub captures: Captures<Place>,
 }
 
-/// What an operation asks.
+/// The kind of an operation.
 #[derive(Debug)]
 pub enum Kind {
     /// A verb.
     Neutral(Neutral),
-    /// A command whose answer is a cursor, which is read to its end: `find`, `aggregate`.
+    /// A command that returns a cursor, which the driver reads to its end: `find`, `aggregate`.
     Query(Template),
-    /// A command of the workload's own.
+    /// A native command of the workload.
     Command(Template),
-    /// The events of a source, and where they go if days are told apart.
+    /// Events of a source, and their daily collections if events are partitioned by day.
     Ingest(Ingest, Option<Arc<Buckets>>),
-    /// The end of days: of all, or of those that were over more than so many milliseconds ago.
+    /// Deletion of days: all days, or the days that ended more than this many milliseconds ago.
     DeleteDays(Arc<Buckets>, Option<i64>),
 }
 
-/// What has to be done for a write before it is answered.
+/// Write concern: the condition for acknowledging a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Concern {
-    /// Nothing.
+    /// No acknowledgement.
     Unacknowledged,
-    /// The primary has done it.
+    /// The primary has applied the write.
     Acknowledged,
-    /// It is in the primary's journal.
+    /// The write is in the primary's journal.
     Journaled,
-    /// Most members have done it.
+    /// A majority of members has applied the write.
     Majority,
 }
 
-/// Which members of a replica set are asked.
+/// Read preference: the members of a replica set that serve reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefer {
-    /// The one that takes writes.
+    /// The primary.
     Primary,
-    /// That one, or another when there is none.
+    /// The primary, or a secondary while the primary is missing.
     PrimaryPreferred,
-    /// One of the others.
+    /// A secondary.
     Secondary,
-    /// One of the others, or the primary when there are none.
+    /// A secondary, or the primary while all secondaries are missing.
     SecondaryPreferred,
-    /// All alike.
+    /// All members equally.
     Nearest,
 }
 
@@ -103,7 +103,7 @@ const PREFERENCES: [(&str, Prefer); 5] = [
 ];
 
 impl Prefer {
-    /// The mode as a command has it; `None` is the primary.
+    /// Returns the mode's name in a command; `None` for the primary.
     pub fn mode(self) -> Option<&'static str> {
         match self {
             Self::Primary => None,
@@ -116,7 +116,7 @@ impl Prefer {
 }
 
 impl Operation {
-    /// Maps `{"read": {...}, "timeout": 5}` or `{"find": {...}}`. `timeout` holds unless the form has its own.
+    /// Parses `{"read": {...}, "timeout": 5}` or `{"find": {...}}`. `timeout` is the default if the form has none.
     pub fn map(
         form: &Value,
         context: &Context,
@@ -176,7 +176,7 @@ impl Operation {
 }
 
 impl Kind {
-    /// Refuses what says nothing about such a request.
+    /// Refuses options that this kind of request ignores.
     fn check(&self, name: &str, concern: Option<Concern>, prefer: Option<Prefer>) -> Result<(), PlanError> {
         let reads = match self {
             Self::Neutral(neutral) => matches!(neutral, Neutral::Read(_) | Neutral::Scan(_)),
@@ -184,7 +184,7 @@ impl Kind {
             Self::Ingest(..) | Self::DeleteDays(..) => false,
         };
         let writes = !reads && !matches!(self, Self::DeleteDays(..));
-        // Events are written to the primary, and looked for where that is said.
+        // Events are written to the primary; the read preference applies to visibility queries.
         let is_looked_for = matches!(self, Self::Ingest(..));
         if concern.is_some() && !writes {
             let remedy = if matches!(self, Self::Command(_)) { "say writeConcern inside it" } else { "leave it out" };
@@ -198,7 +198,7 @@ impl Kind {
         Ok(())
     }
 
-    /// The assertion, if answers have what it is about.
+    /// Returns the assertion, or an error if this kind of answer does not support it.
     fn asserted(&self, assertion: Assertion) -> Result<Assertion, PlanError> {
         let finds = matches!(self, Self::Query(_) | Self::Neutral(Neutral::Scan(_)));
         let reads = finds || matches!(self, Self::Neutral(neutral) if neutral.reads());
@@ -212,7 +212,7 @@ impl Kind {
     }
 }
 
-/// What stands at `key` beside the kind, by its name.
+/// Returns the value of option `key` by its name in `words`.
 fn word<T: Copy>(form: &Value, key: &str, words: &[(&str, T)]) -> Result<Option<T>, PlanError> {
     let Some(value) = form.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
     let name = value.as_str().ok_or_else(|| PlanError::new(format!("\"{key}\" wants a name, not {value}")))?;
@@ -240,7 +240,7 @@ fn find(argument: &Value, variables: &Variables) -> Result<Template, PlanError> 
             None => {}
         }
     }
-    // All that is asked for in one answer, as far as it goes in.
+    // Request all documents in one answer, up to the size limit of an answer.
     if let Some(limit) = command.get("limit").cloned().filter(|limit| *limit != json!(0)) {
         command.insert("batchSize".to_owned(), limit);
     }

@@ -1,4 +1,4 @@
-//! The commands that operations stand for, written as BSON once for each request.
+//! Commands of operations, encoded as BSON once per request.
 
 use bson::RawDocumentBuf;
 use loadframe_engine::workload::variables::Values;
@@ -9,10 +9,10 @@ use super::operation::Concern;
 use crate::crud::{Key, Neutral, Read, Scalar, Scan, Write};
 use loadframe_engine::util::json::Unexpected;
 
-/// What documents are found by.
+/// Name of the id field.
 pub const ID: &[u8] = b"_id";
 
-/// Buffers that serve all requests of a client.
+/// Buffers reused for all requests of a client.
 #[derive(Debug, Default)]
 pub struct Room {
     id: Vec<u8>,
@@ -21,7 +21,8 @@ pub struct Room {
 }
 
 impl Room {
-    /// The command of a verb: of a read_modify_write its read. `None` for a bulk request, which is written elsewhere.
+    /// Returns the command of a verb; for a read_modify_write, its read. `None` for a bulk request, which is written
+    /// elsewhere.
     pub fn verb(
         &mut self,
         neutral: &Neutral,
@@ -40,7 +41,7 @@ impl Room {
         })
     }
 
-    /// The command that a template is when its holes are filled.
+    /// Renders a template into a command.
     pub fn native(&mut self, template: &Template, values: &Values) -> Result<RawDocumentBuf, Unexpected> {
         self.value.clear();
         template.render(values, &mut self.value);
@@ -52,12 +53,12 @@ impl Room {
         key.id.render(values, &mut self.id);
     }
 
-    /// The field that holds the id that was drawn.
+    /// Writes the field with the drawn id.
     fn id(&self, out: &mut Vec<u8>) -> Result<(), Unexpected> {
         field(out, ID, &Scalar::Text(String::from_utf8_lossy(&self.id)))
     }
 
-    /// The names and values of a write, without the id, which stands elsewhere.
+    /// Writes the names and values of a write, without the id.
     fn document(&mut self, out: &mut Vec<u8>, write: &Write, values: &Values) -> Result<(), Unexpected> {
         for (name, cell) in &write.document {
             self.name.clear();
@@ -88,7 +89,7 @@ impl Room {
         })
     }
 
-    /// Changes fields of a document; `make` creates it if it does not exist.
+    /// Returns a command that changes fields of a document. `make` creates the document if it does not exist.
     pub fn update(
         &mut self,
         write: &Write,
@@ -142,7 +143,7 @@ impl Room {
         })
     }
 
-    /// The fields that a read wants; every document has the id unless it is excluded.
+    /// Writes the projection of a read. Documents include the id unless it is excluded.
     fn projection(&mut self, out: &mut Vec<u8>, fields: &[Template], values: &Values) -> Result<(), Unexpected> {
         let mut with_id = false;
         for template in fields {
@@ -170,21 +171,21 @@ impl Room {
                 Ok(())
             })?;
             int(out, "limit", count);
-            // In one answer, as far as it goes in.
+            // Request all documents in one answer, up to the size limit of an answer.
             int(out, "batchSize", count);
             Ok(())
         })
     }
 }
 
-/// A command, which is a document.
+/// Builds a command, which is a document.
 pub fn command(fields: impl FnOnce(&mut Vec<u8>) -> Result<(), Unexpected>) -> Result<RawDocumentBuf, Unexpected> {
     let mut out = Vec::with_capacity(256);
     document(&mut out, fields)?;
     RawDocumentBuf::from_bytes(out).map_err(|_| Unexpected)
 }
 
-/// The write concern, if there is one.
+/// Writes the write concern, if there is one.
 pub fn write_concern(out: &mut Vec<u8>, concern: Option<Concern>) -> Result<(), Unexpected> {
     let Some(concern) = concern else { return Ok(()) };
     nested(out, "writeConcern", |out| {

@@ -1,4 +1,4 @@
-//! Carrying one operation out by the commands that its kind takes.
+//! Execution of one operation by the commands of its kind.
 
 use bson::RawDocument;
 use loadframe_engine::driver::Reply;
@@ -19,7 +19,7 @@ use crate::daily::{Buckets, Days as _};
 use crate::ingest::{Ingest, chosen, without_source};
 use crate::tally::Tally;
 
-/// Whether a command of the workload's own writes documents.
+/// Returns whether a native command writes documents.
 fn is_write(command: &RawDocument) -> bool {
     const WRITES: [&str; 6] = ["insert", "update", "delete", "bulkWrite", "findAndModify", "findandmodify"];
     let name = command.iter().next().and_then(Result::ok).map(|(name, _)| name.as_str());
@@ -27,7 +27,7 @@ fn is_write(command: &RawDocument) -> bool {
 }
 
 impl Execution<'_> {
-    /// Asks it.
+    /// Executes the operation.
     pub async fn ask(&self, connection: &mut Connection, values: &Values<'_>) -> Reply {
         let concern = self.operation.concern;
         let (command, take) = match &self.operation.kind {
@@ -61,7 +61,7 @@ impl Execution<'_> {
             }
             Kind::Query(_) => {
                 let (reply, answer) = self.judged(asked, values, &mut connection.memory).parted();
-                // A long one is not shown, and many clients would hold much memory.
+                // Long answers are not shown, and would use much memory with many clients.
                 connection.newest = answer.filter(|answer| answer.size() <= LONGEST as u64);
                 reply
             }
@@ -83,7 +83,7 @@ impl Execution<'_> {
         self.write(connection, commands, bulk.action, tally).await
     }
 
-    /// Sends the events of a batch, to the collections of their days if days are told apart.
+    /// Sends the events of a batch. Uses daily collections if events are partitioned by day.
     pub async fn ingest(
         &self,
         connection: &mut Connection,
@@ -107,19 +107,19 @@ impl Execution<'_> {
             };
             match buckets.make(*begin, make).await {
                 Ok(()) => lists.push((bucket.name.clone(), bucket.events.clone())),
-                // The day's events are not to blame.
+                // Creating the day's collection failed, not the events.
                 Err(failure) => tally.fail_at(&bucket.places(), failure.denied()),
             }
         }
         let reply = self.write_events(connection, (form, batch), lists, tally).await;
-        // That of the first command, which may be one that makes a collection.
+        // Use the first command's send time, even if it creates a collection.
         Reply { sent: sent.unwrap_or(reply.sent), ..reply }
     }
 
-    /// Sends events, each list to its collection; those that could not be written are in `tally`.
+    /// Sends each list of events to its collection. Counts failed events in `tally`.
     ///
-    /// The server refuses a whole command for one document that it cannot read, without saying which. Such a command is
-    /// halved until the document stands alone.
+    /// The server rejects a whole command for one unreadable document, without naming the document. The function halves
+    /// such a command until the document is alone.
     async fn write_events(
         &self,
         connection: &mut Connection,
@@ -157,7 +157,7 @@ impl Execution<'_> {
         settle(whole, tally)
     }
 
-    /// Asks once which events of a batch a query sees, by their places.
+    /// Queries once which events of a batch are visible. Returns a flag for each event.
     pub async fn look_for(&self, connection: &mut Connection, form: &Ingest, batch: &Batch) -> (Reply, Vec<bool>) {
         let asked = self.send(connection, ingest::look(form, batch), Take::Documents).await;
         let seen = asked.answer.as_ref().map(|answer| ingest::seen(batch, answer.read()));
