@@ -1,10 +1,11 @@
-//! Generations: the indices that a day's documents are kept in, each from an instant of the events' time on.
+//! Generations: a day's documents are stored in one or several indices, each for a range of event times.
 //!
-//! The first of a day begins at midnight and is called `ads-2017.03.01`; one that follows is called by its beginning, too,
-//! `ads-2017.03.01-14.30.05.123`. Where a document belongs is a function of its instant and of these beginnings, so that a
-//! late event finds the generation that its document is in, and nothing has to remember which one that was. That holds
-//! because a generation begins after every instant that a document was ever placed by: the newest ones are noted, and the
-//! beginnings changed, under one lock. The names of the indices hold the beginnings, so that the store remembers them.
+//! The first generation of a day starts at midnight and has a name such as `ads-2017.03.01`. The name of a later one
+//! includes its start: `ads-2017.03.01-14.30.05.123`. The generation of a document follows from its instant and from
+//! these starts. A late event thus finds the generation of its document without stored state.
+//!
+//! This requires that a new generation starts after every instant placed so far. One lock therefore covers the newest
+//! instants and the list of starts. The store keeps the starts in the names of its indices.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -17,23 +18,23 @@ use tokio::sync::OnceCell;
 
 use crate::ingest::{Days, Ingest, chosen};
 
-/// The first and the last instant of the years 0 to 9999, which alone have names.
+/// The first and the last instant of the years 0 to 9999; others have no name.
 const NAMED: (i64, i64) = (-62_167_219_200_000, 253_402_300_799_999);
 
-/// Why an event is refused whose generation was deleted.
+/// Reason for refusing an event of a deleted generation.
 pub const DELETED: &str = "the day of its document was deleted";
 
-/// How the names of generations are written.
+/// Format of the names of generations.
 #[derive(Clone, Copy, Debug)]
 pub enum Style {
     /// `ads-2017.03.01`
     Dotted,
-    /// `ads_2017_03_01`, for stores whose names have neither dots nor hyphens.
+    /// `ads_2017_03_01`, for stores that allow neither dots nor hyphens in names.
     Underscored,
 }
 
 impl Style {
-    /// What stands before a day and before a time of the day, and what stands within them.
+    /// Returns the separator before a date and time, and the one within them.
     fn separators(self) -> (char, char) {
         match self {
             Self::Dotted => ('-', '.'),
@@ -42,7 +43,7 @@ impl Style {
     }
 }
 
-/// What there is for each collection that operations name: its generations, and what goes with them.
+/// State per collection, shared by all operations on the collection.
 #[derive(Debug)]
 pub struct Register<T>(Mutex<BTreeMap<String, Arc<T>>>);
 
@@ -53,7 +54,7 @@ impl<T> Default for Register<T> {
 }
 
 impl<T> Register<T> {
-    /// That of one collection, which all operations on it share; `make` makes it for the first.
+    /// Returns the state of a collection. The first call creates it with `make`.
     pub fn of(&self, collection: &str, make: impl FnOnce() -> T) -> Arc<T> {
         let mut all = self.0.lock().expect("no thread panics while it holds the lock");
         all.entry(collection.to_owned()).or_insert_with(|| Arc::new(make())).clone()
@@ -63,29 +64,29 @@ impl<T> Register<T> {
 /// The generations of one collection.
 #[derive(Debug)]
 pub struct Generations {
-    /// What their names begin with.
+    /// Prefix of their names.
     pub collection: String,
     style: Style,
     state: Mutex<State>,
-    /// Set once the store has said which there are.
+    /// Set once the existing generations were read from the store.
     pub listed: OnceCell<()>,
-    /// Set once the store has said which documents are the newest.
+    /// Set once the newest documents were read from the store.
     pub dated: OnceCell<()>,
 }
 
 #[derive(Debug, Default)]
 struct State {
     list: Arc<List>,
-    /// The newest instant of each day that a document was placed by.
+    /// The newest placed instant of each day.
     newest: BTreeMap<i64, i64>,
 }
 
-/// Which generations there are at one time.
+/// The generations at one time.
 #[derive(Clone, Debug)]
 pub struct List {
-    /// Beginnings other than midnight, ascending.
+    /// Starts other than midnight, ascending.
     begins: Vec<i64>,
-    /// Generations that end by then were deleted.
+    /// Generations that end by this instant were deleted.
     deleted: i64,
 }
 
@@ -96,12 +97,12 @@ impl Default for List {
 }
 
 impl List {
-    /// Whether some were deleted.
+    /// Whether any generation was deleted.
     pub fn deletes(&self) -> bool {
         self.deleted > i64::MIN
     }
 
-    /// From when until when the generation of an instant lasts.
+    /// Start and end of the generation that contains an instant.
     pub fn span(&self, instant: i64) -> (i64, i64) {
         let midnight = instant.div_euclid(DAY) * DAY;
         let after = self.begins.partition_point(|begin| *begin <= instant);
@@ -112,7 +113,7 @@ impl List {
 }
 
 impl Generations {
-    /// Those of one collection, whose names are written in this style.
+    /// Creates the generations of a collection, with names in this style.
     pub fn new(collection: &str, style: Style) -> Self {
         let state = Mutex::new(State::default());
         Self { collection: collection.to_owned(), style, state, listed: OnceCell::new(), dated: OnceCell::new() }
@@ -122,13 +123,13 @@ impl Generations {
         self.state.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// Which generations there are.
+    /// The current generations.
     pub fn list(&self) -> Arc<List> {
         self.state().list.clone()
     }
 
-    /// The generations by which all events of a request are to be placed. From then on none begins at or before the
-    /// newest of their instants.
+    /// Returns the generations for placing all events of a request. Generations created later start after the newest of
+    /// these events.
     pub fn place(&self, form: &Ingest, batch: &Batch, only: Option<&[u32]>) -> Arc<List> {
         let mut newest: BTreeMap<i64, i64> = BTreeMap::new();
         let (mut from, mut last) = (0, -1);
@@ -145,19 +146,19 @@ impl Generations {
         state.list.clone()
     }
 
-    /// Takes note of the newest instants of documents that the store has.
+    /// Records the newest instants of the store's documents.
     pub fn note(&self, instants: impl Iterator<Item = i64>) {
         self.state().note(instants.map(named).map(|instant| (instant.div_euclid(DAY) * DAY, instant)));
     }
 
-    /// The generations that indices, or aliases, of these names are.
+    /// Adds the generations with these names of indices or aliases.
     pub fn learn<'a>(&self, names: impl Iterator<Item = &'a str>) {
         let begins = names.filter_map(|name| self.begin_of(name));
         self.state().change(|list| list.begins.extend(begins.filter(|begin| begin.rem_euclid(DAY) != 0)));
     }
 
-    /// Begins a generation behind all documents of the day of an instant, and says when; `None` if the day has no room
-    /// for one.
+    /// Starts a generation after all documents of the instant's day, and returns its start. `None` if the day has no
+    /// documents yet, no room, or a generation with this start.
     pub fn begin(&self, instant: i64) -> Option<i64> {
         let day = instant.div_euclid(DAY) * DAY;
         let mut state = self.state();
@@ -169,36 +170,36 @@ impl Generations {
         Some(begin)
     }
 
-    /// Takes note that generations that end by then are deleted: no event is placed in them from now on.
+    /// Marks generations that end by `until` as deleted; later events are no longer placed in them.
     pub fn delete(&self, until: i64) {
         self.state().change(|list| list.deleted = list.deleted.max(until));
     }
 
-    /// The time of the events: the newest instant that a document was placed by. One ahead of the clock of this machine
-    /// counts as now, so that an event with a wrong date does not age all others. `None` before the first document.
+    /// Returns the time of the events: the newest placed instant, but at most `clock`, so that an event with a wrong
+    /// date does not age all others. `None` before the first document.
     pub fn now(&self, clock: i64) -> Option<i64> {
         let state = self.state();
         state.newest.range(..=clock).next_back().map(|(_, newest)| (*newest).min(clock))
     }
 
-    /// The newest instant of the day of another one.
+    /// Returns the newest placed instant of the same day.
     pub fn newest(&self, instant: i64) -> Option<i64> {
         self.state().newest.get(&(instant.div_euclid(DAY) * DAY)).copied()
     }
 
-    /// The name of the generation that begins at an instant.
+    /// Returns the name of the generation that starts at an instant.
     pub fn name(&self, begin: i64) -> String {
         let mut name = Vec::new();
         write_name(&mut name, (&self.collection, self.style), begin, &mut Days::default());
         String::from_utf8_lossy(&name).into_owned()
     }
 
-    /// The names of the generations of one event after another, as they are in `list`.
+    /// Returns a formatter of generation names for successive events, as of `list`.
     pub fn names<'a>(&'a self, list: &'a List) -> Names<'a> {
         Names::new(&self.collection, self.style, list)
     }
 
-    /// When the generation begins that an index, or an alias, of this name is.
+    /// Returns the start of the generation with this index or alias name.
     pub fn begin_of(&self, name: &str) -> Option<i64> {
         let (before, within) = self.style.separators();
         let (day, time) = name.strip_prefix(&self.collection)?.strip_prefix(before)?.split_at_checked(10)?;
@@ -231,7 +232,7 @@ impl State {
     }
 }
 
-/// Now, in milliseconds since 1970.
+/// Returns the current time, in milliseconds since 1970.
 pub fn clock() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
@@ -255,7 +256,7 @@ fn write_name(name: &mut Vec<u8>, (collection, style): (&str, Style), begin: i64
     }
 }
 
-/// The names of the generations of one event after another. Most have that of the one before, whose name is kept.
+/// Formats the generation names of successive events. Keeps the last name, because most events share it.
 #[derive(Debug)]
 pub struct Names<'a> {
     collection: &'a str,
@@ -267,14 +268,14 @@ pub struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    /// Names of a collection's generations.
+    /// Creates a formatter for a collection's generations.
     pub fn new(collection: &'a str, style: Style, list: &'a List) -> Self {
         let name = Vec::with_capacity(collection.len() + "-2017.03.01-00.00.00.000".len());
         Self { collection, style, list, span: (0, 0), name, days: Days::default() }
     }
 
-    /// The name of the generation of an instant, given in milliseconds since 1970; `None` if it was deleted. An instant
-    /// outside of the years 0 to 9999 has the generation of their first or last one.
+    /// Returns the name of the generation of an instant, in milliseconds since 1970; `None` if it was deleted. Years
+    /// outside 0 to 9999 count as the first or last generation of that range.
     pub fn of(&mut self, instant: i64) -> Option<&[u8]> {
         if instant < self.span.0 || instant >= self.span.1 {
             self.span = self.list.span(named(instant));
@@ -283,7 +284,7 @@ impl<'a> Names<'a> {
         Some(&self.name[..]).filter(|_| self.span.1 > self.list.deleted)
     }
 
-    /// When the generation begins that was named last.
+    /// The start of the last named generation.
     pub fn begin(&self) -> i64 {
         self.span.0
     }
@@ -336,7 +337,8 @@ mod tests {
         let mut names: BTreeMap<i64, String> = BTreeMap::new();
         let mut begun = 0;
         for round in 0..2_000 {
-            // Bids come in order; a third of the events are for earlier ones, up to hours ago and over midnight.
+            // Bids arrive in order; a third of the events refer to earlier bids, up to hours before and across
+            // midnight.
             let clock = NOON + round * 60_000;
             let instants: Vec<i64> =
                 (0..5).map(|_| clock - if draw(3) == 0 { draw(14_400_000) as i64 } else { draw(50) as i64 }).collect();

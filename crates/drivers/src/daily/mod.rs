@@ -1,8 +1,8 @@
-//! Time buckets: the collections that hold a day each, of a store that neither makes them by templates nor keeps a write
-//! that is under way from making one anew that was deleted.
+//! Time buckets: one collection per day, for stores without templates.
 //!
-//! Each is made once by each process, before its first event is sent. While days are deleted no event is under way, so
-//! that each event finds its day there, or is refused.
+//! In these stores a pending write could recreate a deleted collection. The driver therefore creates each collection
+//! once per process, before its first event. Deleting days waits until no event is in flight, so each event finds its
+//! day or is refused.
 
 pub(crate) mod generations;
 
@@ -23,25 +23,25 @@ use crate::form::Form;
 use crate::ingest::{Ingest, chosen};
 use crate::tally::Tally;
 
-/// What the operation is called that deletes days.
+/// Name of the operation that deletes days.
 pub const DELETE_DAYS: &str = "delete_days";
-/// What is recorded beside it: looking which days there are, and the end of each that is deleted.
+/// Its recorded parts: listing the days, and each deletion.
 pub const PARTS: [&str; 2] = ["look", "delete"];
 const LOOK: usize = 0;
 const DELETE: usize = 1;
 
-/// A client's requests about days, as a store takes them.
+/// A client's requests about days, in the form of its store.
 pub trait Days {
-    /// What was exchanged so far.
+    /// The exchanges so far.
     fn exchanges(&mut self) -> &mut Exchanges;
 
-    /// The beginnings of the days that the store has.
+    /// Lists the starts of the days in the store.
     fn begins(&mut self) -> impl Future<Output = Result<Vec<i64>, Failure>>;
 
     /// Drops the collection of a day.
     fn drop(&mut self, begin: i64) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Days were dropped.
+    /// Runs after days were dropped.
     fn dropped(&mut self) -> impl Future<Output = Result<(), Failure>> {
         ready(Ok(()))
     }
@@ -50,41 +50,41 @@ pub trait Days {
 /// The days of one collection.
 #[derive(Debug)]
 pub struct Buckets {
-    /// Which day an event belongs to; each is one generation.
+    /// The day of each event; each day is one generation.
     pub generations: Generations,
-    /// The beginnings of those that are there.
+    /// Starts of the days created so far.
     made: Mutex<BTreeSet<i64>>,
-    /// Held by who makes one.
+    /// Held while a day is created.
     making: tokio::sync::Mutex<()>,
-    /// Shared by all events that are under way.
+    /// Read-locked by events in flight, write-locked by a deletion.
     flow: RwLock<()>,
 }
 
-/// The events of a request by the days that they belong to.
+/// The events of a request, grouped by day.
 pub struct Dealt<'a> {
-    /// By the beginning of the day.
+    /// By start of the day.
     pub days: BTreeMap<i64, Bucket<'a>>,
-    /// No day is deleted before this is gone.
+    /// Prevents the deletion of days.
     _flowing: RwLockReadGuard<'a, ()>,
 }
 
 /// The events of one day.
 pub struct Bucket<'a> {
-    /// What the day's collection is called.
+    /// Name of the day's collection.
     pub name: String,
-    /// The events, each with its place among those that are sent.
+    /// The events, each with its position in the request.
     pub events: Vec<(u32, &'a Event)>,
 }
 
 impl Bucket<'_> {
-    /// The places of the events.
+    /// The positions of the events.
     pub fn places(&self) -> Vec<u32> {
         self.events.iter().map(|(place, _)| *place).collect()
     }
 }
 
 impl Buckets {
-    /// Those of one collection, whose names are written in this style.
+    /// Creates the days of a collection, with names in this style.
     pub fn new(collection: &str, style: Style) -> Self {
         let generations = Generations::new(collection, style);
         Self { generations, made: Mutex::default(), making: tokio::sync::Mutex::default(), flow: RwLock::default() }
@@ -94,7 +94,7 @@ impl Buckets {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The events at the places `only` of a batch, or all, by their days; those whose day was deleted count in `tally`
+    /// Groups the events of a batch, or those at the positions `only`, by day. Events of deleted days count in `tally`
     /// as refused.
     pub async fn deal<'a>(
         &'a self,
@@ -120,7 +120,7 @@ impl Buckets {
         Dealt { days, _flowing: flowing }
     }
 
-    /// Has `make` make the day that begins at an instant, unless that was done.
+    /// Creates the day that starts at an instant with `make`, unless already created.
     pub async fn make(&self, begin: i64, make: impl AsyncFnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         if self.made().contains(&begin) {
             return Ok(());
@@ -133,8 +133,8 @@ impl Buckets {
         Ok(())
     }
 
-    /// Deletes days: all, or those that were over more than `keep` milliseconds ago. What fails keeps nothing else from
-    /// being done; the outcome is the first failure.
+    /// Deletes all days, or those that ended more than `keep` milliseconds ago. Continues after a failure; the outcome
+    /// is the first failure.
     pub async fn delete(&self, mut days: impl Days, keep: Option<i64>) -> Reply {
         let outcome = self.delete_by(&mut days, keep).await;
         Reply { outcome, ..std::mem::take(days.exchanges()).finish() }
@@ -146,7 +146,8 @@ impl Buckets {
         days.exchanges().end(LOOK, begun, class(&begins));
         let begins = begins?;
         let (ending, still) = self.ending(&begins, keep).await;
-        // Events of days that are kept need not wait; where none is kept they make the days anew.
+        // With `keep`, only events of the deleted days are affected, so others need not wait. Without it, waiting
+        // events recreate their days afterwards.
         let _still = still.filter(|_| keep.is_none());
         let mut outcome = Ok(());
         for begin in &ending {
@@ -158,12 +159,12 @@ impl Buckets {
         if ending.is_empty() { outcome } else { outcome.and(days.dropped().await) }
     }
 
-    /// The days to be deleted of those that begin at `begins`: all, or those that were over more than `keep`
-    /// milliseconds ago by the time of the events. From then on no event makes them anew, and none is under way there
-    /// as long as the guard is held. No event waits where nothing is to be deleted.
+    /// Returns the days to delete among `begins`: all, or those that ended more than `keep` milliseconds ago by event
+    /// time. No later event recreates them. No event is in flight while the guard is held. Without days to delete,
+    /// events do not wait.
     ///
-    /// The events' time is at least the beginning of the newest day: an earlier process may have placed newer ones than
-    /// this one.
+    /// The start of the newest day is a lower bound of the event time, because an earlier process may have placed newer
+    /// documents.
     async fn ending(&self, begins: &[i64], keep: Option<i64>) -> (Vec<i64>, Option<RwLockWriteGuard<'_, ()>>) {
         let Some(keep) = keep else {
             let still = self.flow.write().await;
@@ -179,13 +180,13 @@ impl Buckets {
     }
 }
 
-/// The class of a failure.
+/// Returns the error class of a failure.
 fn class<T>(outcome: &Result<T, Failure>) -> Option<ErrorClass> {
     outcome.as_ref().err().map(|failure| failure.class)
 }
 
-/// How long days are kept, in milliseconds, as `{"collection": NAME, "keep": SECONDS}` says; and whose they are. Without
-/// `keep` none is.
+/// Reads `{"collection": NAME, "keep": SECONDS}`. Returns the collection, and how long to keep days, in milliseconds.
+/// Without `keep`, all days are deleted.
 pub fn deletion(argument: &Value) -> Result<(String, Option<i64>), PlanError> {
     let form = Form::new(argument, &["collection", "keep"])?;
     Ok((form.text("collection")?.to_owned(), form.milliseconds("keep")?))
@@ -292,7 +293,7 @@ mod tests {
         assert_eq!(dealt(&buckets, &batch(&[(0, "a", NOON, "")]), None).await.1, vec![0; 0], "none is refused");
     }
 
-    /// A store that has some days, and does not let the first go.
+    /// A store with some days that refuses to drop the first.
     struct Stubborn(Vec<i64>, Exchanges);
 
     impl Days for Stubborn {

@@ -1,37 +1,37 @@
-//! Ids that conflict: with a probability a document gets the id of one that was sent before.
+//! Id conflicts: with a given probability, a document gets the id of an earlier one.
 //!
-//! It follows the way of Rally's bulk parameters: every document that does not conflict has a new id, and one that does
-//! has that of any of these, or rather of a recent one. There each client keeps a list of its own; here the whole
-//! corpus has one, and which id document d gets is a pure function of (seed, stream, d), so that any number of
-//! generators send the same. Nothing is remembered: whether an earlier document has a new id is computed again.
+//! As in Rally's bulk parameters, a document without a conflict has a new id. A conflicting document reuses any earlier
+//! id, or preferably a recent one. Rally keeps a list of ids per client. Here the id of document d is a pure function
+//! of (seed, stream, d), so any number of generators send the same ids. Nothing is stored: whether an earlier document
+//! has a new id is recomputed.
 
 use loadframe_engine::util::draw::{Draw, mix};
 
-/// How steep the bias towards recent ids is: distances back, as a share of all, are exponential with this rate times
-/// the recency. Rally's figure.
+/// Bias towards recent ids. The relative distance back is exponential, with this factor times the recency as its rate.
+/// The value is Rally's.
 const SLOPE: f64 = 30.0;
-/// This many draws are made for an id that is new; then the nearest before the last one is taken.
+/// Number of draws for a document with a new id. If all fail, the nearest one before the last draw is used.
 const DRAWS: u64 = 64;
 
 const CONFLICTS: u64 = 0x6c6f_6164_0001_0000;
 const EARLIER: u64 = 0x6c6f_6164_0002_0000;
 const ORDER: u64 = 0x6c6f_6164_0003_0000;
 
-/// Which documents conflict, and with which.
+/// Which documents conflict, and with which id.
 #[derive(Clone, Copy, Debug)]
 pub struct Conflicts {
-    /// Ids go up with the documents; otherwise they are in a random order.
+    /// Whether ids ascend with the documents; otherwise their order is random.
     pub sequential: bool,
-    /// Of a document to conflict, 0 to 1.
+    /// Probability of a conflict per document, 0 to 1.
     pub probability: f64,
-    /// 0: any earlier id; up to 1: rather a recent one.
+    /// Preference for recent ids: 0 for none, up to 1.
     pub recency: f64,
-    /// How many documents there are.
+    /// Number of documents.
     pub documents: u64,
 }
 
 impl Conflicts {
-    /// The id of a document, below the number of documents, and whether it was sent before.
+    /// Returns the id of a document, below the number of documents, and whether it was used before.
     pub fn id(&self, draw: &Draw, document: u64) -> (u64, bool) {
         let again = self.again(draw, document);
         let number = if again { self.earlier(draw, document) } else { document };
@@ -42,7 +42,7 @@ impl Conflicts {
         document > 0 && Draw { k: document, ..*draw }.unit(CONFLICTS) < self.probability
     }
 
-    /// A document before this one that has a new id.
+    /// Returns an earlier document with a new id.
     fn earlier(&self, draw: &Draw, document: u64) -> u64 {
         if self.probability >= 1.0 {
             return 0;
@@ -60,7 +60,7 @@ impl Conflicts {
         number
     }
 
-    /// One of the `count` first documents, for a number in [0, 1).
+    /// Maps a number in [0, 1) to one of the first `count` documents.
     fn before(&self, unit: f64, count: u64) -> u64 {
         if self.recency == 0.0 {
             return ((unit * count as f64) as u64).min(count - 1);
@@ -69,8 +69,8 @@ impl Conflicts {
         ((count - 1) as f64 * (1.0 - back)).round() as u64
     }
 
-    /// A permutation of the documents: four rounds of a Feistel network over the next power of 4, walked until it is
-    /// back among them.
+    /// Permutes the documents: four rounds of a Feistel network over the next power of 4, repeated until the result is
+    /// below the number of documents.
     fn shuffled(&self, draw: &Draw, mut number: u64) -> u64 {
         let half = (u64::BITS - self.documents.leading_zeros()).div_ceil(2);
         let low = (1 << half) - 1;
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn without_recency_each_new_id_is_as_likely() {
         let conflicts = conflicts(true, 0.5, 0.0);
-        // Of the ids below N / 2, drawn by the documents behind them, in ten equal parts.
+        // Reused ids below N / 2, drawn by the later documents, in ten equal parts.
         let mut parts = [0.0; 10];
         for (id, again) in ids(conflicts).into_iter().skip(N as usize / 2) {
             if again && id < N / 2 {
@@ -135,7 +135,8 @@ mod tests {
         }
         let expected = parts.iter().sum::<f64>() / 10.0;
         let chi2: f64 = parts.iter().map(|part| (part - expected).powi(2) / expected).sum();
-        // Parts have not quite the same number of new ids, which widens the law a little beyond 9 degrees of freedom.
+        // The parts differ slightly in their number of new ids, so the variance is a little above that of 9 degrees of
+        // freedom.
         assert!(chi2 < 40.0, "{parts:?}");
     }
 
@@ -148,7 +149,7 @@ mod tests {
             let all: Vec<f64> =
                 ids(conflicts(true, 0.25, recency)).into_iter().enumerate().skip(1000).filter_map(back).collect();
             let mean = all.iter().sum::<f64>() / all.len() as f64;
-            // The mean of an exponential that is cut at 1.
+            // The mean of an exponential distribution truncated at 1.
             let rate = SLOPE * recency;
             let expected = (1.0 - (-rate).exp()) / rate;
             assert!((mean / expected - 1.0).abs() < 0.05, "{mean} and not {expected}");

@@ -1,15 +1,15 @@
-//! How the versions of Elasticsearch and OpenSearch differ for a client: all of it is here.
+//! API differences between the versions of Elasticsearch and OpenSearch, all in one place.
 //!
-//! Forms are written for the newest versions. What an older one calls otherwise is translated while a form is mapped;
-//! what it does not have is refused then. Without a version the newest Elasticsearch is spoken.
+//! Forms are written for the newest versions. Mapping a form translates the names of older versions, and refuses
+//! features that the version lacks. The default is the newest Elasticsearch.
 
 use loadframe_engine::plan::{PlanError, Store};
 use serde_json::{Map, Value, json};
 
-/// The least version that is understood: documents of older ones have types of other names.
+/// The oldest supported version: before it, document types have other names.
 const LEAST: (u64, u64) = (6, 2);
 
-/// The language of one version.
+/// The API of one version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dialect {
     product: Product,
@@ -22,32 +22,32 @@ enum Product {
     OpenSearch,
 }
 
-/// How a point in time is opened and closed: a view of an index that stays as it is while it is paged through.
+/// How to open and close a point in time: a frozen view of an index for paging.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointInTime {
-    /// Segments after the collection's name; POST with `keep_alive` opens one.
+    /// Path segments after the collection's name; POST with `keep_alive` opens one.
     pub open: &'static [&'static str],
-    /// Where the answer has its id.
+    /// Location of its id in the answer.
     pub id: &'static str,
-    /// DELETE there closes those that the body names.
+    /// Path for DELETE, which closes the ids in the body.
     pub close: &'static str,
-    /// The body's key.
+    /// The key in the body.
     pub close_key: &'static str,
-    /// The body has a list of ids, and not one.
+    /// Whether the body has a list of ids instead of one.
     pub close_list: bool,
 }
 
-/// What stands between a collection's name and a document's id, and behind it.
+/// Path segments around a document's id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DocumentPath {
-    /// Before the id.
+    /// Segment before the id.
     pub before: &'static str,
-    /// Behind the id.
+    /// Segment after the id.
     pub behind: Option<&'static str>,
 }
 
 impl Dialect {
-    /// The dialect of the store that a plan names.
+    /// Returns the dialect of the plan's store.
     pub fn new(store: Option<&Store>) -> Result<Self, PlanError> {
         let Some(Store { distribution, version }) = store else {
             return Ok(Self { product: Product::Elasticsearch, version: (u64::MAX, 0) });
@@ -72,17 +72,17 @@ impl Dialect {
         self.product == Product::Elasticsearch && self.version.0 < 7
     }
 
-    /// Where a document is read, put and deleted.
+    /// The path to read, put or delete a document.
     pub fn document(&self) -> DocumentPath {
         DocumentPath { before: "_doc", behind: None }
     }
 
-    /// Where a document is put that must be new.
+    /// The path to create a document that must be new.
     pub fn create(&self) -> DocumentPath {
         self.verb("_create")
     }
 
-    /// Where a document is changed.
+    /// The path to update a document.
     pub fn update(&self) -> DocumentPath {
         self.verb("_update")
     }
@@ -95,17 +95,17 @@ impl Dialect {
         }
     }
 
-    /// The segments after the collection's name where bulk requests go.
+    /// Path segments after the collection's name for bulk requests.
     pub fn bulk(&self) -> &'static [&'static str] {
         if self.typed() { &["_doc", "_bulk"] } else { &["_bulk"] }
     }
 
-    /// Whether writes to an index can be blocked by a request that waits until those under way are done.
+    /// Whether a request can block writes to an index and wait for the pending ones.
     pub fn blocks(&self) -> bool {
         self.product == Product::OpenSearch || self.version >= (7, 9)
     }
 
-    /// The segments after the collection's name where its mapping is changed.
+    /// Path segments after the collection's name for changing its mapping.
     pub fn mapping(&self) -> &'static [&'static str] {
         if self.typed() { &["_mapping", "_doc"] } else { &["_mapping"] }
     }
@@ -119,12 +119,12 @@ impl Dialect {
         }
     }
 
-    /// The path of queries in ES|QL.
+    /// The path of ES|QL queries.
     pub fn esql(&self) -> Result<&'static str, PlanError> {
         self.only_elasticsearch("ES|QL", (8, 11)).map(|()| "/_query")
     }
 
-    /// The segments after the collection's name where queries in EQL go.
+    /// Path segments after the collection's name for EQL queries.
     pub fn eql(&self) -> Result<(&'static str, &'static str), PlanError> {
         self.only_elasticsearch("EQL", (7, 9)).map(|()| ("_eql", "search"))
     }
@@ -140,7 +140,7 @@ impl Dialect {
         Ok(())
     }
 
-    /// The body of a search for the `k` nearest neighbours of a vector; `candidates` are looked at on each shard.
+    /// Returns the body of a search for the `k` nearest neighbours of a vector, with `candidates` considered per shard.
     pub fn knn(
         &self,
         field: &str,
@@ -174,7 +174,7 @@ impl Dialect {
         Ok(json!({"size": k, "_source": false, "knn": knn}))
     }
 
-    /// How points in time are had.
+    /// Returns the point-in-time API. Refuses versions without it.
     pub fn point_in_time(&self) -> Result<PointInTime, PlanError> {
         let least = match self.product {
             Product::OpenSearch => (2, 4),
@@ -198,13 +198,13 @@ impl Dialect {
         })
     }
 
-    /// Where templates of indices are.
+    /// The path of index templates.
     pub fn templates(&self) -> &'static str {
         if self.composes() { "_index_template" } else { "_template" }
     }
 
-    /// Where a template goes, and its body: for collections whose names match `patterns`, of several such templates the
-    /// one with the highest priority.
+    /// Returns the path and body of a template for collections whose names match `patterns`. If several templates
+    /// match, the one with the highest priority applies.
     pub fn template(&self, patterns: &Value, priority: Option<u64>, definition: Value) -> (&'static str, Value) {
         let mut body = if self.composes() { json!({ "template": definition }) } else { definition };
         body["index_patterns"] = patterns.clone();
@@ -214,7 +214,7 @@ impl Dialect {
         (self.templates(), body)
     }
 
-    /// Whether templates of indices may be composed, which changed their place and form.
+    /// Whether index templates are composable, which changed their path and form.
     fn composes(&self) -> bool {
         self.product == Product::OpenSearch || self.version >= (7, 8)
     }
@@ -224,12 +224,12 @@ impl Dialect {
         self.since("data streams", (7, 9))
     }
 
-    /// Refuses to compose a template of others where it cannot be.
+    /// Refuses composing templates on versions without composable templates.
     pub fn composing(&self) -> Result<(), PlanError> {
         self.since("templates made of others", (7, 8))
     }
 
-    /// Refuses what Elasticsearch has from a version on, and each OpenSearch.
+    /// Refuses a feature on Elasticsearch before this version. All OpenSearch versions have it.
     fn since(&self, what: &str, (major, minor): (u64, u64)) -> Result<(), PlanError> {
         if self.product == Product::OpenSearch || self.version >= (major, minor) {
             return Ok(());
@@ -237,7 +237,8 @@ impl Dialect {
         Err(PlanError::new(format!("{self} has no {what}; the first with them is {major}.{minor}")))
     }
 
-    /// The body of an index, of a template or of a rollover as this version wants it: with the type of its documents.
+    /// Returns the body of an index, a template or a rollover for this version, with the type of its documents if
+    /// needed.
     pub fn definition(&self, body: &Value) -> Value {
         let mut body = body.clone();
         if self.typed()
@@ -249,14 +250,14 @@ impl Dialect {
         body
     }
 
-    /// The body of a search as this version wants it.
+    /// Returns the body of a search for this version.
     pub fn search(&self, body: &Value) -> Value {
         let mut body = body.clone();
         if let Some(search) = body.as_object_mut() {
             if self.typed()
                 && let Some(total @ Value::Number(_)) = search.get_mut("track_total_hits")
             {
-                // It has no limit for counting, and counts all.
+                // The version counts all hits, without a limit.
                 *total = Value::Bool(true);
             }
             self.aggregations(search);
@@ -264,7 +265,7 @@ impl Dialect {
         body
     }
 
-    /// Goes through the aggregations of a search, or those inside an aggregation.
+    /// Converts the aggregations of a search, or those nested in an aggregation.
     fn aggregations(&self, parent: &mut Map<String, Value>) {
         for key in ["aggs", "aggregations"] {
             let Some(named) = parent.get_mut(key).and_then(Value::as_object_mut) else { continue };
@@ -280,8 +281,8 @@ impl Dialect {
         }
     }
 
-    /// Before 7.2 one word served for both kinds of intervals of a date_histogram, and the value told them apart;
-    /// Elasticsearch 8 knows only the two words.
+    /// Converts the interval of a date_histogram. Before 7.2 one key covered calendar and fixed intervals, and the
+    /// value distinguished them; Elasticsearch 8 accepts only the two newer keys.
     fn histogram(&self, aggregation: &mut Map<String, Value>) {
         if self.product == Product::OpenSearch {
             return;
@@ -303,7 +304,7 @@ impl Dialect {
     }
 }
 
-/// The calendar's units, each with its two names.
+/// The calendar units, each with its two names.
 const CALENDAR: [[&str; 2]; 8] = [
     ["second", "1s"],
     ["minute", "1m"],
@@ -315,7 +316,7 @@ const CALENDAR: [[&str; 2]; 8] = [
     ["year", "1y"],
 ];
 
-/// An interval of a fixed length in a unit that the old word does not take for the calendar's.
+/// Returns a fixed interval in a unit that the old key does not read as a calendar interval.
 fn not_calendar(interval: Value) -> Value {
     let same = match interval.as_str() {
         Some("1s") => "1000ms",

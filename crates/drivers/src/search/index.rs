@@ -4,38 +4,38 @@ use serde_json::{Map, Value};
 
 use crate::daily::generations::Generations;
 
-/// What stands before the name of a generation in the name of the index that it was shrunk into. So a pattern such as
-/// `ads-*` finds that index by its alias alone, which it gets when the one before goes.
+/// Prefix of an index's name after shrinking. With it, a pattern such as `ads-*` finds the index only by its alias,
+/// which it gets when the original index is deleted.
 pub const SHRUNK: &str = "shrunk-";
 
 /// An index that holds a generation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Index {
-    /// Its own name.
+    /// Its name.
     pub name: String,
-    /// When its generation begins.
+    /// Start of its generation.
     pub begin: i64,
-    /// Whether it has that of the generation as an alias, which it was shrunk for.
+    /// Whether it is a shrunk index, with the generation's name as an alias.
     pub shrunk: bool,
-    /// Whether it takes no writes.
+    /// Whether writes are blocked.
     pub blocked: bool,
-    /// How many shards it has.
+    /// Number of shards.
     pub shards: u64,
-    /// How many copies of each shard it has besides.
+    /// Number of replicas per shard.
     pub replicas: u64,
     /// Its aliases, as the store describes them.
     pub aliases: Map<String, Value>,
 }
 
 impl Index {
-    /// All names that it has.
+    /// All its names, including aliases.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         [self.name.as_str()].into_iter().chain(self.aliases.keys().map(String::as_str))
     }
 }
 
-/// The indices that an answer describes, the oldest generation first; and those that were made of another index and
-/// have not taken its place.
+/// Reads the indices in an answer, the oldest generation first. Also returns the names of shrunk indices that have not
+/// replaced their originals yet.
 pub fn read(generations: &Generations, answer: &Value) -> (Vec<Index>, Vec<String>) {
     let (mut indices, mut unfinished) = (Vec::new(), Vec::new());
     for (name, described) in answer.as_object().into_iter().flatten() {

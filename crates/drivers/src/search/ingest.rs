@@ -1,7 +1,7 @@
-//! Sending the events of a source: a bulk request for each batch, and smaller ones where the store cannot read one.
+//! Ingest of a source's events: one bulk request per batch, split if the store cannot parse it.
 //!
-//! A store that cannot read one line of such a request refuses all of it, without saying which line that was. The
-//! events around it must get through, so the batch is halved until the line stands alone.
+//! If a store cannot parse one line of a bulk request, it refuses the whole request without naming the line. The driver
+//! halves the batch until the faulty line is alone, so that the other events succeed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +21,10 @@ use crate::net::exchange::Exchanged;
 use crate::search::operation::ingest;
 use crate::tally::Tally;
 
-/// The answers that say that a request could not be read, or is too large.
+/// Status codes for a request that cannot be parsed or is too large.
 const UNREADABLE: [u16; 2] = [400, 413];
 
-/// An operation, and the generations by which its events are placed.
+/// An operation, and the generations that determine its events' indices.
 #[derive(Clone, Copy)]
 struct Placed<'a> {
     operation: &'a Operation,
@@ -33,7 +33,7 @@ struct Placed<'a> {
 }
 
 impl Search {
-    /// Sends the events at the places `only` of a batch, or all, into the generations that their documents are in.
+    /// Sends the events of a batch, or those at the positions `only`, to the generations of their documents.
     pub(super) async fn place_events(
         &self,
         connection: &mut Connection,
@@ -76,7 +76,7 @@ impl Search {
         }
     }
 
-    /// Sends the events at the places `only` of a batch, or all.
+    /// Sends the events of a batch, or those at the positions `only`.
     async fn send_events(
         &self,
         connection: &mut Connection,
@@ -96,7 +96,7 @@ impl Search {
         let all: Vec<u32> = only.map_or_else(|| (0..carried as u32).collect(), <[u32]>::to_vec);
         let (sent, mut tally) = (whole.sent, Tally::default());
         let (mut last, mut bytes_sent, mut bytes_received) = (whole, 0, 0);
-        // Halves that are still to be sent, by their places in `all`; the next one is the last.
+        // Halves still to send, by their positions in `all`; the last one is next.
         let mut halves = vec![carried / 2..carried, 0..carried / 2];
         while let Some(half) = halves.pop() {
             bytes_sent += last.bytes_sent;
@@ -119,7 +119,7 @@ impl Search {
         }
     }
 
-    /// Asks once which events of a batch searches see, by their places.
+    /// Searches once for the events of a batch, and returns which are visible, by position.
     pub(super) async fn ask_for_events(
         &self,
         connection: &mut Connection,
@@ -129,7 +129,7 @@ impl Search {
     ) -> (Reply, Vec<bool>) {
         let list = match &taking.generations {
             Some((generations, _)) => generations.list(),
-            // Days are not told apart.
+            // A single collection, without days.
             None => Arc::default(),
         };
         connection.give(|body| {
@@ -163,7 +163,7 @@ impl Search {
             && reply.refused.is_empty()
             && reply.rejected.is_empty()
         {
-            // Such as 401 or 403: the next request may be let in.
+            // For example 401 or 403: the next request may be allowed.
             failure.denied |= !unreadable;
         }
         reply
@@ -171,7 +171,7 @@ impl Search {
 }
 
 impl Placed<'_> {
-    /// The places, among those that are sent, of the events whose generations were deleted.
+    /// Returns the positions, within the request, of events whose generations were deleted.
     fn deleted(&self, batch: &Batch, only: Option<&[u32]>) -> Vec<u32> {
         if !self.list.deletes() {
             return Vec::new();
@@ -183,7 +183,7 @@ impl Placed<'_> {
     }
 }
 
-/// Whether all of a request was refused because of what some of it is.
+/// Whether the store refused the whole request because of some of its content.
 fn is_unreadable(connection: &Connection, reply: &Reply) -> bool {
     let refused = reply.outcome.as_ref().is_err_and(|failure| failure.class == ErrorClass::Client);
     refused && UNREADABLE.contains(&connection.answer().status())

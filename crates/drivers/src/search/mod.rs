@@ -1,6 +1,6 @@
-//! The HTTP protocol of Elasticsearch and OpenSearch.
+//! Driver for the HTTP APIs of Elasticsearch and OpenSearch.
 //!
-//! An operation is a request, built as far as it can be beforehand, and a way to judge its [`answer`].
+//! An operation is a prebuilt request and a way to judge its [`answer`].
 
 mod answer;
 mod conflicts;
@@ -186,8 +186,7 @@ impl Driver for Search {
         let (mut shown, mut exchanges) = (Exchange::default(), 0);
         let show = |connection: &Connection, request: &Request, reply: &Reply| {
             exchanges += 1;
-            // The first one of many pages is enough, with the request that opened the scan; so are the first two
-            // attempts.
+            // Shows the first exchanges only: opening a scan and its first page, or the first two attempts.
             if operation.exchanges_often() && exchanges > FIRST {
                 return;
             }
@@ -212,11 +211,11 @@ impl Driver for Search {
     }
 }
 
-/// This many exchanges of an operation that reads many pages are shown.
+/// Number of exchanges shown for an operation with many.
 const FIRST: usize = 2;
 
 impl Search {
-    /// The operation, with what its user knows from answers before it, and takes from this one.
+    /// Executes the operation with the captured values of its user, and captures values from its answer.
     async fn remember(
         &self,
         connection: &mut Connection,
@@ -235,7 +234,7 @@ impl Search {
         reply
     }
 
-    /// Takes the operation's steps; `seen` is given each request and its outcome.
+    /// Executes the operation's steps; calls `seen` with each request and its outcome.
     async fn run(
         &self,
         connection: &mut Connection,

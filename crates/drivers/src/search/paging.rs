@@ -1,7 +1,7 @@
-//! Reads an answer page by page, each page from where the last one ended: scrolls, searches after the last hit's sort
-//! values, and composite aggregations. So results can be read that are longer than one answer may be.
+//! Paging through results that exceed one answer: scrolls, `search_after`, and composite aggregations. Each page starts
+//! where the previous one ended.
 //!
-//! A page that fails ends the scan; what the store keeps for it (a scroll, a point in time) is closed all the same.
+//! A failed page ends the scan. The driver still closes the scroll or point in time.
 
 use std::time::Duration;
 
@@ -18,64 +18,64 @@ use crate::net::deadline::Limit;
 use loadframe_engine::util::json::{Cursor, Unexpected};
 use loadframe_engine::workload::json_pointer::Pointer;
 
-/// The parts of a scan; those that a way of paging does not have are cut off.
+/// The parts of a scan; unused ones at the end are omitted.
 pub const PARTS: [&str; 3] = ["page", "close", "open"];
-/// The place of a page among them.
+/// Index of the page part.
 pub const PAGE: usize = 0;
 const CLOSE: usize = 1;
 const OPEN: usize = 2;
 
-/// Closing after a failure takes no longer than this.
+/// Time limit for closing after a failure.
 const CLOSING: Duration = Duration::from_secs(5);
 
-/// The pages of an operation. The first is the operation's own step.
+/// The pages of an operation. The operation's own step reads the first page.
 #[derive(Debug)]
 pub struct Paging {
-    /// Opens the point in time that the pages are read from, and where the answer has its id.
+    /// Opens the point in time for the pages, and locates its id in the answer.
     pub open: Option<(SearchStep, Pointer)>,
-    /// Asks for each page after the first, if it is not asked for as the first is.
+    /// Reads each page after the first, if its request differs from the first one's.
     pub next: Option<SearchStep>,
-    /// Closes what the store keeps for the scan.
+    /// Closes the scroll or point in time.
     pub close: Option<SearchStep>,
-    /// How a page goes on from the last one.
+    /// How the scan continues after a page.
     pub way: Way,
-    /// The scan ends after this many pages, whether there are more or not.
+    /// Largest number of pages.
     pub pages: Option<u64>,
 }
 
-/// How a page goes on from the last one.
+/// How the scan continues after a page.
 #[derive(Debug)]
 pub enum Way {
-    /// By the scroll's id.
+    /// By the scroll id.
     Scroll {
-        /// Hits of a page; one with fewer is the last.
+        /// Hits per page; a shorter page is the last.
         size: u64,
     },
-    /// By the values that the last hit was sorted by.
+    /// By the sort values of the last hit.
     SearchAfter {
-        /// Hits of a page; one with fewer is the last.
+        /// Hits per page; a shorter page is the last.
         size: u64,
-        /// What stands before the id of the point in time, and behind it.
+        /// JSON before and after the id of the point in time.
         view: Option<(String, &'static str)>,
     },
-    /// By the key of the last bucket; a page without one is the last.
+    /// By the key of the last bucket; a page without such a key is the last.
     Composite {
-        /// Where the answer has it.
+        /// Location of the key in the answer.
         after: Pointer,
     },
 }
 
-/// Where a scan is, in JSON as the store wrote it.
+/// Position of a scan, in JSON as the store wrote it.
 #[derive(Default)]
 struct PagePosition {
-    /// Of the scroll or the point in time.
+    /// Id of the scroll or the point in time.
     id: Vec<u8>,
-    /// What the next page comes after.
+    /// Sort values or bucket key of the last entry.
     after: Vec<u8>,
 }
 
 impl Paging {
-    /// The parts that are recorded.
+    /// The recorded parts.
     pub fn parts(&self) -> &'static [&'static str] {
         match (&self.open, &self.close) {
             (Some(_), _) => &PARTS,
@@ -84,8 +84,8 @@ impl Paging {
         }
     }
 
-    /// Reads all pages. The timeout is that of each exchange; what is asserted of hits is asserted of all pages
-    /// together, what is asserted of fields of the first.
+    /// Reads all pages. The timeout applies to each exchange. Assertions on hits apply to all pages together,
+    /// assertions on fields to the first page.
     pub async fn read(
         &self,
         search: &Search,
@@ -151,7 +151,7 @@ impl Paging {
         reply
     }
 
-    /// What the next page's request takes along.
+    /// Writes the position into the request for the next page.
     fn carry(&self, PagePosition { id, after }: &PagePosition, carried: &mut Vec<u8>) {
         carried.clear();
         match &self.way {
@@ -175,7 +175,7 @@ impl Paging {
         }
     }
 
-    /// Reads from a page where the next one begins; says whether there is one.
+    /// Reads the position of the next page from a page; returns whether there is one.
     fn turn(&self, body: &[u8], documents: u64, place: &mut PagePosition) -> Result<bool, Unexpected> {
         let PagePosition { id, after } = place;
         let keep = |kept: &mut Vec<u8>, json: &[u8]| {
@@ -191,7 +191,7 @@ impl Paging {
                 if view.is_some()
                     && let Some(mut pit_id) = Cursor::member(body, b"pit_id")?
                 {
-                    // It may change from page to page.
+                    // The id may change from page to page.
                     keep(id, pit_id.value()?);
                 }
                 if documents < *size {

@@ -1,7 +1,7 @@
-//! Repeats a request until a condition on its answer holds, such as that no merge is running.
+//! Repeats a request until a condition on its answer holds, for example that no merge is running.
 //!
-//! The whole wait is one request in all figures: from the first sending to the last answer. Each exchange is recorded
-//! beside it, as a part.
+//! All figures count the wait as one request, from the first sending to the last answer. Each exchange is also recorded
+//! as a part.
 
 use std::time::Duration;
 
@@ -26,10 +26,10 @@ pub const PARTS: [&str; 1] = ["attempt"];
 const EVERY: f64 = 1.0;
 const WITHIN: f64 = 600.0;
 
-/// When an operation is over that is repeated.
+/// When to end a repeated operation.
 #[derive(Debug)]
 pub struct Repeat {
-    /// All have to hold in one answer; if there are none, the answer has to be a success.
+    /// Conditions that must all hold in one answer; without conditions, the answer must succeed.
     until: Vec<Condition>,
     every: Duration,
     within: Duration,
@@ -38,7 +38,7 @@ pub struct Repeat {
 /// A condition on one value of an answer.
 #[derive(Debug)]
 struct Condition {
-    /// As it was written.
+    /// The condition as written.
     name: String,
     pointer: Pointer,
     relation: Relation,
@@ -78,13 +78,13 @@ impl Repeat {
         Ok(Self { until, every: seconds("every", EVERY)?, within: seconds("within", WITHIN)? })
     }
 
-    /// Whether answers have to be kept to judge them.
+    /// Whether judging needs the body of the answer.
     pub fn reads_body(&self) -> bool {
         !self.until.is_empty()
     }
 
-    /// Asks until the conditions hold, an answer says that asking again is in vain, or the time is up. `timeout` is
-    /// that of each exchange.
+    /// Repeats the request until the conditions hold, a retry cannot help, or the time is up. `timeout` applies to each
+    /// exchange.
     pub async fn run(
         &self,
         search: &Search,
@@ -124,14 +124,14 @@ impl Repeat {
         }
     }
 
-    /// What the answer lacks, if asking again may bring it; `None` if the operation is over, well or not.
+    /// Returns the unmet condition if a retry may help; `None` if the operation has ended, in success or failure.
     fn missing(&self, reply: &Reply, connection: &Connection, values: &Values<'_>) -> Option<String> {
         match &reply.outcome {
             Err(failure) if self.until.is_empty() || failure.class.may_pass() => {
                 return Some(format!("it still fails: {}", failure.message));
             }
             Err(failure) if failure.class != ErrorClass::Assertion => return None,
-            // Whether the answer is the last one the conditions say; then it is asserted what it has to be like.
+            // The conditions decide whether this answer is the last; only then do assertions apply.
             _ => {}
         }
         self.until.iter().find_map(|condition| condition.missing(connection.answer().body(), values))
@@ -168,7 +168,7 @@ impl Condition {
         Ok(Self { name: name.to_owned(), pointer, relation, wanted: Template::json(wanted, variables)? })
     }
 
-    /// In words, how the answer differs from what is waited for; `None` if it does not.
+    /// Describes how the answer differs from the condition; `None` if the condition holds.
     fn missing(&self, body: &[u8], values: &Values<'_>) -> Option<String> {
         let mut rendered = Vec::new();
         self.wanted.render(values, &mut rendered);

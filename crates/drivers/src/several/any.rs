@@ -1,4 +1,4 @@
-//! Any of the drivers, by the name that a plan has for it: what there is of each is asked of the one that is there.
+//! A driver for any protocol, selected by the target's name; each call goes to the selected driver.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use loadframe_engine::workload::event::Batch;
 use loadframe_engine::workload::variables::Captured;
 use serde_json::Value;
 
-/// Defines a driver that is any of some, with their operations and connections.
+/// Defines an enum of drivers, with enums of their operations and connections.
 macro_rules! any_of {
     ($($variant:ident: $driver:ty = $name:literal),* $(,)?) => {
         /// A driver.
@@ -23,7 +23,7 @@ macro_rules! any_of {
             $(#[doc = $name] $variant(Box<<$driver as Driver>::Operation>)),*
         }
 
-        /// What one client of a driver holds.
+        /// State of one client of a driver.
         pub enum AnyConnection {
             $(#[doc = $name] $variant(Box<<$driver as Driver>::Connection>)),*
         }
@@ -31,7 +31,7 @@ macro_rules! any_of {
         const NAMES: [&str; [$($name),*].len()] = [$($name),*];
 
         impl AnyDriver {
-            /// The driver that a target names.
+            /// Creates the driver of a target.
             pub fn new(target: &Target) -> Result<Self, PlanError> {
                 match target.driver.as_str() {
                     $($name => <$driver>::new(target).map(Self::$variant),)*

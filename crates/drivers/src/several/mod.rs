@@ -1,7 +1,7 @@
-//! Several targets behind one driver, each with its own protocol: a journey may go from an application's interface to
-//! the store behind it, and what the one answers serves the requests to the other.
+//! Several targets behind one driver, each with its own protocol. For example, a journey can call an application's API,
+//! and then use values from its answers in requests to the store.
 //!
-//! An operation says which target it is for, `{"target": "app", "http": {...}}`; one that says nothing is for `store`.
+//! An operation names its target: `{"target": "app", "http": {...}}`. The default is `store`.
 
 mod any;
 
@@ -18,28 +18,28 @@ use serde_json::Value;
 
 use self::any::{AnyConnection, AnyDriver, AnyOperation};
 
-/// The target of operations that name none.
+/// The default target of operations.
 const MAIN: &str = "store";
 
 /// The drivers of all targets.
 pub struct Several {
     names: Vec<String>,
     drivers: Vec<AnyDriver>,
-    /// Each host that was ever met: the target's place and the host's number there. Its place here is its number.
+    /// Every host used so far: the index of its target, and its number there. The index in this list is its number.
     hosts: Mutex<Vec<(usize, u16)>>,
 }
 
-/// An operation, and the place of its target.
+/// An operation, and the index of its target.
 pub struct Operation {
     target: usize,
     operation: AnyOperation,
 }
 
-/// What one client holds: a connection to each target, and what its user knows from the answers of all.
+/// State of one client: a connection to each target, and its user's captured values.
 pub struct Connection {
     connections: Vec<AnyConnection>,
     memory: Captured,
-    /// The numbers of hosts that were met, by target and their number there.
+    /// Overall numbers of the hosts used so far, by target and number within the target.
     numbers: Vec<Vec<Option<u16>>>,
 }
 
@@ -91,7 +91,7 @@ impl Driver for Several {
         Ok(())
     }
 
-    /// They are those of the target that is measured; the others stay where they are.
+    /// Changes the hosts of the measured target only.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         match self.main() {
             Some(main) => self.drivers[main].set_hosts(hosts),
@@ -116,7 +116,7 @@ impl Driver for Several {
         self.drivers.iter().flat_map(AnyDriver::unreachable).collect()
     }
 
-    /// The nodes of the target that is measured.
+    /// The nodes of the measured target.
     fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
         self.drivers[self.main()?].nodes(worker, workers)
     }
@@ -206,12 +206,12 @@ impl Driver for Several {
 }
 
 impl Several {
-    /// The place of the target that is measured.
+    /// The index of the measured target.
     fn main(&self) -> Option<usize> {
         self.names.iter().position(|name| name == MAIN)
     }
 
-    /// Puts what the user knows where the target's driver looks for it, or back.
+    /// Swaps the captured values with those of the target's driver, before and after a request.
     fn lend(&self, connection: &mut Connection, target: usize) {
         let Connection { connections, memory, .. } = connection;
         if let Some(kept) = self.drivers[target].memory(&mut connections[target]) {
@@ -219,7 +219,7 @@ impl Several {
         }
     }
 
-    /// The reply, with the host's number among those of all targets.
+    /// Returns the reply with the host's overall number.
     fn renumbered(&self, connection: &mut Connection, target: usize, reply: Reply) -> Reply {
         let numbers = &mut connection.numbers[target];
         let at = usize::from(reply.node);
@@ -230,7 +230,7 @@ impl Several {
         Reply { node, ..reply }
     }
 
-    /// The number of a target's host among those of all; a new one if it was never met.
+    /// Returns the overall number of a target's host; a new host gets a new number.
     fn number(&self, target: usize, host: u16) -> u16 {
         let mut all = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let known = all.iter().position(|other| *other == (target, host));
