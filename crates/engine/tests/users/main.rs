@@ -79,7 +79,7 @@ fn steps_are_timed_together_beside_their_requests() {
     let deep = json!([{"timed": {"name": "x", "steps": [
         {"timed": {"name": "y", "steps": [{"timed": {"name": "z", "steps": [ask("sum")]}}]}}]}}]);
     let operations = json!({"sum": {"say": ""}});
-    assert!(refused(&plan(&operations, users(1, 1, 1, deep))).contains("\"z\" is timed within two others"));
+    assert!(refused(&plan(&operations, users(1, 1, 1, deep))).contains("\"z\" is timed within two other groups"));
     let taken = json!([{"timed": {"name": "sum", "steps": [ask("sum")]}}]);
     assert!(refused(&plan(&operations, users(1, 1, 1, taken))).contains("\"sum\" is also the name of an operation"));
 }
