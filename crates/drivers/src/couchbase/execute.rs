@@ -45,7 +45,7 @@ impl ConnectionSet {
         &mut self.by_node[bucket.number]
     }
 
-    /// Opens a connection to a node.
+    /// Opens a connection to a node. A failure marks the bucket's configuration as possibly outdated.
     pub async fn open(
         &mut self,
         nodes: &CouchbaseNodes,

@@ -61,7 +61,7 @@ impl Bucket {
         self.stale.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true to exactly one caller if the configuration must be fetched again.
+    /// Clears the mark of `doubt`. Returns true to exactly one caller per mark, who must fetch the configuration.
     pub fn claim(&self) -> bool {
         self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed)
     }
@@ -73,7 +73,7 @@ impl CouchbaseNodes {
         Self { topology, connect_options, known: Known::default(), buckets: Mutex::default(), query: Mutex::default() }
     }
 
-    /// Returns the bucket of that name.
+    /// Returns the bucket of that name, and adds it if it is new. Refuses invalid names.
     pub fn bucket(&self, name: &str) -> Result<Arc<Bucket>, PlanError> {
         if !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte)) {
             return Err(PlanError::new(format!(
@@ -105,13 +105,15 @@ impl CouchbaseNodes {
         self.known.texts()
     }
 
-    /// Returns the node for statement number `turn`, by round robin.
+    /// Returns the query node for statement number `turn`, by round robin; `None` if no query node is known.
     pub fn query(&self, turn: u64) -> Option<(u16, Arc<Host>)> {
         let query = self.query.lock().expect("no thread panics while it holds the lock");
         (!query.is_empty()).then(|| query[(turn % query.len() as u64) as usize].clone())
     }
 
-    /// Fetches a bucket's configuration from the first host that answers, within `limit`. The error is the last host's.
+    /// Fetches and applies a bucket's configuration, from the first host that returns it, within `limit`.
+    ///
+    /// The error is the last host's.
     pub async fn discover(&self, bucket: &Bucket, limit: Limit) -> Result<(), DiscoveryError> {
         let mut outcome = Err(DiscoveryError::Failed(unserved()));
         for node in self.topology.members().iter() {

@@ -184,7 +184,7 @@ impl Thread {
         other
     }
 
-    /// Returns whether any node is connected. Records a reconnect for each node that is connected again.
+    /// Returns whether any node is connected. Records lost nodes and reconnects.
     fn is_connected(&self, session: &Session) -> bool {
         let state = session.get_cluster_state();
         let mut down = self.down.borrow_mut();

@@ -22,7 +22,7 @@ struct Host {
 }
 
 impl CqlNodes {
-    /// Replaces the hosts and resolves their names.
+    /// Resolves and replaces the hosts that requests go to. Known hosts keep their index.
     pub fn set(&self, hosts: &[String]) -> Result<(), PlanError> {
         let resolved = hosts.iter().map(|text| resolve(text)).collect::<Result<Vec<_>, _>>()?;
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

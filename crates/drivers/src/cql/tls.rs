@@ -19,7 +19,7 @@ pub fn config(plan: &access::Tls, nodes: &Arc<CqlNodes>) -> Result<Arc<ClientCon
     tls::config(plan, |verifier| Arc::new(ByHost { verifier, nodes })).map(Arc::new)
 }
 
-/// Verifies a certificate for a node's address or for its configured name.
+/// Accepts a certificate for a node's address or for its configured name.
 #[derive(Debug)]
 struct ByHost {
     verifier: Arc<WebPkiServerVerifier>,

@@ -61,7 +61,9 @@ impl Answer {
         if written(answer) == Some(0) { Err(missing()) } else { Ok(answered) }
     }
 
-    /// Returns the number of documents that a native command wrote; `None` if it does not write or does not report it.
+    /// Returns the number of documents that a native command wrote.
+    ///
+    /// `None` if the answer has no such number, 0 if the write concern was not met.
     pub fn documents_written(&self) -> Option<u64> {
         const COUNTS: [&str; 4] = ["nInserted", "nUpserted", "nMatched", "nDeleted"];
         let Self::Told(answer) = self else { return None };

@@ -157,7 +157,7 @@ impl Execution<'_> {
         settle(whole, tally)
     }
 
-    /// Queries once which events of a batch are visible. Returns a flag for each event.
+    /// Queries once which events of a batch are visible. Returns a flag for each event; none if the query fails.
     pub async fn look_for(&self, connection: &mut Connection, form: &Ingest, batch: &Batch) -> (Reply, Vec<bool>) {
         let asked = self.send(connection, ingest::look(form, batch), Take::Documents).await;
         let seen = asked.answer.as_ref().map(|answer| ingest::seen(batch, answer.read()));
