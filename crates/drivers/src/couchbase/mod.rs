@@ -218,7 +218,7 @@ impl Couchbase {
         }
     }
 
-    /// Ensures that a bucket's vbuckets are known. Fetches them again if they may be outdated.
+    /// Fetches a bucket's vbuckets if they are unknown. Refreshes them in the background if they may be outdated.
     async fn locate(&self, bucket: &Arc<Bucket>, limit: Limit) -> Result<(), Failure> {
         if !bucket.vbuckets.are_known() {
             return Ok(self.nodes.discover(bucket, limit).await?);
