@@ -97,7 +97,7 @@ class Running:
         return self._said.read_text()
 
     def wait_for(self, *texts: str) -> None:
-        """Return when it has said these texts in this order; fail when it ends without."""
+        """Wait until the command has printed these texts in this order; fail if it ends first."""
         end = time.monotonic() + PATIENCE
         order = re.compile(".*".join(map(re.escape, texts)), re.DOTALL)
         while not order.search(self.stderr):

@@ -36,7 +36,7 @@ def write(cluster: Cluster, collection: str, count: int) -> None:
 
 
 def compare(cluster: Cluster, collection: str, count: int) -> None:
-    """Fail unless the collection has those documents and no others: it is counted, and each is read and compared."""
+    """Fail unless the collection has exactly those documents: it is counted, and each is read and compared."""
     assert cluster.count(collection) == count
     read = {"read": {"collection": collection, "id": "${n}"}, "assert": {"fields": _CONTENT}}
     assert _answered(cluster, read, count) == (count, [])

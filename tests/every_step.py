@@ -11,7 +11,7 @@ from loadframe.workload.resolved import ResolvedPhase, ResolvedWorkload
 
 
 def failed_steps(cluster: Cluster, workload: ResolvedWorkload, folder: Path) -> list[dict[str, Any]]:
-    """Return the answers that are not as they are asserted, after the phases that fill its collections."""
+    """Run the phases that fill the collections, then each operation; return the answers that fail their assertions."""
     session = Session(cluster, workload, seed=1, generator=Generator(), listener=Listener())
     session.create_collections()
     session.prepare([phase for phase in workload.phases if phase.prepares or phase.stop == "exhausted"], folder)

@@ -69,7 +69,7 @@ wait
 
 
 def obstacle() -> str | None:
-    """Return why there can be no such machines here, or None."""
+    """Return why this machine cannot create test machines; None if it can."""
     if not SSHD.exists():
         return "there is no sshd, which the package openssh-server has"
     for program in _PROGRAMS:

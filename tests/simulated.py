@@ -95,7 +95,7 @@ class Truth:
 def write_run(
     parent: Path, run_id: str, truth: Truth, *, nodes: int = 1, clients: int = 8, seed: int = 0, **labels: Any
 ) -> Run:
-    """Write one run of a closed loop, through the recorder and the summary as they are."""
+    """Write one run of a closed loop, through the real recorder and summary."""
     random = np.random.default_rng(seed)
     throughput = truth.throughput(nodes, clients) * (1 + truth.noise * random.standard_normal())
     with RunWriter(parent, run_id) as writer:
@@ -128,10 +128,10 @@ def write_experiment(
     missing: Sequence[str] = (),
     **changed: Any,
 ) -> Path:
-    """Write a scale experiment over nodes and clients, with runs that went wrong where they are named.
+    """Write a scale experiment over nodes and clients, optionally with faulty runs.
 
-    The generator was the limit in those that are `saturated`, and the cluster was another one in `invalid` ones.
-    `changed` replaces what experiment.json says.
+    Runs in `saturated` have a saturated generator; runs in `invalid` have another cluster. `changed` replaces keys of
+    experiment.json.
     """
     design = [
         {"run": f"b{block}-nodes{n}-clients{c}", "block": block, "treatment": {"nodes": n, "clients": c}}

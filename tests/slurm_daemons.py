@@ -162,7 +162,7 @@ class SlurmDaemons:
 
     @contextlib.contextmanager
     def allocation(self, machines: int, *words: str) -> Iterator[dict[str, str]]:
-        """Hold that number of whole machines, and give the environment of a command inside this allocation."""
+        """Hold that number of whole machines; yield the environment for commands inside the allocation."""
         done = self.run("salloc", "--no-shell", "--exclusive", f"--nodes={machines}", *words)
         assert done.returncode == 0, done.stderr
         job = done.stderr.split("job allocation ")[1].split()[0]
@@ -173,7 +173,7 @@ class SlurmDaemons:
             self.run("scancel", job)
 
     def wait(self, job: str, within: float = PATIENCE * 2) -> str:
-        """Wait for a job's end and return its state, such as COMPLETED, FAILED or TIMEOUT."""
+        """Wait until a job ends; return its state, such as COMPLETED, FAILED or TIMEOUT."""
         state = ""
 
         def over() -> bool:

@@ -13,7 +13,7 @@ from loadframe.store.sim.model import SimModel, inflation
 
 @dataclass(frozen=True, eq=False)
 class Arrivals(Load):
-    """Requests that arrive at `rate` (1/s) in all. Those that were rejected are only counted, by the second."""
+    """Requests that arrive at a total `rate` (1/s). Rejected requests are only counted, by second."""
 
     rejected: npt.NDArray[np.int64]
     rate: float

@@ -32,7 +32,7 @@ def speaks_tls(address: str, vouching: Path) -> bool:
 
 
 def hangs_up_on(address: str, words: bytes) -> bool:
-    """Whether the server ends a connection that says these words in the clear, with a TLS alert or nothing at all."""
+    """Return whether the server ends a connection after these plain bytes, with a TLS alert or without data."""
     host, _, port = address.rpartition(":")
     answer = b""
     with socket.create_connection((host, int(port)), _PATIENCE) as connection:

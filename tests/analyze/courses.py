@@ -37,7 +37,7 @@ def course(
 
 
 def pieces(*parts):
-    """Return a function that is `value` until `until`, for each (until, value); the last goes on."""
+    """Return a step function that is `value` until `until`, for each (until, value), and keeps its last value."""
 
     def factor(times):
         result = np.full(len(times), parts[-1][1])

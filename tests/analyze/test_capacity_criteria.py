@@ -122,7 +122,7 @@ def test_requests_that_pile_up_are_those_of_all_workers_where_only_the_worst_hav
 
 
 def two_operations(path, **changes):
-    """The run, with its operation once more under the name of another."""
+    """Copy the run's operation under a second name."""
     run = Judged(path)
     (phase,) = run.summary.phases
     figures = phase.operations["range_100"]

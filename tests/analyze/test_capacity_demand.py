@@ -1,4 +1,4 @@
-"""How many nodes a load needs: from measurements, between them, beyond them, and where nothing can be said."""
+"""Number of nodes for a load: at measured sizes, between them, beyond them, and unknown."""
 
 import pytest
 from capacity_searches import BOUNDS, searched

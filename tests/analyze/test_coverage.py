@@ -1,6 +1,6 @@
-"""Simulated experiments with known truth: intervals cover it as often as they say, and peaks are not invented.
+"""Simulated experiments with known truth: nominal coverage of intervals, and no spurious peaks.
 
-The bounds on counts leave a chance below 1 in 1000 that correct code fails with another seed; seeds are fixed.
+The bounds on counts allow correct code to fail with another seed with probability below 1 in 1000. Seeds are fixed.
 """
 
 import pytest
@@ -15,7 +15,7 @@ EXPERIMENTS = 60
 
 
 def covered(repetitions):
-    """Count how often the intervals hold sigma, kappa and lambda."""
+    """Count the intervals that contain the true sigma, kappa and lambda."""
     truth = {"lambda": 1000.0, "sigma": 0.03, "kappa": 1.5e-3}
     hits = dict.fromkeys(truth, 0)
     for seed in range(EXPERIMENTS):

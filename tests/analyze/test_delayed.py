@@ -29,7 +29,7 @@ def test_the_pattern_is_a_narrow_band_at_the_delay_of_an_idle_service(quantiles,
 
 
 def constant(seconds, **changed):
-    """Return a cluster that answers 8 clients after so many seconds each."""
+    """Return a cluster that answers each of 8 clients after `seconds`."""
     shape = {"sigma": 0.0, "kappa": 0.0, "node_sigma": 0.0, "noise": 0.0, "spread": 0.02, "node_cpu": 0.05}
     return Truth(lam=1 / seconds, **{**shape, **changed})
 

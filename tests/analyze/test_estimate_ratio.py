@@ -1,4 +1,4 @@
-"""The ratio of two groups of runs: analysed as the runs were laid out, and right as often as it says."""
+"""The ratio of two groups of runs: analysed according to the layout of the runs, with nominal coverage."""
 
 import math
 

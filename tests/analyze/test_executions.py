@@ -1,4 +1,4 @@
-"""First executions beside later ones, and the age of answers, over the runs of an experiment."""
+"""First and later executions, and the age of answers, over the runs of an experiment."""
 
 import json
 import math

@@ -248,7 +248,7 @@ def test_copies_that_were_lost_under_the_load_are_failed_runs():
 
 
 def one_run_of_users(waiting):
-    """Judge a run of 40 users by a bound on errors; so many of them had no answer at the end."""
+    """Judge a run of 40 users by a limit on errors; `waiting` of them had no answer at the end."""
     (run,) = runs("new", 1)
     stream = StreamSummary("main", {"users": {"users": 40, "clients": 40, "think_time": 0.2}})
     phases = tuple(replace(phase, streams=(stream,)) for phase in run.run.summary.phases)

@@ -1,4 +1,4 @@
-"""How often a gate stops: falsely, where nothing got worse, and rightly, where something did."""
+"""Rejection rates of a gate: false positives without a regression, and power with one."""
 
 import math
 

@@ -79,7 +79,7 @@ def test_runs_of_an_experiments_folder_without_a_command_are_one_session():
 
 
 def drifting(random, groups, *, commands, drift=0.05, hours=1.0, noise=0.01, minutes=4.0):
-    """Return two groups of runs without a difference, on a machine whose speed drifts (Ornstein-Uhlenbeck)."""
+    """Return two groups of runs without a difference, on a machine with drifting speed (Ornstein-Uhlenbeck)."""
     sides, level = ([], []), drift * random.standard_normal()
     kept = math.exp(-minutes / 60 / hours)
     for number, side in enumerate(groups):
@@ -167,7 +167,7 @@ def history(random, nights, *, runs=3, spread=0.05, fall=1.0, since=0):
 
 
 def test_nights_that_differ_are_no_change_of_the_history():
-    """Three runs a night over twenty nights: taken for sixty runs, 58 of 100 such histories have a change."""
+    """Twenty nights of three runs: treated as sixty independent runs, 58 of 100 such histories would have a change."""
     random = np.random.default_rng(1)
     result = [since_last_change(history(random, 20), ["throughput", "p50"])[1] for _ in range(60)]
     assert sum(map(bool, result)) <= 6

@@ -1,4 +1,4 @@
-"""Seconds in which few or none are answered have the response times of those who waited, or none; never a guess."""
+"""Seconds with few or no answers: response times come from the waiting requests, or are absent."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Weak scaling is judged by its own law: Gustafson's scaled speed-up, beside the models of strong scaling."""
+"""Weak scaling uses Gustafson's scaled speed-up instead of the models of strong scaling."""
 
 import numpy as np
 import pytest

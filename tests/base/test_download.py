@@ -16,7 +16,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Has one file, and can be told to misbehave."""
+    """Serves one file; can misbehave on request."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answer)

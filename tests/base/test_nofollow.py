@@ -18,7 +18,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devic
 
 @pytest.fixture
 def canary(tmp_path: Path):
-    """A file that must stay as it is, in a folder that must stay as it is."""
+    """A file that must not change, in a folder that must not change."""
     aside = tmp_path / "aside"
     aside.mkdir(mode=0o755)
     file = aside / "canary"

@@ -41,7 +41,7 @@ def rows(*ratios: tuple[float, float, float]) -> list[SpeedUp]:
 
 
 def claimed(speedups: list[SpeedUp], invalid: int = 0) -> str:
-    """Return the demo's conclusion for such an analysis, with `invalid` of its eight runs invalid."""
+    """Return the demo's conclusion for an analysis of eight runs, `invalid` of them invalid."""
     runs = [SimpleNamespace(sound=number >= invalid) for number in range(8)]
     return conclusion(SimpleNamespace(curves=[SimpleNamespace(speedups=speedups)], folder=SimpleNamespace(runs=runs)))
 

@@ -1,4 +1,4 @@
-"""`loadframe gate`: its exit status is 0, 1, 2 or 3, and its files say the same."""
+"""`loadframe gate`: its exit status is 0, 1, 2 or 3, and its files agree with it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""`loadframe import`, as it is typed."""
+"""`loadframe import` on the command line."""
 
 import json
 from pathlib import Path

@@ -24,7 +24,7 @@ WHOLE = 2.5
 
 
 def interrupt(folder, at, wait_for=None, delay=0.0, workload=WORKLOAD):
-    """Interrupt the command `at` s after it was started, or after it has said something; return status and run."""
+    """Interrupt the command `at` s after its start, or `delay` s after a given output; return status and run."""
     (folder / "w.yaml").write_text(workload)
     with Answering(delay=delay, slow="/look") as server:
         words = ("bench", folder / "w.yaml", "--store", "http", "--hosts", server.address, "--output", folder / "run")

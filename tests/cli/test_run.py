@@ -60,7 +60,7 @@ def place():
 
 @pytest.fixture(scope="module")
 def design(place):
-    """The runs as they are to be made."""
+    """Return the planned runs."""
     return result("run", "e.yaml", "--dry-run")["design"]
 
 
@@ -76,7 +76,7 @@ def interrupted(place, design):
 
 @pytest.fixture(scope="module")
 def finished(interrupted):
-    """The same command once more, to its end."""
+    """Run the same command again, to its end."""
     return loadframe("run", "e.yaml")
 
 

@@ -1,4 +1,4 @@
-"""Commands against a real node of Cassandra that wants to know who asks, and can be asked by TLS."""
+"""Commands against a real Cassandra node with authentication and TLS."""
 
 import os
 import subprocess
@@ -95,7 +95,7 @@ def _encryption(folder: Path) -> dict[str, Any]:
 
 
 def _does(address: str, statement: str) -> bool:
-    """Whether the first user is let in and the statement succeeds."""
+    """Return whether the first user can log in and the statement succeeds."""
     try:
         with Connection(address, (FIRST, FIRST)) as connection:
             connection.ask(statement)

@@ -1,4 +1,4 @@
-"""Commands against a real node behind TLS and credentials: who is let in, and that no secret is left anywhere."""
+"""Commands against a real node with TLS and credentials: access control, and no leaked secrets."""
 
 import base64
 import json

@@ -37,7 +37,7 @@ def test_a_store_that_no_registry_has_says_how_it_can_be_had(monkeypatch):
 
 @pytest.fixture
 def other_postgres(monkeypatch):
-    """Put a server of PostgreSQL on the PATH that says it is of version 9.9.9."""
+    """Put a fake PostgreSQL server on the PATH that reports version 9.9.9."""
     with TemporaryDirectory() as folder:
         # Servers that root starts run as another user.
         Path(folder).chmod(0o755)

@@ -1,4 +1,4 @@
-"""`loadframe workloads`, as it is typed."""
+"""`loadframe workloads` on the command line."""
 
 import json
 

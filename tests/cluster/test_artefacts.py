@@ -33,7 +33,7 @@ def distribution() -> Distribution:
 
 
 class Mirror(http.server.ThreadingHTTPServer):
-    """A repository in memory that counts requests and can be told to misbehave."""
+    """A repository in memory that counts requests and can misbehave on request."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Answer)

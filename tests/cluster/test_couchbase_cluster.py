@@ -1,4 +1,4 @@
-"""A Couchbase cluster from an installation, through its life. Its nodes act as the documentation says."""
+"""Life cycle of a Couchbase cluster from a fake installation, with nodes that behave as documented."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Copies that were declared and that the nodes cannot hold make nothing invalid; copies that they could hold do."""
+"""Declared replicas: a run is invalid only if replicas are missing that its nodes could hold."""
 
 import pytest
 

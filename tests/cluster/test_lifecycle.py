@@ -385,7 +385,7 @@ def test_another_command_follows_the_change(cluster):
 
 
 def test_a_change_that_was_cut_off_is_finished_by_mending(cluster, toy):
-    """As after kill -9 of the command in the middle of a join: the record says so, and the node is gone."""
+    """The state after kill -9 of the command in the middle of a join: the node is recorded, but gone."""
     record, seen = named.record_of("trial"), []
     toy.during["join"] = lambda: seen.append(record.read_text())
     cluster.grow()

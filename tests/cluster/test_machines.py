@@ -122,7 +122,7 @@ def test_a_run_on_machines_records_them_their_growth_and_a_cut(there, tmp_path):
 
 
 def happens(bench: commands.Running, parent: Path, kind: str, **what: str) -> None:
-    """Return when the run that is being recorded has such an event."""
+    """Wait until the run that is being recorded has such an event."""
 
     def there() -> bool:
         assert bench.process.poll() is None, bench.stderr

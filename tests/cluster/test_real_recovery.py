@@ -77,7 +77,7 @@ def cut(cluster: Cluster) -> None:
 
 
 class Load:
-    """Clients that insert documents meanwhile."""
+    """Clients that insert documents in the background."""
 
     def __init__(self, cluster: Cluster, clients: int, folder: Path) -> None:
         self._cluster, self._clients, self._folder = cluster, clients, folders.make(folder)
@@ -129,7 +129,7 @@ class Load:
             raise KeyboardInterrupt
 
     def wait_for(self, more: int) -> None:
-        """Wait for so many further seconds of the phase."""
+        """Wait for `more` further seconds of the phase."""
         with self._answered:
             wanted = self._seconds + more
             assert self._answered.wait_for(lambda: self._seconds >= wanted or self._failures, PATIENCE)

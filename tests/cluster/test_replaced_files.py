@@ -36,7 +36,7 @@ def loadframe(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def canary() -> Iterator[Path]:
-    """A file of root's that everybody could reach by name, and that stays as it is."""
+    """A root-owned file that everybody can reach by name; it must not change."""
     with open_folder("canary") as folder:
         file = folder / "canary"
         file.write_text(TEXT)

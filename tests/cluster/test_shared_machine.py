@@ -37,7 +37,7 @@ def process(cluster, name):
 
 
 def members(group: Path) -> set[int]:
-    """Return the processes of a control group and of those below it."""
+    """Return the processes of a control group and its descendants."""
     return {int(line) for file in group.rglob("cgroup.procs") for line in file.read_text().split()}
 
 

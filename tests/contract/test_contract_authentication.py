@@ -78,7 +78,7 @@ def _refused(store: Held, access: Access) -> str:
 
 
 def _processes(store: Held) -> list[psutil.Process]:
-    """Return the processes of all nodes, with those below them."""
+    """Return the processes of all nodes and their descendants."""
     nodes = [psutil.Process(node.pid) for node in store.cluster.nodes if node.pid]
     return [process for node in nodes for process in (node, *node.children(recursive=True))]
 

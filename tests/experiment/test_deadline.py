@@ -1,4 +1,4 @@
-"""An experiment that has a job's time alone: it stops before the machines are taken away, and goes on later."""
+"""An experiment in a job with limited time: it stops before the job ends, and continues later."""
 
 import time
 

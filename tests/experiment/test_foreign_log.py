@@ -47,7 +47,7 @@ def port():
 
 
 def connected(port):
-    """Return a connection to the port, which opens a moment after the command has said that it waits there."""
+    """Return a connection to the port, which opens a moment after the command reports it."""
     end = time.monotonic() + PATIENCE
     while True:
         try:

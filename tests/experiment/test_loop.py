@@ -204,7 +204,7 @@ def growing(tmp_path):
 
 
 def failing(monkeypatch, times, error):
-    """Have so many starts of a cluster fail."""
+    """Let the first `times` starts of a cluster fail."""
     start, starts = Cluster.start, []
 
     def flaky(spec, report=None):
@@ -240,7 +240,7 @@ def test_a_state_that_cannot_be_brought_about_fails_its_runs(growing, monkeypatc
 
 
 class Breaking(RunHook):
-    """Something beside the load that breaks once the load goes on."""
+    """A run hook that fails once the load runs."""
 
     broken = None
 

@@ -8,7 +8,7 @@ from loadframe.experiment.design.plans import changes, fraction, full, plackett_
 
 
 def balanced(rows, size):
-    """Whether in any so many columns every combination of levels comes up equally often."""
+    """Return whether all level combinations are equally frequent in every set of `size` columns."""
     for columns in itertools.combinations(zip(*rows, strict=True), size):
         seen = list(zip(*columns, strict=True))
         counts = {levels: seen.count(levels) for levels in itertools.product((0, 1), repeat=size)}

@@ -1,4 +1,4 @@
-"""The experiment files of published studies can be run as they stand, and the small ones in minutes."""
+"""The experiment files of published studies run unchanged, and the small ones take minutes."""
 
 from pathlib import Path
 

@@ -66,7 +66,7 @@ class Chromium:
             self._folder.cleanup()
 
     def call(self, method: str, **parameters: Any) -> Any:
-        """Have the browser do something, and return its answer."""
+        """Call a method of the browser and return its answer."""
         self._number += 1
         asked = {"id": self._number, "method": method, "params": parameters}
         if self._session:
@@ -94,5 +94,5 @@ class Chromium:
         return answer["result"].get("value")
 
     def wait_for(self, expression: str) -> Any:
-        """Return the value of an expression as soon as it is true."""
+        """Wait until an expression is true; return its value."""
         return until(lambda: self.evaluate(expression))

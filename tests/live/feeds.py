@@ -33,7 +33,7 @@ def command(name: str = "taxis", started: str = "2026-01-01T00:00:00") -> dict[s
 
 @contextmanager
 def feed(*records: dict[str, Any]) -> Iterator[Feed]:
-    """Write these records, and hold the feed open."""
+    """Write these records and keep the feed open."""
     with Feed() as written:
         written.append(records)
         yield written

@@ -1,4 +1,4 @@
-"""The live page in a browser: it shows the figures of a real run, goes on with it, and says how it ended."""
+"""The live page in a browser: it shows the figures of a real run, updates them, and shows the end."""
 
 import signal
 from pathlib import Path

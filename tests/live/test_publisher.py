@@ -22,7 +22,7 @@ def progress(seconds, requests=100, errors=0):
 
 @pytest.fixture
 def taken(tmp_path):
-    """Play a command by a function of its publisher, and return the records that it told."""
+    """Record a command through a function that drives its publisher; return the records."""
 
     def taken(play):
         with Publisher("bench", "taxis", tmp_path / "r1") as publisher:

@@ -5,7 +5,7 @@ EVENTS = {"type": "/type", "kinds": {"bid": {"id": "/id", "time": "/time"}, "win
 
 
 def plan(driver="null", sample=0.1, **parts):
-    """The plan of a phase that takes in 500 bids in a second."""
+    """Return the plan of a phase that ingests 500 bids in a second."""
     stream = {"name": "s", "mix": [["take_in", 1]], "pacing": {"source": {"source": "ads", "workers": 2}}}
     made = {"generator": "adbids", "rate": 500, "documents": 500}
     looks = {"every": 0.02, "within": 5.0, "sample": sample}

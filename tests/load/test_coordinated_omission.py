@@ -27,7 +27,7 @@ RESOLUTION = 1e-3
 
 
 def plan(hosts, duration, request, *streams, warmup=0.0):
-    """An open stream at a fixed rate; more streams beside it."""
+    """Return a plan with an open stream at a fixed rate, and further streams."""
     paced = {"name": "open", "mix": [["numbered", 1]], "pacing": {"open": {"rate": RATE}}}
     return {
         "seed": 1,

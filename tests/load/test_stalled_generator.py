@@ -1,4 +1,4 @@
-"""A generator that is stopped now and then says so, also where its clients wait for nothing but answers."""
+"""A generator that is stopped at times reports it, also when its clients only wait for answers."""
 
 import json
 import os

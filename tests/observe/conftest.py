@@ -1,4 +1,4 @@
-"""Processes to look at."""
+"""Processes for the samplers to observe."""
 
 import subprocess
 import sys

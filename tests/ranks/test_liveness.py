@@ -30,7 +30,7 @@ def neighbour():
 
 
 def lost(silence, silent):
-    """Ask until it has been looked for."""
+    """Poll until the silent ranks have been checked."""
     until = time.monotonic() + 60
     while not silence._result and time.monotonic() < until:
         silence.lost(silent)

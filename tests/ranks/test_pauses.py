@@ -1,4 +1,4 @@
-"""How long a member of a phase sleeps: shortly while something is due, longer while its load only goes on."""
+"""Sleep time of a phase participant: short while an event is due, longer during steady load."""
 
 import time
 

@@ -34,7 +34,7 @@ class Nobody:
 
 @pytest.fixture
 def top(tmp_path, monkeypatch):
-    """A top of three ranks on three machines that have asked for the clocks of the others; it is ready itself."""
+    """A top of three ranks on three machines that has requested the others' clocks and is ready itself."""
     monkeypatch.setattr(Participant, "_prepare", lambda self: (None, {}))
     top = RootParticipant(Nobody(), ORDER, {"target": {}}, tmp_path)
     top.start()

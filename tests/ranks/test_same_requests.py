@@ -68,7 +68,7 @@ class Redis:
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
     def told(self, *words: object) -> Counter[str]:
-        """Run the command, and return the requests that came meanwhile."""
+        """Run the command; return the requests that arrived during it."""
         log = self._folder / "log"
         with log.open("w") as lines:
             monitor = subprocess.Popen(["redis-cli", "-p", str(self.port), "monitor"], stdout=lines)

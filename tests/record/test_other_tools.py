@@ -1,4 +1,4 @@
-"""A run's tables are read by the tools that people analyse with, and say the same to each."""
+"""Common analysis tools read a run's tables, with equal results."""
 
 import duckdb
 import pandas

@@ -1,4 +1,4 @@
-"""A folder that is not a run, lacks something or is damaged gives one message that names the file and the field."""
+"""A folder that is not a run, is incomplete or is damaged gives one message with the file and the field."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""A run folder appears whole or not at all."""
+"""A run folder appears complete or not at all."""
 
 import json
 import os

@@ -16,7 +16,7 @@ UNEVEN = (5, 12, 34, 41, 58, 77, 96, 103)
 
 
 def merging(second):
-    """Return how many merges go on at the end of a second: two in a dip."""
+    """Return the number of active merges at the end of a second: two in a dip."""
     return 2.0 * (second % PERIOD < LENGTH)
 
 

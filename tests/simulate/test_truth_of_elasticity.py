@@ -1,4 +1,4 @@
-"""The measures of elasticity held against a simulated cluster that moves its data by a known law."""
+"""Elasticity measures compared with a simulated cluster that moves its data by a known law."""
 
 import numpy as np
 import pytest

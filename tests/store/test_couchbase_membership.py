@@ -1,4 +1,4 @@
-"""How a Couchbase cluster is set up, grows, shrinks and mends, against nodes that act as the documentation says."""
+"""Start, growth, shrinking and recovery of a Couchbase cluster, against nodes that behave as documented."""
 
 from collections.abc import Iterator
 from contextlib import suppress

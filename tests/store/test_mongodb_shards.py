@@ -1,4 +1,4 @@
-"""How shards join, leave and are balanced, asked of a router as MongoDB's documents say that it answers."""
+"""Shards join, leave and are balanced through a simulated router that answers as documented."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -36,7 +36,7 @@ class Router:
         return answer
 
     def named(self, *names: str) -> list[Any]:
-        """Return the arguments of those commands, in their order."""
+        """Return the arguments of the commands with these names, in order."""
         return [command for name, command in self.asked if name in names]
 
 

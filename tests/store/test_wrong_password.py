@@ -1,4 +1,4 @@
-"""Every store says in the same words that access was denied, with its reason and a remedy, and without the secret."""
+"""Every store reports denied access in the same words, with reason and remedy, and without the secret."""
 
 import re
 import shutil
@@ -76,7 +76,7 @@ def test_by_mongodb(served, tmp_path):
 
 
 def test_by_cassandra():
-    """By a node that says no as the protocol has it (version 4): AUTHENTICATE, and then the error 0x0100."""
+    """The server refuses as in protocol version 4: AUTHENTICATE, then the error 0x0100."""
 
     def frame(opcode: int, body: bytes) -> bytes:
         return struct.pack(">BBhBi", 0x84, 0, 0, opcode, len(body)) + body

@@ -19,9 +19,9 @@ def instant(moment: datetime) -> str:
 
 
 def log(documents: int, seed: int, hours: float = 6.0) -> list[Event]:
-    """The events of so many documents around a midnight, in the order of their times.
+    """Return the events of `documents` documents around midnight, sorted by time.
 
-    Some lack their bid, some events are there twice, and wins and clicks come up to three hours later.
+    Some documents lack their bid, some events occur twice, and wins and clicks come up to three hours later.
     """
     drawn = random.Random(seed)
     events: list[tuple[datetime, Event]] = []

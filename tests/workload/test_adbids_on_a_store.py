@@ -1,4 +1,4 @@
-"""The five questions of the workload adbids, asked of real stores, against answers that DuckDB finds in the log."""
+"""The five questions of the workload adbids on real stores, compared with DuckDB's answers from the log."""
 
 import json
 import urllib.request

@@ -1,4 +1,4 @@
-"""Data streams, rollover, drawn parameters, searches beside indexing, and recall, on real nodes."""
+"""Data streams, rollover, drawn parameters, searches during indexing, and recall, on real nodes."""
 
 import json
 import struct

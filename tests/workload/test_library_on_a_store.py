@@ -1,4 +1,4 @@
-"""Every workload of the library on a real node, at small scale: filled, and each step answered as it is asserted."""
+"""Every library workload on a real node, at small scale: filling, and the assertions of each step."""
 
 import json
 

@@ -38,7 +38,7 @@ def ingest(phase: str, path: Any, folder: Any, *settings: str, status: int = 0) 
 
 
 def wait_for_indices(node: Cluster, number: int) -> None:
-    """Return when the stream has so many indices."""
+    """Wait until the stream has `number` indices."""
     end = time.monotonic() + PATIENCE
     while len(node.store.request(node.addresses, "GET", "/ads-*/_settings")) < number:
         assert time.monotonic() < end

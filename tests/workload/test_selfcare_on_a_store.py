@@ -32,7 +32,7 @@ def mongodb(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 
 
 def walk(cluster: Cluster, folder: Path, **parameters: object) -> None:
-    """Run all phases; a request that fails, or an assertion that does not hold, is an error."""
+    """Run all phases; raise an error for a failed request or assertion."""
     workload = load_workload("selfcare", {**SMALL, **parameters}).for_family(cluster.store.family, 1)
     session = Session(cluster, workload, seed=1, generator=Generator(), listener=Listener())
     session.create_collections()

@@ -41,7 +41,7 @@ def measured(cluster, folder, path, without=(), **parameters):
 
 
 def errors(cluster, folder, **parameters):
-    """Run the track; return the number of its operations, and those with requests that failed."""
+    """Run the track; return the number of its operations, and the operations with failed requests."""
     path = folder / "track.yaml"
     path.write_text(import_rally(TRACK, None, parameters).text())
     operations, failed = set(), {}

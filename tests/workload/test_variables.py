@@ -1,4 +1,4 @@
-"""Variables: the ways to draw a value that a file may say, and how plans have them."""
+"""Variables: the kinds of draws in workload files, and their form in plans."""
 
 from textwrap import indent
 

@@ -46,7 +46,7 @@ def run(node, folder, refresh, within="30s"):
 
 @pytest.fixture
 def collection(node):
-    """Make a collection that is refreshed each second, and in between only when a write asks for it."""
+    """Create a collection with a refresh every second; between refreshes, only a write can request one."""
     node.create_collection("seen", {"settings": {"number_of_replicas": 0, "refresh_interval": "1s"}})
     yield
     node.drop_collection("seen")

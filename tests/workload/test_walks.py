@@ -1,4 +1,4 @@
-"""How long users wait at least along their journeys, in the seconds that a file says."""
+"""The minimum time of users on their journeys, in the seconds of the workload file."""
 
 import pytest
 

@@ -27,7 +27,7 @@ def rides(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory):
-    """The track of logs, imported beside its documents."""
+    """Import the track of logs next to its documents."""
     folder = tmp_path_factory.mktemp("logs")
     text, valid = import_rally(CHECKOUT / "logs", None, {}).valid()
     (folder / "logs.yaml").write_text(text)

@@ -142,7 +142,7 @@ def test_what_the_code_registers_and_no_workload_has_is_named(folder):
 
 
 def _removes_sources(folder):
-    """Leave a search that needs no code, so that there is something to import without it."""
+    """Keep a search that needs no code, so that the track can be imported without code."""
     plain = '{"indices": [{"name": "orders"}], "schedule": [{"operation": {"operation-type": "search", "body": {}}}]}'
     return (folder / "track.json").write_text(plain)
 

@@ -1,6 +1,6 @@
-"""Requests of imported workloads are YCSB's own: the same records, equally often, by YCSB's classes run beside them.
+"""Imported workloads send YCSB's requests: the same records with equal frequencies, compared with YCSB's classes.
 
-YCSB seeds its generators by the clock, so its side is another sample in each run. The engine's is fixed.
+YCSB seeds its generators by the clock, so its sample differs in each run. The engine's sample is fixed.
 """
 
 import subprocess
