@@ -1,8 +1,8 @@
 //! State shared by all clients of a target: whether its hosts are equivalent (a single server, routers) or members of a
 //! replica set, and which member is the primary.
 //!
-//! A member reports its role on request. The driver asks before the load, after a failure that suggests an election, when
-//! the hosts change, and every few seconds.
+//! A member reports its role on request. The driver asks before the load, after a failure that suggests an election,
+//! when the hosts change, and every few seconds.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, RwLock};
