@@ -11,7 +11,7 @@ pub struct Tally {
     succeeded: u64,
     /// Whether some documents failed because of their content.
     wrong: bool,
-    /// Whether some failed documents must not be retried.
+    /// Whether a retry cannot help some failed documents.
     lost: bool,
     first: Option<Failure>,
     /// Positions of the documents that may succeed on a retry.

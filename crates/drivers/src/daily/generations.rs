@@ -170,7 +170,7 @@ impl Generations {
         Some(begin)
     }
 
-    /// Marks generations that end by `until` as deleted; later events are no longer placed in them.
+    /// Marks generations that end by `until` as deleted. Their later events are refused.
     pub fn delete(&self, until: i64) {
         self.state().change(|list| list.deleted = list.deleted.max(until));
     }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use loadframe_engine::plan::PlanError;
 
-/// First pause before a node that refused a connection is tried again; it doubles with each failure,
+/// First pause before a node that refused a connection is tried again; it doubles with each failure.
 const SHORTEST: Duration = Duration::from_millis(100);
-/// up to this.
+/// Longest pause.
 const LONGEST: Duration = Duration::from_millis(500);
 
 /// A node of the target. All clients share it.
@@ -19,7 +19,7 @@ pub struct TargetNode {
     pub number: u16,
     /// Its address.
     pub host: Host,
-    /// The last attempt to connect failed, or none was made since the node joined.
+    /// The last attempt to connect failed, or the node has just joined.
     down: AtomicBool,
     /// Time of the next attempt, in milliseconds of the topology's clock; `u64::MAX` during an attempt.
     due: AtomicU64,

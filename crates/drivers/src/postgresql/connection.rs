@@ -116,7 +116,7 @@ impl fmt::Debug for ConnectOptions {
 }
 
 impl NodeConnection {
-    /// Connects and logs in, once fewer than [`LOGINS`] logins are in progress.
+    /// Connects and logs in, once fewer than `LOGINS` logins are in progress.
     pub async fn open(host: &Host, connect_options: &ConnectOptions, limit: Limit) -> Result<Self, Failure> {
         let Some(_turn) = limit.within(connect_options.logins.acquire()).await else { return Err(limit.missed()) };
         let wire = connect(host, connect_options.tls.as_ref(), limit).await?;
@@ -132,7 +132,7 @@ impl NodeConnection {
         }
     }
 
-    /// Whether the connection is usable, as far as known.
+    /// Whether the connection appears usable.
     pub fn is_open(&mut self) -> bool {
         self.driven.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }

@@ -26,7 +26,7 @@ use crate::net::topology::Topology;
 /// Timeout of the role query.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Query for a server's role. A primary before a switchover takes no writes.
+/// Query for a server's role. A primary before a switchover is read-only.
 const ROLE: &str = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')";
 
 /// Last known roles. Node numbers are those of the topology.
@@ -58,7 +58,7 @@ pub struct PostgresNodes {
 enum Role {
     Primary,
     Replica,
-    /// A server that takes no writes and is not a replica.
+    /// A read-only server that is not a replica.
     Leaving,
 }
 
@@ -93,7 +93,7 @@ impl PostgresNodes {
         Ok(())
     }
 
-    /// Chooses the server for a request of client number `client`; suitable servers take turns. Returns its number.
+    /// Chooses the server for a request of client number `client`, by its turn; returns its number.
     pub fn pick(&self, from: ReadFrom, client: u64, draw: &Draw) -> Result<u16, Failure> {
         let turn = draw.turn_of(client, self.spread == Spread::Fixed);
         self.roles().pick(from, turn).ok_or_else(|| {

@@ -96,7 +96,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Returns what `within` uses, for callers that need the error of each request.
+    /// Returns the arguments of `within`, for callers that need the error of each request.
     pub fn parts(&mut self) -> (&mut NodeConnection, &mut Deadline, Limit) {
         (self.connection, self.deadline, self.execution.limit)
     }

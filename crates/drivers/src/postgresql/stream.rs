@@ -11,7 +11,7 @@ use crate::net::target_node::Host;
 use crate::net::tls::{Tls, refusal};
 use crate::net::wire::{Wire, dial};
 
-/// SSLRequest: its length, and its code in place of the protocol version.
+/// SSLRequest: its length and its code.
 const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 /// The server's positive answer to it.
 const WILLING: u8 = b'S';

@@ -31,7 +31,7 @@ pub enum Mode {
     Unknown,
     /// A single server, with all data.
     Single,
-    /// A cluster, whose servers each have some of the slots.
+    /// A cluster; each server has some of the slots.
     Cluster,
 }
 

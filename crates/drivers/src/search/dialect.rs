@@ -203,7 +203,7 @@ impl Dialect {
         if self.composes() { "_index_template" } else { "_template" }
     }
 
-    /// Returns the path and body of a template for collections whose names match `patterns`. If several templates
+    /// Returns the path and body of a template for collections with names matching `patterns`. If several templates
     /// match, the one with the highest priority applies.
     pub fn template(&self, patterns: &Value, priority: Option<u64>, definition: Value) -> (&'static str, Value) {
         let mut body = if self.composes() { json!({ "template": definition }) } else { definition };

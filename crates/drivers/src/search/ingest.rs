@@ -171,7 +171,7 @@ impl Search {
 }
 
 impl Placed<'_> {
-    /// Returns the positions, within the request, of events whose generations were deleted.
+    /// Returns the positions, within the request, of events in deleted generations.
     fn deleted(&self, batch: &Batch, only: Option<&[u32]>) -> Vec<u32> {
         if !self.list.deletes() {
             return Vec::new();

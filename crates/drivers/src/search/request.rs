@@ -7,7 +7,7 @@ use loadframe_engine::workload::json_pointer::Pointer;
 /// A request and how to judge its answer.
 #[derive(Debug)]
 pub struct SearchStep {
-    /// What is sent.
+    /// The request.
     pub request: Request,
     /// How to judge the answer.
     pub judge: Judge,

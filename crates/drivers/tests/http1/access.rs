@@ -1,4 +1,4 @@
-//! Credentials and compressed bodies: what arrives at the server, and what is never shown.
+//! Credentials and compressed bodies: what the server receives, and what is hidden from display.
 
 use std::io::Read;
 

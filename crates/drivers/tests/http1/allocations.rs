@@ -1,4 +1,4 @@
-//! In the steady state a request allocates nothing: what is measured is the store, not the generator's allocator.
+//! Requests in the steady state allocate no memory, so the allocator does not affect measurements.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -22,16 +22,16 @@ thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: every call is handed on to the system's allocator as it came.
+// SAFETY: every call is forwarded unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are passed on.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -39,7 +39,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How many allocations 100 requests make after as many to get warm. `extra`: what the target has besides its host.
+/// Counts the allocations of 100 requests, after 100 warm-up requests. `extra`: settings of the target besides its
+/// host.
 fn allocations<D: Driver>(form: &Value, body: &str, extra: &Value, tls: Option<Arc<ServerConfig>>) -> u64 {
     let body = answer("200 OK", body);
     let server = Server::play(move |listener| {
@@ -56,7 +57,7 @@ fn allocations<D: Driver>(form: &Value, body: &str, extra: &Value, tls: Option<A
     let Client { driver, connection, context, runtime } = &mut client;
     let count = runtime.block_on(async {
         let mut before = 0;
-        // From 1000 on, so that no number gets a digit more.
+        // Starts at 1000, so that the number of digits stays the same.
         for k in 1000..1200 {
             if k == 1100 {
                 before = ALLOCATIONS.with(Cell::get);
@@ -150,7 +151,7 @@ fn inside_tls_each_record_costs_a_few() {
     let config = authority.server(&authority.sign("127.0.0.1", 2100), false);
     let form = json!({"search": {"collection": "c", "body": {"a": "${k}"}}});
     let count = allocations::<Search>(&form, HITS, &json!({"tls": {"ca": authority.file()}}), Some(config));
-    // Rustls puts each record, one there and one back, into a vector of its own.
+    // Rustls puts each record, one per direction, into its own vector.
     assert!(count <= 400, "{count} for 100 requests");
 }
 
@@ -158,7 +159,7 @@ fn inside_tls_each_record_costs_a_few() {
 fn a_batch_allocates_for_the_names_of_its_indices_and_not_for_its_events() {
     let server = Server::play(|listener| {
         let mut peer = listener.accept();
-        // What indices there are is asked once.
+        // The client lists the indices once.
         for number in 0..201 {
             peer.request().unwrap();
             peer.send(answer("200 OK", if number == 0 { "{}" } else { r#"{"errors":false,"items":[]}"# }));
@@ -183,6 +184,6 @@ fn a_batch_allocates_for_the_names_of_its_indices_and_not_for_its_events() {
         ALLOCATIONS.with(Cell::get) - before
     });
     server.finish();
-    // Of each batch: the newest instant of its days, and the name of an index.
+    // Two per batch: the newest instants of its days, and the name of an index.
     assert_eq!(count, 2 * 100);
 }

@@ -1,4 +1,4 @@
-//! Answers in every shape, early, late, broken and hostile.
+//! Valid, early, late, truncated and hostile answers.
 
 use std::time::Duration;
 
@@ -154,7 +154,7 @@ fn a_server_that_refuses_a_large_request_before_it_has_read_it_is_heard() {
         [("413 Payload Too Large", ErrorClass::Client), ("429 Too Many Requests", ErrorClass::Rejected)]
     {
         let server = Server::play(move |listener| {
-            // Closing with unread bytes resets the connection: the client's writing fails.
+            // Closing with unread bytes resets the connection, so the client's write fails.
             listener.accept().send(answer(status, "{\"error\":\"too much\"}"));
             listener.accept().answer(&answer("200 OK", "{}"));
         });

@@ -1,4 +1,4 @@
-//! More clients than connections: who waits, how it is recorded, and what is refused.
+//! More clients than connections: waiting, its records, and refusals.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn stream(pacing: &Value, stop: &Value) -> Value {
     json!({"name": "s", "mix": [["a", 1]], "pacing": pacing, "stop": stop})
 }
 
-/// A phase's outcome, and the least and the greatest response and service times in microseconds.
+/// Runs a phase. Returns its outcome, and the smallest and largest response and service times in microseconds.
 fn run(plan: &Value, name: &str) -> (Value, [(u64, u64); 2]) {
     let folder = Folder(std::env::temp_dir().join(format!("loadframe-cap-{}-{name}", std::process::id())));
     std::fs::create_dir(&folder.0).unwrap();
@@ -40,7 +40,7 @@ fn run(plan: &Value, name: &str) -> (Value, [(u64, u64); 2]) {
     (outcome, times)
 }
 
-/// A test's own, removed with it.
+/// A folder of one test; dropping it removes it.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -92,7 +92,7 @@ fn who_waits_for_a_connection_at_the_end_is_in_flight_and_has_an_age() {
     let (done, left) = (operation["requests"].as_u64().unwrap(), operation["in_flight_at_end"].as_u64().unwrap());
     assert!(done <= 3 && done + left == 20, "{operation}");
     assert_eq!(operation["dropped"], 0);
-    // The third request waits in its turn; it was due after 100 ms.
+    // The third request is queued; it was due after 100 ms.
     assert!(operation["in_flight_oldest"].as_f64().unwrap() > 0.5, "{operation}");
 }
 
@@ -101,7 +101,7 @@ fn who_waits_longer_than_the_timeout_has_timed_out() {
     let node = HttpNode::slow(2000);
     let stream = stream(&json!({"closed": {"clients": 2}}), &json!({"requests": 2}));
     let mut plan = plan(&[&node], 1, &stream);
-    // Long enough to connect on a busy machine.
+    // Leaves time to connect on a busy machine.
     plan["operations"]["a"]["timeout"] = json!(0.8);
     let (outcome, _) = run(&plan, "timeout");
     let said: Vec<&str> = outcome["operations"][0]["errors"]

@@ -1,4 +1,4 @@
-//! Certificates of a test's own authority, and the server's side of TLS with them.
+//! A test authority, its certificates, and TLS servers that use them.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-/// An authority, with a folder for PEM files that is removed with it.
+/// An authority, with a folder for PEM files. Dropping it removes the folder.
 pub struct Authority {
     certificate: Certificate,
     issuer: Issuer<'static, KeyPair>,
@@ -37,7 +37,7 @@ impl Authority {
         Self { certificate, issuer: Issuer::new(params, key), folder }
     }
 
-    /// Signs a certificate for `name` that is good until the beginning of `year`.
+    /// Signs a certificate for `name`, valid until the start of `year`.
     pub fn sign(&self, name: &str, year: i32) -> Identity {
         let mut params = CertificateParams::new([name.to_owned()]).unwrap();
         params.not_before = date_time_ymd(2000, 1, 1);
@@ -46,19 +46,20 @@ impl Authority {
         Identity { certificate: params.signed_by(&key, &self.issuer).unwrap(), key }
     }
 
-    /// The authority's own certificate as a file.
+    /// Returns a file with the authority's own certificate.
     pub fn file(&self) -> PathBuf {
         self.write("ca.pem", &self.certificate.pem())
     }
 
-    /// Writes a file beside it.
+    /// Writes a file into the authority's folder.
     pub fn write(&self, name: &str, text: &str) -> PathBuf {
         let path = self.folder.join(name);
         std::fs::write(&path, text).unwrap();
         path
     }
 
-    /// A server with `identity`; one that wants its clients' certificates to be signed by this authority, if so.
+    /// Returns the configuration of a server with `identity`. `wants_clients`: it requires client certificates signed
+    /// by this authority.
     pub fn server(&self, identity: &Identity, wants_clients: bool) -> Arc<ServerConfig> {
         let provider = Arc::new(ring::default_provider());
         let builder =

@@ -1,4 +1,4 @@
-//! How connections are made, kept, lost and mended.
+//! Opening, reusing, losing and replacing connections.
 
 use std::net::TcpListener;
 use std::time::Duration;
@@ -147,7 +147,7 @@ fn a_timeout_is_counted_from_each_request_anew() {
             std::thread::sleep(Duration::from_millis(pause));
             peer.send(answer("200 OK", "{}"));
         }
-        // The last request gets no answer; it has a shorter timeout than the one before.
+        // The last request gets no answer; its timeout is shorter than the previous one.
         peer.request().unwrap();
         assert!(peer.is_closed());
     });

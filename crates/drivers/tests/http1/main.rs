@@ -1,4 +1,4 @@
-//! The drivers on HTTP/1.1 against real sockets with all their moods.
+//! Tests of the HTTP/1.1 drivers over real sockets.
 
 mod access;
 mod allocations;

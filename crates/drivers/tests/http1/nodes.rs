@@ -1,4 +1,4 @@
-//! Nodes that answer any number of clients, count, stop and come back: a changing cluster as its clients see it.
+//! HTTP nodes for tests of a changing cluster: they serve any number of clients, count requests, stop and restart.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::scripted::answer;
 
-/// A node; while it runs it answers everybody. It stops with its value.
+/// A node that answers every client while it runs. Dropping it stops it.
 pub struct HttpNode {
     pub host: String,
     address: SocketAddr,
@@ -21,19 +21,19 @@ pub struct HttpNode {
 struct Counts {
     connections: AtomicU64,
     requests: AtomicU64,
-    /// Before each answer.
+    /// Pause before each answer.
     pause: Duration,
 }
 
 impl HttpNode {
-    /// One that runs.
+    /// Starts a node.
     pub fn new() -> Self {
         let mut node = Self::stopped();
         node.start();
         node
     }
 
-    /// One that runs, and takes this many milliseconds for each answer.
+    /// Starts a node that waits this many milliseconds before each answer.
     pub fn slow(milliseconds: u64) -> Self {
         let mut node = Self::stopped();
         node.counts = Arc::new(Counts { pause: Duration::from_millis(milliseconds), ..Counts::default() });
@@ -41,7 +41,7 @@ impl HttpNode {
         node
     }
 
-    /// One that does not run yet; its port is its own all the same.
+    /// Creates a stopped node, which reserves its port.
     pub fn stopped() -> Self {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         Self { host: address.to_string(), address, counts: Arc::default(), running: None }
@@ -56,7 +56,7 @@ impl HttpNode {
         self.running = Some((stop, thread));
     }
 
-    /// Closes all connections and takes no more.
+    /// Closes all connections and accepts no new ones.
     pub fn stop(&mut self) {
         if let Some((stop, thread)) = self.running.take() {
             stop.store(true, Ordering::Relaxed);
@@ -64,12 +64,12 @@ impl HttpNode {
         }
     }
 
-    /// How many connections were taken.
+    /// The number of accepted connections.
     pub fn connections(&self) -> u64 {
         self.counts.connections.load(Ordering::Relaxed)
     }
 
-    /// How many requests were answered.
+    /// The number of answered requests.
     pub fn requests(&self) -> u64 {
         self.counts.requests.load(Ordering::Relaxed)
     }
@@ -103,7 +103,7 @@ fn serve(listener: &TcpListener, counts: &Arc<Counts>, stop: &Arc<AtomicBool>) {
     });
 }
 
-/// Answers every head without a body, until either end closes.
+/// Answers every request head without a body, until either end closes.
 fn converse(mut stream: TcpStream, counts: &Counts) {
     let answer = answer("200 OK", "{}");
     let mut head = Vec::new();

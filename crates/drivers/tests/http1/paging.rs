@@ -1,11 +1,11 @@
-//! Scans of several pages: what each page asks for, and what is closed when one fails.
+//! Scans with several pages: the request for each page, and closing after a failure.
 
 use loadframe_engine::driver::ErrorClass;
 use serde_json::{Value, json};
 
 use crate::scripted::{Client, Server, answer, failure};
 
-/// Plays one answer to each request on one connection; returns the requests' first lines and bodies.
+/// Sends one answer per request on one connection; returns the first lines and bodies of the requests.
 fn play(answers: Vec<String>) -> Server<Vec<(String, String)>> {
     Server::play(move |listener| {
         let mut peer = listener.accept();

@@ -1,4 +1,4 @@
-//! What is sent, and what is reported of the answer.
+//! Bytes of requests, and the reports on their answers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The driver for any REST interface: what it sends, what it takes from answers, and what it thinks of them.
+//! The driver for REST APIs: its requests, captures and judgement of answers.
 
 use loadframe_drivers::http::Http;
 use loadframe_engine::driver::{Driver, ErrorClass};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::nodes::HttpNode;
 use crate::scripted::{Client, Server, answer, failure, target};
 
-/// A client that draws `k` and can take a token and an id from answers.
+/// A client with a variable `k`, which can capture a token and an id.
 fn client(host: &str) -> Client<Http> {
     let variables = json!({"k": {"sequential": {"from": 0}}, "token": {"captured": {}}, "id": {"captured": {}}});
     Client::with(&target(&[host]), 0, &variables)
@@ -21,7 +21,7 @@ fn get(more: Value) -> Value {
     json!({ "http": form })
 }
 
-/// Plays one answer to each request; returns the requests.
+/// Sends one answer per request; returns the requests.
 fn play(answers: Vec<String>) -> Server<Vec<(String, Vec<u8>)>> {
     Server::play(move |listener| {
         let mut peer = listener.accept();
@@ -210,7 +210,7 @@ fn what_was_sent_and_answered_can_be_shown_or_that_nothing_was() {
     server.finish();
 }
 
-/// A phase of `stream` against one node that distinguishes logins; its outcome.
+/// Runs a phase of `stream` against one node that distinguishes logins; returns its outcome.
 fn phase(stream: &Value, seconds: f64) -> Value {
     let server = HttpNode::new();
     let folder = std::env::temp_dir().join(format!("loadframe-rest-{}-{}", std::process::id(), stream["name"]));
@@ -252,7 +252,7 @@ fn a_user_that_arrives_knows_nothing_of_the_one_before() {
     };
     let operations = phase(&journey("login"), 1.0);
     for operation in [&operations[0], &operations[1]] {
-        // Who arrives last may be in flight at the end.
+        // The last user to arrive may be in flight at the end.
         assert!(operation["successes"].as_u64().unwrap() > 10 && operation["successes"] == operation["requests"]);
     }
     let operations = phase(&journey("failed"), 1.0);
@@ -271,7 +271,7 @@ fn times_that_an_answer_tells_are_parts_of_the_operation() {
     let times = reply.parts.iter().map(|part| (part.name, (part.done - part.sent).as_micros())).collect::<Vec<_>>();
     assert_eq!(times, [(0, 250), (1, 2500)]);
     assert!(reply.parts.iter().all(|part| part.failed.is_none() && part.done == reply.done));
-    // The answer to another request.
+    // Stands for the answer to another request.
     let reply = client.execute(&form, 1);
     assert!(reply.parts.iter().all(|part| part.failed == Some(ErrorClass::Assertion)));
     let message = "in the header \"x-id\" there is r-0, and not \"r-1\"";

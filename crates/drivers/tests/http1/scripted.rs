@@ -1,4 +1,4 @@
-//! A server that does what a test tells it to, over real sockets, and a client to talk to it.
+//! A server that plays a test's script over real sockets, and a client for it.
 
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
 
-/// How long a test's server waits for a client before it gives the test up.
+/// How long a test's server waits for a client before the test fails.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A listener on loopback with a thread that plays a script.
+/// A listener on loopback, with a thread that plays a script.
 pub struct Server<T> {
     pub host: String,
     script: JoinHandle<T>,
@@ -34,7 +34,7 @@ impl<T: Send + 'static> Server<T> {
         Self { host, script: thread::spawn(move || script(Listener(listener))) }
     }
 
-    /// What the script returns; fails if the script did.
+    /// Returns the result of the script; fails if the script failed.
     pub fn finish(self) -> T {
         self.script.join().unwrap()
     }
@@ -43,13 +43,13 @@ impl<T: Send + 'static> Server<T> {
 pub struct Listener(TcpListener);
 
 impl Listener {
-    /// The next client.
+    /// Accepts the next client.
     pub fn accept(&self) -> Peer {
         let socket = self.socket();
         Peer { stream: Box::new(socket.try_clone().unwrap()), socket }
     }
 
-    /// The next client, inside TLS; it shakes hands when it is first listened to.
+    /// Accepts the next client with TLS; the handshake happens at the first read.
     pub fn accept_tls(&self, config: &Arc<ServerConfig>) -> Peer {
         let socket = self.socket();
         let connection = ServerConnection::new(config.clone()).unwrap();
@@ -74,7 +74,8 @@ trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
 impl Peer {
-    /// The next request: its head and its body. `None` if the client has closed, or will not talk to us.
+    /// Reads the next request: its head and its body. `None` if the client closed the connection or failed the
+    /// handshake.
     pub fn request(&mut self) -> Option<(String, Vec<u8>)> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -106,12 +107,12 @@ impl Peer {
         self.stream.write_all(text.as_ref()).unwrap();
     }
 
-    /// Sends until the client has had enough.
+    /// Sends `text` repeatedly until the client closes the connection.
     pub fn send_for_ever(&mut self, text: &str) {
         while self.stream.write_all(text.as_bytes()).is_ok() {}
     }
 
-    /// Says that nothing more will come.
+    /// Closes the sending direction.
     pub fn end(&mut self) {
         self.socket.shutdown(Shutdown::Write).unwrap();
     }
@@ -122,12 +123,12 @@ impl Peer {
     }
 }
 
-/// An answer with a length.
+/// Returns an answer with a Content-Length.
 pub fn answer(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}", body.len())
 }
 
-/// A client of a driver with a runtime of its own.
+/// A client of a driver, with its own runtime.
 pub struct Client<D: Driver = Search> {
     pub driver: D,
     pub connection: D::Connection,
@@ -136,19 +137,19 @@ pub struct Client<D: Driver = Search> {
 }
 
 impl Client {
-    /// Client number `number` of `hosts`.
+    /// Creates client number `number` of `hosts`.
     pub fn new(hosts: &[&str], number: u64) -> Self {
         Self::of(&target(hosts), number)
     }
 
-    /// Client number `number` of a target.
+    /// Creates client number `number` of a target.
     pub fn of(target: &Target, number: u64) -> Self {
         Self::with(target, number, &json!({"k": {"sequential": {"from": 0}}}))
     }
 }
 
 impl<D: Driver> Client<D> {
-    /// Client number `number` of a target, with variables.
+    /// Creates client number `number` of a target, with variables.
     pub fn with(target: &Target, number: u64, variables: &Value) -> Self {
         let mut driver = D::new(target).unwrap();
         if let Some(connections) = target.connections {
@@ -171,20 +172,20 @@ impl<D: Driver> Client<D> {
         self.runtime.block_on(self.driver.execute(&mut self.connection, &operation, &self.context, &draw, None))
     }
 
-    /// Sends again what is left of request number `k`: the documents at those places.
+    /// Resends the documents of request number `k` at these positions.
     pub fn resume(&mut self, form: &Value, k: u64, places: &[u32]) -> Reply {
         let operation = self.driver.map(form, &self.context).unwrap();
         let draw = Draw::new(1, 2, k);
         self.runtime.block_on(self.driver.execute(&mut self.connection, &operation, &self.context, &draw, Some(places)))
     }
 
-    /// Lets time pass, as between two requests: the runtime gets the events of the kernel.
+    /// Runs the runtime for a while, as between two requests, so that it receives events of the kernel.
     pub fn pause(&self, milliseconds: u64) {
         self.runtime.block_on(async { tokio::time::sleep(Duration::from_millis(milliseconds)).await });
     }
 }
 
-/// Hosts that are talked to in the clear by anybody.
+/// Returns a target without encryption and credentials.
 pub fn target(hosts: &[&str]) -> Target {
     serde_json::from_value(json!({"driver": "search", "hosts": hosts, "timeout": 10})).unwrap()
 }

@@ -1,4 +1,4 @@
-//! Events of a source as the search driver sends them, judged by what a server answers.
+//! Ingest by the search driver against a scripted server.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::scripted::{Client, Server, answer, failure};
 /// Noon on 2017-03-01.
 const NOON: i64 = 1_488_369_600_000;
 
-/// A bid for each line, whose id is its place.
+/// Returns a batch with a bid per line; the id is the line's index.
 pub fn bids(lines: &[&str]) -> Batch {
     let mut batch = Batch { kinds: Arc::new(["bid".to_owned()]), ..Batch::default() };
     for (place, line) in lines.iter().enumerate() {
@@ -26,8 +26,8 @@ pub fn bids(lines: &[&str]) -> Batch {
     batch
 }
 
-/// A store that answers 401 to "secret", cannot read a request with "poison" in it, refuses documents that are "wrong" and pushes "busy" ones
-/// back. It has no indices yet, serves one client, and returns the ids that each request had.
+/// A store for one client, without indices at first. It answers 401 to "secret", cannot parse a request with "poison",
+/// refuses documents with "wrong", and rejects "busy" ones for a retry. It returns the ids in each request.
 fn store() -> Server<Vec<Vec<String>>> {
     Server::play(|listener| {
         let mut peer = listener.accept();
@@ -112,7 +112,7 @@ fn a_line_that_the_store_cannot_read_is_told_from_those_around_it() {
     assert_eq!(failure(reply.outcome).0, ErrorClass::Item);
     let sizes: Vec<usize> = requests.iter().map(Vec::len).collect();
     assert_eq!(sizes, [7, 3, 4, 2, 1, 1, 2]);
-    // By their places among those that were sent, of which the poison is the second.
+    // Positions count within the request; the poison is the second document sent.
     let (reply, requests) = ingest(&lines, Some(&[2, 3, 4]));
     assert_eq!((reply.documents, &reply.refused[..]), (2, &[1][..]));
     assert_eq!(requests.iter().map(Vec::len).collect::<Vec<_>>(), [3, 1, 2, 1, 1]);
@@ -131,7 +131,7 @@ fn events_are_not_refused_where_their_sender_is() {
     let (reply, requests) = ingest(&["{}", r#"{"a":"secret"}"#], None);
     assert_eq!((reply.documents, reply.refused.len(), requests.len()), (0, 0, 1), "nothing is halved");
     assert_eq!(failure(reply.outcome).0, ErrorClass::Client);
-    // The same while a batch is halved: the poison is refused, and the others may be sent again.
+    // The same while a batch is halved: the poison is refused, and the others may be retried.
     let lines = ["{}", r#"{"a":"poison"}"#, r#"{"a":"secret"}"#, "{}"];
     let (reply, _) = ingest(&lines[..2], None);
     assert_eq!((reply.documents, &reply.rejected[..], &reply.refused[..]), (1, &[][..], &[1][..]));

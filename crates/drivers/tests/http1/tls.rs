@@ -1,4 +1,4 @@
-//! TLS over real sockets: what passes through it, and what is refused, with which host and why.
+//! TLS over real sockets: successful exchanges, and refusals that name the host and the reason.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -12,14 +12,14 @@ use tokio_rustls::rustls::ServerConfig;
 use crate::certificates::Authority;
 use crate::scripted::{Client, Server, answer, bulk, failure, ping, search};
 
-/// Long after all tests.
+/// A year after all tests.
 const LATER: i32 = 2100;
 
 fn target(host: &str, tls: Value) -> Target {
     serde_json::from_value(json!({"driver": "search", "hosts": [host], "timeout": 10, "tls": tls})).unwrap()
 }
 
-/// A server that answers each request of each client, and whether it saw a request.
+/// A server that answers every request of every client; returns whether it received any.
 fn answering(config: Arc<ServerConfig>, clients: usize) -> Server<bool> {
     Server::play(move |listener| {
         let mut asked = false;
@@ -57,7 +57,7 @@ fn requests_and_answers_of_any_size_pass_through_one_connection() {
     });
     let mut client = Client::of(&target(&server.host, json!({"ca": authority.file()})), 0);
     assert!(client.execute(&ping(), 0).outcome.is_ok());
-    // By now the server has sent its session tickets unasked, which must not end the connection.
+    // By now the server has sent session tickets unprompted; they must not end the connection.
     client.pause(50);
     let reply = client.execute(&bulk(50_000), 1);
     assert!(reply.outcome.is_ok(), "{:?}", reply.outcome);

@@ -1,4 +1,4 @@
-//! Clusters that change under load: who is asked, by how many connections, and what is recorded of it.
+//! Clusters that change under load: nodes used, connections opened, and records of both.
 
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -13,22 +13,22 @@ use serde_json::{Value, json};
 
 use crate::nodes::HttpNode;
 
-/// Within this a change of the hosts has taken effect.
+/// Time limit for a change of hosts to take effect.
 const SOON: Duration = Duration::from_secs(5);
 
-/// A phase on its way, in a folder of its own.
+/// A running phase, with its own folder.
 struct Load {
     running: Running,
     folder: PathBuf,
 }
 
 impl Load {
-    /// 12 closed clients that think for 2 ms, for a minute unless it is ended before.
+    /// Starts 12 closed-loop clients with a think time of 2 ms, for at most a minute.
     fn start(hosts: &[&HttpNode], spread: &str) -> Self {
         Self::with(hosts, spread, &json!({"closed": {"clients": 12, "think_time": 0.002}}))
     }
 
-    /// The same with another load.
+    /// Starts a load with another pacing.
     fn with(hosts: &[&HttpNode], spread: &str, pacing: &Value) -> Self {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let name = format!("loadframe-topology-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -51,7 +51,7 @@ impl Load {
         self.running.set_hosts(&names(hosts)).unwrap();
     }
 
-    /// Waits until the nodes have the same share of the requests, give or take a fifth.
+    /// Waits until the nodes' request counts are equal within a fifth.
     fn wait_for_equal_shares(&self, nodes: &[&HttpNode]) {
         let began = Instant::now();
         loop {
@@ -66,8 +66,8 @@ impl Load {
         }
     }
 
-    /// Waits until the nodes have accepted that many connections. A client opens one when it has something to send, so
-    /// that equal shares can come before the last client's connection.
+    /// Waits until the nodes have accepted this many connections. A client connects only when it has something to send,
+    /// so equal shares may precede the last client's connection.
     fn wait_for_connections<const N: usize>(&self, nodes: [&HttpNode; N], expected: [u64; N]) {
         let began = Instant::now();
         while nodes.map(HttpNode::connections) != expected {
@@ -77,7 +77,7 @@ impl Load {
         }
     }
 
-    /// Ends it; its outcome, and the requests by node.
+    /// Ends the phase; returns its outcome, and the requests by node.
     fn end(self) -> (Value, BTreeMap<u64, u64>) {
         self.running.stop();
         let outcome = self.running.outcome().unwrap();
@@ -109,7 +109,7 @@ fn a_node_that_joins_gets_its_share_and_no_other_connection_is_touched() {
     load.wait_for_connections([&a, &b], [6, 6]);
     load.set_hosts(&[&a, &b, &c]);
     load.wait_for_equal_shares(&[&a, &b, &c]);
-    // Those of the clients that moved, and the one of the check whether the node is there.
+    // The moved clients' connections, and one for the check whether the node is reachable.
     load.wait_for_connections([&a, &b, &c], [6, 6, 4 + 1]);
     let (outcome, nodes) = load.end();
     assert_eq!(failures(&outcome), 0, "{outcome}");
@@ -128,7 +128,7 @@ fn a_node_that_leaves_gets_nothing_more_and_nothing_fails() {
     load.wait_for_equal_shares(&[&a, &b, &c]);
     load.set_hosts(&[&a, &c]);
     load.wait_for_equal_shares(&[&a, &c]);
-    // The clients of the node that left were divided between the others.
+    // The clients of the departed node were divided between the others.
     load.wait_for_connections([&a, &c], [6, 6]);
     let before = b.requests();
     sleep(Duration::from_millis(500));
@@ -182,7 +182,7 @@ fn clients_of_a_node_that_died_ask_the_others_and_go_home_when_it_is_back() {
         load.wait_for_equal_shares(&[&a, &b, &c]);
         assert!(b.requests() > before);
         let (outcome, _) = load.end();
-        // Each of the clients may have lost a request, and found the door closed once.
+        // Each client may have lost a request, and been refused a connection once.
         assert!((1..=24).contains(&failures(&outcome)), "{outcome}");
         for error in outcome["operations"][0]["errors"].as_array().unwrap() {
             assert_eq!(error["class"], "connect");

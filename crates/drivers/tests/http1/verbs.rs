@@ -1,4 +1,4 @@
-//! Neutral verbs of several steps, and what is asserted of answers, on a socket.
+//! Neutral verbs with several steps, and assertions on answers, over a socket.
 
 use loadframe_engine::driver::{Driver, ErrorClass};
 use loadframe_engine::util::draw::Draw;
@@ -13,7 +13,7 @@ fn read_modify_write() -> Value {
     json!({"read_modify_write": {"collection": "c", "id": "${k}", "document": {"name": "new"}}})
 }
 
-/// A server that gives one answer after the other, and reports the requests: first line and body.
+/// A server that sends one answer per request, and reports the first line and body of each request.
 fn answering(answers: Vec<(&'static str, &'static str)>) -> Server<Vec<(String, String)>> {
     Server::play(move |listener| {
         let mut peer = listener.accept();

@@ -1,4 +1,4 @@
-//! How a phase ends: by its clock, by being stopped, by a condition, and by something that dies in the generator.
+//! End of a phase: by duration, a stop, a condition, or a panic in the generator.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -50,7 +50,7 @@ fn a_thread_whose_streams_are_over_holds_no_second_up() {
         "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 1, "think_time": 0.01}},
         "stop": {"duration": 600},
     }));
-    // The second thread has half of this stream, and nothing else.
+    // The second thread runs half of this stream only.
     plan["streams"].as_array_mut().unwrap().push(json!({
         "name": "t", "mix": [["b", 1]], "pacing": {"closed": {"clients": 2}}, "stop": {"requests": 2},
     }));
@@ -76,7 +76,7 @@ fn a_phase_that_is_stopped_was_measured_until_then_and_no_longer_than_its_window
         plan["warmup"] = json!(0.2);
         plan
     };
-    // Stopped after (ms), with a window of (s), measured for (s): nothing was answered in any of them.
+    // Stop time (ms), window (s), bounds of the measured time (s); no request is answered in any case.
     for (after, window, least, most) in [(100, 600.0, 0.0, 0.0), (700, 600.0, 0.4, 0.9), (900, 0.5, 0.5, 0.5)] {
         let folder = Folder::new();
         let running = begin::<Slow>(&slow(window), &folder);
@@ -100,14 +100,14 @@ fn a_rate_at_which_nothing_more_comes_lasts_as_long_as_it_was_asked_to() {
     assert_eq!(outcome["operations"][0]["successes"], 1, "request 0 is due at once");
 }
 
-/// Requests that were executed, by the phase's name: of a phase that goes on it grows.
+/// Executed requests, by the phase's name; the count of a running phase grows.
 static EXECUTED: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
 
 fn executed(phase: &str) -> u64 {
     EXECUTED.lock().unwrap().get(phase).copied().unwrap_or(0)
 }
 
-/// Panics at the fiftieth request: in it, in a task that it leaves behind, or when a client comes.
+/// Panics at the fiftieth request, in a task started by that request, or when a client connects.
 struct Dying(String);
 
 impl Driver for Dying {
@@ -178,7 +178,7 @@ fn whatever_panics_ends_the_phase_with_what_was_measured_and_why() {
         assert_eq!(outcome["interrupted"], false);
         let recorded: u64 = series(&folder).iter().map(|row| row[5].parse::<u64>().unwrap()).sum();
         assert_eq!(outcome["operations"][0]["successes"], recorded);
-        // The worker that dies has done every second one of those before; the other may have had no core yet.
+        // The panicking worker has done every second earlier request; the other may not have had a core yet.
         assert!(recorded >= if dies == "client" { 0 } else { 24 }, "{recorded}");
         assert_over(dies);
     }

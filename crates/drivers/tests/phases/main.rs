@@ -1,4 +1,4 @@
-//! Whole phases on the null driver: what is issued, what is recorded, and how a phase ends.
+//! Whole phases on test drivers: requests, records, and the end of a phase.
 
 // Development builds lay out the drivers' nested futures here.
 #![recursion_limit = "256"]
@@ -24,7 +24,7 @@ use loadframe_engine::run::{Running, start};
 use loadframe_engine::util::draw::Draw;
 use serde_json::{Value, json};
 
-/// A folder of a test's own, removed with it.
+/// A folder of one test; dropping it removes it.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -102,7 +102,7 @@ fn an_open_stream_sends_what_was_due_in_its_time_and_warms_up_apart() {
     assert_eq!(outcome["measured"], 1.0);
 }
 
-/// Answers request k after a number of milliseconds that its `connection` looks up: stands for a slow store.
+/// A driver for a slow store: it answers after the operation's number of milliseconds.
 struct Slow;
 
 impl Driver for Slow {
@@ -232,7 +232,7 @@ fn users_arrive_walk_their_journey_and_leave() {
         assert_eq!(outcome["operations"].as_array().unwrap().len(), 2, "an operation that comes twice is one row");
         let (a, b) = (count(0), count(1));
         assert!((25..=85).contains(&b), "{b} users arrived");
-        // The last users are cut short where the stream ends.
+        // The end of the stream interrupts the last users.
         assert!(a > 2 * b - 12 && a <= 2 * b + 6, "{a} and {b}");
     }
 }
@@ -255,7 +255,7 @@ fn a_journey_has_its_steps_in_order_and_whole_journeys_only() {
 
 #[test]
 fn clients_come_and_go_with_the_level() {
-    // Two clients for a second, then six, each at most 100 a second.
+    // Two clients for a second, then six, each with at most 100 requests per second.
     let mut plan = plan(json!({
         "name": "s", "mix": [["a", 1]], "stop": {"duration": 3.0},
         "pacing": {"closed": {
@@ -284,7 +284,7 @@ fn a_ramp_offers_what_lies_under_it() {
     assert!((999..=1001).contains(&sent), "{sent}");
 }
 
-/// Fails the first attempts of each request as a store does that pushes back.
+/// A driver for a store under back-pressure: it rejects two of three attempts.
 struct Moody(AtomicU64);
 
 impl Driver for Moody {

@@ -1,4 +1,4 @@
-//! Phases on several ranks, all of them in this process: any number of ranks and threads sends the same requests.
+//! Phases on several ranks in one process: any number of ranks and threads sends the same requests.
 
 use std::sync::Mutex;
 
@@ -8,10 +8,10 @@ use loadframe_engine::run::prepare_rank;
 
 use super::*;
 
-/// What was sent, by the name of the test: the operation, the request's number, and the number that it took of a counter.
+/// Sent requests: name of the test, operation, number of the request, and number from the counter.
 static SENT: Mutex<Vec<(String, String, u64, u64)>> = Mutex::new(Vec::new());
 
-/// Notes what it is to send.
+/// A driver that records its requests in [`SENT`].
 struct Noting(String);
 
 impl Driver for Noting {
@@ -37,7 +37,8 @@ impl Driver for Noting {
     }
 }
 
-/// Carries out a plan on ranks whose sums of seconds go to a recorder; what they sent, sorted, and the outcome.
+/// Runs a plan on several ranks, with a recorder for their sums per second. Returns the sorted requests and the
+/// outcome.
 fn together(plan: &Value, ranks: u64, threads: u64, name: &str) -> (Vec<(String, u64, u64)>, Value) {
     let folder = Folder::new();
     let name = format!("{name}-{ranks}-{threads}:1");

@@ -1,10 +1,10 @@
-//! What a phase writes down of requests that are slow, fail, are tried again, or run out.
+//! Records of slow, failed, retried and unfinished requests.
 
 use std::collections::BTreeMap;
 
 use super::*;
 
-/// The rows of a phase's series, by column.
+/// Returns the rows of a phase's series, by column.
 pub fn rows(folder: &Folder) -> Vec<BTreeMap<String, String>> {
     let text = std::fs::read_to_string(folder.0.join("series.csv")).unwrap();
     let names: Vec<String> = text.lines().next().unwrap().split(',').map(str::to_owned).collect();
@@ -44,7 +44,7 @@ fn seconds_in_which_nothing_was_done_tell_what_waits_until_the_very_end() {
     assert_eq!(of("requests"), [0.0; 3]);
     assert_eq!(of("unanswered"), [10.0; 3], "the sum of both threads");
     let oldest = of("oldest_unanswered");
-    // Request 0 was due when the phase began.
+    // Request 0 was due at the start of the phase.
     assert_eq!(oldest[..2], [1.0, 2.0]);
     assert!((2.2..3.5).contains(&oldest[2]), "{oldest:?}");
 }
@@ -96,7 +96,7 @@ fn each_attempt_leaves_its_words_and_its_host() {
     assert_eq!(outcome["operations"][0]["errors"], json!([busy(20)]), "each failed request counts");
 }
 
-/// As slow as it is told to be; it ends after this many requests.
+/// A driver with a configurable latency and a limited number of requests.
 struct Ending(Slow);
 
 impl Driver for Ending {
@@ -130,7 +130,7 @@ fn a_stream_whose_corpus_ends_early_was_measured_for_as_long_as_it_ran() {
     let pacings = [json!({"closed": {"clients": 2}}), json!({"open": {"rate": 200}})];
     for (pacing, threads) in pacings.iter().flat_map(|pacing| [(pacing, 1), (pacing, 3)]) {
         let mut plan = plan(json!({"name": "s", "mix": [["a", 1]], "pacing": pacing, "stop": {"duration": 1.0}}));
-        // 40 requests, two at a time or 5 ms apart: 0.2 s.
+        // 40 requests, two at a time or 5 ms apart, take 0.2 s.
         plan["operations"] = json!({"a": {"ms": 10, "requests": 40}, "b": {"ms": 10}});
         plan["threads"] = json!(threads);
         let ran = |stream: &Value| stream["measured"].as_f64().unwrap();

@@ -1,4 +1,4 @@
-//! Load after a pause, a restart and a cut link, by each driver on its null server: it goes on when the server does.
+//! Load after a pause, a restart and a cut link, for each driver on its null server: the load resumes with the server.
 
 use std::thread::sleep;
 
@@ -14,14 +14,14 @@ use loadframe_null_server::NullServer;
 use super::records::rows;
 use super::*;
 
-/// Seconds that a request may take.
+/// Timeout of a request, in seconds.
 const TIMEOUT: f64 = 1.0;
-/// How long the server is away: a request of each client fails.
+/// Duration of the fault: one request of each client fails.
 const AWAY: Duration = Duration::from_millis(1_500);
-/// How long anything is waited for before the test fails. Far more than it takes, as the machine may be busy.
+/// Time limit of any wait. Far above the usual time, because the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The name of a fault, how it begins, and how it ends.
+/// A fault: its name, how to start it, and how to end it.
 type Fault = (&'static str, fn(&NullServer), fn(&NullServer));
 
 fn wait(what: &str, is_so: impl Fn() -> bool) {
@@ -37,14 +37,14 @@ fn target(driver: &str, server: &NullServer, operation: &Value, clients: u64, st
         "seed": 1, "phase": "p", "threads": 2, "drain": 1.0,
         "target": {"driver": driver, "hosts": [server.address().to_string()], "timeout": TIMEOUT},
         "operations": {"a": operation},
-        // Pauses leave the processor to the server.
+        // Think times leave the processor to the server.
         "streams": [{
             "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": clients, "think_time": 0.3}}, "stop": stop,
         }],
     })
 }
 
-/// Breaks a server of the driver's protocol in each way while 1, 100 and 500 clients send `operation`.
+/// Applies each fault to a server of the driver's protocol while 1, 100 and 500 clients send `operation`.
 fn recovers<D: Driver>(driver: &str, operation: Value) {
     let faults: [Fault; 3] = [
         ("a pause", NullServer::pause, NullServer::resume),
@@ -68,7 +68,7 @@ fn recovers<D: Driver>(driver: &str, operation: Value) {
         begin_fault(&server);
         sleep(AWAY);
         end_fault(&server);
-        // The reference: another client that has not seen the fault.
+        // The reference: a client that did not experience the fault.
         wait(&format!("{driver}: the server is not back after {fault}"), || {
             let (other, _folder) = run::<D>(&target(driver, &server, &operation, 1, json!({"requests": 1})));
             other["operations"][0]["successes"] == 1
@@ -85,13 +85,14 @@ fn recovers<D: Driver>(driver: &str, operation: Value) {
         assert!(running.wait(PATIENCE));
         let outcome = running.outcome().unwrap();
         let reconnects = outcome["operations"][0]["reconnects"].as_u64().unwrap();
-        // CQL's nodes are looked at when a request has failed, which a single client may do too late to see them down.
+        // The CQL driver checks nodes after a failed request. With a single client that may be too late to see them
+        // down.
         assert!(reconnects > 0 || (driver == "cql" && *clients == 1), "{driver}: {reconnects} reconnects");
         let in_seconds: u64 = rows(folder).iter().map(|row| row["reconnects"].parse::<u64>().unwrap()).sum();
         assert_eq!(in_seconds, reconnects, "{driver}");
         let log = HistogramLog::read(&folder.0.join("histograms.hlog")).unwrap();
         let setups = log.total("p/a/setup", 0.0, f64::INFINITY).unwrap();
-        // Of CQL the sessions of the threads that have a client.
+        // For CQL, the sessions of the threads that have a client.
         let first = if driver == "cql" { 2.min(*clients) } else { *clients };
         assert!(setups.len() >= first, "{driver}: {} setups of {clients} clients", setups.len());
     }
@@ -139,7 +140,7 @@ fn couchbase_recovers() {
     recovers::<Couchbase>("couchbase", read());
 }
 
-/// The library's eighth attempt to connect comes 12.75 s after the connection was lost, and its next one 9 s later.
+/// The library's eighth connection attempt comes 12.75 s after the loss, and the next one 9 s later.
 const LONG: Duration = Duration::from_millis(13_500);
 
 #[test]

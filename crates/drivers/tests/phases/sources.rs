@@ -1,4 +1,4 @@
-//! Streams whose requests carry the events of a source: none is lost, and each is counted once.
+//! Streams that ingest the events of a source: no event is lost, and each is counted once.
 
 mod faults;
 mod lines;
@@ -13,19 +13,20 @@ use loadframe_engine::workload::event::Batch;
 
 use super::*;
 
-/// Takes events in, but for those that it is told to do otherwise with.
+/// A driver that accepts events, except as its operation specifies.
 struct Fussy;
 
-/// What it does: how long it takes, and how many of its first requests it rejects one half of, or gives no answer to.
+/// Behaviour of the driver: pause per request, number of first requests half rejected, number of first requests
+/// unanswered.
 struct Manner {
     pause: Duration,
     half_rejected: AtomicU64,
     unanswered: AtomicU64,
-    /// How many of its first requests it refuses for their sender.
+    /// Number of first requests refused for missing rights.
     denied: AtomicU64,
-    /// Events whose line has this text are refused for good.
+    /// Events with this text in their line are refused permanently.
     refused: String,
-    /// Events whose line has this text are rejected each time.
+    /// Events with this text in their line are rejected each time.
     rejected: String,
     /// While this file exists, a batch with `hang` in it gets no answer.
     hold: PathBuf,
@@ -130,7 +131,7 @@ fn count(outcome: &Value, key: &str) -> u64 {
     outcome["sources"]["ads"][key].as_u64().unwrap()
 }
 
-/// What all sources promise.
+/// Checks the invariants of all sources.
 fn adds_up(outcome: &Value) {
     let letters = outcome["sources"]["ads"]["dead_letters"].as_object().unwrap();
     let dead = |refused: bool| -> u64 {
@@ -176,7 +177,7 @@ fn each_line_of_files_is_an_event_or_a_dead_letter_with_its_reason() {
         assert_eq!(kept.len(), 8);
         assert_eq!(kept[0]["line"], "not JSON");
         assert!(kept[0]["source"].as_str().unwrap().ends_with("odd.ndjson:3"), "{}", kept[0]);
-        // Each event has a response time of its own, beside its request's.
+        // Each event has its own response time, in addition to its request's.
         let log = HistogramLog::read(&folder.0.join("histograms.hlog")).unwrap();
         assert_eq!(log.total("p/take_in.event/response", 0.0, f64::INFINITY).unwrap().len(), 10_002);
         let documents = outcome["operations"][0]["documents"].as_u64().unwrap();
@@ -211,14 +212,14 @@ fn what_the_store_never_took_is_left_over() {
     assert_eq!((count(&outcome, "indexed"), count(&outcome, "left_over")), (0, 500), "{outcome}");
 }
 
-/// Begins a phase that listens, and says where.
+/// Starts a phase with a listening source; returns it and the address.
 fn listening<D: Driver>(plan: &Value, folder: &Folder) -> (Running, SocketAddr) {
     let running = begin::<D>(plan, folder);
     let address = running.progress().sources["ads"].address.clone().expect("it listens at once");
     (running, address.parse().unwrap())
 }
 
-/// Ends a phase once so many lines have come to their ends: a port has no end of its own.
+/// Ends a phase once this many lines have been processed, because a port has no end.
 fn settled(running: &Running, lines: u64) -> Value {
     let begun = Instant::now();
     loop {
@@ -249,7 +250,7 @@ fn senders_by_tcp_may_be_many_and_go_away_in_the_middle_of_a_line() {
             thread::spawn(move || {
                 let mut stream = TcpStream::connect(address).unwrap();
                 for number in 0..1_000 {
-                    // A line comes in two pieces.
+                    // Sends a line in two pieces.
                     let line = bid(sender * 1_000 + number);
                     let (one, other) = line.split_at(7);
                     stream.write_all(one.as_bytes()).unwrap();
@@ -303,7 +304,7 @@ fn senders_wait_while_the_store_is_slow_and_memory_stays_bounded() {
     let outcome = settled(&running, 50_000);
     adds_up(&outcome);
     assert_eq!(count(&outcome, "indexed"), 50_000);
-    // A reading of 64 KiB, or twice that, may come on top.
+    // One or two reads of 64 KiB may add to the limit.
     assert!(count(&outcome, "most_bytes") < 400_000, "{outcome}");
 }
 
@@ -369,7 +370,7 @@ fn a_generator_gives_the_same_number_of_events_to_any_number_of_threads() {
 
 #[test]
 fn a_generator_that_is_not_paced_makes_events_as_fast_as_they_are_taken() {
-    // At their rate they would take most of an hour.
+    // At their rate the events would take most of an hour.
     let made = json!({"generate": {"generator": "adbids", "rate": 1, "documents": 3_000, "paced": false}});
     let mut plan = ingesting(made, json!("exhausted"));
     plan["sources"]["ads"]["events"]["kinds"]["click"] = json!({"id": "/bid_id", "time": "/bid_time"});

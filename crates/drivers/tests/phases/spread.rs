@@ -7,15 +7,15 @@ use loadframe_engine::workload::event::Batch;
 
 use super::*;
 
-/// Nodes that are all alike; a client is at one of them, as by a fixed spread, or takes them by turns.
+/// A driver for identical nodes. A client stays at one of them, as with a fixed spread, or alternates between them.
 struct Alike {
     nodes: u16,
     by_turns: bool,
-    /// How many connections were opened.
+    /// Number of connections opened.
     opened: &'static AtomicU64,
 }
 
-/// The connections of a client, by node, and the node that it asks.
+/// The connections of a client, by node, and its current node.
 struct Links {
     open: Vec<bool>,
     at: u16,
@@ -65,7 +65,7 @@ impl Driver for Alike {
         None
     }
     fn hosts(&self) -> Vec<String> {
-        // The number of connections stands in the outcome, behind the hosts.
+        // The list of hosts ends with the number of connections, to show it in the outcome.
         let opened = self.opened.load(Ordering::Relaxed).to_string();
         (0..self.nodes).map(|node| node.to_string()).chain([opened]).collect()
     }
@@ -113,7 +113,7 @@ impl Driver for Alike {
     }
 }
 
-/// A phase on `nodes` nodes, on each of `ranks`; requests by operation and node, and connections.
+/// Runs a phase on `nodes` nodes and `ranks` ranks; returns the requests by operation and node, and the connections.
 fn requests(plan: &Value, nodes: usize, ranks: u64) -> (BTreeMap<String, Vec<u64>>, u64) {
     let (mut counts, mut opened) = (BTreeMap::<String, Vec<u64>>::new(), 0);
     for rank in 0..ranks {
@@ -132,7 +132,7 @@ fn requests(plan: &Value, nodes: usize, ranks: u64) -> (BTreeMap<String, Vec<u64
     (counts, opened)
 }
 
-/// The greatest difference between the requests of two nodes.
+/// Returns the largest difference between the requests of two nodes.
 fn unevenness(counts: &[u64]) -> u64 {
     counts.iter().max().unwrap() - counts.iter().min().unwrap()
 }
@@ -210,7 +210,7 @@ fn users_with_few_clients_ask_all_nodes_for_each_operation() {
             plan["threads"] = json!(threads);
             let (counts, opened) = requests(&plan, nodes, 1);
             let case = format!("{clients} clients, {nodes} nodes, {threads} workers: {counts:?}");
-            // A busy client moves only when its node is ahead, because it has to connect.
+            // A busy client moves only when its node is ahead, because moving costs a connect.
             assert!(counts.values().all(|of| unevenness(of) <= 20 * threads), "{case}");
             let few = clients / threads < nodes as u64;
             assert!(!few || counts.values().all(|of| unevenness(of) <= threads), "{case}");

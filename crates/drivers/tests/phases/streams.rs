@@ -1,4 +1,4 @@
-//! Streams with ends of their own, and phases that end with one of them.
+//! Streams with their own ends, and phases that end with one of their streams.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn of<'a>(outcome: &'a Value, list: &str, name: &str, stream: &str) -> &'a Value
 fn a_stream_goes_on_until_the_one_that_ends_the_phase_has_sent_its_last() {
     for threads in [1, 3] {
         for pacing in [json!({"closed": {"clients": 2}}), json!({"open": {"rate": 200}})] {
-            // 10 requests of 50 ms by one client: half a second.
+            // 10 requests of 50 ms by one client take half a second.
             let leader = json!({"pacing": {"closed": {"clients": 1}}, "stop": {"requests": 10}});
             let mut plan = two(leader, json!({"pacing": pacing, "stop": "ended"}));
             plan["operations"] = json!({"a": {"ms": 50}, "b": {"ms": 5}});
@@ -52,7 +52,7 @@ fn who_sleeps_when_the_phase_ends_is_woken_and_who_waits_is_waited_for() {
     assert!(begun.elapsed() < Duration::from_secs(10), "it slept for {:?}", begun.elapsed());
     let follower = of(&outcome, "operations", "stream", "follower");
     assert_eq!((&follower["requests"], &follower["in_flight_at_end"]), (&json!(1), &json!(0)));
-    // Its answer came after the end of the window and is not part of the throughput.
+    // Its answer came after the end of the window, so it does not count in the throughput.
     assert_eq!(follower["completed"], 0);
 }
 

@@ -1,4 +1,4 @@
-//! What goes wrong around a stream: nothing of it breaks the counts.
+//! Faults around a stream do not corrupt its counts.
 
 use std::sync::Mutex;
 
@@ -11,7 +11,7 @@ fn events_that_come_twice_without_their_bid_or_in_the_wrong_order_of_time_are_co
     let (running, address) = listening::<Null>(&ingesting(source, json!("exhausted")), &folder);
     let mut stream = TcpStream::connect(address).unwrap();
     for number in (0..500).rev() {
-        // The clock of the sender runs backwards, each bid comes twice, and the wins are of bids that never come.
+        // The sender's timestamps run backwards, each bid is sent twice, and the wins refer to missing bids.
         stream.write_all(bid(number).repeat(2).as_bytes()).unwrap();
         let win = format!("{{\"type\": \"win\", \"bid_id\": \"w{number}\", \"bid_time\": {number}}}\n");
         stream.write_all(win.as_bytes()).unwrap();
@@ -37,7 +37,7 @@ fn dead_letters_that_cannot_be_written_are_counted_and_the_file_is_named() {
     }
 }
 
-/// A store of one node, which has gone from the address that the plan names.
+/// A store with one node, which has left the address in the plan.
 struct Moved(Mutex<Vec<String>>);
 
 impl Driver for Moved {
@@ -109,7 +109,7 @@ fn a_closed_phase_sends_what_it_has_accepted_and_nothing_more_and_ends_beside_ot
     let (running, address) = listening::<Fussy>(&plan, &folder);
     let sender = thread::spawn(move || {
         let mut stream = TcpStream::connect(address).unwrap();
-        // Until nobody takes them any more.
+        // Until the port stops accepting lines.
         (0..).take_while(|number| stream.write_all(bid(*number).as_bytes()).is_ok()).count()
     });
     let begun = Instant::now();
@@ -139,7 +139,7 @@ fn a_generator_says_how_many_events_were_due_and_how_far_it_came() {
     };
     let (until, made) = offered(json!({}), json!({"duration": 0.5}), 1_000);
     assert!((0.5..5.0).contains(&until) && made > 0.9 * until, "{made} of {until}");
-    // The store does not answer: the generator waits for room at once, and what was due later was never made.
+    // The store does not answer. The generator waits for room immediately, and never makes the later events.
     let (until, made) = offered(json!({"unanswered": u64::MAX}), json!({"duration": 1.0}), 1_000);
     assert!(until >= 1.0 && made < 0.8 * until, "{made} of {until}");
 }

@@ -1,10 +1,10 @@
-//! Lines as they really come: with a byte order mark, without a last newline, nested too deep, and hostile ones.
+//! Irregular lines: with a byte order mark, without a final newline, nested too deep, or hostile.
 
 use std::io::Read;
 
 use super::*;
 
-/// Sends bytes to a port and ends the connection, and waits until so many lines have come to their ends.
+/// Sends bytes to a port, ends the connection, and waits until `lines` lines have been processed.
 fn sent(bytes: &[u8], lines: u64) -> Value {
     let folder = Folder::new();
     let (running, address) =
@@ -15,7 +15,7 @@ fn sent(bytes: &[u8], lines: u64) -> Value {
     outcome
 }
 
-/// The same bytes in a file.
+/// Reads the same bytes from a file.
 fn read(bytes: &[u8]) -> Value {
     let texts = Folder::new();
     let path = file(&texts, "log.ndjson", bytes);
@@ -63,7 +63,7 @@ fn no_line_ends_the_process() {
             }
         }
     }
-    // A good line with bytes changed, cut out and put in.
+    // A valid line with bytes changed, removed and inserted.
     for k in 0..3_000 {
         let draw = Draw::new(1, 2, k);
         let mut line = bid(k).into_bytes();
@@ -83,7 +83,7 @@ fn no_line_ends_the_process() {
     text.extend_from_slice(bid(7).as_bytes());
     let outcome = read(&text);
     assert!(count(&outcome, "lines") >= 3_000 + lines, "{outcome}");
-    // Three of four depths beyond the bound: each is a dead letter for its depth, whether it is closed or not.
+    // Three kinds of brackets at four depths beyond the bound, closed and not: each is a dead letter.
     assert_eq!(outcome["sources"]["ads"]["dead_letters"]["nested too deep"], 4 * 2 * 3, "{outcome}");
 }
 
@@ -101,7 +101,7 @@ fn a_port_has_a_bound_of_connections() {
     first.write_all(bid(1).as_bytes()).unwrap();
     drop(first);
     until_indexed(&running, 2);
-    // There is room again once the first has gone.
+    // There is room again once the first connection has closed.
     let begun = Instant::now();
     while running.progress().sources["ads"].indexed < 3 {
         let _ = TcpStream::connect(address).and_then(|mut third| third.write_all(bid(2).as_bytes()));

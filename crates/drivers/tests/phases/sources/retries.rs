@@ -1,4 +1,4 @@
-//! Batches that the store does not take now: they wait by themselves, and hold up nobody else.
+//! Rejected batches wait for their retry without delaying others.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn until(running: &Running, what: &str, is_so: impl Fn(&loadframe_engine::ingest
     }
 }
 
-/// A phase that listens, whose requests carry few events.
+/// Plans a listening phase with few events per request.
 fn small_batches(operation: Value) -> Value {
     let mut plan = ingesting(json!({"listen": {"address": "127.0.0.1:0"}, "batch": 10}), json!("exhausted"));
     plan["operations"]["take_in"] = operation;
@@ -51,7 +51,7 @@ fn a_lone_event_is_sent_while_another_batch_hangs() {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(bid(0).replace("b0", "hang").as_bytes()).unwrap();
     until(&running, "the batch that hangs", |stats| stats.accepted == 1 && stats.waiting == 0);
-    // Each of the three clients has its turn to be woken.
+    // Each of the three clients is woken at least once.
     for number in 1..=8 {
         stream.write_all(bid(number).as_bytes()).unwrap();
         until(&running, "a lone event", |stats| stats.indexed == number);
@@ -99,7 +99,7 @@ fn a_refused_event_is_acknowledged_once_its_whole_line_is_kept() {
     drop(stream);
     adds_up(&settled(&running, 1));
 
-    // Where it cannot be kept, it is left over, and nobody is told that it is safe.
+    // If the dead letter cannot be written, the line is left over and not acknowledged.
     let folder = Folder::new();
     let (running, address) = listening::<Fussy>(&named(letters.0.join("nowhere").join("letters.ndjson")), &folder);
     let mut stream = TcpStream::connect(address).unwrap();

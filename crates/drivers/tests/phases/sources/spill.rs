@@ -1,10 +1,10 @@
-//! What memory has no room for goes to disk and comes back: none of it is lost, and its age is known.
+//! Spilling to disk when memory is full: no event is lost, and its age stays known.
 
 use std::os::unix::fs::symlink;
 
 use super::*;
 
-/// A port whose events go to a store that gives no answer to so many of the first requests, and to disk meanwhile.
+/// Plans a port with spilling, and a store that leaves the first `unanswered` requests without an answer.
 fn spilling(folder: &Folder, spill: u64, unanswered: u64) -> Value {
     let source = json!({
         "listen": {"address": "127.0.0.1:0"}, "batch": 500, "buffer": 100_000, "acknowledge": true,
@@ -15,7 +15,7 @@ fn spilling(folder: &Folder, spill: u64, unanswered: u64) -> Value {
     plan
 }
 
-/// Sends bids, and returns how many are safe when the connection ends.
+/// Sends bids; returns how many are acknowledged when the connection ends.
 fn send(address: SocketAddr, bids: u64) -> u64 {
     let mut stream = TcpStream::connect(address).unwrap();
     let heard = BufReader::new(stream.try_clone().unwrap());
@@ -37,7 +37,7 @@ fn what_memory_has_no_room_for_goes_to_disk_and_every_event_is_sent_with_its_age
     let (disk, folder) = (Folder::new(), Folder::new());
     let (running, address) = listening::<Fussy>(&spilling(&disk, 1 << 30, 12), &folder);
     let sender = thread::spawn(move || send(address, 50_000));
-    // The store is away for longer than the sender needs: nobody waits.
+    // The store is unavailable for longer than the sender needs, but the sender does not wait.
     let begun = Instant::now();
     while running.progress().sources["ads"].accepted < 50_000 {
         assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", running.progress().sources);
@@ -55,7 +55,7 @@ fn what_memory_has_no_room_for_goes_to_disk_and_every_event_is_sent_with_its_age
     assert!(count(&outcome, "spilled_events") > 10_000, "{outcome}");
     let (bytes, most) = (count(&outcome, "spilled_bytes"), count(&outcome, "most_spilled_bytes"));
     assert!(most > 1_000_000 && most <= bytes, "{outcome}");
-    // Of what was spilled most is older than the store's first answer, which came after more than a second.
+    // Most spilled events are older than the store's first answer, which came after more than a second.
     let log = HistogramLog::read(&folder.0.join("histograms.hlog")).unwrap();
     let ages = log.total("p/take_in.event/response", 0.0, f64::INFINITY).unwrap();
     assert_eq!(ages.len(), 50_000);
@@ -95,7 +95,7 @@ fn a_full_disk_is_named_and_makes_senders_wait_and_nothing_is_lost() {
     assert!(trouble.contains("No space left on device") && trouble.contains("senders wait"), "{trouble}");
 }
 
-/// A file system of so many MB in memory; `None` where this process may not make one.
+/// A file system in memory with a size in MB; `None` if this process may not mount one.
 struct Small(Folder);
 
 impl Small {
