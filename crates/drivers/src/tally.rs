@@ -73,7 +73,7 @@ impl Tally {
     }
 
     /// Returns the reply to the request, sent at `sent` and completed at `done`, without bytes and node. If no document
-    /// succeeded, and none failed because of its content, the whole request failed and may be retried.
+    /// succeeded, and none failed because of its content, the whole request failed. Its error class decides on a retry.
     pub fn settle(self, sent: Instant, done: Instant) -> Reply {
         let Self { succeeded, wrong, lost, first, mut rejected, mut refused } = self;
         let whole = succeeded == 0 && !wrong;

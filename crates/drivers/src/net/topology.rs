@@ -374,7 +374,7 @@ impl Assignment {
         }
     }
 
-    /// Selects another node if the selected one has no connection and is known to be down.
+    /// Selects another node if the selected one lacks a connection and is known to be down.
     pub fn detour(&mut self, turn: u64) {
         // A single node is always tried.
         if self.node().is_down() && self.members.len() > 1 {
@@ -386,7 +386,7 @@ impl Assignment {
         }
     }
 
-    /// Whether a client keeps connections to nodes that are no longer selected.
+    /// Whether a client keeps connections to formerly selected nodes.
     pub fn keeps(&self) -> bool {
         self.topology.spread != Spread::Fixed || self.chosen.is_some_and(|(_, keep)| keep)
     }

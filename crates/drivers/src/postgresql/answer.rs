@@ -70,12 +70,12 @@ impl Answer {
         }
     }
 
-    /// Fails if there is no row, because the requested document does not exist.
+    /// Fails without a row: the requested document is missing.
     pub fn there(self) -> Result<Self, Failure> {
         if self.documents == 0 { Err(failure(ErrorClass::Client, "no document has this id")) } else { Ok(self) }
     }
 
-    /// Checks the answer against the assertion. Fields are those of the first row, or of its column `document`.
+    /// Checks the answer against the assertion. It compares fields of the first row, or of its column `document`.
     pub fn judge(&self, assertion: &Assertion, document: Option<&str>, values: &Values) -> Result<(), Failure> {
         assertion.judge_hits(self.documents, "")?;
         if !assertion.has_fields() {

@@ -190,7 +190,7 @@ async fn send(
         Some(Err(Broken::Error(error))) if is_of_data(&error) => {
             count(&places, one_by_one(turn, documents, single, id_last).await.into_iter(), kept, tally);
         }
-        // Nothing was committed, even if statements before the error succeeded.
+        // The server rolled back all statements, including those before the error.
         Some(Err(broken)) => tally.fail_at(&places, broken.failure()),
         None => tally.fail_at(&places, turn.execution.limit.missed()),
     }

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Query for a server's role. A primary before a switchover is read-only.
 const ROLE: &str = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')";
 
-/// Last known roles. Node numbers are those of the topology.
+/// Last known roles, by node number in the topology.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Roles {
     /// The server that takes writes, if any.

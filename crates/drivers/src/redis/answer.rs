@@ -50,7 +50,7 @@ pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values, memory:
     take(operation, &answer, values, memory).map(|()| documents)
 }
 
-/// Whether a document has no fields, which means that its key does not exist.
+/// Whether all fields are null: the document is missing.
 fn is_empty(mut answer: Reader<'_>) -> bool {
     let elements = answer.list().unwrap_or(0);
     (0..elements).all(|_| answer.next() == Some(Item::Null))

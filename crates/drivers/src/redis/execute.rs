@@ -67,7 +67,8 @@ impl ConnectionSet {
         &mut self.by_node
     }
 
-    /// Sends one command, to the node of `slot` if it has one; otherwise `turn` chooses the node.
+    /// Sends one command: in a cluster to the node of `slot`, otherwise to the node chosen by `turn`. Follows
+    /// redirections. Resends the command with its script if the node lacks it.
     pub async fn ask(
         &mut self,
         nodes: &RedisNodes,

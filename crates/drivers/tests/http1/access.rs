@@ -1,4 +1,4 @@
-//! Credentials and compressed bodies: what the server receives, and what is hidden from display.
+//! Credentials and compressed bodies: the bytes on the wire, and their display without secrets.
 
 use std::io::Read;
 

@@ -74,8 +74,8 @@ trait Stream: Read + Write {}
 impl<T: Read + Write> Stream for T {}
 
 impl Peer {
-    /// Reads the next request: its head and its body. `None` if the client closed the connection or failed the
-    /// handshake.
+    /// Reads the next request: its head and its body. `None` if the client closed the connection, or reading
+    /// failed. Fails the test if the client is silent.
     pub fn request(&mut self) -> Option<(String, Vec<u8>)> {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
