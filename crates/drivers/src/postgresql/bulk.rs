@@ -186,11 +186,11 @@ async fn send(
     };
     match outcome {
         Some(Ok(())) => {}
-        // One wrong document fails the whole statement; send each by itself, so that the others succeed.
+        // One wrong document fails the whole statement; send all one by one, so that the others succeed.
         Some(Err(Broken::Error(error))) if is_of_data(&error) => {
             count(&places, one_by_one(turn, documents, single, id_last).await.into_iter(), kept, tally);
         }
-        // The server rolled back all statements, including those before the error.
+        // After an error no statement counts as committed, even if its own answer was a success.
         Some(Err(broken)) => tally.fail_at(&places, broken.failure()),
         None => tally.fail_at(&places, turn.execution.limit.missed()),
     }

@@ -32,7 +32,7 @@ impl Control {
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let last = || words.last().map_or(String::new(), |word| (*word).to_owned());
             controls.push(match words.as_slice() {
-                // The body of a function contains commands of its own.
+                // The body of a function contains separate commands.
                 ["CREATE", ..] => return Ok(Self::None),
                 ["BEGIN" | "START" | "COMMIT" | "END", ..] | ["PREPARE", "TRANSACTION", ..] => {
                     return Err(PlanError::new(format!("{} is sent by itself; {TRANSACTION}", words[0])));

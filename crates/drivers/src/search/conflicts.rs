@@ -2,8 +2,8 @@
 //!
 //! As in Rally's bulk parameters, a document without a conflict has a new id. A conflicting document reuses any earlier
 //! id, or preferably a recent one. Rally keeps a list of ids per client. Here the id of document d is a pure function
-//! of (seed, stream, d), so any number of generators send the same ids. Whether an earlier document
-//! has a new id is recomputed.
+//! of (seed, stream, d), so any number of generators send the same ids. Whether
+//! an earlier document has a new id is recomputed.
 
 use loadframe_engine::util::draw::{Draw, mix};
 
@@ -135,8 +135,8 @@ mod tests {
         }
         let expected = parts.iter().sum::<f64>() / 10.0;
         let chi2: f64 = parts.iter().map(|part| (part - expected).powi(2) / expected).sum();
-        // The parts differ slightly in their number of new ids, so the variance is a little above the variance of 9 degrees of
-        // freedom.
+        // The parts differ slightly in their number of new ids, so the variance exceeds that of chi-squared with 9 degrees
+        // of freedom a little.
         assert!(chi2 < 40.0, "{parts:?}");
     }
 
