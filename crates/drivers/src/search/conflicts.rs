@@ -135,8 +135,8 @@ mod tests {
         }
         let expected = parts.iter().sum::<f64>() / 10.0;
         let chi2: f64 = parts.iter().map(|part| (part - expected).powi(2) / expected).sum();
-        // The parts differ slightly in their number of new ids, so the variance exceeds that of chi-squared with 9 degrees
-        // of freedom a little.
+        // The parts differ a little in their number of new ids, so the variance slightly exceeds that of chi-squared
+        // with 9 degrees of freedom.
         assert!(chi2 < 40.0, "{parts:?}");
     }
 
