@@ -23,7 +23,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Refuse two test files of one name at the start: Python imports only one, and pytest says so only at the end."""
+    """Refuse test files of the same name: Python imports only one, and pytest reports it only at the end."""
     places = defaultdict(list)
     for path in sorted(Path(__file__).parent.rglob("test_*.py")):
         places[path.name].append(str(path.relative_to(config.rootpath)))

@@ -116,7 +116,7 @@ class Loaded:
 
 @contextmanager
 def run_while(store: Held, folder: Path, operations: dict[str, Any], rate: float = 100) -> Iterator[Callable[[], dict]]:
-    """Send `rate` operations per second meanwhile; `new` counts from 0. Afterwards returns the phase's outcome."""
+    """Send `rate` operations per second; `new` counts from 0. Yield a function that returns the outcome afterwards."""
     plan = store.plan(operations, variables={"new": {"sequential": {"from": 0}}})
     plan["target"] |= {"spread": "round_robin"}
     plan["streams"][0] |= {"pacing": {"open": {"rate": rate}}, "stop": {"duration": 900}}

@@ -22,7 +22,7 @@ def cluster(toy):
 
 @pytest.fixture
 def directed(cluster, tmp_path):
-    """Run a director until a condition holds; return the kinds of its events, and its deviations."""
+    """Run a director until `until` accepts its log; return its events, its deviations and `held()`."""
 
     def directed(plan, until, *, control=False, holds=False, seconds=20.0):
         with RunWriter(tmp_path, "run") as writer:

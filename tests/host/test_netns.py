@@ -69,7 +69,7 @@ def within(seconds: float, condition: Callable[[], bool]) -> bool:
 
 @pytest.fixture(scope="module", autouse=True)
 def swept() -> Iterator[None]:
-    """Remove the bridges of unused networks, which otherwise remain until the next start."""
+    """Remove the empty bridges of this process after the tests; otherwise the next start removes them."""
     yield
     for folder in Path("/sys/class/net").glob("lf*/brif"):
         ours = (folder.parent / "ifalias").read_text().startswith(f"loadframe {os.getpid()} ")
