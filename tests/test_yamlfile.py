@@ -172,7 +172,7 @@ def test_an_unquoted_hole_within_braces_is_named_as_the_cause(write):
     ["", "# only a comment\n", "---\n", "...", "[1, 2]", "text", "3", "title: a\n---\ntitle: b\n"],
     ids=["empty", "comment", "marker", "end", "list", "text", "number", "two documents"],
 )
-def test_a_file_that_is_no_mapping_is_refused(write, content: str):
+def test_files_without_a_mapping_are_refused(write, content: str):
     refusal(write(content))
 
 
@@ -191,7 +191,7 @@ def test_broken_yaml_is_refused_with_a_place(write, content: str):
 @pytest.mark.parametrize(
     "content", [b"title: \xff\n", b"a: b\nc: \xc3", "title: a".encode("utf-16"), bytes(range(256))]
 )
-def test_what_is_no_utf8_is_refused_with_its_place(write, content: bytes):
+def test_invalid_utf8_is_refused_with_its_place(write, content: bytes):
     assert str(refusal(write(content)).where).count(":") == 2
 
 

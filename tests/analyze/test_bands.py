@@ -96,7 +96,7 @@ def test_one_run_of_a_treatment_has_no_interval(tmp_path):
     assert row.as_dict()["shares"][0]["low"] is None
 
 
-def test_what_was_dropped_or_is_unanswered_counts_as_failed(run):
+def test_dropped_and_unanswered_requests_count_as_failed(run):
     lost = Run(run.path)
     [phase] = run.summary.phases
     [(name, operation)] = phase.operations.items()

@@ -43,7 +43,7 @@ def test_a_bend_says_how_many_clients_really_got_on(tmp_path):
          "nodes' threads were throttled by their CPU quota for 0.3 s in each second"),
     ],
 )  # fmt: skip
-def test_what_is_used_up_is_named_with_its_figures(tmp_path, truth, said):
+def test_exhausted_resources_are_named_with_their_figures(tmp_path, truth, said):
     (result,) = bends(tmp_path / "e", replace(BENT, **truth), clients=(1, 16))
     assert result.figures["reasons"] == (said,)
     assert result.rule == BEND

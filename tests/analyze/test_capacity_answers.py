@@ -22,7 +22,7 @@ def test_what_was_in_the_way_is_above_the_answer_and_no_failure_by_chance_below_
     assert result.judgement.reasons == ("800",)
 
 
-def test_without_an_answer_the_lowest_rate_says_what_was_in_the_way():
+def test_without_an_answer_the_lowest_rate_gives_the_obstacle():
     result = searched(Answer(Kind.NONE, None, 2.0), (4, Outcome.FAILED), (2, Outcome.FAILED)).nearest
     assert result is not None
     assert result.rate == 2

@@ -44,16 +44,16 @@ def test_a_run_within_the_slo_passes_and_one_beyond_it_fails(path):
     assert outcome(path, 0.05) is Outcome.FAILED
 
 
-def test_what_passes_with_a_late_generator_has_passed(path):
+def test_a_pass_with_a_late_generator_is_a_pass(path):
     assert outcome(path, 0.5, "lateness", "starved") is Outcome.PASSED
 
 
-def test_what_fails_by_less_than_the_generator_was_late_says_nothing(path):
+def test_a_failure_by_less_than_the_generators_lateness_is_inconclusive(path):
     assert outcome(path, 0.1, "lateness", late=0.1) is Outcome.INVALID
     assert outcome(path, 0.05, "lateness", late=0.002) is Outcome.FAILED
 
 
-def test_what_fails_when_the_generator_was_the_limit_says_nothing(path):
+def test_a_failure_with_a_saturated_generator_is_inconclusive(path):
     judged = judge(Judged(path, ["generator_cpu"]), Slo(response=0.05), ["range_100"], 100)
     assert (judged.outcome, judged.reasons) == (Outcome.INVALID, ("because of generator_cpu",))
 
@@ -62,7 +62,7 @@ def test_a_cluster_that_was_not_as_asked_says_nothing_either_way(path):
     assert outcome(path, 0.5, "cluster_state") is Outcome.INVALID
 
 
-def test_what_the_store_is_to_blame_for_is_no_excuse(path):
+def test_faults_of_the_store_do_not_excuse_a_failure(path):
     assert outcome(path, 0.05, "unsteady", "not_achieved", "errors") is Outcome.FAILED
 
 
@@ -167,7 +167,7 @@ def test_errors_of_an_operation_of_which_nothing_is_asked_fail_no_trial(path):
     assert judge(run, Slo.read({"response": 0.5}), ["range_100"], None).outcome is Outcome.FAILED
 
 
-def test_a_run_in_which_nobody_asked_for_what_has_bounds_says_nothing(path):
+def test_a_run_without_requests_of_the_bounded_operation_is_inconclusive(path):
     judged = judge(two_operations(path), Slo.read({"operations": {"total": {"response": 1.0}}}), ["range_100"], None)
     assert (judged.outcome, judged.reasons) == (
         Outcome.INVALID,

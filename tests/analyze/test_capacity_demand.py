@@ -47,7 +47,7 @@ def test_between_measured_numbers_the_curve_answers():
     assert words.endswith("from the curve between measured numbers of nodes.")
 
 
-def test_beyond_what_was_measured_the_answer_says_that_it_extrapolates():
+def test_an_answer_beyond_the_measured_range_is_marked_as_extrapolated():
     truth = next(n for n in range(9, 17) if 100 * n / (1 + 0.05 * (n - 1)) >= 700)
     answer, words = said(700.0)
     assert answer.extrapolated
@@ -55,13 +55,13 @@ def test_beyond_what_was_measured_the_answer_says_that_it_extrapolates():
     assert "EXTRAPOLATED from at most 8 nodes: measure there before you rely on it" in words
 
 
-def test_no_curve_is_followed_beyond_twice_what_was_measured():
+def test_curves_end_at_twice_the_measured_range():
     answer, words = said(1900.0)
     assert (answer.nodes, answer.reach) == (None, 16)
     assert words.startswith("No number of nodes up to 16 sustains 1,900 requests/s, EXTRAPOLATED from at most 8")
 
 
-def test_without_a_curve_nothing_is_said_beyond_what_was_measured():
+def test_without_a_curve_there_is_no_answer_beyond_the_measured_range():
     two = AMDAHL[:2]
     fitted, why = curve(two)
     assert fitted is None
@@ -110,7 +110,7 @@ def test_more_load_never_needs_fewer_nodes(rate):
     assert fewer <= more
 
 
-def test_what_a_block_does_to_all_its_searches_widens_the_level_of_the_curve():
+def test_block_effects_widen_the_interval_of_the_curves_level():
     # Nights differ by 10 %, and nothing else: each search of a night is off by the same factor.
     nights = (0.9, 1.0, 1.1)
     told = [capacity(n, *(100.0 * n * night for night in nights), bounds=FINE) for n in (1, 2, 4, 8)]

@@ -47,7 +47,7 @@ def test_users_are_whole_and_bracketed_by_neighbours_or_within_the_precision(cap
     assert carried_out(below(0), users)[0].kind is Kind.NONE
 
 
-def test_what_the_answer_and_its_bound_rest_on():
+def test_basis_of_the_answer_and_its_bound():
     answer, trials = carried_out(below(777))
     outcomes = {rate: [trial.outcome for trial in trials if trial.rate == rate] for rate in (answer.rate, answer.above)}
     assert outcomes[answer.rate].count(PASSED) == 3, "two of three, and once again"
@@ -105,7 +105,7 @@ def test_an_invalid_trial_by_chance_is_made_again():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_search_ends_whatever_the_trials_say(seed):
+def test_the_search_ends_for_all_trial_outcomes(seed):
     source = random.Random(seed)
     answer, _ = carried_out(lambda rate, number: source.choice([PASSED, FAILED, INVALID]), most=400)
     assert isinstance(answer, Answer)

@@ -54,7 +54,7 @@ def test_small_changes_are_of_no_interest():
     assert [point.index for point in change_points(levels, least=0.02)] == [30]
 
 
-def test_one_odd_session_is_no_change():
+def test_one_odd_session_is_not_a_change():
     random = np.random.default_rng(7)
     values = 1000 * (1 + 0.01 * random.standard_normal(20))
     values[10] = 600

@@ -43,7 +43,7 @@ def test_triggers_and_policies_look_at_those_that_keep_data():
     assert data_processes(NODES) == {"node-0": "node-0", "node-0-1": "node-0-1"}
 
 
-def test_what_a_companion_uses_of_a_nodes_limits_is_used_of_the_node(tmp_path):
+def test_a_companions_use_counts_against_the_nodes_limits(tmp_path):
     shard, router = replace(NODES[0], shares="node-0"), replace(NODES[3], shares="node-0")
     assert data_processes([shard, NODES[1], router]) == {
         "node-0": "node-0",
@@ -64,7 +64,7 @@ def test_nodes_of_an_attached_cluster_keep_data_as_far_as_is_known():
     assert not Node("a:1", "a:1").companion
 
 
-def test_what_is_averaged_over_nodes_leaves_the_others_out(tmp_path):
+def test_averages_over_nodes_exclude_companions(tmp_path):
     run = write_run(tmp_path, "r1", Truth(node_cpu=0.5, companions=IDLE), nodes=2)
     recorded = RecordedRun("r1", 1, {}, run)
     assert set(by_source(recorded, "range_100", "node:", "process.cpu")) == {"node:0", "node:1"}

@@ -229,14 +229,14 @@ def test_an_open_load_has_no_throughput_to_compare(tmp_path):
     assert [contrast.measure.kind for contrast in compared.contrasts] == ["p50", "p99"]
 
 
-def test_groups_are_called_by_what_tells_them_apart(results):
+def test_groups_are_named_by_their_differences(results):
     labels = [group.label for group in read_groups([f"{results}/old", f"{results}/./same", f"{results}/old/r0"])]
     assert labels == ["old", "same", "r0"]
     labels = [group.label for group in read_groups([f"{results}/old/r0", f"{results}/same/r0"])]
     assert labels == ["old/r0", "same/r0"]
 
 
-def test_what_holds_no_run_is_refused(results, tmp_path):
+def test_folders_without_runs_are_refused(results, tmp_path):
     for nothing in (tmp_path, tmp_path / "no", f"{tmp_path}/*"):
         with pytest.raises(BadInput, match="no run") as caught:
             read_runs(str(nothing))

@@ -68,7 +68,7 @@ def test_noise_has_no_irregular_dips(rho):
     assert not any(irregular_dips(noisy(300, seed, share=0.1, rho=rho)) for seed in range(50))
 
 
-def test_what_is_short_constant_or_shallow_says_nothing():
+def test_short_constant_or_shallow_courses_are_inconclusive():
     assert periodic_dips(with_dips(noisy(39, 1), 8, 2, 0.5)) is None
     assert periodic_dips(np.full(100, 50.0)) is None
     assert periodic_dips(np.zeros(100)) is None

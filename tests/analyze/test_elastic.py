@@ -100,7 +100,7 @@ def test_exposure_is_as_long_as_copies_were_missing():
     assert "exposure" not in measure(course(), GROW, 60.0)
 
 
-def test_what_never_settles_or_pays_is_more_than_the_run_was_long():
+def test_missing_settling_or_break_even_is_reported_as_longer_than_the_run():
     falling = course(x=lambda t: np.where(t < 120, 1.0, 0.9 - t / 2000))
     result = measure(falling, GROW, 60.0)
     assert result["stabilisation"] == Value(480.0, censored=True)
@@ -135,7 +135,7 @@ def test_a_run_that_is_too_short_around_the_change_has_no_levels():
         assert result["errors"] == Value(0.0)
 
 
-def test_under_an_open_load_there_is_no_gain_and_no_break_even():
+def test_open_loads_do_not_have_gain_or_break_even():
     result = measure(course(events=grown(), **LOST), ChangeInRun(120.0, 600.0, 1, 2, open=True), 60.0)
     assert {"realised_gain", "break_even"}.isdisjoint(result)
     assert result["lost_work"].value == near(50.0)
@@ -168,7 +168,7 @@ def test_an_outage_throughout_is_measured_and_not_divided_by():
 
 
 @pytest.mark.parametrize(("unit", "what"), [("shards", "pieces"), ("bytes", "bytes")])
-def test_what_was_moved_is_what_was_counted_down(unit, what):
+def test_the_moved_amount_is_the_one_counted_down(unit, what):
     left = [(150.0, 0.0), (151.0, 8.0), (160.0, 5.0), (167.0, 0.0), (180.0, 0.0)]
     result = measure(replace(course(events=grown(), left=left), unit=unit), GROW, 60.0)
     assert (result[f"{what}_moved"], result[f"{what}_rate"]) == (Value(8.0), Value(0.5))
@@ -207,7 +207,7 @@ def test_one_run_says_nothing_of_its_scatter_and_a_censored_one_only_a_bound():
     assert bound.difference is None
 
 
-def test_what_the_change_did_is_the_difference_to_the_control_run_of_the_same_block():
+def test_effect_of_a_change_is_the_difference_from_the_blocks_control_run():
     values = {block: Value(50.0 + block) for block in (1, 2, 3)}
     control = {block: Value(2.0 + block) for block in (1, 2, 3)}
     result = repeated("lost_work", 3, values, control)

@@ -65,7 +65,7 @@ def test_of_older_runs_a_silence_is_unknown_and_no_line_is_drawn_across_it(folde
     assert np.isnan(course.response_p99[20:30]).all()
 
 
-def test_what_follows_the_last_event_is_not_a_loss_of_throughput(tmp_path):
+def test_seconds_after_the_last_event_are_not_a_throughput_loss(tmp_path):
     run = write_run(tmp_path, "streamed", Truth(seconds=SECONDS, warmup=WARMUP, operation="look"))
     file = run.path / "summary.json"
     summary = json.loads(file.read_text())

@@ -78,7 +78,7 @@ def test_a_loss_of_a_tenth_in_blocks_that_differ_by_a_tenth_is_detected():
 
 @pytest.mark.parametrize("spread", [0.0, 0.05, 0.2])
 @pytest.mark.parametrize("blocks", [2, 4, 10])
-def test_the_interval_covers_the_truth_whatever_blocks_do(blocks, spread):
+def test_the_interval_covers_the_truth_with_any_block_effects(blocks, spread):
     random = np.random.default_rng(blocks)
     result = [estimate_ratio(in_blocks(random, blocks, spread=spread, loss=0.1), "old", "new") for _ in range(300)]
     assert 0.91 <= np.mean([estimate.ratio.low <= 0.9 <= estimate.ratio.high for estimate in result]) <= 0.98
@@ -171,7 +171,7 @@ def test_equal_runs_leave_no_doubt():
     assert (same.ratio.value, same.p) == (pytest.approx(1), 1)
 
 
-def test_what_has_no_logarithm_and_empty_sides_are_refused():
+def test_non_positive_values_and_empty_sides_are_refused():
     with pytest.raises(ValueError, match="'new' has no observation"):
         estimate_ratio([Observation(1, "old")], "old", "new")
     with pytest.raises(ValueError, match="must be positive"):

@@ -35,7 +35,7 @@ def folder(tmp_path_factory):
     return read_experiment(path)
 
 
-def test_means_are_over_runs_whatever_the_number_of_executions_in_each(folder):
+def test_means_weight_runs_equally_for_any_number_of_executions(folder):
     (row,) = executions_at(folder)
     assert (row.runs, row.first, row.again) == (3, 3, 123)
     assert row.first_mean.value == pytest.approx(0.04)

@@ -55,7 +55,7 @@ def test_only_the_stores_faults_leave_a_run_in(codes, sound, fault):
 
 
 @pytest.mark.parametrize(("recorded", "fault"), [("store", "store"), ("generator", "generator"), ("unknown", None)])
-def test_a_run_that_failed_says_whose_fault_that_was(recorded, fault):
+def test_a_failed_run_names_the_component_at_fault(recorded, fault):
     run = RecordedRun("r", 1, {}, MadeUp(Summary("failed", "it broke", recorded)))
     assert (run.sound, run.fault) == (False, fault)
 

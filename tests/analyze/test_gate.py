@@ -91,7 +91,7 @@ def paced(tmp_path_factory):
         ("worse", "regression", "beyond 5 %"),
     ],
 )
-def test_what_the_machine_explains_or_hides_is_not_told(paced, new, standing, why):
+def test_effects_that_the_machine_explains_or_hides_are_not_reported(paced, new, standing, why):
     gate = judge(paced, new, "usual", kinds=["throughput"])
     assert gate.standing == standing
     assert why in gate.checks[0].why
@@ -139,7 +139,7 @@ def test_invalid_runs_tell_nothing(tmp_path, results):
     assert gate.warnings[0].cause.startswith("6 of 6 runs of busy are excluded: they failed or are missing, or")
 
 
-def test_noise_that_hides_what_must_be_caught_is_not_passed(tmp_path):
+def test_noise_that_hides_the_regression_to_catch_does_not_pass(tmp_path):
     for seed, name in enumerate(("old", "new")):
         for number in range(5):
             truth = Truth(seconds=2, noise=0.4)
@@ -152,7 +152,7 @@ def test_noise_that_hides_what_must_be_caught_is_not_passed(tmp_path):
     )
 
 
-def test_less_than_the_least_effect_is_no_regression(results):
+def test_changes_below_the_least_effect_are_not_regressions(results):
     thresholds = Thresholds(least={"throughput": 0.3}, catch={"throughput": 0.4})
     assert judge(results, "slow", "old", thresholds, kinds=["throughput"]).standing == "passed"
 

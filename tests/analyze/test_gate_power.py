@@ -66,7 +66,7 @@ def test_power_is_that_of_the_noncentral_t_distribution(freedom, level):
     assert power(0.1, error, freedom, level) == pytest.approx(exact, abs=0.003)
 
 
-def test_what_is_found_in_four_of_five_cases_has_a_power_of_80_percent():
+def test_effects_found_in_four_of_five_cases_have_a_power_of_80_percent():
     for higher in (True, False):
         result = detectable(0.03, 8, 0.01, 0.05, higher_is_better=higher)
         assert power(result, 0.03, 8, 0.01, 0.05, higher_is_better=higher) == pytest.approx(0.8, abs=1e-3)
@@ -79,7 +79,7 @@ def test_three_operations_that_all_got_worse_by_a_fifth_are_stopped_with_five_ru
     assert result["regression"] == 12
 
 
-def test_what_did_not_change_is_not_stopped():
+def test_unchanged_versions_pass():
     result = outcomes(Scenario(operations=3, runs=5, noise=0.05, blocks=0.1), trials=20, seed=3)
     assert result["regression"] <= 2
 

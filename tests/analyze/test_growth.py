@@ -42,7 +42,7 @@ def test_the_interval_covers_the_slope_as_often_as_it_says(rate, rho, slope):
     assert np.mean([one.slope for one in judged]) == pytest.approx(slope, abs=0.004)
 
 
-def test_what_time_did_is_not_put_down_to_documents_that_can_be_told_from_it():
+def test_effects_of_time_are_not_attributed_to_distinguishable_documents():
     judged = [simulated(course(STAGES), slope=0.0, seed=seed, drift=0.5) for seed in range(100)]
     assert all(one.apart for one in judged)
     assert sum(one.grows for one in judged) <= 7

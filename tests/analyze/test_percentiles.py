@@ -66,7 +66,7 @@ def test_seconds_that_differ_make_a_run_worth_less():
     assert widths[1] > 2 * widths[0]
 
 
-def test_what_few_requests_cannot_bound_is_open():
+def test_percentiles_that_few_requests_cannot_bound_are_open():
     counts, slow = np.full(50, 10.0), np.zeros(50)
     assert ranks(slow, counts, 0.999)[1] == math.inf
     assert math.isfinite(ranks(slow, counts, 0.9)[1])

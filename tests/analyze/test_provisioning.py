@@ -15,7 +15,7 @@ def test_demand_is_the_least_number_of_nodes_that_sustains_the_load():
     assert demand(rates, CAPACITY).tolist() == [1, 1, 2, 2, 3, 3]
 
 
-def test_demand_beyond_what_was_measured_goes_on_in_proportion():
+def test_demand_beyond_the_measured_range_is_proportional():
     assert demand(np.array([271.0, 360.0, 361.0]), CAPACITY).tolist() == [4, 4, 5]
 
 

@@ -144,7 +144,7 @@ def test_a_clear_best_is_quoted_as_it_was_measured():
     assert (best.clients, best.without_luck) == (32, 1.0)
 
 
-def test_what_is_drawn_over_time_is_the_treatment_that_is_quoted(tmp_path):
+def test_the_plot_over_time_shows_the_quoted_treatment(tmp_path):
     # 8 clients have the greatest mean, by a single run; 4 have the highest lower bound.
     path = tmp_path / "e"
     write_experiment(path, Truth(lam=100, noise=0.0), nodes=(1, 2), clients=(4, 8), repetitions=3,
@@ -290,7 +290,7 @@ def test_nodes_on_cores_of_their_own_share_none_and_may_have_too_few(tmp_path):
     assert warned(None, 1) == []
 
 
-def test_an_open_load_is_no_capacity(tmp_path):
+def test_an_open_load_does_not_give_a_capacity(tmp_path):
     (curves,) = read_sweep(write_experiment(tmp_path / "e", Truth(rate=50.0), clients=(4, 8), repetitions=1)).curves
     assert warnings.OPEN_LOAD(phase="range_100") in curves.warnings
 

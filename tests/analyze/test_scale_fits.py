@@ -49,7 +49,7 @@ def test_the_report_of_few_weak_sizes_names_the_law(tmp_path):
     assert "By Gustafson's law: a serial share of" in limits(curves)[0]
 
 
-def test_what_a_block_does_to_all_its_runs_is_not_noise_of_the_curve(tmp_path):
+def test_block_effects_are_not_noise_of_the_curve(tmp_path):
     slow = {f"b2-nodes{nodes}-clients8": Truth(noise=0.005, lam=80) for nodes in NODES}
     sigma = over_nodes(other_truths(tmp_path / "e", slow)).models["amdahl"].parameters["sigma"]
     assert sigma.value == pytest.approx(0.1, abs=0.01)

@@ -105,7 +105,7 @@ def test_blocks_are_no_error():
     assert model.block_share > 0.99
 
 
-def test_singles_say_what_each_setting_does_alone():
+def test_singles_give_the_effect_of_each_setting_alone():
     model = fit_model(data([(0, 0), (1, 0), (0, 1)] * 2, [10, 13, 9] * 2, alone=True))
     assert not model.balanced
     assert values(model) == {(0,): 3, (1,): -1}
@@ -153,7 +153,7 @@ def claimed(model, level=0.05):
     return {fit.term for fit in model.terms if fit.p is not None and fit.p < level}
 
 
-def test_what_is_there_is_found_with_an_interval_that_covers_it():
+def test_real_effects_are_found_with_an_interval_that_covers_them():
     random = np.random.default_rng(2)
     covered, result = [], []
     for _ in range(200):

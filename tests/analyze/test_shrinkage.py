@@ -21,7 +21,7 @@ def test_values_that_differ_by_less_than_their_noise_meet_at_their_mean():
     assert drawn.errors.max() < 0.7, "the mean of five is known better than each of them"
 
 
-def test_what_known_columns_explain_is_not_drawn_in():
+def test_effects_of_known_columns_are_not_shrunk():
     column = np.array([0.0, 0, 0, 0, 1, 1, 1, 1])
     values = 2 * column + np.array([0.1, -0.1, 0.05, -0.05, 0.1, -0.1, 0.05, -0.05])
     drawn = shrink(values, np.full(8, 0.5), np.column_stack([np.ones(8), column]))
@@ -58,7 +58,7 @@ def test_the_first_of_32_combinations_has_no_apparent_gain(effect):
         assert np.mean(better) <= 0.08
 
 
-def test_without_repetitions_the_ratio_is_what_was_measured():
+def test_without_repetitions_the_ratio_is_the_measured_one():
     [first, default] = rank([0, 1], [1, 1], np.log([100.0, 110.0]), higher=True)
     assert first.ratio.value == pytest.approx(1.1) == first.measured
     assert first.better is None

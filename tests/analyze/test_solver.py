@@ -16,7 +16,7 @@ def throughput(theta, n):
 
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("residuals", ["relative", "absolute"])
-def test_the_usl_fit_is_no_worse_than_scipys_trust_region(seed, residuals):
+def test_the_usl_fit_is_at_least_as_good_as_scipys_trust_region(seed, residuals):
     random = np.random.default_rng(seed)
     sigma, kappa = random.uniform(0, 0.3), 10 ** random.uniform(-6, -2)
     data = simulate([1, 2, 3, 5, 9, 17, 33], lam=50, sigma=sigma, kappa=kappa, noise=0.1, repetitions=1, seed=seed)

@@ -63,7 +63,7 @@ def test_acknowledged_events_that_the_store_lacks_make_a_run_invalid_unless_that
     assert all("3 of 80 events that the store acknowledged are not in ads-*" in reason.cause for reason in reasons)
 
 
-def test_what_the_store_has_of_the_events_is_told_in_words():
+def test_stored_events_are_reported_in_words():
     words = stored_text(STORED)
     assert words == "ads-*: 77 events in the store (70 bid, 7 win), 70 documents; 3 acknowledged events missing"
     assert stored_text(replace(STORED, unique=False)).endswith("missing (or were duplicates)")
@@ -108,7 +108,7 @@ def test_a_generated_source_that_does_not_come_at_its_rate_makes_a_run_invalid(t
     assert (source.reader_cpu_share > 0.3) is not keeps_up
 
 
-def test_dead_letters_and_what_is_left_over_are_told_in_words():
+def test_dead_letters_and_leftover_events_are_reported_in_words():
     source = replace(
         ALL_THERE, spilled_events=9, left_over=3, kept="dead-letters-ingest-ads.ndjson", trouble=("the disk is full",)
     )
@@ -119,7 +119,7 @@ def test_dead_letters_and_what_is_left_over_are_told_in_words():
     ]
 
 
-def test_the_summary_has_what_the_engine_says_of_a_source(tmp_path):
+def test_the_summary_has_the_engines_statistics_of_a_source(tmp_path):
     said = {"lines": 5, "accepted": 4, "indexed": 4, "dead_letters": {"no id": 1}, "left_over": 0, "connections": 2,
             "address": "127.0.0.1:5000", "bytes": 400, "waiting": 0}  # fmt: skip
     plan = {

@@ -129,11 +129,11 @@ def test_the_generators_figures_are_those_of_the_measured_window(tmp_path):
         (sum([0.1] * 3) + 0.7, 2.0, range(1, 3)),
     ],
 )
-def test_a_second_that_an_end_cut_short_is_no_whole_one(warmup, measured, seconds):
+def test_truncated_seconds_do_not_count_as_whole(warmup, measured, seconds):
     assert whole_seconds(warmup, measured) == seconds
 
 
-def test_what_scatters_in_a_poisson_schedule_is_achieved(tmp_path):
+def test_a_poisson_schedule_counts_as_achieved(tmp_path):
     # Their warm-up ends within a second, in which requests of both segments are done.
     poisson = {"pacing": {"open": {"rate": 100.0, "arrivals": "poisson"}}, "stop": {"duration": 0.4}}
     plans = [plan(f"p{seed}", poisson, warmup=0.1, seed=seed) for seed in range(6)]
@@ -204,7 +204,7 @@ def test_throughput_by_second_counts_whole_seconds_of_the_window(tmp_path):
     assert seconds.tolist() == pytest.approx([400, 400], rel=0.1)
 
 
-def test_what_stands_for_several_requests_is_in_no_sum(tmp_path):
+def test_operations_that_stand_for_several_requests_are_not_in_sums(tmp_path):
     steps = [{"timed": {"name": "both", "steps": [{"ask": {"operation": "a"}}, {"ask": {"operation": "b"}}]}}]
     pacing = {"users": {"users": 5, "clients": 2}}
     walking = {"name": "s", "mix": [], "steps": steps, "pacing": pacing, "stop": {"journeys": 4}}

@@ -54,7 +54,7 @@ def test_usual_files_are_read(content):
         (b'n,x\n1,"2\n', "a.csv:2", "not CSV"),
     ],
 )
-def test_what_is_no_table_is_refused_by_its_line(content, where, what):
+def test_invalid_tables_are_refused_with_the_line(content, where, what):
     with pytest.raises(BadInput) as caught:
         parse_table(content, "a.csv")
     assert caught.value.where == where

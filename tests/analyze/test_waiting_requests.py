@@ -68,7 +68,7 @@ def test_requests_that_failed_in_the_end_had_waited_too(waits):
     assert (waits(served, {30: STUCK})[1][20:30] >= TRUTH - 1).all()
 
 
-def test_what_the_engine_saw_waiting_counts_even_if_it_was_never_answered(waits):
+def test_waiting_requests_count_even_without_an_answer(waits):
     served = dict.fromkeys(range(20), QUICK)
     unanswered, oldest = np.full(SECONDS, 1.0), np.full(SECONDS, 0.009)
     unanswered[20:], oldest[20:] = 8.0, np.arange(1, 21)

@@ -30,7 +30,7 @@ def test_exact_data_give_back_their_serial_share_and_their_scaled_speed_up():
     assert result.standing == "none"
 
 
-def test_the_law_is_no_model_of_strong_scaling():
+def test_the_law_is_not_a_model_of_strong_scaling():
     result = fit(grown(0.1))
     assert "gustafson" not in result.models
     assert result.scaled_speedup(16) is None

@@ -92,7 +92,7 @@ def test_a_file_is_fetched_once_and_keeps_its_name(server, tmp_path):
     assert left(tmp_path) == [".json", ".lock"]
 
 
-def test_what_breaks_off_goes_on_where_it_was(server, tmp_path):
+def test_interrupted_downloads_resume(server, tmp_path):
     server.cuts = 2
     assert fetch(server, tmp_path, SHA256).read_bytes() == CONTENT
     assert server.asked == [None, "bytes=512000-", "bytes=768000-"]
@@ -108,7 +108,7 @@ def test_the_next_call_goes_on_where_the_last_gave_up(server, tmp_path):
     assert server.asked[-1] == "bytes=896000-"
 
 
-def test_a_file_that_has_changed_meanwhile_is_fetched_anew(server, tmp_path):
+def test_a_file_that_changed_meanwhile_is_fetched_again(server, tmp_path):
     server.cuts = 3
     with pytest.raises(BadInput):
         fetch(server, tmp_path)

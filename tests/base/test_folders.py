@@ -33,7 +33,7 @@ def test_root_keeps_things_where_its_servers_can_reach_them(monkeypatch, user, c
 
 
 @pytest.mark.parametrize(("user", "mode"), [(0, 0o711), (1000, 0o700)])
-def test_what_is_in_the_state_is_for_its_owner_alone(monkeypatch, tmp_path, user, mode):
+def test_only_the_owner_can_read_the_state(monkeypatch, tmp_path, user, mode):
     monkeypatch.setenv("LOADFRAME_STATE", str(tmp_path / "s"))
     monkeypatch.setattr(os, "geteuid", lambda: user)
     before = os.umask(0o022)

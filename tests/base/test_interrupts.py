@@ -72,7 +72,7 @@ except KeyboardInterrupt as interrupt:
         ("pass", 0),
     ],
 )
-def test_whatever_an_interrupt_becomes_the_command_ends_as_interrupted(what, status):
+def test_the_command_ends_as_interrupted_for_any_form_of_interrupt(what, status):
     body = "".join(f"\n    {line}" for line in what.splitlines())
     program = (
         "import signal, sys, types\n"
@@ -136,7 +136,7 @@ loadframe.cli.main()
 @pytest.mark.parametrize(
     ("what", "status"), [("print('x' * 100, flush=True)", 141), ("raise BrokenPipeError('a node is gone')", 1)]
 )
-def test_a_command_whose_output_nobody_reads_does_not_end_as_done(what, status):
+def test_a_command_with_a_closed_output_does_not_end_as_done(what, status):
     with subprocess.Popen(
         [sys.executable, "-c", UNREAD.format(what=what)],
         stdin=subprocess.PIPE,

@@ -98,7 +98,7 @@ def test_only_a_file_of_the_folders_own_is_read_or_appended_to(tmp_path: Path, c
 
 
 @planted
-def test_a_written_file_takes_the_place_of_whatever_was_there(tmp_path: Path, canary: Path, plant: Plant):
+def test_writing_a_file_replaces_any_existing_entry(tmp_path: Path, canary: Path, plant: Plant):
     folder = tmp_path / "node"
     folder.mkdir()
     for write in (nofollow.write_text, nofollow.rewrite_text):
@@ -134,7 +134,7 @@ def test_no_link_to_a_folder_is_followed_on_the_way(tmp_path: Path, canary: Path
 
 
 @needs_root
-def test_a_folder_is_reached_by_roots_links_and_by_nobody_elses(tmp_path: Path, canary: Path):
+def test_folders_are_reached_only_through_links_of_root(tmp_path: Path, canary: Path):
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (tmp_path / "ours").symlink_to(canary.parent)

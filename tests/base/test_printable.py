@@ -34,7 +34,7 @@ from loadframe.report.gate import print_gate
         ("half \ud83d of a pair", "half  of a pair"),
     ],
 )
-def test_what_steers_a_terminal_is_left_out_and_all_else_stays(text: str, shown: str):
+def test_terminal_control_sequences_are_removed_and_other_text_stays(text: str, shown: str):
     assert printable(text) == shown
     assert printable(printable(text)) == shown
 

@@ -17,11 +17,11 @@ def clock():
     return Clock()
 
 
-def test_at_first_it_is_what_was_expected(clock):
+def test_the_first_estimate_is_the_expected_time(clock):
     assert TimeLeft({"a": 60, "b": 40}, clock).seconds == 100
 
 
-def test_it_counts_down_within_a_part_and_not_below_what_is_to_come(clock):
+def test_the_estimate_counts_down_within_a_part_but_not_below_the_parts_to_come(clock):
     left = TimeLeft({"a": 60, "b": 40}, clock)
     left.begin("a")
     clock.now += 20
@@ -38,7 +38,7 @@ def test_parts_that_took_twice_as_long_make_the_rest_longer(clock):
     assert left.seconds == pytest.approx(2 * 1200, rel=0.06)
 
 
-def test_nothing_is_said_while_a_part_is_to_come_whose_length_nobody_knows(clock):
+def test_the_estimate_is_absent_before_a_part_of_unknown_length(clock):
     left = TimeLeft({"a": 60, "walk": None, "b": 40}, clock)
     assert left.seconds is None
     left.begin("a")

@@ -99,7 +99,7 @@ NO_VALUES = [None, True, False, [], {}, b"1s", math.nan, math.inf, -1, -0.5, 10*
 
 @pytest.mark.parametrize("parse", [parse_duration, parse_size, parse_rate])
 @pytest.mark.parametrize("text", [*HOSTILE, *NO_VALUES], ids=lambda text: repr(text)[:20])
-def test_what_is_no_quantity_is_bad_input_with_a_remedy(parse, text):
+def test_invalid_quantities_are_bad_input_with_a_remedy(parse, text):
     with pytest.raises(BadInput) as error:
         parse(text)
     assert error.value.remedy
@@ -204,7 +204,7 @@ def test_bandwidths_are_bytes_per_second_in_powers_of_1000(text, rate):
 
 
 @pytest.mark.parametrize("text", ["100", "100mb", "100mbps", "-1mbit", "", True])
-def test_what_is_no_bandwidth_is_refused(text):
+def test_invalid_bandwidths_are_refused(text):
     with pytest.raises(BadInput):
         parse_bandwidth(text)
 
@@ -220,7 +220,7 @@ def test_shares_are_parts_of_one(text, share):
 
 
 @pytest.mark.parametrize("text", ["101%", "1.5", "-1%", "x", "", True])
-def test_what_is_no_share_is_refused(text):
+def test_invalid_shares_are_refused(text):
     with pytest.raises(BadInput):
         parse_share(text)
 
@@ -241,13 +241,13 @@ def test_each_node_may_get_cores_of_its_own(text, cores):
 
 
 @pytest.mark.parametrize("text", ["0 each", "each", "1 each of", "1 each of some", "-1 each"])
-def test_what_gives_nodes_no_cores_is_refused(text):
+def test_core_counts_that_leave_nodes_without_cores_are_refused(text):
     with pytest.raises(BadInput, match="core"):
         parse_cores(text)
 
 
 @pytest.mark.parametrize("text", ["", "a", "1-", "-1", "3-1", "0;1", "99999", "1.5", True])
-def test_what_names_no_cores_is_refused(text):
+def test_core_lists_without_cores_are_refused(text):
     with pytest.raises(BadInput, match="does not name cores"):
         parse_cores(text)
 

@@ -23,7 +23,7 @@ def test_a_file_a_pipe_and_nothing_are_read(tmp_path):
     assert read_input(Path(os.devnull), 10) == b""
 
 
-def test_what_has_no_end_is_refused(tmp_path):
+def test_devices_folders_and_large_files_are_refused(tmp_path):
     with pytest.raises(BadInput, match="this is a device"):
         read_input(Path("/dev/zero"), 10)
     file = tmp_path / "a.csv"

@@ -51,12 +51,12 @@ def test_actions_are_sorted_by_time():
 @pytest.mark.parametrize(
     "text", ["kill:node-1", "30s=", "30s=explode", "30s=kill", "soon=grow", "30s=grow:", "3s=set:a"]
 )
-def test_what_is_not_an_action_is_refused(text):
+def test_unknown_actions_are_refused(text):
     with pytest.raises(BadInput):
         parse_schedule([text])
 
 
-def test_an_action_after_the_end_or_on_somebody_elses_cluster_is_refused(workload):
+def test_actions_after_the_end_or_on_foreign_clusters_are_refused(workload):
     status, _, said = within("bench", workload, "--store", "sim", "--at", "10s=grow")
     assert status == 2
     assert "is after the end of the load" in said

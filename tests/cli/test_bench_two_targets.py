@@ -47,7 +47,7 @@ phases:
 
 
 @pytest.mark.skipif(not (shutil.which("redis-server") or shutil.which("valkey-server")), reason="there is no Redis")
-def test_what_one_target_answers_serves_the_requests_to_the_other(tmp_path, state):
+def test_one_targets_answers_are_used_in_requests_to_the_other(tmp_path, state):
     (tmp_path / "both.yaml").write_text(WORKLOAD)
     with RestService() as service:
         words = ["--store", "redis", "--set", f"app={service.address}", "--output", tmp_path / "run"]

@@ -44,7 +44,7 @@ def test_the_figures_are_kept_and_a_quick_calibration_supports_no_verdict(calibr
     assert calibrated["doubt"]
 
 
-def test_doctor_shows_what_is_known(calibrated, cache):
+def test_doctor_shows_known_figures(calibrated, cache):
     checks = {check["name"]: check for check in json.loads(loadframe("doctor", "--json").stdout)}
     assert checks["calibration"]["state"] == "limited"
     assert calibrated["measured"][:10] in checks["calibration"]["finding"]

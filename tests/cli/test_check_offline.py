@@ -46,7 +46,7 @@ def test_each_operations_request_is_shown_and_none_is_sent(tmp_path):
         ("size: 2,", "sise: 2,", "sise"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_place_and_status_2(tmp_path, good, bad, what):
+def test_errors_are_reported_with_their_place_and_status_2(tmp_path, good, bad, what):
     (tmp_path / "w.yaml").write_text(WORKLOAD.replace(good, bad))
     done = loadframe("check", tmp_path / "w.yaml", "--offline")
     assert done.returncode == 2

@@ -94,7 +94,7 @@ def test_a_cluster_that_does_not_exist_is_bad_input(cluster, word):
         (("--port", "80"), "80 is not in the range 1024<=x<=65535"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_message_and_leaves_nothing(cluster, state, words, message):
+def test_impossible_requests_give_one_message_and_leave_nothing(cluster, state, words, message):
     answer = cluster("up", "trial", *words)
     assert answer.returncode == 2
     assert message in answer.stderr

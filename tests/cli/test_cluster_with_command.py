@@ -79,7 +79,7 @@ def test_a_node_that_is_lost_meanwhile_is_told(state):
         (("--keep-data",), "--keep-data requires a COMMAND"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_is_started(state, words, message):
+def test_impossible_requests_are_refused_before_anything_starts(state, words, message):
     done = up("--store", "sim", *words)
     assert (done.returncode, message in done.stderr) == (2, True), done.stderr
     assert "Traceback" not in done.stderr

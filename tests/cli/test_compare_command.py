@@ -55,7 +55,7 @@ def test_an_experiment_that_compares_variants_is_split_by_these(tmp_path):
         (["old", "slow", "--level", "2"], "--level must be above 0 and below 1"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(results, monkeypatch, words, said):
+def test_incomparable_runs_are_refused(results, monkeypatch, words, said):
     monkeypatch.chdir(results)
     status, _, errors = within("compare", *words)
     assert status == 2

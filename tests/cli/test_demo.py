@@ -57,7 +57,7 @@ def test_growth_is_claimed_where_the_whole_interval_is_above_one():
     [rows((1.6, 0.9, 2.8)), rows((1.6, 0.0, math.inf)), rows(), []],
     ids=["wide", "unbounded", "one", "none"],
 )
-def test_what_the_intervals_do_not_carry_is_not_claimed(speedups):
+def test_conclusions_without_support_by_the_intervals_are_not_claimed(speedups):
     words = claimed(speedups, invalid=3)
     assert words.startswith("No conclusion: ")
     assert "3 of 8 runs were invalid" in words

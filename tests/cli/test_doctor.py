@@ -56,7 +56,7 @@ def test_a_registry_out_of_reach_matters_only_until_the_stores_are_here(monkeypa
     assert "could not reach" in checks["package registry"]["finding"]
 
 
-def test_only_what_limits_is_called_limited(monkeypatch, tmp_path):
+def test_only_limiting_components_are_called_limits(monkeypatch, tmp_path):
     monkeypatch.setenv("LOADFRAME_CACHE", str(tmp_path))
     checks = findings()
     assert checks["calibration"]["state"] == "optional"
@@ -66,7 +66,7 @@ def test_only_what_limits_is_called_limited(monkeypatch, tmp_path):
             assert name in ("cores", "limits", "open files"), check
 
 
-def test_what_stands_against_limits_is_listed_once(monkeypatch):
+def test_reasons_against_limits_are_listed_once(monkeypatch):
     class Refused:
         name = "cgroup v1"
 

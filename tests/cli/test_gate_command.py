@@ -18,7 +18,7 @@ def results(tmp_path_factory):
 @pytest.mark.parametrize(
     ("new", "status", "words"), [("same", 0, "passed"), ("slow", 1, "regression"), ("alone", 3, "can")]
 )
-def test_the_exit_status_says_what_came_of_it(results, tmp_path, new, status, words):
+def test_the_exit_status_gives_the_outcome(results, tmp_path, new, status, words):
     files = ["--junit", tmp_path / "g.xml", "--markdown", tmp_path / "g.md"]
     old = results / "old" / ("r0" if new == "alone" else "")
     ended, said, errors = within("gate", results / new, "--baseline", old, *files)

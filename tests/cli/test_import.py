@@ -26,7 +26,7 @@ def test_queries_become_a_workload_that_the_other_commands_take(folder):
     assert result("workloads", "steps.yaml")["operations"] == {"query_1": ["search"]}
 
 
-def test_what_is_left_out_is_named_on_the_terminal_and_in_the_file():
+def test_omitted_parts_are_named_on_the_terminal_and_in_the_file():
     done = loadframe("import", "queries", "steps.json")
     assert done.returncode == 0
     named = "steps.json, step 1, search_queries[0]: weight"

@@ -142,7 +142,7 @@ def ids(node):
         return {hit["_id"] for hit in json.load(answer)["hits"]["hits"]}
 
 
-def test_what_was_acknowledged_is_in_the_store_after_a_kill_and_the_rest_after_it_was_sent_again(node, folder):
+def test_acknowledged_events_survive_a_kill_and_the_rest_is_stored_after_resending(node, folder):
     bounds = "flush: 100ms\n    batch: 100\n    buffer: 20k\n    longest_line: 10k"
     (folder / "w.yaml").write_text(WORKLOAD.replace("flush: 100ms", bounds))
     listen = ("--listen", "127.0.0.1:0", "--acknowledge")
@@ -185,7 +185,7 @@ def test_what_was_accepted_before_an_interrupt_is_sent_duplicates_and_wins_witho
     assert Run(folder / "run").summary.status == "done"
 
 
-def test_a_second_interrupt_drops_what_is_left_and_counts_it(node, folder):
+def test_a_second_interrupt_drops_and_counts_the_remaining_events(node, folder):
     (folder / "w.yaml").write_text(WORKLOAD)
     words = ("ingest", "./w.yaml", "--listen", "127.0.0.1:0", "--cluster", "shared", "--output", "run", "--json")
     stopped = node.nodes[0].pid

@@ -25,7 +25,7 @@ from commands import within
         (("./w.yaml", "-", "--store", "redis"), "does not support stores of the family"),
     ],
 )
-def test_what_cannot_be_taken_in_is_refused(tmp_path, monkeypatch, words, what):
+def test_invalid_input_is_refused(tmp_path, monkeypatch, words, what):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "w.yaml").write_text(
         "workload: w\n"

@@ -71,7 +71,7 @@ def test_in_a_phase_that_is_over_at_once_it_ends_the_command(tmp_path):
         (1.5, 0.5),
     ],
 )
-def test_before_any_answer_what_was_sent_is_kept(tmp_path, at, measured):
+def test_sent_requests_are_kept_before_any_answer(tmp_path, at, measured):
     slow = WORKLOAD.splitlines()[:4]
     slow.append("  - {name: open, operation: look, rate: 20/s, warmup: 500ms, duration: 500ms}\n")
     _, run = interrupt(tmp_path, at, wait_for="phase open", delay=2.5, workload="\n".join(slow))

@@ -39,7 +39,7 @@ def test_of_a_file_everything_is_supposed(tmp_path):
     assert planned["effects"] == [{"factor": "nodes", "runs": 1, "least": None}]
 
 
-def test_in_words_it_says_what_to_measure_next(tmp_path):
+def test_the_text_names_the_next_measurement(tmp_path):
     (tmp_path / "e.yaml").write_text(FILE)
     status, told, _ = within("plan", tmp_path / "e.yaml")
     words = " ".join(told.split())
@@ -71,7 +71,7 @@ repetitions: 5
 """
 
 
-def test_before_a_gate_is_measured_it_is_told_what_it_would_find(tmp_path):
+def test_the_plan_of_a_gate_gives_its_power(tmp_path):
     (tmp_path / "e.yaml").write_text(COMPARE)
     status, told, _ = within("plan", tmp_path / "e.yaml", "--noise", "0.03", "--json")
     rows = {(row["check"], row["runs"]): row for row in json.loads(told)["gate"]}
@@ -86,7 +86,7 @@ def test_before_a_gate_is_measured_it_is_told_what_it_would_find(tmp_path):
 
 
 @pytest.mark.parametrize("words", [["--noise", "2"], ["--budget", "0"], ["--sigma", "-1"]])
-def test_what_cannot_be_is_refused(tmp_path, words):
+def test_out_of_range_options_are_refused(tmp_path, words):
     (tmp_path / "e.yaml").write_text(FILE)
     status, _, said = within("plan", tmp_path / "e.yaml", *words)
     assert status == 2
@@ -210,7 +210,7 @@ def test_a_file_that_is_not_here_is_said_and_its_documents_are_those_that_would_
     assert extent["seconds"] < 600
 
 
-def test_a_length_that_nobody_knows_is_said_to_be_at_least_so_much(tmp_path):
+def test_unknown_lengths_are_given_as_minimum(tmp_path):
     (tmp_path / "walk.yaml").write_text(
         "workload: walk\ncollections: {things: {redis: {}}}\n"
         'operations: {look: {read: {collection: things, id: "1"}}}\n'

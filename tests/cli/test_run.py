@@ -122,7 +122,7 @@ def test_an_interrupt_keeps_the_runs_that_are_whole(interrupted, design):
 
 
 @pytest.mark.store
-def test_the_same_command_makes_what_is_missing_in_the_order_of_the_design(finished, runs, design, interrupted):
+def test_repeating_the_command_makes_the_missing_runs_in_design_order(finished, runs, design, interrupted):
     assert f"resuming: {len(interrupted[2])} of 8 runs are already recorded" in finished.stderr
     assert [run.raw_manifest["run"] for run in runs] == [run["run"] for run in design]
 

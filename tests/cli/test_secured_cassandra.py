@@ -130,7 +130,7 @@ def test_a_run_as_a_user_leaves_its_secret_nowhere(address, monkeypatch, tmp_pat
     ("who", "words"),
     [(("--user", "ann"), "Provided username ann and/or password are incorrect"), ((), "Password must not be null")],
 )
-def test_who_is_not_let_in_hears_it_in_the_stores_words(address, monkeypatch, who, words):
+def test_denied_access_is_reported_in_the_stores_words(address, monkeypatch, who, words):
     monkeypatch.setenv("LOADFRAME_PASSWORD", "wrong-4711")
     status, errors = asked("bench", "ycsb/a", "--store", "cassandra", "--hosts", address, *who)
     assert status == 2

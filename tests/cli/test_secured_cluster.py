@@ -74,7 +74,7 @@ def test_a_run_on_a_secured_cluster_leaves_its_secret_nowhere(node, authority, f
         assert not any(secret.encode() in text for text in texts)
 
 
-def test_a_check_shows_requests_and_not_who_asks(node, authority, files):
+def test_a_check_shows_requests_without_credentials(node, authority, files):
     loadframe("bench", files / "trips.yaml", "--hosts", node.addresses[0], "--only", "all", "--output", files / "run")
     with Front(node.addresses[0], authority.issue_cert("127.0.0.1"), authorization="Bearer tok.en-5582") as front:
         words = ["check", files / "trips.yaml", "--hosts", f"https://127.0.0.1:{front.port}", "--ca", files / "ca.pem"]
@@ -110,7 +110,7 @@ def test_a_certificate_that_does_not_verify_ends_it_before_the_load(node, author
         assert Run(files / "run").raw_manifest["store"]["access"]["verified"] is False
 
 
-def test_who_is_not_let_in_hears_what_to_do(node, authority, files):
+def test_denied_access_is_reported_with_a_remedy(node, authority, files):
     with Front(node.addresses[0], authority.issue_cert("127.0.0.1"), authorization=BASIC) as front:
         words = ["cluster", "status", "--hosts", f"https://127.0.0.1:{front.port}", "--ca", files / "ca.pem"]
         done = loadframe(*words)

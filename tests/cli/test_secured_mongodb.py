@@ -127,7 +127,7 @@ def test_a_run_on_a_secured_server_wants_two_roles_and_leaves_its_secret_nowhere
     assert '"find":"people"' in output.replace(" ", "")
 
 
-def test_who_is_not_let_in_hears_what_to_do(secured, monkeypatch):
+def test_denied_access_is_reported_with_a_remedy(secured, monkeypatch):
     command = ("cluster", "status", "--store", "mongodb")
     status, _, errors = asked(secured.words(*command, user="eve"))
     assert status == 2

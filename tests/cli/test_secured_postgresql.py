@@ -114,7 +114,7 @@ def test_a_run_on_a_secured_server_leaves_its_secret_nowhere(secured, tmp_path):
     assert "SELECT * FROM people" in output
 
 
-def test_who_is_not_let_in_hears_what_to_do(secured, monkeypatch):
+def test_denied_access_is_reported_with_a_remedy(secured, monkeypatch):
     command = ("cluster", "status", "--store", "postgresql")
     status, _, errors = asked(secured.words(*command, user=None))
     assert status == 2

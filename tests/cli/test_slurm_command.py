@@ -99,7 +99,7 @@ def test_more_is_written_where_it_belongs_and_the_time_is_what_is_expected_and_a
         ((), ("--time", "soon"), "'soon' is not a duration"),
     ],
 )
-def test_what_cannot_be_is_said_and_nothing_is_written(folder, change, words, message):
+def test_impossible_jobs_are_refused_without_writing_files(folder, change, words, message):
     if change:
         (folder / "small.yaml").write_text(EXPERIMENT.replace(*change))
     status, _, said = within("slurm", "small.yaml", *words)
@@ -115,7 +115,7 @@ def test_without_slurm_the_script_is_there_to_be_copied(folder, monkeypatch, tmp
     assert (folder / "small.sbatch").exists()
 
 
-def test_what_slurm_refuses_is_told_in_its_words(slurm, folder):
+def test_refusals_of_slurm_are_reported_in_its_words(slurm, folder):
     done = slurm.run(LOADFRAME, "slurm", "small.yaml", "--submit", "--sbatch=--partition=none", folder=folder)
     assert done.returncode == 2
     assert "Slurm refused the job" in done.stderr

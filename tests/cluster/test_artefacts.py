@@ -111,7 +111,7 @@ def test_a_file_that_was_only_touched_is_verified_and_not_fetched(cache, mirror,
     assert artefacts.installed(distribution)
 
 
-def test_a_descriptor_of_another_release_is_written_anew(cache, mirror, distribution):
+def test_a_descriptor_of_another_release_is_rewritten(cache, mirror, distribution):
     home = artefacts.install(distribution, told)
     (home / "modules" / "m" / "d.properties").write_text("a=old\n")
     artefacts.install(distribution, told)
@@ -233,7 +233,7 @@ def archived(mirror) -> Distribution:
     return Distribution("three", "3.0", 11, (), (), archive=archive, folders=("plugins",))
 
 
-def test_an_archive_is_unpacked_without_what_is_left_out(cache, archived):
+def test_an_archive_is_unpacked_without_the_excluded_files(cache, archived):
     home = artefacts.install(archived, told)
     assert os.access(home / "bin" / "start", os.X_OK)
     assert (home / "lib" / "a.jar").read_text() == "a"

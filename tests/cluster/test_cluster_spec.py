@@ -50,7 +50,7 @@ def test_a_cluster_without_nodes_is_refused():
 
 
 @pytest.mark.parametrize("name", ["", "../x", "Trial", "a b", "-x", "x" * 42])
-def test_a_name_that_is_no_folder_name_is_refused(name):
+def test_invalid_folder_names_are_refused(name):
     with pytest.raises(BadInput, match="is not a valid cluster name"):
         ClusterSpec(name=name)
 

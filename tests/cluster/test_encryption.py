@@ -124,7 +124,7 @@ def test_a_primary_of_postgresql_and_its_replica_encrypt_what_is_asked(module_st
 
 
 @pytest.mark.parametrize(("kind", "heap"), [("cassandra", "320m"), ("elasticsearch", "300m")])
-def test_servers_in_java_have_a_port_for_each_and_refuse_whoever_comes_in_the_clear(module_state, kind, heap):
+def test_java_servers_have_a_port_for_each_and_refuse_plain_connections(module_state, kind, heap):
     with encrypted(kind, "both", settings={"heap": heap}) as cluster:
         ca = authority_of(cluster)
         for node in cluster.nodes:
@@ -135,7 +135,7 @@ def test_servers_in_java_have_a_port_for_each_and_refuse_whoever_comes_in_the_cl
         assert written_and_read(cluster) == [None, None]
 
 
-def test_what_a_store_cannot_encrypt_is_refused_before_anything_starts():
+def test_unsupported_encryption_is_refused_before_anything_starts():
     for kind, encryption, nodes, words in (
         ("redis", "http", 2, "through the client port"),
         ("redis", "transport", 1, "use none or both"),
@@ -158,7 +158,7 @@ def test_what_a_store_cannot_encrypt_is_refused_before_anything_starts():
         ("cassandra", "client_encryption_options", {}),
     ],
 )
-def test_settings_of_the_users_own_do_not_undo_what_encryption_says(kind, setting, value):
+def test_user_settings_do_not_override_encryption(kind, setting, value):
     settings = {setting: value}
     with pytest.raises(BadInput, match=f"{setting} is controlled by Loadframe"):
         find(kind).check_settings(settings)

@@ -174,7 +174,7 @@ def test_an_unknown_node_is_answered_with_the_nearest(cluster):
             change("nod-1")
 
 
-def test_a_node_that_dies_while_it_joins_is_shown_by_its_last_words_and_is_no_member(cluster, toy):
+def test_a_node_that_dies_while_joining_is_reported_with_its_log_and_is_not_a_member(cluster, toy):
     toy.dying.add("node-2")
     toy.during["join"] = lambda: _wait(lambda: not cluster.nodes[2].alive)
     with pytest.raises(LoadframeError) as caught:
@@ -400,7 +400,7 @@ def test_a_change_that_was_cut_off_is_finished_by_mending(cluster, toy):
         assert again.deviations() == []
 
 
-def test_what_a_first_start_that_was_cut_off_left_is_cleared_away(cluster, toy):
+def test_remains_of_an_interrupted_first_start_are_removed(cluster, toy):
     cluster.stop()
     record = named.record_of("trial")
     record.write_text(json.dumps(json.loads(record.read_text()) | {"formed": False}))
@@ -472,7 +472,7 @@ def test_a_start_again_that_fails_leaves_the_data(cluster, toy, state):
         assert again.deviations() == []
 
 
-def test_a_folder_that_is_no_clusters_is_left_alone(toy, state):
+def test_folders_without_a_cluster_are_left_alone(toy, state):
     mine = named.folder_of("trial") / "thesis.tex"
     mine.parent.mkdir(parents=True)
     mine.write_text("dear to somebody")
@@ -508,7 +508,7 @@ def test_a_full_disk_is_noticed_before_a_node_starts(cluster, monkeypatch):
     assert len(cluster.nodes) == 2
 
 
-def test_somebody_elses_cluster_is_not_changed(cluster, toy):
+def test_foreign_clusters_are_not_changed(cluster, toy):
     with Cluster.attach(cluster.addresses, "toy") as attached:
         for change in (attached.grow, attached.shrink, lambda: attached.kill("node-0")):
             with pytest.raises(BadInput, match="cannot change a cluster that it did not start"):

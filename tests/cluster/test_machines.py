@@ -67,7 +67,7 @@ def test_a_kept_cluster_grows_onto_another_machine_and_comes_back_with_its_data(
         assert there.run(name, "ls", "/var/lib/loadframe/clusters").split() == []
 
 
-def test_what_a_machine_would_refuse_is_refused_before_anything_is_fetched_or_copied(there):
+def test_requirements_of_machines_are_checked_before_fetching_or_copying(there):
     limits = Limits(memory=200 * 2**20)
     spec = ClusterSpec(store="opensearch", host="ssh", machines=("m1",), limits=limits)
     said = []
@@ -156,7 +156,7 @@ def test_a_machine_that_crashes_under_load_makes_the_run_invalid_and_leaves_noth
         until(lambda: not servers(two, "m1"))
 
 
-def test_what_is_left_of_a_cluster_can_be_stopped_when_a_machine_is_gone(state, monkeypatch):
+def test_the_rest_of_a_cluster_can_be_stopped_when_a_machine_is_gone(state, monkeypatch):
     with machines(2) as two:
         monkeypatch.setenv("LOADFRAME_SSH", two.ssh)
         up = ("cluster", "up", "half", "--store", "redis", "--nodes", 2)

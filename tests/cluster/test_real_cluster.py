@@ -46,7 +46,7 @@ def collection(cluster: Cluster) -> Iterator[str]:
     cluster.drop_collection("taxis")
 
 
-def test_its_start_says_what_it_does(cluster, lines):
+def test_the_start_reports_its_steps(cluster, lines):
     assert "starting 2 nodes of opensearch 3.8.0" in lines
 
 
@@ -144,7 +144,7 @@ def test_a_copy_that_no_node_has_room_for_is_a_deviation(cluster):
     assert "the cluster is yellow, with 2 copies of data not in service" in deviations
 
 
-def test_somebody_elses_cluster_can_be_used_and_is_not_stopped(cluster):
+def test_foreign_clusters_can_be_used_and_are_not_stopped(cluster):
     with Cluster.attach(cluster.addresses) as attached:
         assert attached.size == 2
         assert attached.deviations() == [], "a quota of somebody else's cluster is reported"

@@ -70,7 +70,7 @@ def test_a_shape_is_shown_and_described_with_its_units(apart):
     assert apart.describe()["links"] == {}
 
 
-def test_what_goes_over_a_nodes_link_is_in_its_telemetry(apart):
+def test_traffic_of_a_nodes_link_is_in_its_telemetry(apart):
     sampler = ProcessSampler(lambda: {node.name: node.pid for node in apart.nodes if node.pid})
     list(sampler.sample(0.0))
     for _ in range(10):
@@ -92,7 +92,7 @@ def test_it_grows_beside_the_others(apart):
     ("words", "said"),
     [(["--cut", "--restore"], "one undoes the other"), (["--rate", "100"], "'100' is not a bandwidth")],
 )
-def test_what_no_link_can_do_is_refused(apart, words, said):
+def test_impossible_link_settings_are_refused(apart, words, said):
     done = loadframe("cluster", "link", "apart", "node-0", *words)
     assert (done.returncode, said in done.stderr) == (2, True), done.stderr
 

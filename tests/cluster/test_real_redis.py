@@ -122,7 +122,7 @@ def test_the_users_own_installation_is_started_and_described(module_state, home)
         Cluster.start(ClusterSpec(store="redis", version="1.2.3", home=str(home)))
 
 
-def test_a_start_that_was_cut_off_before_its_first_node_is_no_obstacle_to_the_next(module_state):
+def test_a_start_interrupted_before_its_first_node_does_not_block_the_next(module_state):
     folder = named.folder_of("early")
     folders.make(folder)
     (folder / credentials.FILE).write_text("kept")

@@ -91,7 +91,7 @@ def test_a_cluster_with_a_name_keeps_its_data(state):
         assert again.count("kept") == 4
 
 
-def test_nothing_of_a_cluster_without_a_name_is_left_and_nobody_else_can_look_into_it(tmp_path, monkeypatch):
+def test_unnamed_clusters_are_removed_and_are_private(tmp_path, monkeypatch):
     monkeypatch.setenv("LOADFRAME_STATE", str(tmp_path / "state"))
     with Cluster.start(ClusterSpec(store="sim", nodes=2, settings=SETTINGS)) as started:
         node = started.nodes[0].folder

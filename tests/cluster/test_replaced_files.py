@@ -100,7 +100,7 @@ def replace_folders(node: Path, canary: Path) -> None:
 
 
 @pytest.mark.parametrize("store", ["sim", "redis", "postgresql", "mongodb"])
-def test_no_command_follows_what_stands_in_the_place_of_a_nodes_files(store: str, canary: Path, state: Path):
+def test_commands_do_not_follow_replacements_of_a_nodes_files(store: str, canary: Path, state: Path):
     up = loadframe("cluster", "up", "trial", "--store", store)
     if "could not be" in up.stderr or "cannot be had" in up.stderr or "is not installed" in up.stderr:
         pytest.skip(up.stderr)

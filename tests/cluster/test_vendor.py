@@ -172,7 +172,7 @@ def test_an_archive_with_another_checksum_is_not_unpacked(cache, mirror):
     assert prepared().version == "8.15.3"
 
 
-def test_what_answers_in_the_place_of_a_checksum_is_shown(cache, mirror):
+def test_an_invalid_checksum_answer_is_shown(cache, mirror):
     mirror.files[f"{ELASTICSEARCH}.sha512"] = b"<html>Please log in</html>"
     with pytest.raises(LoadframeError, match="the checksum file is invalid: '<html>Please'"):
         prepared()
@@ -227,7 +227,7 @@ def test_an_archive_that_reaches_out_of_its_folder_is_refused(cache, mirror, fil
     assert not list(cache.rglob("evil"))
 
 
-def test_an_absolute_path_and_what_is_no_file_are_refused(cache, mirror):
+def test_absolute_paths_and_special_files_are_refused(cache, mirror):
     mirror.offer(ELASTICSEARCH, packed({"evil": "x"}, root=str(cache)))
     with pytest.raises(LoadframeError, match="outside its folder"):
         prepared()
@@ -249,7 +249,7 @@ def test_an_archive_that_the_vendor_itself_has_broken_is_told(cache, mirror, con
     assert unpacked(cache) == ["downloads"]
 
 
-def test_what_the_system_has_is_left_for_the_version_that_was_asked_for(cache, mirror, tmp_path, monkeypatch):
+def test_requested_versions_take_precedence_over_the_systems(cache, mirror, tmp_path, monkeypatch):
     server = tmp_path / "mongod"
     server.write_text("#!/bin/sh\necho db version v6.0.1\n")
     server.chmod(0o755)

@@ -42,13 +42,13 @@ _SEARCH = {
 
 #: The tests that read written documents.
 _OF_DOCUMENTS = (
-    "test_what_is_written_is_read_back",
+    "test_written_documents_are_read_back",
     "test_a_read_wants_the_fields_whose_names_are_drawn",
     "test_updates_of_one_document_at_the_same_time_all_succeed",
-    "test_what_an_answer_has_serves_the_same_users_later_requests",
-    "test_what_is_written_later_is_looked_for_until_it_is_seen",
+    "test_captured_answers_are_used_in_the_same_users_later_requests",
+    "test_later_writes_are_polled_until_they_are_visible",
     "test_a_read_and_then_a_write_are_one_operation_of_two_parts",
-    "test_what_is_not_there_or_there_already_is_told",
+    "test_missing_and_existing_documents_are_reported",
     "test_a_scan_begins_where_it_is_told",
     "test_a_bulk_request_counts_its_bad_item",
     "test_bulk_requests_put_change_and_remove_documents",

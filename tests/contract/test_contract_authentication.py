@@ -114,7 +114,7 @@ def test_a_client_without_the_password_is_refused_while_load_runs(store, secret,
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's servers run as another user")
-def test_servers_run_as_a_user_whose_processes_are_servers_alone(store, secret):
+def test_servers_run_as_the_dedicated_server_user(store, secret):
     user = LocalHost().server_user(named=store.cluster.store.needs_account)
     if user != SERVER_USER:
         pytest.skip("this machine permits no user namespaces: `doctor` says what follows")

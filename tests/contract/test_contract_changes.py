@@ -94,7 +94,7 @@ def test_stopped_it_comes_back_at_other_addresses_with_its_documents_and_more_no
     documents, size = store.cluster.count("things"), store.cluster.size
     names = [node.name for node in store.cluster.nodes]
     store.create("moved")
-    keeps = "test_what_is_written_is_read_back" not in store.subject.excused
+    keeps = "test_written_documents_are_read_back" not in store.subject.excused
     if keeps:
         write(store.cluster, "moved", DOCUMENTS)
     known = identities(store)

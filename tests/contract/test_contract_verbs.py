@@ -40,7 +40,7 @@ def test_a_collection_is_there_until_it_is_dropped(store):
     store.drop()
 
 
-def test_what_is_written_is_read_back(things):
+def test_written_documents_are_read_back(things):
     tags = {"tags": ["a", "b"]}
     assert things.errors(
         {"insert": ANN | {"document": DOCUMENT | tags}},
@@ -80,7 +80,7 @@ def test_a_read_and_then_a_write_are_one_operation_of_two_parts(things):
     assert changed["documents"] >= 1
 
 
-def test_what_an_answer_has_serves_the_same_users_later_requests(things):
+def test_captured_answers_are_used_in_the_same_users_later_requests(things):
     bob = {"collection": "things", "id": "bob"}
     names = {"variables": {"seen": {"captured": {}}, "called": {"captured": {}}}}
     taken = {"seen": {"field": "age"}, "called": {"field": "name"}}
@@ -118,7 +118,7 @@ def looked_for(things: Held, folder: Path, within: float, written: Callable[[], 
     return next(entry for entry in outcome["operations"] if entry["operation"] == "seen")
 
 
-def test_what_is_written_later_is_looked_for_until_it_is_seen(things, tmp_path):
+def test_later_writes_are_polled_until_they_are_visible(things, tmp_path):
     never = looked_for(things, tmp_path / "never", 0.3, lambda: None)
     assert (never["requests"], never["completed"]) == (1, 0)
     assert [error["class"] for error in never["errors"]] == ["unseen"]
@@ -133,7 +133,7 @@ def test_what_is_written_later_is_looked_for_until_it_is_seen(things, tmp_path):
     assert (seen["requests"], seen["completed"], seen["errors"]) == (1, 1, [])
 
 
-def test_what_is_not_there_or_there_already_is_told(things):
+def test_missing_and_existing_documents_are_reported(things):
     def told(verb: str) -> str | None:
         return None if verb in things.subject.blind else "client"
 

@@ -98,7 +98,7 @@ def test_values_are_taken_from_sums_and_commands_and_a_sum_of_nothing_may_have_o
     assert refused == "assertion"
 
 
-def test_what_a_document_that_is_there_is_refused_with_are_the_stores_words(things):
+def test_existing_documents_are_refused_in_the_stores_words(things):
     _, again = things.asked(*2 * [{"insert": ANN | {"document": DOCUMENT}}])
     assert again["message"].startswith("E11000 duplicate key")
 

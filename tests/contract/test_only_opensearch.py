@@ -11,7 +11,7 @@ pytestmark = pytest.mark.store
 ONLY = "opensearch"
 
 
-def test_a_node_cannot_leave_whose_copies_would_have_no_place(store):
+def test_a_node_cannot_leave_if_its_copies_do_not_fit_elsewhere(store):
     store.cluster.create_collection("copies", {"settings": {"number_of_shards": 1, "number_of_replicas": 1}})
     with pytest.raises(BadInput, match="copies has 2 copies, and 1 node would remain"):
         store.cluster.shrink()

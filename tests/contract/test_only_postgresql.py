@@ -81,7 +81,7 @@ def test_errors_of_the_server_have_their_classes_and_keep_their_words(things):
     assert "duplicate key" in asked[1]["message"] and "[23505]" in asked[1]["message"]
 
 
-def test_the_server_gives_up_on_what_nobody_waits_for(things):
+def test_the_server_cancels_abandoned_requests(things):
     sleep = {"sql": {"statement": "SELECT pg_sleep(60)"}, "timeout": 0.2}
     seen = {
         "sql": {

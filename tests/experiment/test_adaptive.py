@@ -52,7 +52,7 @@ def test_a_trial_that_failed_tells_nothing_and_stops_nothing():
         results.append((row, None))
 
 
-def test_tpe_tries_what_was_not_tried():
+def test_tpe_tries_untried_combinations():
     results = searched(40, 3)
     assert len({row for row, _ in results}) >= 36
 

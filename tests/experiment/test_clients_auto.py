@@ -89,7 +89,7 @@ def test_every_block_has_the_clients_that_another_got_to(load, tmp_path):
         ("    factors: {nodes: [1]}\n    until: {relative_interval: 0.05, most: 10}\n", "fixed number of repetitions"),
     ],
 )
-def test_what_contradicts_it_is_refused(refused, text, said):
+def test_contradictory_keys_are_refused(refused, text, said):
     error, _ = refused(HEAD + text)
     assert said in str(error)
 

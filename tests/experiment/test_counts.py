@@ -40,7 +40,7 @@ def test_a_first_load_with_ids_is_compared_and_a_second_cannot_be(counts):
         ({"insert": {"collection": "c", "id": "${id}", "document": {}}}, 140),
     ],
 )
-def test_what_updates_and_deletes_do_is_known(counts, form, counted):
+def test_effects_of_updates_and_deletes_are_known(counts, form, counted):
     counts.add({"bulk": BULK}, 100)
     assert counts.add(form, 40) == "c"
     assert counts.difference("c", counted) is None

@@ -67,7 +67,7 @@ def test_the_margin_grows_with_the_time_that_there_is():
         day.require(24 * 3600 - 170, "what does not")
 
 
-def test_what_takes_longer_than_expected_is_interrupted():
+def test_runs_that_exceed_the_expected_time_are_interrupted():
     interrupts.listen()
     deadline = ending_in(0.2)
     began = time.monotonic()
@@ -82,7 +82,7 @@ def test_what_takes_longer_than_expected_is_interrupted():
 
 
 @pytest.mark.store
-def test_what_is_not_made_in_one_job_is_made_in_the_next(tmp_path, state):
+def test_runs_missing_in_one_job_are_made_in_the_next(tmp_path, state):
     (tmp_path / "small.yaml").write_text(WORKLOAD)
     (tmp_path / "e.yaml").write_text(EXPERIMENT)
     experiment = load_experiment(tmp_path / "e.yaml")

@@ -88,7 +88,7 @@ def test_an_open_load_has_its_own_arrivals_then_the_files_then_poisson(load, ent
     assert phase.streams[0].rate == 0.75
 
 
-def test_the_expected_time_does_not_depend_on_what_happens(load):
+def test_the_expected_time_does_not_depend_on_events(load):
     experiment = load(EXPERIMENT.replace("repetitions: 2", "repetitions: 1").replace(", open: ", ""))
     # 4 runs on 2 nodes and 4 on 3, each with a cluster and its data (2.1 s), 305 s of load and 0.5 s beside it.
     assert estimate(design(experiment), experiment) == pytest.approx(4 * 25 + 4 * 30 + 8 * (2.1 + 305.5))
@@ -154,7 +154,7 @@ TIMELINE = f"timeline: [{STEP}]"
         ("window: 30s", "window: 1s", "1s", "at least 5", ""),
     ],
 )
-def test_what_makes_no_sense_is_refused_at_its_place(refused, old, new, at, what, remedy):
+def test_invalid_values_are_refused_with_their_place(refused, old, new, at, what, remedy):
     assert old in EXPERIMENT
     error, text = refused(EXPERIMENT.replace(old, new))
     assert what in error.what

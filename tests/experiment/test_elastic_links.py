@@ -50,7 +50,7 @@ def folder(tmp_path_factory):
     return carry_out(tmp_path_factory.mktemp("apart"), EXPERIMENT, WORKLOAD, "keys.yaml")
 
 
-def test_what_was_done_is_recorded_in_its_order(folder):
+def test_steps_are_recorded_in_order(folder):
     run = Run(folder.runs_path / "b1-partition-users")
     assert run.raw_summary["status"] == "done"
     happened = ("settings changed", "link cut", "link restored", "change failed", "trigger never fired")

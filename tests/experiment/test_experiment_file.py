@@ -24,7 +24,7 @@ factors: {nodes: [1, 2, 4], clients: [1, 8]}
 NO_DISK_LIMITS = dict.fromkeys(("read", "write", "read_operations", "write_operations"))
 
 
-def test_what_nobody_says_has_a_default(load):
+def test_missing_keys_have_defaults(load):
     experiment = load(EXPERIMENT)
     assert (experiment.name, experiment.seed, experiment.repetitions) == ("e", 1, 1)
     assert experiment.generator({}).threads == 1
@@ -249,7 +249,7 @@ def test_an_experiment_describes_itself_for_its_folder(load):
         ("kind: scale", "kind: scale\nscaling: weak\ngrows: share", "share", "not a whole number", "documents"),
     ],
 )
-def test_what_makes_no_sense_is_refused_at_its_place(refused, old, new, at, what, remedy):
+def test_invalid_values_are_refused_with_their_place(refused, old, new, at, what, remedy):
     assert old in EXPERIMENT
     error, text = refused(EXPERIMENT.replace(old, new))
     assert what in error.what
@@ -283,7 +283,7 @@ def test_a_factor_that_a_phase_cannot_take_is_refused(load, refused, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["", "experiment: e\n", "[]", "a: [", EXPERIMENT.replace("kind", "\tkind")])
-def test_a_file_that_is_no_experiment_is_refused(refused, text):
+def test_files_without_an_experiment_are_refused(refused, text):
     refused(text)
 
 
@@ -334,7 +334,7 @@ def test_a_run_that_failed_says_on_which_machines_it_was_to_be(load, tmp_path):
     assert "('machines', 'a, b')" in str(manifest_facts(manifest))
 
 
-def test_what_fills_the_store_is_measured_on_an_empty_one(load):
+def test_phases_that_fill_the_store_are_measured_on_an_empty_one(load):
     filling = load(EXPERIMENT + "prepare: []\nmeasure: [fill]\n")
     assert all(factor.hard for factor in filling.factors)
     runs = design(filling).runs

@@ -76,7 +76,7 @@ def test_nothing_but_arithmetic_is_read(text):
 
 
 @pytest.mark.parametrize("text", ["nodes", "$${nodes}", "${a} and ${b}", 3, None])
-def test_what_is_no_expression_is_left_as_it_is(text):
+def test_non_expressions_stay_unchanged(text):
     assert not is_expression(text)
 
 
@@ -179,7 +179,7 @@ def test_loads_of_an_elastic_experiment_follow_the_nodes_that_it_begins_with(loa
         ),
     ],
 )
-def test_what_cannot_be_is_told_with_its_place(refused, old, new, place, what, remedy):
+def test_invalid_expressions_are_reported_with_their_place(refused, old, new, place, what, remedy):
     assert old in SCALE
     text = SCALE.replace(old, new)
     error, rest = refused(text)

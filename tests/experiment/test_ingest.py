@@ -76,7 +76,7 @@ def test_only_senders_to_a_port_are_acknowledged(tmp_path):
         plan(tmp_path, Feed(stdin=True, acknowledge=True))
 
 
-def test_what_goes_to_disk_follows_the_way_in_which_events_come(tmp_path):
+def test_spilling_follows_the_kind_of_source(tmp_path):
     def spill(feed, way="listen: 127.0.0.1:5000, spill: 5m"):
         return plan(tmp_path, feed, way=way)["sources"]["ads"].get("spill")
 
@@ -124,7 +124,7 @@ def test_a_phase_that_takes_no_events_in_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("address", ["5000", "127.0.0.1", "127.0.0.1:http"])
-def test_what_is_not_an_address_is_refused(address):
+def test_invalid_addresses_are_refused(address):
     with pytest.raises(BadInput, match="not an address to listen on") as caught:
         Feed(listen=address).check()
     assert caught.value.where == "--listen"
@@ -135,7 +135,7 @@ def test_a_file_that_is_not_there_is_refused(tmp_path):
         Feed(files=(tmp_path / "gone.ndjson",)).check()
 
 
-def test_what_came_of_it_is_told_to_programs():
+def test_outcome_is_available_to_programs():
     figures = SourceFigures(
         lines=12,
         accepted=10,

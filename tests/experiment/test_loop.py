@@ -252,7 +252,7 @@ class Breaking(RunHook):
 
 
 @pytest.mark.store
-def test_what_breaks_beside_the_load_fails_the_run_and_keeps_what_was_measured(growing, tmp_path, state):
+def test_a_failing_hook_fails_the_run_and_keeps_its_measurements(growing, tmp_path, state):
     experiment, _ = growing
     with Cluster.start(ClusterSpec("sim"), print) as cluster:
         workload = experiment.resolve({}, cluster.store.family)

@@ -91,7 +91,7 @@ def test_instants_are_those_of_elastic_experiments(figures):
         ('\n\n,look,1,,"throughput', 5, "the file is not CSV"),
     ],
 )
-def test_what_is_wrong_with_a_line_is_told_with_its_number(figures, line, number, words):
+def test_errors_of_a_line_give_its_number(figures, line, number, words):
     with pytest.raises(BadInput) as caught:
         figures(line)
     assert str(caught.value.where).endswith(f"paper.csv:{number}")

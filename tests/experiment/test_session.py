@@ -83,7 +83,7 @@ def test_data_that_are_not_all_there_are_not_measured(session, node, tmp_path):
     assert caught.value.exit_status == 1
 
 
-def test_documents_that_somebody_else_adds_are_noticed(session, node, tmp_path):
+def test_documents_added_by_other_clients_are_noticed(session, node, tmp_path):
     mine = session()
     mine.create_collections()
     node.store.request(node.addresses, "PUT", "/trips/_doc/another", {"amount": 1.0})

@@ -99,7 +99,7 @@ def test_settings_that_need_a_restart_are_grouped(load):
     assert all(len(group) == 2 for group in groups)
 
 
-def test_what_matters_is_found_and_what_does_not_is_not_claimed(opened):
+def test_real_effects_are_found_and_absent_ones_are_not_claimed(opened):
     experiment, folder = opened()
     made = finished(experiment, folder)
     confirming = [run for run in made if run.id.startswith("confirm-")]
@@ -252,7 +252,7 @@ def test_a_combination_at_which_the_store_mostly_dies_does_not_win(opened):
     assert excluded == dict.fromkeys(dead.split(", "), "node-0 ended")
 
 
-def test_a_screening_does_not_put_together_what_the_store_dies_of(opened):
+def test_a_screening_does_not_combine_settings_that_kill_the_store(opened):
     text = EXPERIMENT.replace("repetitions: 2", "repetitions: 3") + "scheme: screening\n"
     experiment, folder = opened(text)
     finished(experiment, folder, dies=lambda run: run.treatment["store.settings.heap"] == "512m" and run.block == 1)

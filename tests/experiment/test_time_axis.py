@@ -55,7 +55,7 @@ def test_a_phase_begins_when_its_load_does_in_every_record(session, tmp_path):
     assert 0 < answered["/one"] - (zero + first["start"]) < took + 5e-3
 
 
-def test_what_was_measured_until_the_generator_died_is_kept_and_marked(session, tmp_path, monkeypatch):
+def test_measurements_before_the_generators_death_are_kept_and_marked(session, tmp_path, monkeypatch):
     session, _ = session
 
     def dying(plan, *arguments, **options):

@@ -101,7 +101,7 @@ def test_podman_takes_a_folder_for_an_image(installed, tmp_path):
     assert argv[argv.index("--rootfs") + 1] == str(tmp_path)
 
 
-def test_an_engine_limits_what_it_runs(installed):
+def test_an_engine_limits_its_containers(installed):
     group = EngineLimiter(BY_NAME["docker"]).group("loadframe-1-node-0", Limits(cpus=0.5), Path("/"))
     (installed / "docker").write_text(f'#!/bin/sh\necho "$@" > {installed}/asked\n')
     group.throttle(Limits(cpus=0.5))
@@ -126,7 +126,7 @@ def test_an_engine_that_does_not_answer_is_quoted(tmp_path, monkeypatch):
     assert BY_NAME["docker"].obstacle() == "Cannot connect to the daemon"
 
 
-def test_what_is_asked_of_hosts_must_fit_together(installed):
+def test_host_options_must_be_consistent(installed):
     with pytest.raises(BadInput, match="require an image"):
         ContainerHost(runtime="charliecloud").require()
     with pytest.raises(BadInput, match="the image does not exist"):

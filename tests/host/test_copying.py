@@ -34,7 +34,7 @@ def send(source: Path, place: Path) -> list[copying.Entry]:
     return entries
 
 
-def test_what_arrives_is_what_was_sent_and_zeros_take_no_room(source, tmp_path):
+def test_files_arrive_unchanged_and_stay_sparse(source, tmp_path):
     place = tmp_path / "there" / "node-0"
     copying.sign(source, "a token")
     entries = send(source, place)

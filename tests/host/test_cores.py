@@ -75,7 +75,7 @@ def test_a_node_that_comes_back_keeps_its_cores_unless_another_has_them(machine)
     assert cores.deal(EACH, 2, taken=(3,), before=(3,)) == (1,)
 
 
-def test_companions_get_what_nodes_leave(machine):
+def test_companions_get_the_remaining_cores(machine):
     machine(4)
     assert cores.of_companions(EACH, 2, {1, 2}) == (3,)
     assert cores.of_companions(EACH, 3, {1, 2, 3}) == (1, 2, 3)

@@ -26,7 +26,7 @@ def test_too_little_memory_for_any_process_is_refused():
         Limits(memory=1000)
 
 
-def test_no_limit_is_no_limits():
+def test_an_empty_limit_means_unlimited():
     assert not Limits()
     assert Limits(cpus=0.5)
     assert Limits(memory=2**30)

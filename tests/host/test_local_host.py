@@ -43,7 +43,7 @@ def test_a_range_without_a_free_port_is_told_with_a_way_out(monkeypatch):
 
 
 @pytest.mark.parametrize("port", [0, 80, 65536])
-def test_a_number_that_is_no_port_for_a_node_is_refused(port):
+def test_invalid_node_ports_are_refused(port):
     with pytest.raises(BadInput, match="the port of a node must be"):
         LocalHost().free_ports(1, port)
 

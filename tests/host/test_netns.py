@@ -263,7 +263,7 @@ def left() -> Iterator[tuple[subprocess.Popen, Identity, Identity, Path]]:
                 os.kill(process.pid, signal.SIGKILL)
 
 
-def test_killing_whoever_started_it_leaves_neither_node_nor_network(left):
+def test_killing_the_starter_leaves_neither_node_nor_network(left):
     starter, node, _, bridge = left
     assert bridge.exists()
     starter.kill()
@@ -285,7 +285,7 @@ def test_a_bridge_whose_guard_was_killed_goes_with_the_next_start(left):
     assert not bridge.exists() or str(os.getpid()) in (bridge / "ifalias").read_text()
 
 
-def test_an_interface_of_somebody_else_is_left_alone():
+def test_foreign_interfaces_are_left_alone():
     subprocess.run(["ip", "link", "add", "lf255", "type", "bridge"], check=True)
     try:
         address = NetnsHost().address_of(0)

@@ -243,7 +243,7 @@ def test_machines_that_share_a_state_folder_leave_each_other_s_clusters_alone(mo
         host.close()
 
 
-def test_what_a_crash_of_this_machine_has_left_is_removed(tmp_path, monkeypatch):
+def test_leftovers_of_a_machine_crash_are_removed(tmp_path, monkeypatch):
     monkeypatch.setenv("LOADFRAME_STATE", str(tmp_path))
     parent = tmp_path / "passing"
     ours = parent / f"{identity.machine()}-0ddba11d-1234"

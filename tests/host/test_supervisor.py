@@ -143,7 +143,7 @@ def test_stop_kills_a_node_that_does_not_listen_and_all_it_started(start, folder
     assert within(5, lambda: not grandchild.alive())
 
 
-def test_what_a_node_has_started_stands_still_and_ends_with_it(start, folder):
+def test_child_processes_pause_and_end_with_the_node(start, folder):
     below = "import os, sys, time; os.setsid(); print(os.getpid(), flush=True); sys.stdin.read()"
     command = f"[sys.executable, '-S', '-c', {below!r}]"
     above = f"import subprocess, sys, time; below = subprocess.Popen({command}, stdin=-1); time.sleep(300)"
@@ -199,7 +199,7 @@ LEAVES_ONE = (
 
 
 @pytest.mark.parametrize("limits", [Limits(), Limits(memory=2**30)], ids=["free", "limited"])
-def test_what_a_node_leaves_behind_when_it_ends_by_itself_is_ended(start, folder, limits):
+def test_child_processes_of_a_node_that_exits_are_ended(start, folder, limits):
     process = start(f"{LEAVES_ONE}; sys.exit(4)", limits)
     assert within(20, lambda: (folder / "node.log").read_text().endswith("\n"))
     left = int((folder / "node.log").read_text())

@@ -44,7 +44,7 @@ def test_figures_are_single_values_and_unknown_where_there_are_none():
     assert drawn("o", chart, b'{"a": [{"v": 3}], "b": "many"}')["figures"] == {"clicks": 3.0, "spend": None}
 
 
-def test_what_is_not_what_the_chart_expects_is_not_drawn():
+def test_unexpected_values_are_not_drawn():
     for wrong in (b"", b"not json", b"[]", b'{"aggs": 1}', b"[" * 100_000):
         assert drawn("o", BARS_OF, wrong) is None
     rows = drawn("o", BARS_OF, answer([{"key": None}, {"key": {"x": 1}, "n": "1"}, 7, {"key": "x" * 500, "n": 1e999}]))[

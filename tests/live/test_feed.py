@@ -16,7 +16,7 @@ def load(second):
     return {"kind": "load", "time": float(second), "second": second, "requests": second}
 
 
-def test_what_is_appended_is_taken_once_and_in_order():
+def test_records_are_read_once_and_in_order():
     with feed(command()) as written, Following(written.path) as following:
         assert [record["kind"] for record in following.take()] == ["command"]
         assert following.take() == []
@@ -35,7 +35,7 @@ def test_a_feed_that_ends_is_over_and_its_last_words_are_read():
     assert commands() == []
 
 
-def test_a_long_feed_is_written_anew_and_nobody_loses_or_reads_twice():
+def test_rewriting_a_long_feed_loses_or_repeats_no_record():
     with Feed(long=20_000) as written, Following(written.path) as following:
         written.append([command()])
         seen, size = [], 0

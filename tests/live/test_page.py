@@ -145,7 +145,7 @@ HOSTILE = "<script>document.title = 'taken'</script><img src=x onerror=\"documen
 
 
 @pytest.mark.parametrize(("width", "dark"), [(360, True), (1400, False)])
-def test_answers_are_drawn_as_texts_whatever_is_in_them(folder, width, dark):
+def test_answers_are_always_drawn_as_text(folder, width, dark):
     rows = [[HOSTILE, 20.0, [1.0]], *([f"https://site{n}.example/", 12.0 - n, [None]] for n in range(12))]
     answers = [
         {"kind": "answer", "operation": "top", "title": "Publishers", "chart": "bars", "unit": "wins", "rows": rows,

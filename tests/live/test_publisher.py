@@ -99,7 +99,7 @@ def test_a_command_goes_on_where_no_feed_can_be_written(tmp_path, monkeypatch):
     assert not publisher.path.exists()
 
 
-def test_a_subscriber_that_takes_nothing_loses_what_is_oldest():
+def test_a_stalled_subscriber_loses_the_oldest_records():
     subscriber = Subscriber(most=3)
     for number in range(5):
         subscriber.put(number)

@@ -25,7 +25,7 @@ def measured(**parts):
     return replace(Calibration.now({"search": SEARCH}, quick=False, waited_share=0.01), **parts)
 
 
-def test_what_was_measured_is_found_again(tmp_path):
+def test_measured_figures_are_found_again(tmp_path):
     known = measured()
     path = known.save(tmp_path)
     assert path.is_relative_to(tmp_path / "calibration")
@@ -42,7 +42,7 @@ def test_figures_of_other_hardware_are_not_this_machines(tmp_path, monkeypatch):
     assert Calibration.load(tmp_path) is None
 
 
-def test_another_version_has_to_be_measured_anew(tmp_path, monkeypatch):
+def test_another_version_has_to_be_measured_again(tmp_path, monkeypatch):
     measured().save(tmp_path)
     monkeypatch.setattr(loadframe, "__version__", "99")
     assert Calibration.load(tmp_path) is None

@@ -20,7 +20,7 @@ def test_an_interrupt_is_raised_though_the_engine_has_not_answered():
     assert time.monotonic() - began < 10
 
 
-def test_what_the_engine_returns_or_raises_comes_back():
+def test_results_and_errors_of_the_engine_are_passed_on():
     assert interruptible(lambda: 7) == 7
     with pytest.raises(TimeoutError, match="its own"):
         interruptible(lambda: (_ for _ in ()).throw(TimeoutError("its own")))

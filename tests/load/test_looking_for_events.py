@@ -41,6 +41,6 @@ def test_which_events_are_looked_for_is_the_same_on_each_run(tmp_path):
         ({"operations": {"take_in": {"get": {}}}, "driver": "null"}, "does not ingest events"),
     ],
 )
-def test_what_cannot_be_looked_for_is_refused_before_the_load(tmp_path, parts, words):
+def test_impossible_visibility_probes_are_refused_before_the_load(tmp_path, parts, words):
     with pytest.raises(BadInput, match=words):
         run_phase(plan(**parts), tmp_path, lambda progress: None)

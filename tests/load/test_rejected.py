@@ -112,7 +112,7 @@ def test_no_document_is_there_twice_and_every_byte_counts(load):
     assert outcome["bytes_sent"] == store.received
 
 
-def test_what_is_rejected_to_the_end_fails_and_the_rest_counts(load):
+def test_documents_rejected_by_all_retries_fail_and_the_rest_counts(load):
     store = Store(lambda number: 99 if number % 10 == 0 else 0, refuses={5})
     outcome = load(store, retries=2)
     assert Counter(store.kept) == Counter(n for n in range(60) if n % 10 and n != 5)

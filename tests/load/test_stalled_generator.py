@@ -74,7 +74,7 @@ def test_a_generator_that_stands_still_for_a_second_in_six_makes_its_run_invalid
 
 
 @pytest.mark.alone
-def test_a_generator_that_nobody_stops_is_not_said_to_have_stood_still(tmp_path):
+def test_a_running_generator_is_not_reported_as_stalled(tmp_path):
     summary = judged(tmp_path, CLOSED, 2.0, [])
     assert summary["generator"]["longest_stall"] < 0.5
     assert {reason["code"] for reason in summary["verdict"]["reasons"]} <= BUSY

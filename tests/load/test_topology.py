@@ -93,7 +93,7 @@ def test_hosts_that_cannot_be_followed_end_the_phase(tmp_path):
         run_phase(plan([node.address]), tmp_path, lambda _: None, lambda: [node.address, "no-such-host.invalid:9200"])
 
 
-def test_secrets_are_not_in_what_the_engine_writes(tmp_path):
+def test_secrets_are_not_in_the_engines_output(tmp_path):
     with Answering() as node:
         target = plan([node.address], auth={"basic": {"user": "ann", "password": "hush"}})
         target["streams"][0]["stop"] = {"requests": 10}

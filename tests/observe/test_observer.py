@@ -58,7 +58,7 @@ def test_what_is_seen_stands_in_the_telemetry_on_the_runs_time_axis(tmp_path):
     assert times == sampler.looks
 
 
-def test_a_slow_answer_delays_nobody_else(tmp_path):
+def test_a_slow_answer_does_not_delay_others(tmp_path):
     sampler, answer = Counting(), threading.Event()
 
     def slow() -> dict[str, dict[str, float]]:

@@ -36,7 +36,7 @@ def test_a_rate_is_the_growth_between_two_looks():
     assert list(rates.of("s", 3.0, {"m": 14.0})) == [Sample("s", "m", 2.0)]
 
 
-def test_a_counter_that_starts_anew_gives_no_rate_across_it():
+def test_counter_resets_do_not_give_a_rate():
     rates = Rates()
     list(rates.of("s", 1.0, {"m": 10.0}))
     assert list(rates.of("s", 2.0, {"m": 3.0})) == []
@@ -88,7 +88,7 @@ def test_a_node_of_many_processes_is_seen_as_one(spawn):
     assert figures(alone.sample(1.0))["process.cpu"] < 0.05
 
 
-def test_what_a_process_writes_to_storage_is_a_rate_in_bytes(spawn, tmp_path):
+def test_storage_writes_of_a_process_are_a_rate_in_bytes(spawn, tmp_path):
     file = tmp_path / "out"
     child = spawn(
         f"import os, sys, time\ntime.sleep(0.3)\nwith open({str(file)!r}, 'wb') as f:\n"

@@ -21,7 +21,7 @@ def sampled(sampler, now):
     return {sample.metric: sample.value for sample in sampler.sample(now)}
 
 
-def test_totals_become_rates_and_what_waits_stays_a_level():
+def test_totals_become_rates_and_queue_lengths_stay_levels():
     sampler = SourcesSampler()
     sampler.tell(told(100, 40))
     assert list(sampler.sample(1.0)) == [Sample("source:ads", "waiting", 40), Sample("source:ads", "spilled", 0)]
@@ -44,7 +44,7 @@ def test_what_is_visible_is_a_rate_where_events_are_looked_for():
     assert samples["visible"] == 80.0
 
 
-def test_a_source_that_is_read_again_begins_anew():
+def test_a_source_that_is_read_again_restarts_its_rates():
     sampler = SourcesSampler()
     sampler.tell(told(100, 0))
     list(sampler.sample(1.0))

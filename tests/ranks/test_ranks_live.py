@@ -101,7 +101,7 @@ def test_ranks_of_one_machine_listen_on_loopback_alone(workload):
     assert set(listening) <= {"127.0.0.1", "::1"}
 
 
-def test_a_rank_that_dies_ends_all_and_what_was_measured_is_kept(workload):
+def test_a_rank_that_dies_ends_all_and_measurements_are_kept(workload):
     words = bench("long.yaml", "--output", "kept", "--ranks", "3")
     with Running(*words, folder=workload) as command:
         command.wait_for("phase look", "2 s:")

@@ -74,7 +74,7 @@ def test_a_node_that_some_ranks_do_not_reach_is_named_with_them(top):
     assert isinstance(refusal(top), BadInput) and words in refusal(top).what
 
 
-def test_what_a_rank_cannot_prepare_is_said_with_its_name(top):
+def test_preparation_errors_name_the_rank(top):
     compare_clocks(top, 0.001)
     top.heard(3, {"kind": "ready", "refused": [[3, "PlanRefused", "there is no such file"]], "unreached": {}}, b"")
     top.heard(5, {"kind": "ready", "refused": [], "unreached": {}}, b"")

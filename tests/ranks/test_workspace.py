@@ -27,7 +27,7 @@ def made(base, number=1):
     return path
 
 
-def test_a_folder_that_nobody_holds_is_removed_and_one_in_use_is_not(base):
+def test_unused_folders_are_removed_and_folders_in_use_are_not(base):
     left = made(base)
     # A rank or its launcher, in a separate process.
     program = "import sys; from pathlib import Path; from loadframe.ranks.workspace import hold\n"

@@ -37,7 +37,7 @@ def killed(tmp_path):
     return tmp_path
 
 
-def test_what_was_recorded_is_kept_as_a_failed_run(killed):
+def test_recorded_data_are_kept_as_a_failed_run(killed):
     (path,) = recover_runs(killed, why="rank 0 was killed")
     run = Run(path)
     assert [entry.name for entry in killed.iterdir()] == ["r1"]

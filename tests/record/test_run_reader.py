@@ -31,7 +31,7 @@ def test_a_run_can_be_read_where_it_was_moved_to(folder, tmp_path):
     assert run.events[0]["kind"] == "started"
 
 
-def test_a_folder_that_is_no_run_is_bad_input(tmp_path):
+def test_folders_without_a_run_are_bad_input(tmp_path):
     with pytest.raises(BadInput, match="not a run folder"):
         Run(tmp_path)
 
@@ -65,7 +65,7 @@ def test_a_table_that_lacks_a_column_is_bad_input(folder):
         _ = Run(folder).series
 
 
-def test_what_an_older_run_did_not_record_is_unknown(folder):
+def test_values_missing_in_older_runs_are_unknown(folder):
     path = folder / "series.parquet"
     table = pq.read_table(path)
     pq.write_table(table.drop_columns(list(SERIES_LATER)), path)
@@ -91,7 +91,7 @@ def test_truncated_json_says_where(folder):
         _ = Run(folder).summary
 
 
-def test_json_that_is_no_object_is_bad_input(folder):
+def test_json_without_an_object_is_bad_input(folder):
     (folder / "manifest.json").write_text("[]")
     with pytest.raises(BadInput, match="not a JSON object"):
         Run(folder)

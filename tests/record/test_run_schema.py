@@ -14,7 +14,7 @@ from loadframe.record.schema import EVENT_KINDS, Field, undocumented
 PAGE = Path(__file__).parents[2] / "docs" / "run-folder.md"
 
 
-def test_the_page_is_what_the_schema_says():
+def test_the_page_matches_the_schema():
     written = subprocess.run(
         [sys.executable, "-W", "error", "-m", "loadframe.record.schema"], capture_output=True, text=True, check=True
     ).stdout
@@ -72,7 +72,7 @@ def test_every_kind_of_event_of_a_cluster_is_documented():
     assert kinds <= {kind.name for kind in EVENT_KINDS}
 
 
-def test_undocumented_finds_what_no_field_covers():
+def test_undocumented_finds_uncovered_keys():
     fields = [Field(name, "", "", "") for name in ("a", "b.NAME", "c[].x", "d.**")]
     assert undocumented({"a": 1, "b": {"any": 2}, "c": [{"x": 3}], "d": {"e": [{"f": 4}]}}, fields) == []
     assert undocumented({"a": {"z": 1}}, fields) == ["a.z"]

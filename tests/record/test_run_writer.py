@@ -338,7 +338,7 @@ def test_a_full_disk_is_one_message(tmp_path):
     assert not (tmp_path / "r1").exists()
 
 
-def test_what_json_cannot_hold_becomes_null(tmp_path):
+def test_values_outside_json_become_null(tmp_path):
     with RunWriter(tmp_path, "r1") as writer:
         writer.event("ratio", 0.0, value=float("nan"))
         writer.finish(manifest().as_dict(), summary(status=float("inf")))

@@ -62,7 +62,7 @@ def test_markdown_shows_names_as_they_are_and_lets_none_become_html_or_markup():
     assert suite.find("testsuite/testcase/failure") is not None
 
 
-def test_the_headline_says_what_came_of_it():
+def test_the_headline_gives_the_outcome():
     assert headline(gate("passed")) == "new passed: 1 check, no regression."
     assert headline(gate()) == "No conclusion about new: no valid run to check."
     assert "1 of 2 checks is inconclusive" in headline(gate("passed", "undecided"))

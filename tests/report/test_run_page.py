@@ -162,7 +162,7 @@ def test_the_terminal_shows_figures_per_operation(run):
     assert "not checked: steadiness of phase range_100" in text
 
 
-def test_a_failed_run_says_what_failed(tmp_path, run):
+def test_a_failed_run_names_the_failure(tmp_path, run):
     with RunWriter(tmp_path, "f1") as writer:
         path = writer.finish(run.raw_manifest, {"status": "failed", "failure": "node 1 did not come up"})
     failed = type(run)(path)

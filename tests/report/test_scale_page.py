@@ -62,11 +62,11 @@ def test_each_reason_for_leaving_runs_out_has_a_remedy(page):
     assert "1 run: node 1 did not come up within 120 s. Fix the cause" in section
 
 
-def test_what_was_not_judged_is_said(page):
+def test_unjudged_measures_are_named(page):
     assert "Not checked in 35 runs: steadiness of phase range_100: 5 s is too short" in page.text
 
 
-def test_no_curve_reaches_beyond_twice_what_was_measured(page):
+def test_curves_stop_at_twice_the_measured_range(page):
     assert largest_x(page.plots["c0-nodes"]) <= 3
     assert largest_x(page.plots["c0-clients"]) <= 64
 

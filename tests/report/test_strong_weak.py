@@ -176,7 +176,7 @@ GROWN = {"scaling": "weak", "grows": "documents"}
         ({}, {**GROWN, "measure": ["daily"]}, "lack a common measured phase"),
     ],
 )  # fmt: skip
-def test_what_is_no_pair_is_refused(tmp_path, first, second, what):
+def test_mismatched_pairs_are_refused(tmp_path, first, second, what):
     folders = described(tmp_path / "a", **first), described(tmp_path / "b", **second)
     status, output, errors = within("report", *folders)
     assert (status, output) == (2, "")
@@ -219,5 +219,5 @@ def test_the_interval_of_an_independent_ratio_holds_the_truth():
     assert 0.93 * trials <= held <= 0.98 * trials
 
 
-def test_what_was_not_repeated_has_no_bounded_ratio():
+def test_unrepeated_measurements_do_not_have_a_bounded_ratio():
     assert independent_ratio(Estimate(4, 0, math.inf), Estimate(2, 1.9, 2.1)) == Estimate(2, 0, math.inf)

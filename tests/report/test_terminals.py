@@ -33,7 +33,7 @@ def test_each_model_has_its_sentence():
         assert words in sentence(fit([(n, curve(n)) for n in (1, 2, 4, 8, 16, 32)], over="nodes"))
 
 
-def test_what_is_said_of_a_peak_is_what_the_data_allow():
+def test_statements_about_a_peak_are_supported_by_the_data():
     holds = [(n, min(100 * n, 620) * e) for n in (1, 2, 4, 8, 16, 32) for e in (0.99, 1, 1.01)]
     assert "no peak up to 32 nodes" in sentence(fit(holds, over="nodes"))
     falls = [(1, 100), (2, 200), (4, 380), (8, 620), (16, 600), (32, 560)]

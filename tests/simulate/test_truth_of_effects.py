@@ -53,12 +53,12 @@ def models():
     return [fit_model(experiment(seed)) for seed in range(TRIALS)]
 
 
-def test_what_has_an_effect_is_found(models):
+def test_real_effects_are_found(models):
     for factor in (0, 1):
         assert sum(fit_of(model, (factor,)).p < 0.05 for model in models) >= 0.95 * TRIALS
 
 
-def test_what_has_none_is_claimed_no_more_often_than_said(models):
+def test_absent_effects_are_claimed_at_most_at_the_nominal_rate(models):
     absent = [(2,), (0, 1), (0, 2), (1, 2), (0, 1, 2)]
     claims = sum(fit_of(model, term).p < 0.05 for model in models for term in absent)
     # 25 of 500 are due; correct code stays below 42 in 999 of 1,000 times.

@@ -68,7 +68,7 @@ def test_hosts_are_addresses_with_or_without_a_scheme(text, addresses, secure):
 @pytest.mark.parametrize(
     "text", ["localhost", "a:b", ":9200", "", "a:1,", "ftp://a:1", "https://a:1/path", "https://a:b", "::1:9200"]
 )
-def test_what_is_no_address_is_refused(text):
+def test_malformed_addresses_are_refused(text):
     with pytest.raises(BadInput, match="invalid address"):
         endpoints(text)
 
@@ -96,7 +96,7 @@ def test_each_store_has_urls_and_a_port_of_its_own(kind, text, addresses, secure
     ("kind", "text"),
     [("redis", "mongodb://a"), ("opensearch", "a:"), ("mongodb", "mongodb://a/?tls=true"), ("http", "a")],
 )
-def test_what_is_not_a_stores_url_is_refused(kind, text):
+def test_invalid_store_urls_are_refused(kind, text):
     with pytest.raises(BadInput, match="invalid address"):
         endpoints(text, find(kind).port, find(kind).schemes)
 

@@ -127,13 +127,13 @@ def test_the_users_settings_go_over_ours():
 
 
 @pytest.mark.parametrize("key", ["native_transport_port", "data_file_directories", "num_tokens", "seed_provider"])
-def test_what_loadframe_decides_is_refused_among_the_settings(key):
+def test_settings_that_loadframe_controls_are_refused(key):
     with pytest.raises(BadInput, match=key):
         STORE.check_settings({key: 1})
 
 
 @pytest.mark.parametrize("access", [Access(compress=True), Access(auth=Auth(scheme="api_key", secret="k"))])
-def test_what_the_protocol_has_not_is_refused(access):
+def test_unsupported_protocol_features_are_refused(access):
     with pytest.raises(BadInput):
         STORE.with_access(access)
 
@@ -162,7 +162,7 @@ def test_more_copies_than_nodes_are_refused_before_anything_is_asked():
         STORE.create_collection([], "c", definition, nodes=2)
 
 
-def test_a_node_of_somebody_elses_is_not_decommissioned():
+def test_foreign_nodes_are_not_decommissioned():
     with pytest.raises(BadInput, match="not started by Loadframe"):
         STORE.leave([], Member("node-0", "127.0.0.1:9042"), lambda _: None)
 

@@ -67,7 +67,7 @@ def test_compactions_are_counted_among_the_tasks_of_the_cluster():
 
 
 @pytest.mark.parametrize("access", [Access(auth=Auth("api_key", "a:b")), Access(compress=True)])
-def test_what_the_protocol_has_not_is_refused(access):
+def test_unsupported_protocol_features_are_refused(access):
     with pytest.raises(BadInput):
         find("couchbase").with_access(access)
 
@@ -78,7 +78,7 @@ def test_without_an_installation_it_is_not_started(monkeypatch):
         Cluster.require(ClusterSpec("couchbase"))
 
 
-def test_nobody_at_the_address_is_told_with_where():
+def test_unreachable_addresses_are_named_in_the_error():
     with pytest.raises(Unreachable, match="does not answer") as caught:
         find("couchbase").version(["127.0.0.1:9"])
     assert caught.value.where == "127.0.0.1:9"

@@ -74,7 +74,7 @@ def test_the_first_node_is_set_up_and_each_other_one_gets_its_share(service, sto
     assert (health.ready, health.status, health.nodes, health.moving) == (True, "healthy", 3, 0)
 
 
-def test_one_node_is_no_cause_for_a_rebalance(service, store):
+def test_a_single_node_does_not_rebalance(service, store):
     [address] = formed(service, store, 1)
     assert even(service, address)
     assert requests(service, "/controller/rebalance") == []
@@ -105,7 +105,7 @@ def test_a_node_that_joins_has_no_data_before_it_is_balanced(service, store):
     assert f"n_{newcomer.rpartition(':')[2]}@127.0.0.1 33 %" in told[1].state
 
 
-def test_what_is_balanced_is_not_balanced_again(service, store):
+def test_balanced_clusters_are_not_rebalanced(service, store):
     addresses = formed(service, store, 2)
     told = Told()
     store.balance(addresses, told)

@@ -81,7 +81,7 @@ def test_what_a_document_has_serves_the_same_users_later_requests(mock):
     assert [answer["error"] for answer in answers] == [*5 * [None], "assertion", None, None]
 
 
-def test_what_is_not_there_or_there_already_is_told(mock):
+def test_missing_and_existing_documents_are_reported(mock):
     document = {"document": {"age": 1}}
     missing = asked(
         mock,

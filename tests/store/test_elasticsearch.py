@@ -55,7 +55,7 @@ def test_a_node_writes_into_its_own_folder_and_reads_the_shared_software():
     assert argv[-2:] == ("/software/lib/*", "org.elasticsearch.bootstrap.Elasticsearch")
 
 
-def test_what_loadframe_decides_is_no_setting():
+def test_settings_that_loadframe_controls_are_refused():
     with pytest.raises(BadInput, match=r"transport\.tcp\.port is controlled by Loadframe"):
         find("elasticsearch").check_settings({"transport.tcp.port": 1})
 

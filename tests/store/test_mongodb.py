@@ -86,7 +86,7 @@ def test_several_nodes_are_a_replica_set_and_one_is_when_it_is_said(installation
 
 
 @pytest.mark.parametrize("founders", [("node-0",), ("node-0", "node-1")])
-def test_a_node_that_starts_again_stays_what_it_was(installation, tmp_path, founders):
+def test_a_restarted_node_keeps_its_role(installation, tmp_path, founders):
     first = plan(installation, folder=tmp_path, founders=founders)
     (tmp_path / "config").mkdir()
     (tmp_path / "config" / "mongod.conf").write_text(first.files["config/mongod.conf"])

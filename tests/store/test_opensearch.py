@@ -130,7 +130,7 @@ def test_settings_that_loadframe_decides_are_refused(key):
         find("opensearch").check_settings({key: "x"})
 
 
-def test_a_heap_that_is_no_size_is_refused():
+def test_invalid_heap_sizes_are_refused():
     with pytest.raises(BadInput, match="is not a size"):
         find("opensearch").check_settings({"heap": "much"})
 

@@ -137,7 +137,7 @@ def test_settings_that_make_no_sense_are_refused(settings, what):
         STORE.check_settings(settings)
 
 
-def test_what_the_protocol_does_not_have_is_refused():
+def test_unsupported_protocol_features_are_refused():
     with pytest.raises(BadInput, match="does not support API keys or tokens"):
         STORE.with_access(Access(auth=Auth("bearer", "hush")))
     with pytest.raises(BadInput, match="does not compress"):

@@ -63,7 +63,7 @@ def test_several_nodes_are_a_cluster_and_one_is_when_it_is_said(founders, settin
 
 
 @pytest.mark.parametrize("clustered", [True, False])
-def test_a_node_that_starts_again_stays_what_it_was(tmp_path, clustered):
+def test_a_restarted_node_keeps_its_role(tmp_path, clustered):
     (tmp_path / "data").mkdir()
     if clustered:
         (tmp_path / "data" / "nodes.conf").touch()
@@ -79,13 +79,13 @@ def test_the_users_settings_go_over_ours_and_a_limit_leaves_room():
 @pytest.mark.parametrize(
     "settings", [{"port": 1}, {"requirepass": "x"}, {"cluster-enabled": True}, {"cluster": "maybe"}]
 )
-def test_what_loadframe_decides_is_refused_among_the_settings(settings):
+def test_settings_that_loadframe_controls_are_refused(settings):
     with pytest.raises(BadInput, match=next(iter(settings))):
         STORE.check_settings(settings)
 
 
 @pytest.mark.parametrize("access", [Access(compress=True), Access(auth=Auth(scheme="api_key", secret="k"))])
-def test_what_the_protocol_has_not_is_refused(access):
+def test_unsupported_protocol_features_are_refused(access):
     with pytest.raises(BadInput):
         STORE.with_access(access)
 

@@ -103,7 +103,7 @@ def test_a_server_that_reads_its_data_does_not_answer_yet(serve):
         serve(b"-LOADING Redis is loading the dataset in memory\r\n").ask("PING")
 
 
-def test_what_does_not_speak_resp_is_said_to(serve):
+def test_servers_without_resp_are_reported(serve):
     with pytest.raises(Unreachable, match=r"is not RESP: b'HTTP/1\.1 400"):
         serve(b"HTTP/1.1 400 Bad Request\r\n\r\n").ask("PING")
 

@@ -41,7 +41,7 @@ def test_with_too_few_memory_maps_files_are_read_and_the_record_says_why():
     }
 
 
-def test_what_the_user_sets_stays():
+def test_settings_of_the_user_stay():
     ours = node("198.19.0.2", **{MAPPED: True})
     assert adapted("opensearch", ours, Machine(files=FILES, maps=65_530)) == (ours, {})
 

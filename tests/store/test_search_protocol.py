@@ -90,7 +90,7 @@ def test_another_distribution_of_the_family_is_called_by_its_name(answering):
     assert find("opensearch").version([address]) == "elasticsearch 6.8.23"
 
 
-def test_something_else_that_speaks_http_is_no_cluster(answering):
+def test_other_http_servers_are_not_clusters(answering):
     with pytest.raises(LoadframeError, match="not a cluster of"):
         find("opensearch").version([answering(200, "<html>Welcome to nginx</html>")])
 

@@ -82,7 +82,7 @@ def test_it_must_be_clear_who_asks(options, environment, cause):
     assert "hush" not in str(caught.value)
 
 
-def test_an_empty_file_is_no_secret(secret):
+def test_empty_secret_files_are_refused(secret):
     with pytest.raises(BadInput, match="the file is empty"):
         asked(token_file=secret("\n"))
 

@@ -110,7 +110,7 @@ def test_a_silent_node_is_given_up_after_the_time_of_the_request():
         Web(OPEN, timeout=60).request(f"127.0.0.1:{silent.getsockname()[1]}", "GET", "/", timeout=0.05)
 
 
-def test_what_does_not_speak_http_does_not_answer():
+def test_servers_without_http_count_as_unanswered():
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:

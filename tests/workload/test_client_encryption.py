@@ -205,6 +205,6 @@ def test_another_family_and_a_key_that_is_none_are_refused(load, refused):
     assert (error.what, error.remedy) == ('"abc" is not an AES-128 key', "write 32 hexadecimal digits")
 
 
-def test_a_collection_is_filled_anew_when_encryption_is_another():
+def test_a_changed_encryption_refills_the_collection():
     workload = load_workload("mri/range_age")
     assert {"encrypted", "key"} <= workload.shaping(["load", "refresh"])

@@ -119,7 +119,7 @@ def test_a_shared_clock_has_no_scale_and_lets_users_meet(tmp_path):
         (("failed: [client]", "failed: [clint]"), "client", "clint"),
     ],
 )
-def test_what_cannot_be_walked_is_refused_where_it_stands(tmp_path, change, cause, place):
+def test_invalid_journeys_are_refused_with_their_place(tmp_path, change, cause, place):
     old, new = change
     text = TEXT
     if old.startswith("    users"):
@@ -214,7 +214,7 @@ phases:
     assert made["operations"]["sum"]["capture"] == {"total": {"json": "/aggregations/total/value"}}
 
 
-def test_what_is_timed_is_recorded_beside_the_requests_in_it(tmp_path):
+def test_timed_steps_are_recorded_with_the_requests_in_them(tmp_path):
     text = TEXT.replace("            - total\n", "            - {timed: {name: whole, steps: [post, total]}}\n")
     (tmp_path / "w.yaml").write_text(text)
     (phase,) = load_workload(str(tmp_path / "w.yaml")).file.phases

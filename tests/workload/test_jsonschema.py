@@ -51,7 +51,7 @@ def test_every_workload_of_the_library_fits(judged, path):
         ("workload: trips\n", "workload: trips\nphase: []\n", "$"),
     ],
 )
-def test_what_is_wrong_is_found(judged, good, bad, place):
+def test_the_schema_finds_errors(judged, good, bad, place):
     assert judged(WHOLE) == []
     assert good in WHOLE
     assert judged(WHOLE.replace(good, bad, 1)) == [place]

@@ -138,7 +138,7 @@ def test_an_alias_rolls_over_to_an_index_of_the_same_definition(request, product
     assert (cluster.has_collection("events"), indices(cluster, "events-*")) == (False, [])
 
 
-def test_parameters_are_drawn_anew_for_each_request(node, tmp_path):
+def test_parameters_are_drawn_for_each_request(node, tmp_path):
     lines(tmp_path, 40)
     sets = [{"body": {"query": {"term": {"n": n}}}, "n": n} for n in range(40)]
     (tmp_path / "sets.ndjson").write_text("".join(json.dumps(entry) + "\n" for entry in sets))

@@ -49,7 +49,7 @@ def test_sizes_and_durations_are_numbers_in_the_plan(load):
         ("{collection: adds, times: [bid.time], keep: 1d}", "no operation ingests into daily collections of 'adds'"),
     ],
 )
-def test_what_makes_no_sense_is_refused(load, form, what):
+def test_invalid_values_are_refused(load, form, what):
     with pytest.raises(BadInput, match=what) as refused:
         load(form)
     assert "w.yaml:5" in str(refused.value)

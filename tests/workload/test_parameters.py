@@ -69,7 +69,7 @@ def test_what_is_set_is_read_in_the_type_of_the_default(load, name, given, taken
     [("whole", "1.5"), ("whole", "many"), ("whole", "true"), ("whole", ""), ("whole", "9" * 30), ("real", "half"),
      ("real", ".inf"), ("flag", "yes"), ("flag", "1"), ("shards", "two")],
 )  # fmt: skip
-def test_what_has_another_type_is_refused_where_it_was_set(refused, name, given):
+def test_values_of_another_type_are_refused_with_their_origin(refused, name, given):
     error = refused(WITH_PARAMETERS, **{name: given})
     assert error.where == f"--set {name}"
 
@@ -225,7 +225,7 @@ def test_a_parameter_may_be_numbers_multiplied(load):
         ("7", "expected a scalar, not a list or a mapping"),
     ],
 )
-def test_what_cannot_be_multiplied_is_refused(load, product, what):
+def test_invalid_products_are_refused(load, product, what):
     with pytest.raises(BadInput, match=what):
         load(PRODUCT.replace('["${scale}", 100000]', product))
 

@@ -113,7 +113,7 @@ def test_a_level_that_could_mean_two_streams_or_none_is_refused(load):
             plan(load, phase, **levels)
 
 
-def test_what_is_not_overridden_stays(load):
+def test_values_without_an_override_stay(load):
     phase = "{name: p, operation: a, clients: 3, warmup: 5s, duration: 9}"
     assert plan(load, phase, clients=None, rate=None, warmup=None, duration=None) == plan(load, phase)
 

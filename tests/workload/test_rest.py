@@ -80,7 +80,7 @@ def test_a_request_is_handed_on_as_it_was_written(load):
     }
 
 
-def test_what_is_captured_is_a_variable_of_the_phase(load):
+def test_captured_values_are_variables_of_the_phase(load):
     phase = load().for_family("http", nodes=1).phase("day")
     assert phase.variables == {"steps": {"uniform": [1, 9]}, "token": {"captured": {}}, "item": {"captured": {}}}
 

@@ -193,7 +193,7 @@ def test_a_collection_that_is_not_of_a_day_has_to_be_there(load, refused):
         (f"{LISTEN}\n    buffers: 1m", "buffers:", "unknown key"),
     ],
 )
-def test_what_is_wrong_in_a_source_is_refused_at_its_place(refused, source, where, what):
+def test_errors_in_a_source_are_refused_with_their_place(refused, source, where, what):
     text = written(source)
     error = refused(text)
     assert what in error.what
@@ -224,7 +224,7 @@ def test_a_field_is_named_with_dots(refused, field):
          " {name: b, operation: take_in, source: ads}]}", "ads}]}", "another stream"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_between_a_phase_and_its_source_is_refused_at_its_place(refused, phase, where, what):
+def test_contradictions_of_a_phase_and_its_source_are_refused_with_their_place(refused, phase, where, what):
     text = written(phase=phase)
     error = refused(text)
     assert what in error.what
@@ -296,7 +296,7 @@ def test_only_a_port_spills_to_disk_if_it_is_not_said_and_that_can_be_changed(lo
     assert plan(load, "stdin: true\n    spill: 1k")["sources"]["ads"]["spill"] == 1024
 
 
-def test_what_waits_without_loss_does_not_go_to_disk(load):
+def test_spilling_is_refused_for_generated_events(load):
     with pytest.raises(BadInput, match="spill requires listen or stdin; got generate") as caught:
         plan(load, "generate: {generator: adbids, rate: 5}\n    spill: 1m")
     assert caught.value.remedy == "remove spill"

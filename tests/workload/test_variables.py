@@ -53,7 +53,7 @@ def plan(load, text, **parameters):
         ("{uniform: [1, 2], per: request}", {"uniform": [1, 2]}),
     ],
 )
-def test_a_plan_has_what_the_file_says(load, form, engine):
+def test_a_plan_has_the_values_of_the_file(load, form, engine):
     assert plan(load, f"v: {form}") == {"v": engine}
 
 
@@ -113,7 +113,7 @@ def test_a_file_of_lines_begins_where_its_path_was_written(load, tmp_path, monke
         ("v: {per: user}", "a variable needs exactly one kind; got 0", "{per"),
     ],
 )
-def test_what_cannot_be_drawn_is_refused_at_its_place(refused, text, what, place):
+def test_impossible_draws_are_refused_with_their_place(refused, text, what, place):
     error = refused(with_variables(text))
     assert what in f"{error.what}"
     assert pointed_at(with_variables(text), error).startswith(place)

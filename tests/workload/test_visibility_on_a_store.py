@@ -69,7 +69,7 @@ def test_a_pause_for_a_refresh_is_seen_as_what_it_is(node, tmp_path):
 
 
 @pytest.mark.usefixtures("collection")
-def test_what_is_not_seen_in_time_is_an_error_of_its_own(node, tmp_path):
+def test_documents_not_visible_in_time_are_a_separate_error(node, tmp_path):
     node_settings = {"settings": {"number_of_replicas": 0, "refresh_interval": "-1"}}
     node.drop_collection("seen")
     node.create_collection("seen", node_settings)

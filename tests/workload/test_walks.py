@@ -52,7 +52,7 @@ def phase(folder, journey, how, clock="clock: {from: 2018-01-01, scale: 3600},")
         (HOURS, "duration: 1h", 0),
     ],
 )
-def test_the_least_time_is_what_users_think_and_pause(tmp_path, journey, how, seconds):
+def test_the_least_time_is_the_sum_of_think_times_and_pauses(tmp_path, journey, how, seconds):
     made = phase(tmp_path, journey, how)
     assert least_seconds(made) == pytest.approx(seconds)
     assert walks_journeys(made) == ("journeys" in how)

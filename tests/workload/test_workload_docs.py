@@ -55,7 +55,7 @@ def test_every_operation_and_every_key_of_a_phase_is_documented():
         assert re.search(rf"^\| .*`{key}[`:].* \|", LANGUAGE, re.MULTILINE)
 
 
-def test_what_defines_a_collection_is_documented():
+def test_definitions_of_collections_are_documented():
     for family, model in DEFINITIONS.items():
         (row,) = re.findall(rf"^\| `{family}` \| .*`.* \|$", LANGUAGE, re.MULTILINE)
         for name, field in model.model_fields.items():

@@ -63,7 +63,7 @@ def test_a_wrong_section_is_refused_with_its_place(refused, old, new, what):
 
 
 @pytest.mark.parametrize("text", ["", "workload: w\n", "[]", "3", "workload: w\noperations: {}\nphases: []\n"])
-def test_a_file_that_is_no_workload_is_refused(refused, text):
+def test_files_without_a_workload_are_refused(refused, text):
     assert "w.yaml" in str(refused(text))
 
 

@@ -39,7 +39,7 @@ def test_scans_begin_at_loaded_and_at_inserted_records():
     assert file.operations["scan"].scan.from_ == "user${first_key}"
 
 
-def test_what_is_loaded_is_what_is_read():
+def test_reads_use_the_loaded_ids():
     file = load_workload("ycsb").file
     assert file.phases[0].requests == 1000
     assert file.operations["load"].insert.id.replace("loaded", "popular") == file.operations["read"].read.id
@@ -92,6 +92,6 @@ def test_an_unknown_phase_gets_its_nearest_neighbour():
         load_workload("ycsb/g")
 
 
-def test_a_path_is_no_name_with_a_phase(tmp_path):
+def test_a_path_is_not_a_name_with_a_phase(tmp_path):
     with pytest.raises(BadInput, match="other/a"):
         load_workload("other/a", folder=tmp_path)

@@ -46,7 +46,7 @@ def test_a_workload_with_common_operations_is_imported(rides):
     assert workload.parameters["documents"] == 165_000
 
 
-def test_what_cannot_be_imported_of_a_workload_is_named_with_its_line(rides):
+def test_unsupported_parts_of_a_workload_are_named_with_their_lines(rides):
     imported, _, _ = rides
     (broken,) = [entry for entry in imported.left_out if entry.startswith("operation broken")]
     assert f"{CHECKOUT}/rides/operations/default.json:8" in broken

@@ -95,7 +95,7 @@ def test_texts_that_look_like_numbers_stay_texts(written, loaded):
     assert workload.file.operations["query_1"].search.body == body
 
 
-def test_what_is_not_known_is_named_in_the_head(written):
+def test_unknown_parts_are_named_in_the_head(written):
     steps = [{"search_queries": [{"body": ALL, "weight": 3}], "ranks": 4}]
     imported = import_queries(written("q.json", steps))
     assert [entry.rsplit(", ", 1)[-1] for entry in imported.left_out] == ["search_queries[0]: weight", "step 1: ranks"]

@@ -112,7 +112,7 @@ def test_files_of_vectors_are_parameters(values, columns, parameters):
     assert {name: value for name, value in data["parameters"].items() if name != "documents"} == parameters
 
 
-def test_without_right_answers_there_is_no_recall():
+def test_without_true_neighbours_recall_is_absent():
     _, left_out = imported(**local(data_set_format="bigann", data_set_path="base.fbin"))
     assert "nearest: its recall, because the ground truth is missing" in left_out
     data, left_out = imported(calculate_recall=False)
@@ -160,7 +160,7 @@ def test_other_searches_for_neighbours_have_their_whole_body(values, body):
     assert search["assert"]["recall"] == {"of": "${nearest_neighbors}", "k": 10}
 
 
-def test_a_script_scores_what_its_filter_leaves():
+def test_a_script_scores_the_filtered_documents():
     data, _ = imported("search", filter_type="script", filter_body=FILTER)
     scored = data["operations"]["nearest"]["search"]["body"]["query"]["script_score"]
     assert scored["query"] == {"bool": {"filter": FILTER}}
@@ -191,7 +191,7 @@ def test_a_search_within_a_distance_has_no_recall():
         ({"bulk_size": 0}, "must be at least 1"),
     ],
 )
-def test_what_is_wrong_with_a_set_is_named_with_its_line(values, what):
+def test_errors_of_a_set_are_named_with_their_lines(values, what):
     try:
         _, left_out = imported(**values)
     except BadInput as error:

@@ -168,7 +168,7 @@ def test_templates_with_as_many_fields_as_the_largest_tracks_have_are_imported(w
     assert body["template"]["mappings"]["properties"] == fields
 
 
-def test_whatever_could_not_be_imported_is_named_in_the_file(track, written):
+def test_parts_without_an_import_are_named_in_the_file(track, written):
     written("shop/track.py", "raise SystemExit('this must never be run')")
     imported = import_rally(track.parent, None, {})
     text = imported.text()
@@ -406,7 +406,7 @@ def test_a_root_holds_the_track(written):
         import_rally(track, None, {}, root=written("b/x.json", {}).parent)
 
 
-def test_what_cannot_be_carried_over_is_left_out_with_its_line_and_the_rest_is_imported(written, loaded):
+def test_unsupported_parts_are_left_out_with_their_lines_and_the_rest_is_imported(written, loaded):
     written(
         "t/operations/all.json",
         """{"name": "merge", "operation-type": "force-merge", "max-num-segments": -1},
@@ -439,7 +439,7 @@ def test_what_cannot_be_carried_over_is_left_out_with_its_line_and_the_rest_is_i
     assert any("task look" in entry and "track.json:6" in entry for entry in imported.left_out)
 
 
-def test_what_the_workload_language_refuses_is_left_out_with_its_line(written, loaded):
+def test_parts_that_the_workload_language_refuses_are_left_out_with_their_lines(written, loaded):
     # For example a repeated search_after without a size: the language has stricter bounds.
     track = written(
         "track.json",

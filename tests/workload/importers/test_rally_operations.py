@@ -262,7 +262,7 @@ def test_a_bulk_operation_that_would_measure_something_else_is_left_out(written,
         ({"operation-type": "scroll-search", "index": "a,b", "body": {}}, "it searches more than one index"),
     ],
 )
-def test_what_has_no_form_is_left_out_with_its_reason(written, operation, reason):
+def test_unsupported_operations_are_left_out_with_the_reason(written, operation, reason):
     look = {"operation-type": "search", "body": {}}
     imported = import_rally(written("track.json", simple(operation, look)), None, {})
     assert any(entry.startswith(f"operation o0: {reason}") for entry in imported.left_out)

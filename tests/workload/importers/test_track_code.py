@@ -316,7 +316,7 @@ REPEATING = """\
 """
 
 
-def test_what_requests_repeat_takes_little_memory(written):
+def test_repeated_parts_of_requests_take_little_memory(written):
     of_sources = drawn(written, REPEATING, 300, 300, 300, 300, limits=isolated.Limits(memory=2**28))
     assert [len(draws.values) for draws in of_sources] == [300] * 4
     assert [draws.values[-1]["body"]["query"]["terms"]["name"][-2:] for draws in of_sources] == [
