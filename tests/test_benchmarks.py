@@ -48,7 +48,7 @@ def test_a_log_is_sent_to_a_port_as_often_as_asked_for(tmp_path):
     assert received[0].count(b"\n") == 3 * lines
 
 
-def test_events_that_were_not_all_taken_in_are_no_measurement():
+def test_incompletely_ingested_events_are_not_a_measurement():
     assert events.require_all(7, 7) == 7
     with pytest.raises(LoadframeError, match="7 events were sent, and 6 were taken in"):
         events.require_all(6, 7)

@@ -91,7 +91,7 @@ def test_the_package_itself_imports_nothing_of_the_house():
     assert list(imported_parts(PACKAGE / "__init__.py")) == []
 
 
-def test_the_directions_have_no_circle():
+def test_the_import_directions_are_acyclic():
     order: list[str] = []
     rest = {part: others & MAY_IMPORT.keys() for part, others in MAY_IMPORT.items()}
     while rest:

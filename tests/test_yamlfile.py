@@ -91,7 +91,7 @@ def test_an_unknown_key_names_its_line_and_the_nearest_valid_one(write):
     assert error.remedy == "did you mean 'size'?"
 
 
-def test_an_unknown_key_like_no_other_is_told_what_there_is(write):
+def test_unknown_keys_without_a_similar_one_list_the_known_keys(write):
     assert refusal(write("title: a\nzzzzzz: 1\n")).remedy == "valid here: named, parts, title"
 
 
@@ -119,7 +119,7 @@ def test_an_empty_value_is_reported_at_its_key(write):
     assert refusal(path).where == f"{path}:1:1"
 
 
-def test_a_number_for_a_text_is_told_about_quotes(write):
+def test_a_number_instead_of_text_suggests_quotes(write):
     assert refusal(write("title: 3.8\n")).remedy == "put it in quotes"
 
 
@@ -138,13 +138,13 @@ def test_quantities_are_refused_at_their_place(write, quantity: str):
     assert str(refusal(path).where).startswith(f"{path}:4:")
 
 
-def test_several_errors_are_told_at_once(write):
+def test_several_errors_are_reported_together(write):
     message = str(refusal(write("title: 1\nparts: [{name: p, size: a}, {name: q, size: b}]\n")))
     assert message.count("file.yaml:") == 4
     assert message.splitlines()[0].endswith("3 errors")
 
 
-def test_only_the_first_errors_are_told(write):
+def test_only_the_first_errors_are_reported(write):
     message = str(refusal(write("title: a\nparts: [" + "{name: p, size: a}, " * 50 + "]")))
     assert len(message.splitlines()) == 7
     assert message.endswith("and 45 more")

@@ -40,7 +40,7 @@ def test_a_band_ends_with_its_bound():
     assert band_names((2.0,)) == ["up to 2 s", "above 2 s"]
 
 
-def test_where_nothing_was_answered_there_are_no_shares():
+def test_without_answers_shares_are_absent():
     assert Bands((1.0,), (0, 0), 0).shares == (0.0, 0.0, 0.0)
 
 
@@ -89,7 +89,7 @@ def test_a_share_that_is_the_same_in_all_runs_is_not_known_exactly(folder):
     assert 0 < never.high < 0.01, "of a few thousand requests"
 
 
-def test_one_run_of_a_treatment_has_no_interval(tmp_path):
+def test_one_run_of_a_treatment_does_not_give_an_interval(tmp_path):
     folder = read_experiment(write_experiment(tmp_path / "e", nodes=(1,), clients=(4,), repetitions=1))
     [row] = bands_at(folder, (0.05,))
     assert not row.shares[0].is_finite

@@ -21,7 +21,7 @@ def test_a_curve_that_keeps_up_has_no_bend(tmp_path):
     assert bends(tmp_path / "e", replace(BENT, sigma=0.0), clients=(1, 2, 4)) == ()
 
 
-def test_a_bend_says_how_many_clients_really_got_on(tmp_path):
+def test_a_bend_gives_the_number_of_effective_clients(tmp_path):
     (result,) = bends(tmp_path / "e", replace(BENT, node_cpu=0.2), clients=(1, 4, 16, 32))
     assert (result.figures["nodes"], result.figures["clients"]) == (1, 32)
     assert result.figures["effective"] == pytest.approx(32 / (1 + 0.3 * 31), rel=0.15)

@@ -28,7 +28,7 @@ def test_without_an_answer_the_lowest_rate_gives_the_obstacle():
     assert result.rate == 2
 
 
-def test_a_capacity_is_told_in_documents_too_by_how_many_a_request_had():
+def test_a_capacity_is_also_given_in_documents():
     def search(documents):
         attempts = [
             Attempt("t0", 400.0, Judgement(Outcome.PASSED, (), None, None, None, None), documents),

@@ -58,7 +58,7 @@ def test_a_failure_with_a_saturated_generator_is_inconclusive(path):
     assert (judged.outcome, judged.reasons) == (Outcome.INVALID, ("because of generator_cpu",))
 
 
-def test_a_cluster_that_was_not_as_asked_says_nothing_either_way(path):
+def test_a_cluster_in_the_wrong_state_is_inconclusive(path):
     assert outcome(path, 0.5, "cluster_state") is Outcome.INVALID
 
 

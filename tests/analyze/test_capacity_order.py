@@ -39,7 +39,7 @@ def test_a_store_that_does_not_slow_is_seldom_reported():
     assert reported(0.0) <= 0.1
 
 
-def test_the_report_says_that_the_capacity_depends_on_the_order():
+def test_the_report_warns_that_the_capacity_depends_on_the_order():
     random = np.random.default_rng(1)
     (capacity,) = capacities_of([[searched(random, block, slows=0.01) for block in range(3)]], 1)
     assert "the store slows down during the search" in sentence(capacity, Slo(0.1))

@@ -76,7 +76,7 @@ def test_an_answer_that_does_not_hold_is_a_rate_that_failed():
     assert answer.rate <= 500 < answer.above <= 800
 
 
-def test_an_slo_that_no_rate_meets_has_no_answer():
+def test_an_slo_that_every_rate_misses_is_unanswered():
     answer, trials = carried_out(lambda rate, number: FAILED)
     assert (answer.kind, answer.rate, answer.above) == (Kind.NONE, None, 10)
     assert [trial.rate for trial in trials[::2]] == [100, 50, 25, 12.5, 10]
@@ -111,7 +111,7 @@ def test_the_search_ends_for_all_trial_outcomes(seed):
     assert isinstance(answer, Answer)
 
 
-def test_a_search_that_was_stopped_goes_on_where_its_trials_end():
+def test_a_stopped_search_resumes_after_its_last_trial():
     answer, trials = carried_out(below(777))
     for made in range(len(trials)):
         assert search(BOUNDS, trials[:made]).rate == trials[made].rate

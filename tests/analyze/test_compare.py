@@ -60,7 +60,7 @@ def test_each_group_is_held_against_the_first(results):
     ]
 
 
-def test_one_run_against_one_says_nothing_of_the_noise(results):
+def test_one_run_against_one_leaves_the_noise_unknown(results):
     old, slow = read_groups([f"{results}/old/r0", f"{results}/slow/r0"])
     compared = compare([old, slow], ["throughput"])
     (contrast,) = compared.contrasts
@@ -87,7 +87,7 @@ def test_runs_that_must_not_be_believed_are_left_out(results, tmp_path):
     assert len(compared.contrasts[0].second) == 6
 
 
-def test_another_machine_and_another_load_are_said(results, tmp_path):
+def test_different_machines_and_loads_are_reported(results, tmp_path):
     shutil.copytree(results / "same", tmp_path / "other")
     for run in (tmp_path / "other").iterdir():
         file = run / "manifest.json"
@@ -103,7 +103,7 @@ def test_another_machine_and_another_load_are_said(results, tmp_path):
     assert "store.version: 3.8.0 → 9.9" in [str(difference) for difference in compared.differing["other"]]
 
 
-def test_runs_that_were_not_interleaved_are_said(results, tmp_path):
+def test_runs_without_interleaving_are_reported(results, tmp_path):
     shutil.copytree(results / "same", tmp_path / "later")
     _start(tmp_path / "later", "2026-01-02T03:34:05.000+00:00")
     compared = compare(read_groups([str(results / "old"), str(tmp_path / "later")]))
@@ -111,7 +111,7 @@ def test_runs_that_were_not_interleaved_are_said(results, tmp_path):
     assert {contrast.estimate.design for contrast in compared.contrasts} == {"unpaired"}
 
 
-def test_one_session_each_is_said_and_the_interval_allows_for_it(results, tmp_path):
+def test_one_session_each_is_reported_and_widens_the_interval(results, tmp_path):
     shutil.copytree(results / "same", tmp_path / "later")
     _start(tmp_path / "later", "2027-01-01T00:00:00.000+00:00", session="another command")
     groups = read_groups([str(results / "old"), str(tmp_path / "later")])
@@ -146,7 +146,7 @@ def test_a_loss_is_found_in_blocks_that_differ_by_more(tmp_path):
     assert (contrast.estimate.design, contrast.outcome) == ("paired", "worse")
 
 
-def test_a_run_in_which_nothing_succeeded_is_said_and_not_dropped_in_silence(results, tmp_path):
+def test_runs_without_successes_are_reported_when_dropped(results, tmp_path):
     shutil.copytree(results / "same", tmp_path / "half")
     file = tmp_path / "half" / "r0" / "summary.json"
     summary = json.loads(file.read_text())
@@ -222,7 +222,7 @@ def test_two_experiments_are_compared_treatment_by_treatment(tmp_path):
     assert [(group.label, len(group.runs)) for group in split] == [("clients 1", 4), ("clients 4", 4)]
 
 
-def test_an_open_load_has_no_throughput_to_compare(tmp_path):
+def test_throughput_of_open_loads_is_not_compared(tmp_path):
     for name in ("a", "b"):
         write_run(tmp_path / name, "r", Truth(seconds=2, rate=100), seed=1)
     compared = between(tmp_path, "a", "b")

@@ -44,7 +44,7 @@ def test_a_trend_does_not_hide_dips():
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
-def test_noise_has_no_period(rho):
+def test_a_period_is_not_found_in_noise(rho):
     false = [seed for seed in range(30) if periodic_dips(noisy(200, seed, share=0.1, rho=rho))]
     assert len(false) <= 2
 
@@ -64,7 +64,7 @@ def test_a_single_stop_and_stops_at_irregular_distances_are_not_dips_that_come_a
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.5, 0.9])
-def test_noise_has_no_irregular_dips(rho):
+def test_irregular_dips_are_not_found_in_noise(rho):
     assert not any(irregular_dips(noisy(300, seed, share=0.1, rho=rho)) for seed in range(50))
 
 

@@ -126,7 +126,7 @@ def test_nothing_that_happens_costs_nothing():
     assert measure(course(), same, 60.0)["lost_work"] == Value(0.0)
 
 
-def test_a_run_that_is_too_short_around_the_change_has_no_levels():
+def test_levels_are_absent_in_runs_too_short_around_the_change():
     early = ChangeInRun(begin=30.0, end=600.0, before=1, after=2, open=False)
     late = ChangeInRun(begin=500.0, end=600.0, before=1, after=2, open=False)
     for change in (early, late):

@@ -109,7 +109,7 @@ def test_further_groups_help_to_tell_the_noise():
 
 
 @pytest.mark.parametrize(("nights", "runs"), [((20, 1), (3, 3)), ((20, 1), (3, 1)), ((3, 3), (3, 3)), ((6, 2), (2, 8))])
-def test_nights_that_differ_are_no_regression(nights, runs):
+def test_differences_between_nights_are_not_a_regression(nights, runs):
     random = np.random.default_rng(7)
     claims = []
     for _ in range(300):

@@ -16,7 +16,7 @@ def written(path, invalid, truth=TRUTH, repetitions=4):
     return write_experiment(path / "e", truth, nodes=(1,), clients=CLIENTS, repetitions=repetitions, invalid=invalid)
 
 
-def test_exclusion_that_goes_with_a_level_is_said_in_a_sentence(tmp_path):
+def test_exclusion_that_depends_on_a_level_is_reported(tmp_path):
     warning = selected_runs(read_experiment(written(tmp_path, FAST)))
     assert "the 4 excluded of 12 runs" in warning.cause
     assert "are more frequent at clients 4" in warning.cause
@@ -27,7 +27,7 @@ def test_exclusion_by_chance_is_not_warned_of(tmp_path, invalid):
     assert selected_runs(read_experiment(written(tmp_path, invalid))) is None
 
 
-def test_exclusion_that_goes_with_the_result_is_said(tmp_path):
+def test_exclusion_that_depends_on_the_result_is_reported(tmp_path):
     path = written(tmp_path, [], Truth(seconds=2, noise=0.2), repetitions=8)
     folder = read_experiment(path)
     by_size = {}

@@ -203,7 +203,7 @@ def test_a_comparison_keeps_the_runs_in_which_requests_failed_and_says_so():
     assert len([warning for warning in judged.warnings if "the store was at fault" in warning.cause]) == 1
 
 
-def test_a_gate_is_told_to_programs():
+def test_a_gate_is_available_to_programs():
     told = json.loads(json.dumps(judge(runs("new", factor=1.2), runs("old")).as_dict()))
     assert told["standing"] == "regression"
     assert {"p", "finds", "title", "why"} <= told["checks"][0].keys()

@@ -46,7 +46,7 @@ def test_a_joint_check_that_rejects_hands_its_share_to_its_members():
     assert (alone, helped) == pytest.approx((0.06, 0.03))
 
 
-def test_any_false_rejection_is_as_rare_as_the_level_says():
+def test_false_rejections_are_at_most_as_frequent_as_the_level():
     """Only the first member, and so its joint hypothesis, got worse: 1,500 simulations of 11 correlated tests."""
     random = np.random.default_rng(1)
     graph = Graph([3, 3, 2])

@@ -35,7 +35,7 @@ def simulated(documents, *, slope, seed, rho=0.4, noise=0.1, drift=0.0):
 @pytest.mark.parametrize("rho", [0.0, 0.4, 0.7])
 @pytest.mark.parametrize("rate", [EVEN, STAGES], ids=["even", "stages"])
 @pytest.mark.parametrize("slope", [0.0, 0.02])
-def test_the_interval_covers_the_slope_as_often_as_it_says(rate, rho, slope):
+def test_the_interval_covers_the_slope_at_the_nominal_rate(rate, rho, slope):
     judged = [simulated(course(rate), slope=slope, seed=seed, rho=rho) for seed in range(100)]
     assert sum(one.low <= slope <= one.high for one in judged) >= 90
     assert sum(one.grows for one in judged) <= 5 if slope == 0 else sum(one.grows for one in judged) >= 25
@@ -48,7 +48,7 @@ def test_effects_of_time_are_not_attributed_to_distinguishable_documents():
     assert sum(one.grows for one in judged) <= 7
 
 
-def test_documents_at_an_even_pace_cannot_be_told_from_time_and_it_is_said():
+def test_documents_at_an_even_pace_are_reported_as_indistinguishable_from_time():
     judged = simulated(course(EVEN), slope=0.0, seed=1, drift=0.5)
     assert judged.grows
     assert not judged.apart
@@ -94,7 +94,7 @@ def test_a_fall_that_documents_explain_leaves_a_steady_rest(rate):
     assert sum(rest.steady for _, rest in judged) >= 19
 
 
-def test_a_fall_by_time_is_not_explained_by_documents_that_can_be_told_from_it():
+def test_a_fall_by_time_is_not_attributed_to_distinguishable_documents():
     documents = course(STAGES)
     fall = np.linspace(1.2, 0.8, SECONDS)
     series = [throughputs(documents, rest=fall, seed=seed) for seed in range(20)]
@@ -125,7 +125,7 @@ def verdict(figures=GROWN, *, pacing=CLOSED, rest=1.0, rate=EVEN, counted=True):
     return judge([JudgedPhase(measured, QUIET, series, documents=documents if counted else None)], [])
 
 
-def test_a_drift_that_documents_explain_is_said_and_no_reason():
+def test_drift_explained_by_documents_is_reported_without_a_reason():
     judged = verdict()
     assert judged.valid
     [words] = judged.recorded().explained

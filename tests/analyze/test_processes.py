@@ -75,13 +75,13 @@ def test_operations_that_stand_for_others_are_not_counted_twice():
     assert used.per_request == pytest.approx(9.0 / 1000)
 
 
-def test_where_nothing_was_answered_a_request_has_no_cost():
+def test_without_answers_the_cost_of_a_request_is_absent():
     used = processes_of(Watched({"node:0": looks(0, 12, 1.0)}, walk=operation(0.0, successes=0)))["week"]["0"]
     assert (used.whole, used.per_request) == (True, None)
 
 
 @pytest.mark.parametrize("last", [9, 8, 2])
-def test_a_window_that_looks_saw_too_little_of_has_no_figures(last):
+def test_windows_with_too_few_samples_do_not_have_figures(last):
     # The window is 1.5 to 10.5 s. Its part without samples may have had most of the activity.
     assert processes_of(Watched({"node:0": looks(0, last, 0.01)})) == {}
 
@@ -90,7 +90,7 @@ def test_a_window_that_ends_shortly_after_the_last_look_has_figures():
     assert processes_of(Watched({"node:0": looks(0, 10, 0.5)}))["week"]["0"].cores == pytest.approx(0.5)
 
 
-def test_a_run_without_telemetry_of_processes_says_nothing():
+def test_runs_without_process_telemetry_do_not_have_figures():
     assert processes_of(Watched({"host": [(1.0, 7.0)]})) == {}
 
 
@@ -114,7 +114,7 @@ def test_treatments_have_means_over_their_valid_runs(folder):
         assert 0 <= row.per_request.low < row.per_request.value < row.per_request.high
 
 
-def test_a_single_run_has_no_interval(tmp_path):
+def test_a_single_run_does_not_have_an_interval(tmp_path):
     run = write_run(tmp_path, "r1", Truth())
     one = RecordedRun("r1", 1, {"nodes": 1}, run)
     known = {"kind": "scale", "factors": {"nodes": [1]}, "measure": ["range_100"]}

@@ -18,7 +18,7 @@ def test_a_fall_of_13_percent_shows_a_peak():
     assert (shown >= 20 / 24, denied) == (True, 0)
 
 
-def test_a_curve_that_may_saturate_is_left_open_and_says_why():
+def test_curves_that_may_saturate_are_open_with_a_reason():
     runs, _ = experiment(SATURATING["exponential"], whole(32, 12), 1, noise=0.02, spread=0, seed=1)
     result = fit(runs)
     assert (result.peak, result.standing) == (None, "open")

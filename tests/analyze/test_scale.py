@@ -179,7 +179,7 @@ def test_clients_that_stay_while_nodes_grow_are_a_pitfall(tmp_path):
     assert any(warning.rule == warnings.CLIENTS_FIXED for warning in curves.warnings)
 
 
-def test_a_good_experiment_has_no_pitfall(curves):
+def test_good_experiments_do_not_trigger_pitfalls(curves):
     assert curves.warnings == ()
 
 
@@ -255,7 +255,7 @@ def test_one_node_without_cpu_beside_idle_ones_is_a_pitfall(tmp_path, first, oth
         assert "with 2 and 3 nodes one node used 98 % of its CPU limit and the others 20 %: " in warning.cause
 
 
-def test_how_much_of_the_scatter_goes_with_the_machine_is_told(tmp_path):
+def test_the_machines_share_of_the_variance_is_reported(tmp_path):
     paces = np.linspace(0.7, 1.3, 6)
     for name, lams in {"machine": 100 * paces, "own": [100, 60, 140, 130, 70, 100]}.items():
         for block, (lam, speed) in enumerate(zip(lams, paces, strict=True)):

@@ -115,7 +115,7 @@ def test_slow_drift_of_the_machine_does_not_stop_a_gate(layout):
     assert stops <= 0.06 * trials
 
 
-def test_the_gate_says_that_runs_were_not_interleaved():
+def test_the_gate_reports_runs_without_interleaving():
     random = np.random.default_rng(8)
     late = [run(24 * 60 * night, throughput=100 + random.standard_normal(), command=str(night)) for night in (0, 1, 2)]
     new = [run(24 * 60 * night, throughput=100 + random.standard_normal(), command=str(night)) for night in (3, 4, 5)]
@@ -166,7 +166,7 @@ def history(random, nights, *, runs=3, spread=0.05, fall=1.0, since=0):
     return Group("history", tuple(result))
 
 
-def test_nights_that_differ_are_no_change_of_the_history():
+def test_differences_between_nights_are_not_a_change_of_the_history():
     """Twenty nights of three runs: treated as sixty independent runs, 58 of 100 such histories would have a change."""
     random = np.random.default_rng(1)
     result = [since_last_change(history(random, 20), ["throughput", "p50"])[1] for _ in range(60)]
@@ -183,7 +183,7 @@ def test_only_the_sessions_since_a_fall_are_kept():
     assert f"r{24 * 60 * 14} (2026-01-19" in shift.cause
 
 
-def test_a_history_of_few_sessions_says_that_no_change_can_be_found_in_it():
+def test_a_history_of_few_sessions_reports_that_changes_cannot_be_found():
     kept, result = since_last_change(history(np.random.default_rng(3), 3, runs=8, fall=0.5, since=2), ["throughput"])
     assert len(kept.runs) == 24
     assert result == [SHORT_HISTORY(sessions=3, needed=8)]

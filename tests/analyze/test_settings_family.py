@@ -46,7 +46,7 @@ def test_a_report_on_settings_that_do_nothing_claims_something_in_5_percent_of_e
     assert claims <= 0.097 * trials
 
 
-def test_a_ranking_without_differences_calls_a_combination_better_as_rarely_as_it_says():
+def test_a_ranking_without_differences_claims_better_ones_at_most_at_the_nominal_rate():
     """Four sizes with four combinations each: without the adjustment, 11 % of the reports call one better."""
     random = np.random.default_rng(29)
     numbers, blocks = np.tile(np.arange(4), 2), np.repeat([1, 2], 4)

@@ -93,7 +93,7 @@ def test_one_factor_with_three_levels():
     assert [round(contrast.value, 1) for contrast in model.contrasts] == [-11.2, 51.0]
 
 
-def test_blocks_are_no_error():
+def test_block_effects_are_not_part_of_the_error():
     random = np.random.default_rng(1)
     rows = CORNERS * 4
     blocks = [block for block in range(4) for _ in CORNERS]
@@ -166,7 +166,7 @@ def test_real_effects_are_found_with_an_interval_that_covers_them():
 
 
 @pytest.mark.parametrize("plot_noise", [0.0, 0.2])
-def test_effects_that_do_not_exist_are_claimed_no_more_often_than_the_level_says(plot_noise):
+def test_absent_effects_are_claimed_at_most_at_the_level(plot_noise):
     """Random differences between clusters are not effects of their start settings."""
     random = np.random.default_rng(3)
     claims = [claimed(fit_model(simulated(random, plot_noise=plot_noise, repetitions=4))) for _ in range(400)]
@@ -185,7 +185,7 @@ def test_without_repetitions_few_large_effects_stand_out():
     assert np.mean([bool(claim - {(2,)}) for claim in claims]) < 0.1
 
 
-def test_a_response_that_never_varies_has_no_effects():
+def test_constant_responses_do_not_have_effects():
     model = fit_model(data(CORNERS * 2, [7] * 8))
     assert not claimed(model)
     assert model.error_share == 0

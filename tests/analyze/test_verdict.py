@@ -171,7 +171,7 @@ def test_a_load_that_changes_by_plan_is_not_called_unsteady(pacing):
     assert moving.not_judged == ("steadiness of phase range: its load changes in stages",)
 
 
-def test_a_short_run_says_that_its_steadiness_was_not_judged():
+def test_short_runs_report_that_steadiness_was_not_checked():
     short = verdict(throughput=np.array([100.0, 10.0, 500.0]))
     assert short.valid
     assert short.not_judged == ("steadiness of phase range: 3 s is too short (20 s are needed)",)
@@ -225,7 +225,7 @@ def test_a_machine_that_did_not_answer_under_load_is_named_even_where_the_cluste
         assert "in phase range the machine m1 did not answer for 7 s" in judged.reasons[0].as_dict()["cause"]
 
 
-def test_a_quota_on_one_machine_of_several_is_told_with_the_rank_there():
+def test_a_quota_on_one_of_several_machines_names_its_rank():
     ranks = (RankFigures(rank=0, machine="m5"), RankFigures(rank=1, machine="m6", waited_share=0.4))
     machines = (MachineFigures("m5", throttled_share=0.0), MachineFigures("m6", throttled_share=0.35))
     measured = replace(phase("range", {"range": operation(100.0)}), ranks=ranks, machines=machines)

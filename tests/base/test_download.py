@@ -98,7 +98,7 @@ def test_interrupted_downloads_resume(server, tmp_path):
     assert server.asked == [None, "bytes=512000-", "bytes=768000-"]
 
 
-def test_the_next_call_goes_on_where_the_last_gave_up(server, tmp_path):
+def test_the_next_call_resumes_where_the_last_gave_up(server, tmp_path):
     server.cuts = 3
     with pytest.raises(BadInput, match="could not download") as caught:
         fetch(server, tmp_path)
@@ -133,7 +133,7 @@ def test_a_server_that_is_busy_is_asked_again_and_one_that_refuses_is_not(server
     assert len(server.asked) == 4
 
 
-def test_another_file_than_the_checksum_says_is_not_kept(server, tmp_path):
+def test_files_with_a_wrong_checksum_are_not_kept(server, tmp_path):
     with pytest.raises(LoadframeError, match="wrong checksum") as caught:
         fetch(server, tmp_path, "0" * 64)
     assert SHA256 in caught.value.what

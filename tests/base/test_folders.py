@@ -9,7 +9,7 @@ from loadframe.base import folders
 from loadframe.base.errors import BadInput
 
 
-def test_the_environment_says_where_the_cache_and_the_clusters_are(monkeypatch, tmp_path):
+def test_environment_variables_set_the_folders_of_cache_and_clusters(monkeypatch, tmp_path):
     monkeypatch.setenv("LOADFRAME_CACHE", str(tmp_path / "c"))
     monkeypatch.setenv("LOADFRAME_STATE", str(tmp_path / "s"))
     assert folders.cache() == tmp_path / "c"

@@ -50,7 +50,7 @@ def test_the_estimate_is_absent_before_a_part_of_unknown_length(clock):
     assert left.seconds == 40, "what took its own time does not change the pace"
 
 
-def test_a_part_that_nobody_expected_belongs_to_the_one_before(clock):
+def test_unexpected_parts_belong_to_the_part_before(clock):
     left = TimeLeft({"a": 60, "b": 40}, clock)
     left.begin("a")
     clock.now += 10

@@ -256,7 +256,7 @@ def test_core_lists_without_cores_are_refused(text):
     ("counts", "words"),
     [((1,), "1 node"), ((2,), "2 nodes"), ((1, 2), "1 and 2 nodes"), ((1, 2, 4), "1, 2 and 4 nodes")],
 )
-def test_numbers_of_nodes_are_written_as_they_are_said(counts, words):
+def test_numbers_of_nodes_are_formatted_in_words(counts, words):
     assert format_nodes(*counts) == words
 
 

@@ -139,7 +139,7 @@ def test_what_cannot_be_is_one_message_before_anything_starts(refused, words, wh
         ("e.yaml", "kind: scale", "\tkind: scale", "e.yaml:4:", ""),
     ],
 )
-def test_a_mistake_in_a_file_is_told_with_its_line_and_the_nearest_word(refused, file, old, new, what, remedy):
+def test_mistakes_in_a_file_are_reported_with_line_and_suggestion(refused, file, old, new, what, remedy):
     Path(file).write_text(Path(file).read_text().replace(old, new, 1))
     said = refused("run", "e.yaml")
     assert a_message(said, what=what, remedy=remedy), said
@@ -158,7 +158,7 @@ def test_a_host_whose_name_does_not_resolve_is_bad_input(refused):
     assert a_message(said, what=what, remedy="check its name"), said
 
 
-def test_something_else_that_answers_is_no_cluster(refused):
+def test_other_servers_are_not_clusters(refused):
     class Greeter(BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(200)
@@ -192,7 +192,7 @@ def test_without_java_no_node_starts(refused, monkeypatch, tmp_path, words):
     )
 
 
-def test_a_java_that_is_too_old_is_told_with_its_version(refused, monkeypatch, tmp_path):
+def test_an_old_java_is_reported_with_its_version(refused, monkeypatch, tmp_path):
     (tmp_path / "java" / "bin").mkdir(parents=True)
     (tmp_path / "java" / "release").write_text('JAVA_VERSION="17.0.1"\n')
     (tmp_path / "java" / "bin" / "java").write_text("#!/bin/sh\n")
@@ -267,7 +267,7 @@ def test_a_disk_that_fills_up_while_a_run_is_recorded_fails_the_run_and_leaves_n
 
 
 @pytest.mark.store
-def test_a_malformed_document_is_told_with_its_line(node, refused, state, monkeypatch):
+def test_malformed_documents_are_reported_with_their_line(node, refused, state, monkeypatch):
     Path("trips.json").write_text('{"total_amount": 1}\n{"total_amount": 2}\ntotal_amount: 3\n')
     said = refused("bench", "w.yaml", "--hosts", node.addresses[0], "--set", "file=trips.json")
     assert "trips.json:3: the line is not a JSON object" in said
@@ -275,7 +275,7 @@ def test_a_malformed_document_is_told_with_its_line(node, refused, state, monkey
 
 
 @pytest.mark.store
-def test_a_store_that_does_not_come_up_is_told_with_the_end_of_its_log(refused):
+def test_failed_starts_of_a_store_are_reported_with_the_end_of_its_log(refused):
     said = refused("cluster", "up", "trial", "--set", "no.such.setting=1", status=1)
     what, remedy = "node-0 ended with status 1 while it started; the end of its log:", "correct the setting"
     assert a_message(said, what=what, remedy=remedy), said

@@ -103,7 +103,7 @@ def test_a_rate_makes_an_open_load_that_is_achieved(node, hosts, asked, arrivals
     assert summary["generator"]["achieved"] == pytest.approx(1, abs=0.05)
 
 
-def test_a_named_cluster_is_used_and_goes_on(node):
+def test_a_named_cluster_is_used_and_keeps_running(node):
     refused = loadframe(*BRIEF, "--cluster", "shared", "--store", "elasticsearch", "--output", "run")
     assert refused.returncode == 2
     assert "cluster shared is opensearch, not elasticsearch" in refused.stderr

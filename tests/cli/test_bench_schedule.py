@@ -29,7 +29,7 @@ def workload(tmp_path):
 
 
 @pytest.mark.store
-def test_nodes_are_paused_and_killed_while_the_load_goes_on(workload, tmp_path, state):
+def test_nodes_are_paused_and_killed_under_load(workload, tmp_path, state):
     path = tmp_path / "run"
     words = ("bench", workload, "--store", "sim", "--nodes", "2", "--output", path)
     done = loadframe(*words, "--at", "1.2s=kill:node-1", "--at", "0.3s=pause:node-1", "--at", "800ms=resume:node-1")

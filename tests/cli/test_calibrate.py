@@ -51,7 +51,7 @@ def test_doctor_shows_known_figures(calibrated, cache):
     assert "loadframe calibrate" in checks["calibration"]["remedy"]
 
 
-def test_doctor_says_that_nothing_is_known(cache, monkeypatch, tmp_path):
+def test_doctor_reports_missing_figures(cache, monkeypatch, tmp_path):
     monkeypatch.setenv("LOADFRAME_CACHE", str(tmp_path))
     checks = {check["name"]: check for check in json.loads(loadframe("doctor", "--json").stdout)}
     assert checks["calibration"]["finding"].startswith("not done: ")

@@ -86,7 +86,7 @@ def test_what_only_a_whole_journey_can_do_is_told_as_that(node, tmp_path):
     assert "Run a whole journey with `loadframe bench`" in " ".join(done.stderr.split())
 
 
-def test_a_corpus_with_broken_lines_says_how_many_were_set_aside(node, tmp_path, cache):
+def test_broken_lines_of_a_corpus_are_counted(node, tmp_path, cache):
     text = WORKLOAD.replace("{generate: nyc_taxi_trip, documents: 20}", "{file: t.json, broken: set_aside}")
     (tmp_path / "w.yaml").write_text(text)
     (tmp_path / "t.json").write_text('{"a": 1}\n' * 19 + 'not this\n{"a": \n')

@@ -75,7 +75,7 @@ def test_a_corpus_that_would_be_encrypted_is_not_fetched_either():
     assert json.loads(ranged["request"].split("\n\n")[1])["query"]["range"]["total_amount"]["gte"] == 500 * 65536
 
 
-def test_a_family_without_a_form_is_told(tmp_path):
+def test_families_without_a_form_are_reported(tmp_path):
     (tmp_path / "w.yaml").write_text(WORKLOAD)
     done = loadframe("check", tmp_path / "w.yaml", "--offline", "--store", "http")
     assert done.returncode == 2
@@ -118,7 +118,7 @@ def test_every_workload_of_the_library_can_be_rendered(name):
     assert shown
 
 
-def test_a_workload_for_another_family_says_which_stores_it_is_for():
+def test_workloads_of_another_family_name_their_stores():
     done = loadframe("check", "pgbench", "--offline")
     assert done.returncode == 2
     assert "or choose a store of the family postgresql" in done.stderr

@@ -107,7 +107,7 @@ def test_every_command_has_examples(cluster, word):
     assert f"loadframe cluster {word}" in cluster(word, "--help").stdout
 
 
-def test_a_url_of_another_store_says_which_store_to_name(cluster):
+def test_urls_of_another_store_name_that_store(cluster):
     answer = cluster("status", "--hosts", "redis://127.0.0.1:1")
     assert answer.returncode == 2
     assert "redis:// is an address of redis, and --store is opensearch" in answer.stderr
@@ -115,7 +115,7 @@ def test_a_url_of_another_store_says_which_store_to_name(cluster):
 
 
 @pytest.mark.store
-def test_pausing_and_resuming_twice_is_said_and_is_no_event(cluster):
+def test_repeated_pausing_and_resuming_is_reported_but_not_an_event(cluster):
     assert cluster("up", "trial", "--store", "sim").returncode == 0
     said = [cluster(word, "trial", "node-0", "--json") for word in ("pause", "pause", "resume", "resume")]
     assert [[event["kind"] for event in json.loads(answer.stdout)["events"]] for answer in said] == [

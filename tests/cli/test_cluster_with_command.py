@@ -65,7 +65,7 @@ def test_an_interrupt_ends_both(state, tmp_path):
 
 
 @pytest.mark.store
-def test_a_node_that_is_lost_meanwhile_is_told(state):
+def test_nodes_lost_meanwhile_are_reported(state):
     done = up("--store", "sim", "--nodes", "2", "--", LOADFRAME, "cluster", "kill", "job", "node-0")
     assert done.returncode == 0, done.stderr
     assert "while the command ran: node-0 has ended" in done.stderr

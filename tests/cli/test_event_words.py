@@ -20,7 +20,7 @@ def ads(accepted, indexed, dead=0, address="127.0.0.1:5000", spilled=0, visible=
     }
 
 
-def test_totals_are_told_as_rates_of_the_last_second():
+def test_totals_are_shown_as_rates_of_the_last_second():
     clock = Clock()
     words = EventWords(clock)
     assert words.words(0, ads(0, 0)) == "ads: no events yet, 0 waiting, 0 dead letters"
@@ -50,7 +50,7 @@ def test_what_is_visible_is_told_where_events_are_looked_for():
     assert said.startswith("ads: 1,000 lines/s, 1,000 events/s accepted, 900 indexed, about 600 visible, ")
 
 
-def test_where_a_source_listens_is_told_once_in_a_phase():
+def test_addresses_of_listening_sources_are_shown_once_in_a_phase():
     words = EventWords(Clock())
     assert words.addresses(ads(0, 0)) == ["ads listens at 127.0.0.1:5000"]
     words.words(0, ads(0, 0))

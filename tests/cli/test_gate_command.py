@@ -78,7 +78,7 @@ def test_of_three_variants_none_is_the_new_one(tmp_path):
         (["--baseline", "old", "--watch", "nothing"], "measured this operation"),
     ],
 )
-def test_slips_of_the_pen_are_told_with_status_2(results, monkeypatch, words, said):
+def test_typing_errors_are_reported_with_status_2(results, monkeypatch, words, said):
     monkeypatch.chdir(results)
     status, _, errors = within("gate", "same", *words)
     assert status == 2

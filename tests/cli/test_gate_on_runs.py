@@ -55,7 +55,7 @@ def test_an_equal_service_passes(results):
     assert status == 0, said
 
 
-def test_the_comparison_says_how_much_slower_it_got(results):
+def test_the_comparison_gives_the_slowdown(results):
     status, said, _ = within("compare", results / "old", results / "slow", "--measure", "p50")
     assert status == 0
     assert "that is worse" in " ".join(said.split())

@@ -46,7 +46,7 @@ def test_the_commands_are_there():
     assert set(listed("cluster")) == {"up", "status", "down"} | changes
 
 
-def test_the_list_of_commands_says_what_each_command_says_of_itself():
+def test_the_list_of_commands_has_each_commands_own_summary():
     group = typer.main.get_group(app)
     context = typer.Context(group)
     assert isinstance(group, Commands)
@@ -103,7 +103,7 @@ def test_without_a_command_the_help_is_shown():
     assert "bench" in done.stdout + done.stderr
 
 
-def test_the_version_is_said():
+def test_the_version_is_printed():
     assert loadframe("--version").stdout == f"loadframe {__version__}\n"
 
 

@@ -22,7 +22,7 @@ def test_an_experiment_gets_its_page_and_a_brief_answer(experiment):
     assert (experiment / "report.html").read_text().startswith("<!doctype html>")
 
 
-def test_a_run_gets_its_page_where_it_is_told(experiment, tmp_path):
+def test_a_page_is_written_to_the_given_path(experiment, tmp_path):
     run = experiment / "runs" / "b1-nodes1-clients8"
     done = loadframe("report", run, "--output", tmp_path / "run.html")
     assert done.returncode == 0, done.stderr
@@ -47,7 +47,7 @@ def test_a_run_is_written_in_the_format_of_the_mpi_benchmarker(experiment, tmp_p
     assert step["search_results"][0]["responses"][0][0].keys() == {"latency", "docs"}
 
 
-def test_an_experiment_has_no_such_format(experiment, tmp_path):
+def test_formats_of_runs_are_refused_for_experiments(experiment, tmp_path):
     refused(experiment, "--format", "queries", "--output", tmp_path / "q.json")
     assert not (tmp_path / "q.json").exists()
 

@@ -154,7 +154,7 @@ def test_denied_access_is_reported_with_a_remedy(secured, monkeypatch):
     ],
     ids=["another authority", "no certificate of the client's", "in the clear"],
 )
-def test_where_tls_fails_one_message_says_how(secured, change, status, cause):
+def test_tls_failures_give_one_message_with_the_cause(secured, change, status, cause):
     words = ["cluster", "status", "--store", "mongodb", "--hosts", secured.address]
     for option, file in ({"--ca": "ca.pem", "--cert": "own.pem"} | change).items():
         words += [] if file is None else [option, secured.folder / file]

@@ -142,7 +142,7 @@ def test_denied_access_is_reported_with_a_remedy(secured, monkeypatch):
     ],
     ids=["another authority", "no certificate of the client's", "in the clear"],
 )
-def test_where_tls_fails_one_message_says_how(secured, change, cause):
+def test_tls_failures_give_one_message_with_the_cause(secured, change, cause):
     words = ["cluster", "status", "--store", "postgresql", "--hosts", secured.address, "--user", "bob"]
     for option, file in ({"--ca": "ca.pem", "--cert": "own.pem", "--key": "own.pem"} | change).items():
         words += [] if file is None else [option, secured.folder / file]

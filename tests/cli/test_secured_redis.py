@@ -87,7 +87,7 @@ def test_a_run_goes_by_tls_as_a_user_and_leaves_its_secret_nowhere(words, monkey
         ("--hosts", "redis://localhost:{port}", "--ca requires TLS"),
     ],
 )
-def test_where_tls_fails_one_message_says_how(secured, words, monkeypatch, tmp_path, option, value, cause):
+def test_tls_failures_give_one_message_with_the_cause(secured, words, monkeypatch, tmp_path, option, value, cause):
     monkeypatch.setenv("LOADFRAME_PASSWORD", PASSWORD)
     port, folder = secured
     at = words.index(option)

@@ -64,7 +64,7 @@ def test_doctor_names_the_postgresql_of_the_path(other_postgres):
     assert checks["postgresql 9.9.9"]["finding"].startswith(f"installed in {other_postgres}; nodes use it")
 
 
-def test_a_store_that_was_not_fetched_yet_says_so(tmp_path, monkeypatch):
+def test_stores_without_a_download_are_marked(tmp_path, monkeypatch):
     monkeypatch.setenv("LOADFRAME_CACHE", str(tmp_path))
     (opensearch,) = [store for store in json.loads(stores("--json")) if store["kind"] == "opensearch"]
     assert opensearch["versions"][0]["cached"] is False

@@ -37,7 +37,7 @@ def test_each_look_is_a_line_for_programs(trial, capsys):
         assert look["gaps"] == {}
 
 
-def test_the_table_has_a_row_for_each_node_and_says_who_is_gone(trial, capsys):
+def test_the_table_has_a_row_for_each_node_and_marks_missing_ones(trial, capsys):
     trial.kill("node-1")
     while trial.nodes[1].alive:
         pass

@@ -118,7 +118,7 @@ def test_a_descriptor_of_another_release_is_rewritten(cache, mirror, distributio
     assert (home / "modules" / "m" / "d.properties").read_text() == "a=b\n"
 
 
-def test_an_interrupted_download_goes_on_where_it_was(cache, mirror, distribution):
+def test_an_interrupted_download_resumes(cache, mirror, distribution):
     mirror.cut = {"two"}
     with pytest.raises(BadInput, match="could not reach the package registry"):
         artefacts.install(distribution, told)

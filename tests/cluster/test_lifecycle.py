@@ -157,7 +157,7 @@ def test_a_cluster_with_a_node_that_is_gone_or_stands_still_does_not_grow(cluste
     assert cluster.deviations() == []
 
 
-def test_pausing_a_paused_node_and_resuming_a_running_one_are_no_events(cluster):
+def test_pausing_a_paused_node_and_resuming_a_running_one_are_not_events(cluster):
     events = []
     with cluster.telling(events.append):
         cluster.resume("node-0")

@@ -67,7 +67,7 @@ def test_instances_come_and_go_behind_the_balancer(state, monkeypatch):
     assert not any(folder.exists() for folder in folders)
 
 
-def test_an_application_that_breaks_is_told_with_its_own_words(state, tmp_path):
+def test_errors_of_an_application_are_quoted(state, tmp_path):
     shutil.copytree(PLAIN, tmp_path / "app")
     (tmp_path / "app" / "service.py").write_text("raise SystemExit('no database here')\n")
     with pytest.raises(LoadframeError, match=r"(?s)app-1 ended with status 1.*no database here"):

@@ -71,7 +71,7 @@ def test_a_killed_command_leaves_no_node(state, moment):
         command.communicate()
 
 
-def test_root_that_keeps_clusters_where_its_servers_cannot_go_is_told_so(state):
+def test_cluster_folders_that_servers_of_root_cannot_reach_are_reported(state):
     if os.geteuid() != 0:
         pytest.skip("only root's servers run as somebody else")
     state.chmod(0o700)

@@ -56,7 +56,7 @@ def rows(answer: dict) -> list[dict]:
     return [json.loads(line) for line in answer["answer"].splitlines()[1:]]
 
 
-def test_it_is_ready_and_says_its_version(single):
+def test_it_is_ready_and_reports_its_version(single):
     health = single.health()
     assert (health.ready, health.balanced, health.status, health.nodes) == (True, True, "ok", 1)
     assert re.match(r"\d+\.\d+", single.describe()["version"])
@@ -86,7 +86,7 @@ def test_it_scans_in_the_order_of_ids(people):
     assert rows(asked(people, scan)) == [{"name": "b"}, {"name": "d"}]
 
 
-def test_without_an_index_it_says_how_to_get_one(single):
+def test_without_an_index_the_error_has_a_remedy(single):
     single.create_collection("plain", {})
     refused = asked(single, {"scan": {"collection": "plain", "from": "b", "count": 2}})
     assert "index: true" in refused["message"]
@@ -164,7 +164,7 @@ def test_a_cluster_from_before_there_were_passwords_works_while_it_runs_and_is_n
     assert named.delete("old") == []
 
 
-def test_hosts_that_are_not_of_one_cluster_are_said(single):
+def test_hosts_of_different_clusters_are_reported(single):
     with Cluster.start(ClusterSpec(store="redis", nodes=2)) as cluster:
         admit(cluster, single.access)
         for hosts in ([*cluster.addresses, *single.addresses], [*single.addresses, *cluster.addresses]):

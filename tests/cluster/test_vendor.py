@@ -151,7 +151,7 @@ def test_it_is_fetched_once_and_everybody_can_read_it_and_run_its_programs(cache
     assert not list((cache / "vendor" / "downloads").glob("*.gz"))
 
 
-def test_a_download_that_was_cut_off_goes_on_where_it_was(cache, mirror):
+def test_a_download_that_was_cut_off_resumes(cache, mirror):
     mirror.offer(ELASTICSEARCH, CONTENT)
     mirror.cuts = 3
     with pytest.raises(BadInput, match="The next attempt resumes the download"):
@@ -178,7 +178,7 @@ def test_an_invalid_checksum_answer_is_shown(cache, mirror):
         prepared()
 
 
-def test_a_version_that_the_vendor_has_not_is_told_with_the_alternatives(cache, mirror):
+def test_unknown_versions_are_reported_with_alternatives(cache, mirror):
     with pytest.raises(BadInput) as caught:
         prepared("8.99.0")
     assert caught.value.what == "elasticsearch 8.99.0 is not available for download (the server answered 404 Not Found)"
@@ -242,7 +242,7 @@ def test_absolute_paths_and_special_files_are_refused(cache, mirror):
 @pytest.mark.parametrize(
     "content", [CONTENT[: len(CONTENT) // 2], b"no archive", packed({})], ids=["cut", "junk", "empty"]
 )
-def test_an_archive_that_the_vendor_itself_has_broken_is_told(cache, mirror, content):
+def test_archives_broken_by_the_vendor_are_reported(cache, mirror, content):
     mirror.offer(ELASTICSEARCH, content)
     with pytest.raises(LoadframeError, match=r"the archive is damaged|the archive has no files"):
         prepared()

@@ -49,7 +49,7 @@ _OF_DOCUMENTS = (
     "test_later_writes_are_polled_until_they_are_visible",
     "test_a_read_and_then_a_write_are_one_operation_of_two_parts",
     "test_missing_and_existing_documents_are_reported",
-    "test_a_scan_begins_where_it_is_told",
+    "test_a_scan_begins_at_the_given_id",
     "test_a_bulk_request_counts_its_bad_item",
     "test_bulk_requests_put_change_and_remove_documents",
     "test_bulk_requests_that_meet_acknowledge_each_document_once",
@@ -84,7 +84,7 @@ _SUBJECTS = {
         excused={"test_every_step_of_wikipedia_is_answered_well": "the workload has no form for it"},
     ),
     "redis": Subject(
-        excused={"test_a_scan_begins_where_it_is_told": "a cluster keeps no order of ids over its nodes"},
+        excused={"test_a_scan_begins_at_the_given_id": "a cluster keeps no order of ids over its nodes"},
     ),
     "sim": Subject(excused=dict.fromkeys(_OF_DOCUMENTS, "it only counts documents, and keeps none")),
     "http": Subject(absent="a service with a REST interface has no documents, and is not started by loadframe"),

@@ -29,5 +29,5 @@ def test_every_step_of_wikipedia_is_answered_well(store, tmp_path):
 
 
 def test_every_step_of_ycsb_is_answered_well(store, tmp_path):
-    refused = {"scan"} if "test_a_scan_begins_where_it_is_told" in store.subject.excused else set()
+    refused = {"scan"} if "test_a_scan_begins_at_the_given_id" in store.subject.excused else set()
     assert failed_operations(store, "ycsb", {"records": 100}, tmp_path) == refused

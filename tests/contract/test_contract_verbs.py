@@ -145,7 +145,7 @@ def test_missing_and_existing_documents_are_reported(things):
     assert things.errors({"delete": ANN}, {"read": ANN}) == [None, "client"]
 
 
-def test_a_scan_begins_where_it_is_told(things):
+def test_a_scan_begins_at_the_given_id(things):
     documents = {name: DOCUMENT | {"key": name, "age": age} for age, name in enumerate(["a", "b", "c", "d"])}
     things.asked(
         *(

@@ -30,7 +30,7 @@ def test_a_statement_of_the_workloads_own_is_prepared_and_judged(things):
     assert "not applied" in again["message"]
 
 
-def test_rows_that_are_not_as_asserted_are_no_success(things):
+def test_rows_that_fail_assertions_are_not_a_success(things):
     assert things.errors({"insert": ANN | {"document": DOCUMENT}, "consistency": "all"}) == [None]
     select = {"cql": {"statement": "SELECT age, tags FROM things WHERE id = ?", "values": ["ann"]}}
     scan = {"scan": {"collection": "things", "from": "ann", "count": 5}}
@@ -57,7 +57,7 @@ def test_a_column_of_the_first_row_serves_later_statements(things):
     ) == 4 * [None]
 
 
-def test_a_wrong_request_is_told_in_the_stores_words(things):
+def test_invalid_requests_are_reported_in_the_stores_words(things):
     wrong = [
         ({"insert": ANN | {"document": {"age": "old"}}}, 'column "age": the text "old" does not go into .* int'),
         ({"insert": ANN | {"document": {"aeg": 1}}}, "aeg"),

@@ -167,7 +167,7 @@ def test_a_checkpoint_shows_in_the_figures_of_the_primary(things):
     assert after["vacuums_running"] >= 0
 
 
-def test_reads_go_where_they_are_told_and_writes_to_the_primary(things):
+def test_reads_follow_the_read_preference_and_writes_go_to_the_primary(things):
     two_people(things)
     figures = things.cluster.statistics()
     replica = next(name for name, node in figures.items() if not node["primary"])

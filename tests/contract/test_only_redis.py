@@ -48,6 +48,6 @@ def test_each_node_serves_half_of_the_slots(store):
     assert [node["slots"] for node in store.cluster.statistics().values()] == [8192, 8192]
 
 
-def test_a_cluster_says_that_it_cannot_scan(things):
+def test_a_cluster_refuses_scans(things):
     (refused,) = things.asked({"scan": {"collection": "things", "from": "b", "count": 2}})
     assert (refused["error"], "single servers" in refused["message"]) == ("client", True)

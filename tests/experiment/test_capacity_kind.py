@@ -95,7 +95,7 @@ def test_a_search_that_makes_no_sense_is_refused_at_its_place(refused, text, wha
         ("rate: 5/s, arrivals: constant", "arrivals: poisson", "poisson"),
     ],
 )
-def test_trials_are_poisson_unless_a_file_says_otherwise(load, tmp_path, phase, key, arrivals):
+def test_trials_are_poisson_by_default(load, tmp_path, phase, key, arrivals):
     (tmp_path / "paced.yaml").write_text(WORKLOAD.replace("look, clients: 1", f"look, {phase}"))
     experiment = load(HEAD.replace("small", "paced") + f"    slo: {{response: 1s}}\n    {key}\n")
     assert experiment.describe()["arrivals"] == [arrivals]

@@ -64,7 +64,7 @@ def test_a_variant_sets_version_settings_and_collections(load):
          "sparse: {store.version: \"3.8.0\", store.settings.heap: null}", "new and sparse are equal", "sparse"),
     ],
 )  # fmt: skip
-def test_slips_of_the_pen_are_told_with_their_place(load, refused, before, after, what, at):
+def test_typing_errors_are_reported_with_their_place(load, refused, before, after, what, at):
     text = EXPERIMENT.replace(before, after)
     assert text != EXPERIMENT
     if what is None:

@@ -64,7 +64,7 @@ def test_what_may_be_new_or_not_only_the_store_can_count(counts, kind):
     assert counts.difference("c", 7) is None
 
 
-def test_other_operations_and_collections_are_no_business_of_a_count(counts):
+def test_counts_ignore_other_operations_and_collections(counts):
     assert counts.add({"search": {"collection": "c"}}, 100) is None
     assert counts.add({"bulk": {**BULK, "collection": "theirs"}}, 100) is None
     assert counts.difference("theirs", 3) is None

@@ -48,7 +48,7 @@ def test_without_control_groups_each_node_has_a_core_and_so_has_the_generator(ex
 
 
 @pytest.mark.parametrize("cores", [1, 2])
-def test_too_few_cores_without_control_groups_are_said_before_anything_starts(cores):
+def test_too_few_cores_without_control_groups_are_reported_before_anything_starts(cores):
     with pytest.raises(BadInput) as caught:
         demo.demo_text(range(cores), NO_GROUPS)
     assert f"{cores} core" in caught.value.what

@@ -171,7 +171,7 @@ def test_a_phase_that_its_users_end_is_as_long_as_they_think_at_least(load, tmp_
     assert length_is_known(load_experiment(tmp_path / "e.yaml"))
 
 
-def test_a_stream_that_is_generated_lasts_as_long_as_its_rate_says(load):
+def test_a_generated_streams_length_follows_from_its_rate(load):
     text = """\
 experiment: e
 store: {kind: opensearch}

@@ -98,7 +98,7 @@ def test_a_setting_that_takes_a_restart_makes_the_step_fail_with_its_reason(dire
     assert "cannot be changed while it runs" in deviations[0]
 
 
-def test_a_control_run_takes_no_step_and_says_when_it_would_have(directed, cluster):
+def test_a_control_run_only_records_the_times_of_its_steps(directed, cluster):
     events, deviations, held = directed(
         steps({"at": 0.1, "add": 1}), lambda text: "trigger fired" in text, control=True, holds=True
     )
@@ -107,7 +107,7 @@ def test_a_control_run_takes_no_step_and_says_when_it_would_have(directed, clust
     assert (deviations, held, cluster.size) == ([], True, 2)
 
 
-def test_a_trigger_that_never_fires_is_told_when_its_time_is_over(directed):
+def test_triggers_that_never_fire_are_reported_after_their_time(directed):
     plan = steps({"overloaded": True, "within": 0.3, "add": 1})
     events, deviations, held = directed(plan, lambda text: "never fired" in text, holds=True)
     assert kinds(events) == ["trigger never fired"]
@@ -117,18 +117,18 @@ def test_a_trigger_that_never_fires_is_told_when_its_time_is_over(directed):
     assert "within 300 ms" in words
 
 
-def test_a_trigger_that_waits_when_the_run_ends_is_told_too(directed):
+def test_triggers_that_wait_at_the_end_are_reported(directed):
     _, deviations, _ = directed(steps({"at": 0.0, "kill": "node-1"}, {"at": 99.0, "add": 1}), lambda t: "over" in t)
     assert deviations == ["step 2 was not taken: its trigger, at 1 min 39 s, did not fire before the run was over"]
 
 
-def test_a_change_that_fails_says_why(directed):
+def test_a_failed_change_gives_the_reason(directed):
     events, deviations, _ = directed(steps({"at": 0.0, "kill": "nod-1"}), lambda text: "failed" in text)
     assert deviations == ["step 1, kill nod-1, failed: the cluster has no node 'nod-1'"]
     assert events[-1]["cause"] == "the cluster has no node 'nod-1'"
 
 
-def test_a_change_that_goes_on_when_the_run_ends_is_broken_off(directed):
+def test_unfinished_changes_are_cancelled_at_the_end_of_the_run(directed):
     began = time.monotonic()
     events, deviations, _ = directed(steps({"at": 0.0, "add": 1}), lambda text: '"balancing"' in text)
     assert kinds(events)[-1] == "change broken off"

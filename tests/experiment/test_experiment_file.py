@@ -64,7 +64,7 @@ def test_nodes_on_other_machines_say_which_and_how(load):
         load(EXPERIMENT.replace("limits: {", "host: ssh, machines: [a b], limits: {"))
 
 
-def test_cores_that_are_none_are_said_with_their_place(load):
+def test_invalid_cores_are_reported_with_their_place(load):
     with pytest.raises(BadInput, match=r"does not name cores"):
         load(EXPERIMENT.replace("memory: 1g", "cores: some"))
 
@@ -324,7 +324,7 @@ def test_ranks_for_each_node_follow_the_nodes_and_each_has_a_client(load):
         load(text.replace("ranks_per_node", "clients: [1], ranks_per_node"))
 
 
-def test_a_run_that_failed_says_on_which_machines_it_was_to_be(load, tmp_path):
+def test_failed_runs_name_their_planned_machines(load, tmp_path):
     experiment = load(EXPERIMENT.replace("limits: {", "host: ssh, machines: [a, 'b:2'], limits: {"))
     planned = design(experiment)
     folder = ExperimentFolder(tmp_path / "results", describe(experiment, planned))

@@ -83,7 +83,7 @@ def test_runs_that_follow_from_others_are_written_down_once_and_read_back(folder
     ]
 
 
-def test_an_experiment_may_be_reworded_and_goes_on(folder):
+def test_a_reworded_experiment_can_be_resumed(folder):
     with_a_run(folder)
     assert begun(folder, question="How far indeed?", file="# a remark\nexperiment: e").has("b1-nodes1")
 

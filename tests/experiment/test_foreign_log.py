@@ -95,7 +95,7 @@ def test_each_event_of_a_foreign_log_is_counted_in_the_store_though_its_node_was
 
 
 @pytest.mark.store
-def test_an_experiment_that_gets_no_line_says_where_it_waited_and_for_how_long(folder, port):
+def test_an_experiment_without_input_reports_address_and_waiting_time(folder, port):
     written(port, wait="500ms")
     real = "kind: opensearch, limits: {memory: 1g}, settings: {heap: 350m}"
     # The simulated store has neither templates nor documents to wait for.

@@ -175,7 +175,7 @@ def test_outcome_is_available_to_programs():
     }
 
 
-def test_how_long_it_took_until_events_were_seen_is_told_too():
+def test_visibility_latency_is_reported():
     figures = SourceFigures(lines=9, accepted=9, indexed=9, sampled=4, seen=3, unseen=1)
     seen = Latency(count=3, p50=0.5, p99=1.5, max=1.5)
     part = PartFigures(4, 3, 3, {"unseen": 1}, 1.0, 1.0, response=seen, service=seen)

@@ -102,7 +102,7 @@ def _assert_failed_everywhere(folder, died):
 
 
 @pytest.mark.store
-def test_when_a_node_dies_its_run_says_so_and_the_rest_gets_a_new_cluster(experiment, folder, state):
+def test_a_run_with_a_dead_node_reports_it_and_the_rest_gets_a_new_cluster(experiment, folder, state):
     planned = design(experiment)
     first, second, *_ = [run.id for run in planned.runs]
 
@@ -159,7 +159,7 @@ repetitions: 2
 
 
 @pytest.mark.store
-def test_a_cluster_grows_to_more_nodes_in_its_block_and_is_filled_anew(tmp_path, state):
+def test_a_cluster_grows_within_its_block_and_is_filled_again(tmp_path, state):
     (tmp_path / "small.yaml").write_text(WORKLOAD)
     (tmp_path / "g.yaml").write_text(GROWING)
     experiment = load_experiment(tmp_path / "g.yaml")

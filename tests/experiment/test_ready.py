@@ -51,7 +51,7 @@ def test_a_phase_waits_until_every_copy_is_in_service():
     assert told.steps == [waiting]
 
 
-def test_a_wait_has_an_end_that_says_what_is_missing_and_what_to_do():
+def test_waits_time_out_with_the_missing_condition_and_a_remedy():
     with pytest.raises(StoreFailed, match=r"not ready within .*: the cluster is yellow") as caught:
         wait_until_ready(States([YELLOW]), "range", 0.05, Told())
     assert caught.value.where == "phase range"

@@ -108,7 +108,7 @@ def test_an_open_load_is_judged_by_its_response_time(tmp_path):
         ("{relative_interval: 0, most: 6}", "above 0"),
     ],
 )
-def test_slips_of_the_pen_are_told(refused, until, what):
+def test_typing_errors_are_reported(refused, until, what):
     error, _ = refused(EXPERIMENT.replace("{relative_interval: 10%, most: 6}", until))
     assert what in error.what
 

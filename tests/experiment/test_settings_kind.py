@@ -160,7 +160,7 @@ def test_of_a_screening_only_what_stands_out_is_put_together(opened):
     assert [run.treatment["with.hits"] for run in made if run.id.startswith("confirm-")] == [10] * 8
 
 
-def test_an_optimiser_plans_trial_after_trial_and_goes_on_where_it_was(opened):
+def test_an_optimiser_plans_trial_after_trial_and_resumes(opened):
     text = EXPERIMENT + "scheme: tpe\ntrials: 12\nat: {nodes: [1, 2]}\n"
     experiment, folder = opened(text)
     made = finished(experiment, folder)
@@ -178,7 +178,7 @@ def test_an_optimiser_plans_trial_after_trial_and_goes_on_where_it_was(opened):
     assert "Trials" in read_report(folder.path).page
 
 
-def test_combinations_without_a_valid_run_are_said(opened):
+def test_combinations_without_a_valid_run_are_reported(opened):
     experiment, folder = opened(EXPERIMENT.replace("confirm: 4", "confirm: 0"))
     runs = design(experiment).runs
     record(folder.runs_path, [run for run in runs if run.treatment != runs[0].treatment])
@@ -187,7 +187,7 @@ def test_combinations_without_a_valid_run_are_said(opened):
 
 
 @pytest.mark.parametrize("kept", [1, 3])
-def test_too_few_valid_runs_to_estimate_an_effect_are_said_and_nothing_is_claimed(opened, kept):
+def test_too_few_valid_runs_for_an_effect_are_reported_without_claims(opened, kept):
     experiment, folder = opened(EXPERIMENT.replace("confirm: 4", "confirm: 0"))
     first = design(experiment).runs[0]
     record(folder.runs_path, [run for run in design(experiment).runs if run.treatment == first.treatment][:kept])
@@ -209,7 +209,7 @@ def test_too_few_valid_runs_to_estimate_an_effect_are_said_and_nothing_is_claime
         ("objective: p98", "p98"),
     ],
 )
-def test_slips_of_the_pen_are_told(refused, more, what):
+def test_typing_errors_are_reported(refused, more, what):
     error, _ = refused(EXPERIMENT + more + "\n")
     assert what in str(error)
 

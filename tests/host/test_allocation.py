@@ -25,7 +25,7 @@ def test_an_allocation_is_its_machines_and_its_end(inside):
     assert allocation.addresses(given.machines) == {"n1": "127.0.9.1", "n2": "127.0.9.2", "n3": "127.0.9.3"}
 
 
-def test_one_without_a_limit_has_no_end(slurm, monkeypatch):
+def test_one_without_a_limit_is_endless(slurm, monkeypatch):
     with slurm.allocation(1) as environment:
         monkeypatch.setenv("SLURM_CONF", environment["SLURM_CONF"])
         given = allocation.of_job(environment["SLURM_JOB_ID"])
@@ -72,7 +72,7 @@ def test_outside_of_a_job_and_after_it_there_is_none(slurm, monkeypatch):
         allocation.of_job(job)
 
 
-def test_a_machine_without_slurm_says_so(monkeypatch, tmp_path):
+def test_machines_without_slurm_are_reported(monkeypatch, tmp_path):
     monkeypatch.setenv("SLURM_JOB_ID", "1")
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BadInput, match="squeue is not installed, or not in PATH"):

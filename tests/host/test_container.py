@@ -83,7 +83,7 @@ def test_apptainer_runs_the_command_in_its_folder(installed):
 
 
 @pytest.mark.parametrize("name", ["podman", "docker"])
-def test_an_engine_gets_user_limits_and_environment_and_is_told_to_remove_the_container(installed, name):
+def test_an_engine_gets_user_limits_environment_and_container_removal(installed, name):
     made = wrapped(name, "debian:12", Limits(memory=2**30, cores=(0, 2)))
     assert made.argv[:3] == (str(installed / name), "run", "--rm")
     assert {

@@ -44,7 +44,7 @@ def test_a_limit_of_the_disk_is_a_limit_and_is_lifted_with_the_quota():
     assert limits.lifted == Limits(memory=2**30)
 
 
-def test_version_1_is_told_of_each_limit_and_0_lifts_one(tmp_path):
+def test_version_1_gets_each_limit_separately_and_0_lifts_one(tmp_path):
     for name in ("read_bps", "write_bps", "read_iops", "write_iops"):
         (tmp_path / f"blkio.throttle.{name}_device").write_text("")
     cgroups.V1().set_disk({"blkio": tmp_path}, "8:0", DiskLimits(write=2**20, read_operations=100.0).by_kernel)
@@ -54,7 +54,7 @@ def test_version_1_is_told_of_each_limit_and_0_lifts_one(tmp_path):
     assert told["blkio.throttle.read_bps_device"] == told["blkio.throttle.write_iops_device"] == "8:0 0"
 
 
-def test_version_2_is_told_in_one_line_and_max_lifts_a_limit(tmp_path):
+def test_version_2_gets_one_line_and_max_lifts_a_limit(tmp_path):
     (tmp_path / "io.max").write_text("")
     cgroups.V2().set_disk({"io": tmp_path}, "8:0", DiskLimits(write=2**20, read_operations=100.0).by_kernel)
     assert (tmp_path / "io.max").read_text() == "8:0 rbps=max wbps=1048576 riops=100 wiops=max"
@@ -76,7 +76,7 @@ def test_a_partition_is_limited_as_the_disk_that_it_is_a_part_of(tmp_path, monke
     assert device_of(tmp_path / "not" / "there" / "yet") == "254:0"
 
 
-def test_limits_of_a_disk_that_cannot_be_enforced_are_said_and_the_others_hold(monkeypatch):
+def test_unenforceable_disk_limits_are_reported_and_the_others_hold(monkeypatch):
     if LIMITER is None:
         pytest.skip("no way to enforce limits works here")
     how, reason = LocalHost().limited_by(Limits(cpus=0.5, disk=DiskLimits(write=2**20)), Path("/proc/self"))

@@ -32,7 +32,7 @@ def test_an_empty_limit_means_unlimited():
     assert Limits(memory=2**30)
 
 
-def test_a_way_that_does_not_work_says_why():
+def test_unavailable_limiters_give_the_reason():
     limiter, reason = choose()
     for way in limiters():
         obstacle = way.obstacle()
@@ -72,7 +72,7 @@ def test_version_2_passes_both_controllers_on_to_the_group(tmp_path: Path):
     assert made["cpu"] == hierarchy / "loadframe" / "another"
 
 
-def test_version_2_says_which_controller_is_missing(tmp_path: Path):
+def test_version_2_names_the_missing_controller(tmp_path: Path):
     (tmp_path / "cgroup.controllers").write_text("pids memory\n")
     with pytest.raises(OSError, match="controllers that this hierarchy lacks: cpu"):
         cgroups.V2(tmp_path).make("x")

@@ -33,7 +33,7 @@ def test_a_port_in_use_is_named_with_a_way_out():
             LocalHost().free_ports(1, port)
 
 
-def test_a_range_without_a_free_port_is_told_with_a_way_out(monkeypatch):
+def test_ranges_without_a_free_port_are_reported_with_a_remedy(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         monkeypatch.setattr("loadframe.host.local.PORTS", range(port, port + 1))

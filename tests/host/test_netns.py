@@ -299,7 +299,7 @@ def test_foreign_interfaces_are_left_alone():
         subprocess.run(["ip", "link", "delete", "lf255"], check=True)
 
 
-def test_without_permission_one_message_says_so():
+def test_missing_permission_gives_one_message():
     program = "from loadframe.host.netns import NetnsHost; NetnsHost().require()"
     bare = ["setpriv", "--bounding-set=-sys_admin,-net_admin", "--inh-caps=-sys_admin,-net_admin"]
     done = subprocess.run([*bare, sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -76,7 +76,7 @@ def test_a_process_on_another_machine_is_started_limited_paused_and_stopped(host
     assert not machine.call(files.exists, log.parent), "its scratch folder is there"
 
 
-def test_the_end_of_a_process_is_told_without_being_asked_for(host):
+def test_the_end_of_a_process_is_reported_without_polling(host):
     machine = host.machine("m1")
     process = machine.start(command(machine, "brief", "exit 7"), Limits())
     until(lambda: not process.alive())

@@ -182,7 +182,7 @@ def test_a_kept_node_is_found_again_by_its_record_and_can_be_stopped(start):
     assert LocalHost().find(process.record()) is None
 
 
-def test_a_process_number_that_went_to_somebody_else_is_not_taken_for_the_node(start):
+def test_a_reused_process_number_is_not_mistaken_for_the_node(start):
     process = start(SLEEPER)
     process.keep()
     record = process.record()

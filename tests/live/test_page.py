@@ -65,7 +65,7 @@ def latest(title: str) -> str:
 
 
 @pytest.mark.store
-def test_a_real_run_is_shown_while_it_goes_on_with_its_events_and_its_end(folder):
+def test_a_real_run_is_shown_live_with_its_events_and_its_end(folder):
     Path("small.yaml").write_text(WORKLOAD.replace("DURATION", "2m"))
     words = ("bench", "./small.yaml", "--store", "sim", "--nodes", 2, "--at", "2s=grow", "--web", "--web-address", 0)
     with Chromium(dark=True) as browser, Running(*words, "--output", "runs/first", folder=folder) as bench:

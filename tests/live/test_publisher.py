@@ -41,7 +41,7 @@ def of(records, kind):
     return [record for record in records if record["kind"] == kind]
 
 
-def test_a_run_is_told_with_its_figures_events_samples_and_verdict(taken, tmp_path):
+def test_a_run_is_published_with_figures_events_samples_and_verdict(taken, tmp_path):
     def play(publisher):
         publisher.run(1, 3, "r1")
         with RunWriter(tmp_path, "r1") as writer:
@@ -70,7 +70,7 @@ def test_a_run_is_told_with_its_figures_events_samples_and_verdict(taken, tmp_pa
     assert (finished["status"], finished["valid"], finished["reasons"]) == ("done", False, ["the generator was late"])
 
 
-def test_phases_that_fill_the_store_are_told_before_the_run_and_between_two(taken, tmp_path):
+def test_filling_phases_are_published_before_and_between_runs(taken, tmp_path):
     def play(publisher):
         for run in ("r1", "r2"):
             publisher.phase("fill", None)
@@ -85,13 +85,13 @@ def test_phases_that_fill_the_store_are_told_before_the_run_and_between_two(take
     assert of(records, "finished") == [], "runs that were thrown away have no verdict"
 
 
-def test_the_end_says_how_and_where_the_report_is(taken, tmp_path):
+def test_the_final_record_has_the_outcome_and_the_reports_path(taken, tmp_path):
     assert of(taken(lambda publisher: publisher.reported(tmp_path / "report.html")), "over") == [
         {"n": 2, "kind": "over", "how": "done", "why": None, "report": str(tmp_path / "report.html")}
     ]
 
 
-def test_a_command_goes_on_where_no_feed_can_be_written(tmp_path, monkeypatch):
+def test_a_command_continues_if_its_feed_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("LOADFRAME_STATE", str(tmp_path / "file"))
     with Publisher("bench", "taxis", tmp_path) as publisher:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("state")
 RUN = {"kind": "run", "run": "r1"}
 
 
-def test_a_browser_is_told_what_was_said_before_it_came_and_what_is_said_then():
+def test_a_browser_receives_earlier_and_later_records():
     with feed(command(), RUN) as written, served() as url:
         records = told(url)
         assert [record["kind"] for record in itertools.islice(records, 2)] == ["command", "run"]
@@ -23,7 +23,7 @@ def test_a_browser_is_told_what_was_said_before_it_came_and_what_is_said_then():
         assert next(records)["text"] == "a node starts"
 
 
-def test_the_page_goes_on_with_the_next_command_and_keeps_the_end_until_then():
+def test_the_page_keeps_the_end_until_the_next_command():
     with feed(command("first")) as written, served() as url:
         records = told(url)
         assert next(records)["name"] == "first"

@@ -111,7 +111,7 @@ def test_the_end_of_a_stream_over_all_ranks_ends_the_phase(tmp_path):
     assert outcome["failed"] is None
 
 
-def test_a_rank_that_begins_late_keeps_the_seconds_of_the_others_and_says_so(tmp_path):
+def test_a_late_rank_keeps_the_others_seconds_and_reports_its_delay(tmp_path):
     outcome, _ = run(PLAN, 2, 1, tmp_path, start_in=-0.4)
     assert all(0.4 <= share["began_late"] < 60 for share in outcome["by_rank"])
     assert outcome["measured"] == pytest.approx(1.2)

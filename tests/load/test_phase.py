@@ -34,7 +34,7 @@ def test_a_phase_returns_the_outcome_that_it_writes(tmp_path):
     assert not outcome["interrupted"]
 
 
-def test_progress_is_told_while_the_phase_runs(tmp_path):
+def test_progress_is_reported_during_the_phase(tmp_path):
     told = []
     run_phase(plan(pacing={"open": {"rate": 1000}}, stop={"duration": 2.5}), tmp_path, told.append)
     assert 1 <= told[-1].seconds <= 2
@@ -42,7 +42,7 @@ def test_progress_is_told_while_the_phase_runs(tmp_path):
     assert 800 <= told[-1].throughput <= 1200
 
 
-def test_a_second_without_an_answer_has_no_response_time(tmp_path):
+def test_seconds_without_answers_do_not_have_response_times(tmp_path):
     told = []
     run_phase(plan(pacing={"open": {"rate": 0.5}}, stop={"duration": 2.5}), tmp_path, told.append)
     assert {(entry.throughput, entry.response_p99 is None) for entry in told if entry.seconds} == {
@@ -94,7 +94,7 @@ def test_threads_without_a_client_hold_no_progress_up(tmp_path):
     assert told[-1].requests > 0
 
 
-def test_records_that_cannot_be_written_end_the_load_before_that_is_said(tmp_path):
+def test_unwritable_records_end_the_load_before_the_error(tmp_path):
     (tmp_path / "histograms.hlog").symlink_to("/dev/full")
     with pytest.raises(GeneratorFailed, match="No space left"):
         run_phase(plan(stop={"duration": 60}), tmp_path, lambda progress: None)
@@ -116,7 +116,7 @@ def test_workers_run_on_the_cores_that_are_theirs(tmp_path):
     assert os.sched_getaffinity(0) == before
 
 
-def test_python_goes_on_while_load_runs(tmp_path):
+def test_python_code_runs_during_load(tmp_path):
     counted = 0
 
     def count():

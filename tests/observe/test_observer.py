@@ -129,7 +129,7 @@ def test_a_failing_poll_of_the_store_is_a_gap_and_no_crash(tmp_path, failure, ca
     assert rows(run, "node:n1") == {"documents": [5.0]}
 
 
-def test_a_disk_that_fails_is_said_when_leaving(tmp_path):
+def test_disk_failures_are_raised_when_leaving(tmp_path):
     class Full(RunWriter):
         def telemetry(self, *sample: object) -> None:
             raise LoadframeError("the run cannot be recorded: no room")

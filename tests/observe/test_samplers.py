@@ -181,7 +181,7 @@ def test_pressure_of_a_node_is_that_of_its_group_of_version_2(tmp_path):
     assert seen == dict.fromkeys([field.name for field in NODES if field.name.startswith("pressure.")], 0.25)
 
 
-def test_a_node_without_limits_has_no_control_groups(tmp_path):
+def test_nodes_without_limits_do_not_have_control_groups(tmp_path):
     assert list(CgroupSampler(lambda: {"n1": {}}).sample(0.0)) == []
 
 
@@ -309,7 +309,7 @@ def test_what_stays_between_nodes_on_this_machine_is_not_the_machines_network(sy
 
 
 @pytest.mark.parametrize("speed", ["-1", "", "unknown"])
-def test_an_interface_of_unknown_speed_has_no_share(sys_with_speeds, speed):
+def test_interfaces_of_unknown_speed_do_not_have_a_share(sys_with_speeds, speed):
     sampler = HostSampler(sys=sys_with_speeds(speed))
     list(sampler.sample(0.0))
     assert "network.share" not in figures(sampler.sample(1.0), "host")

@@ -54,7 +54,7 @@ def test_a_source_that_is_read_again_restarts_its_rates():
     assert sampled(sampler, 3.0) == {"waiting": 0, "spilled": 0}
 
 
-def test_of_the_threads_that_read_a_source_the_busiest_is_told():
+def test_the_busiest_reader_thread_of_a_source_is_reported():
     sampler = SourcesSampler()
     sampler.tell(told(0, 0, [0.5, 3.0]))
     assert "reader_cpu" not in sampled(sampler, 1.0)

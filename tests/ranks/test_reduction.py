@@ -7,7 +7,7 @@ def joined(parts):
     return b"".join(sorted(parts))
 
 
-def test_a_second_is_given_when_every_source_has_said_its_part():
+def test_seconds_are_complete_when_every_source_has_reported():
     reduction = Reduction(["a", "b"], joined)
     reduction.take("a", 0, b"a0")
     reduction.take("a", 1, b"a1")

@@ -53,7 +53,7 @@ def test_a_package_inside_somebody_elses_checkout_has_no_commit(tmp_path):
         ("proc /proc proc rw 0 0\n\n", "none"),
     ],
 )
-def test_control_groups_are_told_apart_by_what_is_mounted(mounts, kind):
+def test_control_group_versions_are_detected_by_their_mounts(mounts, kind):
     assert cgroup_kind(mounts) == kind
 
 

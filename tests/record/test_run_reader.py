@@ -84,7 +84,7 @@ def test_histograms_of_microseconds_are_read_exactly(folder):
     assert (histogram.quantile(0.5), histogram.max, histogram.count) == (40e-6, 40e-6, 1)
 
 
-def test_truncated_json_says_where(folder):
+def test_truncated_json_is_reported_with_its_place(folder):
     path = folder / "summary.json"
     path.write_text(path.read_text()[:100])
     with pytest.raises(BadInput, match=r"summary\.json:\d+:\d+: invalid JSON"):
@@ -156,7 +156,7 @@ def test_a_run_of_an_older_version_lacks_fields_and_one_of_a_newer_has_more(fold
     )
 
 
-def test_a_broken_event_says_in_which_line(folder):
+def test_broken_events_are_reported_with_their_line(folder):
     with (folder / "events.jsonl").open("a") as events:
         events.write('{"time": 1.0,\n')
     with pytest.raises(BadInput, match=r"events\.jsonl:2:\d+: invalid JSON"):

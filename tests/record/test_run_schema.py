@@ -50,7 +50,7 @@ def test_every_documented_key_is_in_a_run(tmp_path):
             assert undocumented(value, others), f"{name}: nothing holds {field.name}"
 
 
-def test_every_field_is_documented_once_and_says_something():
+def test_every_field_has_one_non_empty_description():
     tables = [
         schema.MANIFEST,
         schema.SUMMARY,

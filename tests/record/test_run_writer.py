@@ -52,7 +52,7 @@ def test_a_run_is_not_seen_before_it_is_finished(tmp_path):
         assert writer.path.is_dir()
 
 
-def test_events_are_in_the_order_of_time_however_late_they_are_told(tmp_path):
+def test_late_events_are_sorted_by_time(tmp_path):
     with RunWriter(tmp_path, "r1") as writer:
         for kind, time in (("third", 3.0), ("first", 1.0), ("second", 2.0), ("with the second", 2.0)):
             writer.event(kind, time)
@@ -94,7 +94,7 @@ def test_a_run_that_exists_is_not_overwritten(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["r1"]
 
 
-def test_of_two_processes_that_write_one_run_the_second_says_so(tmp_path):
+def test_the_second_of_two_writers_of_a_run_is_refused(tmp_path):
     with pytest.raises(LoadframeError, match="another process"), RunWriter(tmp_path, "r1") as writer:
         (tmp_path / "r1").mkdir()
         writer.finish(manifest().as_dict(), summary())
@@ -179,7 +179,7 @@ def test_partial_folders_of_earlier_versions_and_other_machines_are_left_alone(t
     assert elsewhere.exists()
 
 
-def test_a_finished_run_has_no_lock_file(tmp_path):
+def test_finished_runs_do_not_have_a_lock_file(tmp_path):
     record(tmp_path)
     assert not (tmp_path / "r1" / unfinished.LOCK_FILE).exists()
 
@@ -201,7 +201,7 @@ def test_series_join_the_phases_on_the_time_axis_of_the_run(tmp_path):
     }
 
 
-def test_a_second_without_a_success_has_no_percentile(tmp_path):
+def test_seconds_without_successes_do_not_have_percentiles(tmp_path):
     with RunWriter(tmp_path, "r1") as writer:
         folder = writer.phase("range", 0.0)
         write_phase(folder, 1)

@@ -113,7 +113,7 @@ def test_runs_that_do_not_show_how_they_scatter_answer_nothing(runs, valid, caus
     assert any(doubt.cause.startswith(cause) for doubt in second.warnings), [doubt.cause for doubt in second.warnings]
 
 
-def test_where_no_effect_stands_out_beside_a_winner_the_report_says_undecided_and_not_that_nothing_matters(runs):
+def test_a_winner_without_significant_effects_is_reported_as_undecided(runs):
     (_, second) = analyse(description("throughput"), runs, costs=False)
     unclaimed = tuple(
         replace(response, adjusted=dict.fromkeys(response.adjusted, 1.0)) for response in second.responses

@@ -89,7 +89,7 @@ def test_most_of_the_loss_falls_into_merges(run):
     json.dumps(told, allow_nan=False)
 
 
-def test_a_run_that_does_not_dip_says_nothing_of_it(tmp_path):
+def test_runs_without_dips_do_not_mention_them(tmp_path):
     run = write_run(tmp_path, "r1", Truth(seconds=60))
     assert dips_of(run) == []
     assert "dips" not in run_document(run)

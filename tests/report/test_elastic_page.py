@@ -71,7 +71,7 @@ def test_a_policy_is_scored_where_the_file_has_capacities(tmp_path):
     assert format_share(score.under_share, 1) in elastic_page(elasticity)
 
 
-def test_the_answer_says_what_the_node_cost_and_what_it_brought(page):
+def test_the_answer_gives_cost_and_gain_of_the_node(page):
     answer = page.text[: page.text.index("grow, steady")]
     assert "What does a second node cost, and what does it bring?" in answer
     assert "Add 1: the node was a member after 15 s" in answer
@@ -96,7 +96,7 @@ def test_a_gain_that_control_runs_may_have_by_chance_is_not_claimed(tmp_path):
     assert "without the change, throughput became" not in text, "what scatters this much is not a drift"
 
 
-def test_more_nodes_that_do_less_are_no_gain(tmp_path):
+def test_more_nodes_with_less_throughput_are_not_a_gain(tmp_path):
     elasticity = read_elasticity(write_elastic(tmp_path / "e", gain=0.8))
     text = " ".join(Page(elastic_page(elasticity)).text.split())
     assert "2 times the nodes gave 0.79 times the throughput: more nodes, less throughput" in text
@@ -184,7 +184,7 @@ def test_the_course_of_invalid_runs_is_shown_marked_and_with_the_rules_that_appl
     assert "INVALID" not in Page(elastic_page(valid)).text
 
 
-def test_under_an_open_load_the_worst_second_is_told_and_no_gain(tmp_path):
+def test_open_loads_report_the_worst_second_instead_of_a_gain(tmp_path):
     elasticity = read_elasticity(write_elastic(tmp_path / "e", repetitions=1, rate=100.0))
     (step,) = elasticity.groups[0].steps
     assert "realised_gain" not in step.measures
@@ -193,7 +193,7 @@ def test_under_an_open_load_the_worst_second_is_told_and_no_gain(tmp_path):
     assert page.plots["g0"]["panels"][0]["title"] == "offered/s"
 
 
-def test_an_experiment_that_counts_documents_says_documents_everywhere(tmp_path, elasticity):
+def test_experiments_in_documents_use_documents_everywhere(tmp_path, elasticity):
     path = write_elastic(tmp_path / "e")
     description = json.loads((path / "experiment.json").read_text())
     (path / "experiment.json").write_text(json.dumps(description | {"objective": "documents"}))

@@ -148,7 +148,7 @@ def test_a_strong_and_a_weak_curve_name_each_excluded_run_with_its_reason(tmp_pa
             assert reason in where
 
 
-def test_a_selection_among_compared_runs_is_said_in_every_form(tmp_path):
+def test_selection_among_compared_runs_is_in_every_output_form(tmp_path):
     for name in ("old", "new"):
         for number in range(8):
             write_run(tmp_path / name, f"{name}{number}", Truth(seconds=2), seed=number + 10 * (name == "new"))

@@ -63,7 +63,7 @@ def test_the_report_says_how_many_joined_with_an_interval_and_names_the_others(f
     assert [failure["kind"] for failure in failures[0]] == ["change"]
 
 
-def test_where_no_node_joined_nothing_is_said_of_its_gain(tmp_path):
+def test_without_a_joined_node_its_gain_is_absent(tmp_path):
     (group,) = read_elasticity(write_elastic(tmp_path / "e", repetitions=3, unjoined=(1, 2, 3))).groups
     (step,) = group.steps
     assert step.joins == (0, 3)

@@ -27,7 +27,7 @@ STAGES = {"from": 1, "stages": [{"to": 8, "over": 30.0}, {"to": 4, "over": 0.0}]
     ],
     ids=["clients", "worker", "workers", "thinking", "drawn", "stages", "poisson", "ramp"],
 )
-def test_a_pacing_is_said_in_words(pacing, words):
+def test_load_models_are_named_in_words(pacing, words):
     assert pacing_text(StreamSummary("main", pacing)) == words
 
 

@@ -51,7 +51,7 @@ def test_each_value_lies_on_the_axis_that_was_made_for_it():
             assert all(10 <= over.pixel(value) <= 300 for value in values)
 
 
-def test_a_logarithmic_axis_has_no_place_for_zero():
+def test_logarithmic_axes_omit_zero():
     assert scale(Axis("a", "log"), (1, 10), 0, 100).pixel(0) is None
     assert len(shapes(figure(Trace([1, 2, 3], [0, 1, 10], mark=Mark("red")), y=Axis("y", "log")), "circle")) == 2
 

@@ -88,7 +88,7 @@ def test_a_second_in_which_nothing_was_answered_is_a_gap(run):
     assert [value is None for value in percentiles[0]["y"]] == [False, False, False, True, False, False]
 
 
-def test_an_invalid_run_says_so_first(tmp_path):
+def test_invalid_runs_are_marked_first(tmp_path):
     run = write_run(tmp_path, "r1", Truth(), deviations=["a copy is out of service"])
     page = Page(run_page(run))
     assert "Invalid: do not rely on these figures." in page.text

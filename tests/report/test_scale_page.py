@@ -71,7 +71,7 @@ def test_curves_stop_at_twice_the_measured_range(page):
     assert largest_x(page.plots["c0-clients"]) <= 64
 
 
-def test_the_answer_of_a_single_size_is_said_once(tmp_path):
+def test_the_answer_of_a_single_size_appears_once(tmp_path):
     text = Page(sweep_page(read_sweep(write_experiment(tmp_path / "e", nodes=(1,))))).text
     assert text.count("Throughput peaks at") == 1
 

@@ -63,6 +63,6 @@ def test_the_terminal_says_it_in_a_line(run):
     assert "ads: 4,990 events accepted, 4,980 indexed, 14 dead letters" in console.file.getvalue()
 
 
-def test_a_run_without_events_has_no_such_section(tmp_path):
+def test_runs_without_events_omit_the_section(tmp_path):
     page = Page(run_page(write_run(tmp_path, "r1", Truth())))
     assert "Sources of events" not in page.headings

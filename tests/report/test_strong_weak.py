@@ -88,7 +88,7 @@ def test_one_curve_under_both_laws_is_not_called_two(tmp_path):
     assert "No significant difference between the curves" in strong_weak.lead(pair)
 
 
-def test_a_law_that_misses_the_data_is_said_to(tmp_path):
+def test_models_that_miss_the_data_are_reported(tmp_path):
     result = read_strong_and_weak(strong(tmp_path / "a"), weak(tmp_path / "b", STRONG))
     assert "Gustafson's law does not fit these data (beyond the noise)." in strong_weak.laws(result.pairs[0])
 
@@ -103,7 +103,7 @@ def test_few_nodes_have_speed_ups_but_no_law(tmp_path):
     assert json.loads(json.dumps(pair.as_dict(), allow_nan=False))["laws"] == pair.laws
 
 
-def test_curves_that_begin_at_other_nodes_have_no_common_base(tmp_path):
+def test_curves_with_different_first_nodes_lack_a_common_base(tmp_path):
     result = read_strong_and_weak(strong(tmp_path / "a", nodes=(1, 2, 4)), weak(tmp_path / "b", nodes=(2, 4, 6)))
     assert "the strong curve starts at 1 node and the weak one at 2 nodes" in strong_weak.lead(result.pairs[0])
     assert "c0-speedups" not in Page(strong_weak_page(result)).plots

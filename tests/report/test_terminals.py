@@ -13,7 +13,7 @@ from simulated import write_experiment
 USL = [(n, 100 * n / (1 + 0.05 * (n - 1) + 0.004 * n * (n - 1))) for n in (1, 2, 4, 8, 16, 32)]
 
 
-def test_a_peak_is_said_with_its_place_and_its_causes():
+def test_a_peak_is_reported_with_its_place_and_causes():
     words = sentence(fit(USL, over="nodes"), "requests/s")
     assert words.startswith("Throughput peaks at 15.41 [15.41, 15.41] nodes, with 590.7")
     assert "contention 5.000 %" in words

@@ -90,7 +90,7 @@ def ratio(one, other):
     return estimate_ratio(observations, 0, 1)
 
 
-def test_equal_versions_are_told_apart_no_more_often_than_said(pairs):
+def test_equal_versions_differ_at_most_at_the_nominal_rate(pairs):
     # 5 of 100 are due.
     assert sum(ratio(one, same).p < 0.05 for one, same, _ in pairs) <= 12
 

@@ -155,7 +155,7 @@ def test_a_certificate_of_the_named_authority_verifies(ca):
     ],
     ids=["wrong authority", "expired", "wrong name"],
 )
-def test_a_certificate_that_does_not_verify_is_told_with_which_and_why(ca, identity, cause):
+def test_unverified_certificates_are_named_with_the_reason(ca, identity, cause):
     with shaking_hands(identity) as address, pytest.raises(BadInput) as caught:
         Access(Tls(ca=ca)).verify([address])
     assert str(caught.value).startswith(f"{address}: certificate verification failed: ")
@@ -186,7 +186,7 @@ def test_a_server_that_wants_the_clients_certificate_gets_it(ca, tmp_path):
         Access(Tls(ca=ca)).verify([address])
 
 
-def test_a_server_without_tls_is_told(ca):
+def test_servers_without_tls_are_reported(ca):
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
 
@@ -217,7 +217,7 @@ def test_files_that_cannot_serve_are_named(ca, tmp_path):
             Access(tls).verify(["127.0.0.1:1"])
 
 
-def test_a_store_whose_protocol_has_no_such_thing_says_so():
+def test_stores_refuse_features_that_their_protocol_lacks():
     store = find("opensearch")
     assert store.with_access(OPEN) is store
     assert store.with_access(Access(auth=SECRETS[0])) is not store

@@ -87,7 +87,7 @@ def test_nodes_of_the_community_are_added_in_the_clear(store, service):
     assert service.nodes[first].told["/settings/indexes"] == {"storageMode": "forestdb"}
 
 
-def test_a_node_that_joins_has_no_data_before_it_is_balanced(service, store):
+def test_joining_nodes_are_empty_before_the_rebalance(service, store):
     addresses = formed(service, store, 1)
     newcomer = service.node()
     store.join(addresses, member(newcomer, 1), Told())
@@ -123,7 +123,7 @@ def test_a_rebalance_that_runs_already_is_waited_for(service, store):
     assert even(service, *service.nodes)
 
 
-def test_a_rebalance_that_fails_is_told_in_the_stores_words_and_can_be_tried_again(service, store):
+def test_failed_rebalances_are_quoted_and_can_be_retried(service, store):
     addresses = formed(service, store, 1)
     store.join(addresses, member(service.node(), 1), Told())
     service.failure = "Rebalance exited with reason {mover_crashed,people}"
@@ -229,7 +229,7 @@ def test_nodes_that_do_not_answer_yet_are_waited_for(service, store):
     assert told[0] == Balancing(1, "nodes", "starting")
 
 
-def test_a_wrong_password_is_told_before_anything_is_changed(service, store):
+def test_a_wrong_password_is_reported_before_any_change(service, store):
     addresses = formed(service, store, 2)
     stranger = find("couchbase").with_access(Access(auth=Auth("basic", "guess", user="Administrator")))
     with pytest.raises(BadInput, match="denies access: 401") as caught:

@@ -66,14 +66,14 @@ def test_the_version_is_that_of_the_servers_own_jar(tmp_path, kind, jar, version
         ("cassandra", "apache-cassandra-4.1.7.jar"),
     ],
 )
-def test_a_version_that_cannot_be_started_is_told_with_what_to_do(tmp_path, kind, jar):
+def test_unsupported_versions_are_reported_with_a_remedy(tmp_path, kind, jar):
     with pytest.raises(BadInput, match="Loadframe cannot start") as caught:
         find(kind).installation(laid_out(tmp_path, f"lib/{jar}"))
     assert "--hosts" in str(caught.value.remedy)
 
 
 @pytest.mark.parametrize("kind", ["opensearch", "elasticsearch", "cassandra"])
-def test_a_folder_that_is_no_installation_is_told_with_what_is_missing(tmp_path, kind):
+def test_folders_without_an_installation_are_reported_with_the_missing_parts(tmp_path, kind):
     for home in (tmp_path / "nowhere", laid_out(tmp_path, "lib/x-1.0.jar")):
         with pytest.raises(BadInput, match=rf"not an installation of {kind}: lib/.*VERSION.jar is missing") as caught:
             find(kind).installation(home)

@@ -80,7 +80,7 @@ def test_every_client_needs_the_password_and_every_server_a_key_in_a_file_of_its
         ((), {}, "loadframe-x"),
     ],
 )
-def test_several_nodes_are_a_replica_set_and_one_is_when_it_is_said(installation, founders, settings, name):
+def test_several_nodes_are_a_replica_set_and_one_is_on_request(installation, founders, settings, name):
     written = configuration(plan(installation, founders=founders, settings=settings))
     assert written.get("replication", {}).get("replSetName") == name
 

@@ -146,7 +146,7 @@ def test_the_balancer_runs_while_a_shard_leaves_and_is_as_it_was_then():
     assert router.asked[-1][0] == "balancerStop"
 
 
-def test_chunks_that_cannot_move_are_told():
+def test_immovable_chunks_are_reported():
     router, watch = Router(removeShard=[ongoing(3, jumbo=1), MongoError("gone", "a:1", 70)]), Watched()
     shards.leave(router, LEAVING, watch)
     assert watch[0].state == "ongoing, 1 too large to move"

@@ -56,7 +56,7 @@ def test_every_client_needs_the_password_which_is_in_the_configuration_alone():
         ((), {}, True),
     ],
 )
-def test_several_nodes_are_a_cluster_and_one_is_when_it_is_said(founders, settings, clustered):
+def test_several_nodes_are_a_cluster_and_one_is_on_request(founders, settings, clustered):
     written = configuration(plan(founders=founders, settings=settings))
     assert (written.get("cluster-enabled") == "yes") is clustered
     assert any(key.startswith("cluster-") for key in written) is clustered
@@ -90,7 +90,7 @@ def test_unsupported_protocol_features_are_refused(access):
         STORE.with_access(access)
 
 
-def test_software_that_is_not_there_is_told_with_where_it_was_looked_for(tmp_path):
+def test_missing_software_is_reported_with_the_searched_places(tmp_path):
     with pytest.raises(BadInput, match="cannot find redis-server or valkey-server") as caught:
         STORE.installation(tmp_path)
     assert caught.value.where == str(tmp_path)

@@ -46,7 +46,7 @@ def test_settings_of_the_user_stay():
     assert adapted("opensearch", ours, Machine(files=FILES, maps=65_530)) == (ours, {})
 
 
-def test_this_machine_says_what_it_has():
+def test_limits_of_this_machine_are_read():
     here = Machine.here()
     assert here.files == resource.RLIM_INFINITY or here.files >= resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     assert here.maps > 0

@@ -6,7 +6,7 @@ from loadframe.base.errors import BadInput
 from loadframe.store import Store, find, stores
 
 
-def test_every_store_says_who_it_is():
+def test_every_store_has_a_description():
     for kind, store in stores().items():
         assert isinstance(store, Store)
         assert store.kind == kind

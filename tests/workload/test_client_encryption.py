@@ -156,7 +156,7 @@ def test_a_search_that_encrypted_values_cannot_answer_is_refused(load, body, rea
     assert caught.value.remedy.startswith("exclude the phases ask with --only or measure")
 
 
-def test_all_operations_that_cannot_be_asked_are_told_together():
+def test_all_unsupported_operations_are_reported_together():
     with pytest.raises(BadInput) as caught:
         load_workload("nyc_taxis", {"encrypted": "true"}).for_family("elasticsearch", 1)
     assert "these operations do not work on encrypted values: distance_histogram: " in caught.value.what

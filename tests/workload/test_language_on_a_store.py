@@ -164,7 +164,7 @@ phases:
     node.drop_collection("things")
 
 
-def test_searches_go_on_until_the_corpus_is_indexed(node, tmp_path):
+def test_searches_continue_until_the_corpus_is_indexed(node, tmp_path):
     lines(tmp_path, 4000)
     text = f"""\
 workload: w

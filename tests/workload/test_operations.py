@@ -78,7 +78,7 @@ def form(load, operation):
          {"request": {"method": "POST", "path": "/_x", "body": {"a": 1}}}),
     ],
 )  # fmt: skip
-def test_an_engine_is_given_what_the_file_says_and_no_more(load, written, dumped):
+def test_an_engines_plan_has_exactly_the_values_of_the_file(load, written, dumped):
     assert form(load, written) == dumped
 
 

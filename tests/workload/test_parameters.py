@@ -74,7 +74,7 @@ def test_values_of_another_type_are_refused_with_their_origin(refused, name, giv
     assert error.where == f"--set {name}"
 
 
-def test_an_unknown_parameter_is_told_the_nearest(refused):
+def test_unknown_parameters_get_a_suggestion(refused):
     error = refused(WITH_PARAMETERS, hole="1")
     assert error.what == "unknown parameter 'hole' of the workload"
     assert error.remedy == "did you mean 'whole'?"
@@ -126,7 +126,7 @@ def test_parameters_that_are_wrong_in_the_file_are_refused_at_their_place(refuse
 
 
 @pytest.mark.parametrize("parameters", ["3", "[a]", "text", "~"])
-def test_parameters_that_are_no_mapping_are_refused(refused, parameters):
+def test_parameters_without_a_mapping_are_refused(refused, parameters):
     text = f"workload: w\nparameters: {parameters}\noperations: {{}}\nphases: []\n"
     assert "expected a mapping" in refused(text).what
 

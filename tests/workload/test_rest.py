@@ -120,7 +120,7 @@ def test_an_operation_may_have_a_form_for_a_store_and_one_for_its_application(lo
         ),
     ],
 )
-def test_a_mistake_is_told_with_its_place(load, old, new, message):
+def test_mistakes_are_reported_with_their_place(load, old, new, message):
     assert message in refused(load, old, new)
 
 

@@ -67,7 +67,7 @@ def test_a_plan_has_the_source_with_fields_as_pointers(load):
     json.dumps(made)
 
 
-def test_what_is_said_of_batches_and_workers_is_in_the_plan(load):
+def test_batch_and_worker_settings_are_in_the_plan(load):
     phase = "{name: ingest, operation: take_in, source: ads, workers: 9, until: exhausted, retries: 3}"
     source = f"{LISTEN}\n    batch: 100\n    flush: 250ms\n    buffer: 8m\n    longest_line: 64k\n    idle: 5s"
     made = plan(load, source, phase)
@@ -77,7 +77,7 @@ def test_what_is_said_of_batches_and_workers_is_in_the_plan(load):
     assert (stream["pacing"]["source"]["workers"], stream["stop"], stream["retries"]) == (9, "exhausted", 3)
 
 
-def test_senders_to_a_port_are_told_what_is_safe_if_that_is_asked_for(load):
+def test_senders_to_a_port_get_acknowledgements_on_request(load):
     assert plan(load, f"{LISTEN}\n    acknowledge: true")["sources"]["ads"]["acknowledge"] is True
     assert "acknowledge" not in plan(load, f"{LISTEN}\n    acknowledge: false")["sources"]["ads"]
 

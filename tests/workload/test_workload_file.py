@@ -24,7 +24,7 @@ def test_the_files_of_the_library_are_named_like_their_workloads():
     assert all(workload.file.description for workload in library())
 
 
-def test_an_unknown_name_is_told_the_nearest():
+def test_unknown_names_get_a_suggestion():
     with pytest.raises(BadInput, match="unknown workload 'nyc_taxi'") as caught:
         load_workload("nyc_taxi")
     assert "'nyc_taxis'" in str(caught.value.remedy)

@@ -93,7 +93,7 @@ def test_a_pattern_of_data_streams_is_left_out_by_name_and_the_rest_is_imported(
     ]
 
 
-def test_searches_go_on_while_documents_are_written(logs):
+def test_searches_continue_while_documents_are_written(logs):
     _, workload = logs
     (phase,) = [phase for phase in workload.file.phases if phase.streams]
     write, newest, few = phase.named_streams

@@ -76,7 +76,7 @@ def test_properties_of_the_command_line_go_first(imported, loaded):
     assert len(file.operations["update"].update.document) == 10
 
 
-def test_inserts_go_on_where_the_load_ended(imported, loaded):
+def test_inserts_continue_after_the_loaded_ids(imported, loaded):
     file = loaded(imported("recordcount=50\nreadproportion=.95\ninsertproportion=.05\nupdateproportion=0")).file
     assert file.phases[-1].weights == {"read": 0.95, "insert": 0.05}
     assert file.variables["inserted"].counter.from_ == 50
@@ -184,7 +184,7 @@ def test_every_other_property_is_named(imported):
         assert entry.split(":")[0] in made.text()
 
 
-def test_lines_that_go_on_and_comments_are_read_as_java_does(imported, loaded):
+def test_continuation_lines_and_comments_are_read_as_in_java(imported, loaded):
     made = imported("! a remark\nrecordcount \\\n  = 12\n  # another\nthreadcount 3\nrecordcount=13\n")
     file = loaded(made).file
     assert (file.phases[0].requests, file.phases[0].clients) == (13, 3)

@@ -172,7 +172,7 @@ def test_an_efficient_filter_is_the_form_s_own():
     assert data["operations"]["nearest"]["knn"]["filter"] == FILTER
 
 
-def test_a_search_within_a_distance_has_no_recall():
+def test_recall_is_absent_for_searches_within_a_distance():
     values = {"data_set_corpus": "glyphs", "max_distance": 3.5}
     _, valid = import_rally(NEAREST, "search", {}, values=values).valid()
     near = valid.data["operations"]["nearest"]["search"]["body"]["query"]["knn"]["place"]
@@ -200,7 +200,7 @@ def test_errors_of_a_set_are_named_with_their_lines(values, what):
     assert f"{NEAREST}/test_procedures/common/fill.json" in entry
 
 
-def test_searches_that_filter_by_lost_attributes_are_told_of():
+def test_searches_that_filter_by_lost_attributes_are_reported():
     _, left_out = imported(attributes=["colour", "age"])
     assert "fill: the attributes colour, age of its documents; searches that filter by them find nothing" in left_out
 

@@ -300,7 +300,7 @@ def test_a_track_that_is_wrong_is_refused_with_its_place(written, content, where
     assert caught.value.remedy
 
 
-def test_unknown_parameters_and_challenges_are_told_the_nearest(track):
+def test_unknown_parameters_and_challenges_get_a_suggestion(track):
     with pytest.raises(BadInput, match="does not use this parameter") as caught:
         import_rally(track, None, {"bulk_sise": "3"})
     assert "bulk_size" in str(caught.value.remedy)
@@ -343,7 +343,7 @@ def test_a_damaged_track_is_imported_or_refused_and_nothing_else(written, monkey
     assert 50 < refused < 300
 
 
-def test_a_broken_part_is_told_by_its_own_file_and_line(track: Path, written):
+def test_broken_parts_are_reported_with_file_and_line(track: Path, written):
     written("shop/operations/more.json", '{"name": "a"\n\n{% nothing %}}')
     with pytest.raises(BadInput) as caught:
         import_rally(track, None, {})
