@@ -43,7 +43,7 @@ _STATIC = """\
 
 
 def install(home: Path, relay: str = "", version: str = "7.6.2", prefix: Path | None = None) -> Path:
-    """Write an installation into a folder; with another `prefix`, one that was moved there."""
+    """Write an installation into `home`; with another `prefix`, as if it had been moved there."""
     names = {"prefix": prefix or home, "home": home, "version": version, "relay": relay, "python": sys.executable}
     files = {
         "bin/couchbase-server": _SCRIPT.format(**names),

@@ -20,7 +20,7 @@ WARMUP, SECONDS = 1, 40
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Return a run whose recording lacks the answers of ten seconds."""
+    """Return a run that lacks the answers of ten seconds."""
     truth = Truth(seconds=SECONDS, warmup=WARMUP, operation="look", noise=0.0)
     run = write_run(tmp_path_factory.mktemp("course"), "silent", replace(truth, events=((60.0, "x", {}),)))
     log = run.path / "histograms.hlog"

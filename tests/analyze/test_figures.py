@@ -222,7 +222,7 @@ def test_waits_below_the_limit_of_the_verdict_bound_a_closed_loop():
 
 
 def closed_run(name, throughput, lost, block):
-    """Return a closed-loop run whose generator lacked a core for a share of the time."""
+    """Return a closed-loop run with a generator that lacked a core for a share of the time."""
     generator = replace(GENERATOR, waited_share=lost, lag_p99=None, lateness_p99=None)
     codes = ("starved",) if lost > 0.2 else ()
     entry = phase("range", {"range": operation(throughput, response=TIMES, service=TIMES)})

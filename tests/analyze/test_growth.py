@@ -78,7 +78,7 @@ def test_a_response_time_that_does_not_vary_has_a_slope_of_zero():
 
 
 def throughputs(documents, *, rest=1.0, seed=0, rho=0.4):
-    """Return the throughput of eight clients whose requests take 1 ms, plus 0.05 ms per thousand documents."""
+    """Return the throughput of eight clients with requests of 1 ms, plus 0.05 ms per thousand documents."""
     noise = 1 + 0.03 * autoregressive(np.random.default_rng(seed), (len(documents),), rho)
     return 8 / (0.001 + 0.05e-6 * documents) * noise * rest
 

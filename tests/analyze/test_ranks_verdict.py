@@ -13,7 +13,7 @@ QUIET = RankFigures(rank=0, machine="m0", requests=3000, successes=3000, last_do
 
 
 def reasons(*changes):
-    """Return the reasons against a run of ranks, each on its own machine, with these changes from quiet ones."""
+    """Return the reasons against a run of ranks on separate machines; each change applies to one quiet rank."""
     ranks = tuple(replace(QUIET, rank=i, machine=f"m{i}", **change) for i, change in enumerate(changes))
     answered = operation(100.0, response=Latency(p99=0.1), service=Latency(p99=0.1))
     measured = replace(phase("range", {"range": answered}), ranks=ranks)

@@ -1,4 +1,4 @@
-"""Assignment of runs to sessions and blocks by their manifests; histories whose sessions differ."""
+"""Assignment of runs to sessions and blocks by their manifests; histories with different sessions."""
 
 import math
 from datetime import UTC, datetime, timedelta

@@ -14,7 +14,7 @@ from loadframe.base.errors import ExitCode
 SOURCES = Path(package.__file__).parent
 DOCS = SOURCES.parents[1] / "docs" / "command-line.md"
 
-#: Helper processes, whose exit codes commands ignore. Some run on machines without loadframe.
+#: Helper processes: commands ignore their exit codes. Some run on machines without loadframe.
 HELPERS = {"host/agent.py", "host/supervisor.py", "workload/importers/rally/isolated.py"}
 EXITS = {"exit", "_exit", "Exit", "SystemExit"}
 CODE_NAMES = {"exit_status", "exit_code"}

@@ -34,6 +34,6 @@ def test_ranks_start_nodes_on_their_machines_and_load_them(slurm, state, tmp_pat
     assert list((state / "passing").iterdir()) == []
 
 
-def test_without_ranks_machines_are_refused():
+def test_the_mpi_host_without_ranks_is_refused():
     with pytest.raises(BadInput, match="--host mpi uses the machines of the ranks, but no ranks were started"):
         choice.find("mpi").require()

@@ -144,7 +144,7 @@ def test_the_password_is_in_private_files_alone(store, secret, tmp_path):
         # Only the server's user can read a node's copy of the secret.
         assert holder.parent.name == "config" or holder == folder / "password", holder
         assert holder.stat().st_mode & 0o007 == 0
-        # Some accounts have the group of `nobody`, the possible user of a server.
+        # Some accounts have the group of `nobody`, and a server may run as `nobody`.
         assert holder.stat().st_gid not in {account.pw_gid for account in pwd.getpwall()} - {os.getegid()}, holder
         assert holder.parent.stat().st_mode & 0o007 == 0 or holder == folder / "password"
 

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.store
 
 
 def failed_operations(store: Held, name: str, parameters: dict[str, Any], folder: Path) -> set[str]:
-    """Return the operations of a workload whose answers fail their assertions."""
+    """Return the operations of a workload with answers that fail their assertions."""
     workload = load_workload(name, parameters).for_family(store.cluster.store.family, store.subject.nodes)
     failed = failed_steps(store.cluster, workload, folder)
     for collection in workload.collections:

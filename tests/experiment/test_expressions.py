@@ -83,7 +83,7 @@ def test_non_expressions_stay_unchanged(text):
 @pytest.mark.parametrize(
     ("text", "what"), [("${1 / (nodes - 2)}", "divides by zero at nodes = 2"), ("${nodes * 1e300}", "exceeds 1e")]
 )
-def test_a_number_that_cannot_be_is_told_with_what_it_was_made_of(text, what):
+def test_impossible_numbers_are_reported_with_their_operands(text, what):
     with pytest.raises(BadInput, match=what):
         expression(text).value({"nodes": 2})
 

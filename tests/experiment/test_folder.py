@@ -88,7 +88,7 @@ def test_a_reworded_experiment_can_be_resumed(folder):
     assert begun(folder, question="How far indeed?", file="# a remark\nexperiment: e").has("b1-nodes1")
 
 
-def test_what_a_scale_experiment_shows_may_change_when_runs_are_there(folder):
+def test_the_objective_and_axes_of_a_scale_experiment_may_change_after_runs(folder):
     with_a_run(folder, kind="scale", objective="throughput")
     begun(folder, kind="scale", objective="documents", axes={"with.size": "log"})
     told = json.loads((folder / "experiment.json").read_text())
@@ -188,7 +188,7 @@ def test_another_instrument_is_a_new_session_that_is_named(folder):
 
 
 @pytest.mark.parametrize("now", [{"redis": "8.2"}, {"redis": "8.0", "policy p.py": "0123"}, {}])
-def test_another_version_of_what_is_measured_is_refused_once_there_are_runs(folder, now):
+def test_another_version_of_the_system_under_test_is_refused_after_the_first_run(folder, now):
     begun(folder, kind="scale", factors={"nodes": [1]}, measure=["look"]).begin_session({"redis": "7.4"}, INSTRUMENT)
     parts = {"kind": "scale", "factors": {"nodes": [1]}, "measure": ["look"]}
     # A different version is accepted while the folder has no runs.

@@ -32,7 +32,7 @@ HEADER = "series,phase,nodes,clients,measure,value,unit,against,source"
 
 @pytest.fixture
 def figures(load, tmp_path):
-    """Return the figures of an experiment whose file of published figures has these lines."""
+    """Return the published figures of an experiment from a file with these lines."""
 
     def figures(*lines, header=HEADER, text=EXPERIMENT):
         (tmp_path / "paper.csv").write_text("\n".join(["# from a paper", header, *lines, ""]))

@@ -1,4 +1,4 @@
-"""All times in a run folder share one axis, whose origin is the start of the run."""
+"""All times in a run folder share one axis with the start of the run as origin."""
 
 from datetime import datetime
 

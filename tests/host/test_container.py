@@ -168,7 +168,7 @@ def state():
 
 @pytest.fixture(scope="module")
 def cluster(image, state):
-    """A cluster whose nodes run in that image."""
+    """A cluster of nodes in containers of that image."""
     spec = ClusterSpec(
         store="redis", nodes=2, host="container", image=str(image), runtime="charliecloud", limits=Limits(cpus=0.9)
     )

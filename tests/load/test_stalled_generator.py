@@ -29,7 +29,7 @@ BUSY = {"lateness", "loop_lag", "starved", "generator_cpu"}
 
 
 def judged(tmp_path, pacing, seconds, stops):
-    """Return the summary of a run of `seconds` s whose generator is stopped for 1 s at each time in `stops`."""
+    """Return the summary of a run of `seconds` s; the generator is stopped for 1 s at each time in `stops`."""
     with Answering(delay=0.1) as server, RunWriter(tmp_path, "r1") as writer:
         plan = {
             "seed": 1,

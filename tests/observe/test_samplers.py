@@ -73,7 +73,7 @@ def test_memory_and_threads_are_levels(spawn):
 
 
 def test_a_node_of_many_processes_is_seen_as_one(spawn):
-    # Each process ends with its parent, whose end of the pipe closes.
+    # Each process ends with its parent, because the pipe between them closes.
     busy = "import sys, time\nprint(flush=True)\nwhile time.process_time() < 2: pass\nsys.stdin.read()"
     above = "import subprocess, sys, time\nbelow = subprocess.Popen([sys.executable, '-c', {!r}], stdin=-1)\n{}"
     child = spawn(above.format(above.format(busy, "sys.stdin.read()"), "time.sleep(60)"))

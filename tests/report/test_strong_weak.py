@@ -88,7 +88,7 @@ def test_one_curve_under_both_laws_is_not_called_two(tmp_path):
     assert "No significant difference between the curves" in strong_weak.lead(pair)
 
 
-def test_models_that_miss_the_data_are_reported(tmp_path):
+def test_laws_that_miss_the_data_are_reported(tmp_path):
     result = read_strong_and_weak(strong(tmp_path / "a"), weak(tmp_path / "b", STRONG))
     assert "Gustafson's law does not fit these data (beyond the noise)." in strong_weak.laws(result.pairs[0])
 

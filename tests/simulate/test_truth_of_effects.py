@@ -34,7 +34,7 @@ def throughput(service, seed):
 
 
 def experiment(seed, blocks=3):
-    """Run a blocked 2^3 design on one store whose service time the factors change."""
+    """Run a blocked 2^3 design on one store; the factors change its service time."""
     rows = np.vstack([CORNERS] * blocks)
     services = [0.005 * math.prod(f**level for f, level in zip(EFFECTS, row, strict=True)) for row in rows]
     speeds = [throughput(service, 1000 * seed + index) for index, service in enumerate(services)]

@@ -87,7 +87,7 @@ def test_the_users_settings_are_quoted_and_loadframes_own_are_not_the_servers(in
 
 
 def script(installation: Installation, folder: Path, **more) -> str:
-    """Start a node whose programs only print their arguments; return that output."""
+    """Start a node from fake programs that only print their arguments; return that output."""
     for name in ("postgres", "initdb", "pg_basebackup"):
         program = installation.home / "bin" / name
         makes = (

@@ -6,7 +6,7 @@ from loadframe.base.errors import BadInput
 from loadframe.store import Store, find, stores
 
 
-def test_every_store_has_a_description():
+def test_every_store_names_its_kind_family_and_driver():
     for kind, store in stores().items():
         assert isinstance(store, Store)
         assert store.kind == kind

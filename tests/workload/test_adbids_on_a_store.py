@@ -45,7 +45,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def zoned(log: Path) -> Path:
-    """Write a copy of the log whose times are, in turn, in another zone, in milliseconds and unchanged."""
+    """Write a copy of the log with times in turn in another zone, in milliseconds, and unchanged."""
     tokyo = timezone(timedelta(hours=9))
     path = log.with_name("zoned.ndjson")
     with path.open("w") as file:

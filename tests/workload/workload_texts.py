@@ -1,4 +1,4 @@
-"""A small workload, and what an error about a text points to."""
+"""A small workload, and the expected position of an error in a text."""
 
 from loadframe.base.errors import BadInput
 
