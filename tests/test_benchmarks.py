@@ -22,7 +22,7 @@ def test_a_measurement_that_there_is_not_is_refused_with_the_nearest_name():
     assert refused.value.remedy == "did you mean stream_ingestion?"
 
 
-def test_a_peer_that_is_not_installed_is_named_with_what_installs_it(monkeypatch):
+def test_missing_peers_are_named_with_their_install_command(monkeypatch):
     monkeypatch.setattr(rsyslog.shutil, "which", lambda *_, **__: None)
     with pytest.raises(BadInput, match="rsyslog is not installed"), rsyslog.listening("by id", 1, "a:1", "ads"):
         pass

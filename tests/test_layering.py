@@ -74,7 +74,7 @@ def imported_parts(module: Path) -> Iterator[tuple[int, str]]:
 
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))
-def test_a_module_imports_only_what_stands_below_its_part(module):
+def test_modules_import_only_lower_layers(module):
     part = part_of(module)
     if part in {TOP, "__init__"}:
         return

@@ -47,7 +47,7 @@ def named(text: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, name
 
 
-def test_names_in_python_say_what_they_name():
+def test_names_in_python_are_meaningful():
     empty = [
         f"{path.relative_to(TOP)}:{line}: {name}"
         for path in files(".py")
@@ -58,7 +58,7 @@ def test_names_in_python_say_what_they_name():
     assert not empty, "\n".join(empty)
 
 
-def test_names_in_rust_say_what_they_name():
+def test_names_in_rust_are_meaningful():
     empty = [
         f"{path.relative_to(TOP)}:{number}: {line.strip()}"
         for path in files(".rs")
@@ -80,7 +80,7 @@ def test_texts_are_in_plain_words():
     assert not stiff, "\n".join(stiff)
 
 
-def test_the_rules_see_what_they_forbid():
+def test_the_rules_find_forbidden_examples():
     assert set(named("for each in x:\n def found(own): pass")) == {(1, "each"), (2, "found"), (2, "own")}
     for line in ("let found = 1;", "for each in all {", ".map(|own| own)", "if let Some(found) = x {"):
         assert RUST_NAME.search(line), line

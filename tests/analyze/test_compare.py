@@ -174,7 +174,7 @@ def test_failures_against_none_have_a_ratio_and_few_of_them_are_chance(tmp_path)
     assert contrast.outcome == "open"
 
 
-def test_runs_of_which_none_is_valid_still_differ_in_what_they_did(tmp_path):
+def test_invalid_runs_still_differ_in_their_results(tmp_path):
     for name, rate in {"slow": 100.0, "fast": 300.0}.items():
         write_run(tmp_path / name, "r0", Truth(seconds=2, rate=rate), seed=1, deviations=["a copy is out of service"])
         file = tmp_path / name / "r0" / "manifest.json"

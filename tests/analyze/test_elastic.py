@@ -108,7 +108,7 @@ def test_missing_settling_or_break_even_is_reported_as_longer_than_the_run():
     assert result["join_delay"] == Value(480.0, censored=True)
 
 
-def test_data_that_never_come_to_rest_are_told_from_a_node_that_never_joins():
+def test_unsettled_data_are_distinguished_from_a_node_that_never_joins():
     joined = measure(course(events=grown()[:3]), GROW, 60.0)
     assert joined["join_delay"] == Value(30.0)
     assert joined["redistribution"] == Value(450.0, censored=True)

@@ -100,7 +100,7 @@ def test_runs_with_failed_requests_stay_in_the_bounds_on_errors():
     assert any("in 4 of 6 runs of new the store was at fault" in warning.cause for warning in gate.warnings)
 
 
-def test_response_times_of_what_succeeded_do_not_pass_where_more_failed_than_they_leave_out():
+def test_response_times_of_successes_do_not_pass_with_more_failures_than_the_percentile_omits():
     gate = judge(with_reason("new", "errors", 0.05), bounds=[Bound("p99", 1.0), Bound("p50", 1.0)])
     assert [check.standing for check in gate.checks] == ["undecided", "passed"]
     assert "the successes to show it" in gate.checks[0].why

@@ -157,7 +157,7 @@ def test_a_drift_without_growth_stays_a_reason(unlike):
     assert "document growth" not in judged.reasons[0].cause
 
 
-def test_documents_count_from_the_warm_up_on_by_what_each_operation_adds():
+def test_documents_are_counted_from_the_warm_up_on_by_operation():
     rows = pa.table(
         {
             "operation": ["load", "load", "load", "remove", "find"],

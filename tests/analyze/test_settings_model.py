@@ -238,7 +238,7 @@ def undetermined(rows, response, levels=(2, 2), blocks=None):
     return [fit.term for fit in model.terms], {(one.term, one.levels): round(one.value, 6) for one in model.contrasts}
 
 
-def test_what_the_runs_that_are_there_do_not_determine_has_no_figure():
+def test_figures_that_the_runs_do_not_determine_are_absent():
     first_alone = undetermined([(0, 0), (1, 0), (0, 0), (1, 0)], [1, 3, 1.2, 3.2])
     assert first_alone == ([(0,)], {((0,), (1,)): 2}), "the second factor has one level in all of them"
     assert undetermined([(0, 0), (1, 1), (0, 0), (1, 1)], [1, 3, 1.2, 3.2]) == ([], {}), "which of the two is it?"

@@ -223,7 +223,7 @@ def test_operations_that_stand_for_several_requests_are_not_in_sums(tmp_path):
     assert outcomes[0]["operations"][2]["of_several"] is True
 
 
-def test_a_window_that_is_shorter_than_two_response_times_does_not_say_what_was_achieved():
+def test_windows_shorter_than_two_response_times_leave_the_achieved_share_unknown():
     seconds = [{"second": second, "segment": "measure", "requests": 100, "dropped": 0} for second in range(4)]
     rows = {p50: pa.Table.from_pylist([row | {"response_p50": p50} for row in seconds]) for p50 in (0.1, 1.9, 2.1)}
     shares = {p50: done_in_window(table, 100, 0.0, 4.0) for p50, table in rows.items()}

@@ -63,7 +63,7 @@ def test_a_worker_without_a_core_is_starved():
     assert codes(replace(QUIET, waited_share=0.21)) == ["starved"]
 
 
-def test_a_quota_is_told_from_other_processes():
+def test_a_quota_is_distinguished_from_other_processes():
     assert codes(replace(QUIET, throttled_share=0.01)) == []
     assert codes(replace(QUIET, waited_share=0.5, throttled_share=0.35)) == ["throttled"]
     assert codes(replace(QUIET, waited_share=0.5, throttled_share=0.2)) == ["starved", "throttled"]

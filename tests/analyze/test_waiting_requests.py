@@ -42,7 +42,7 @@ def outage(of_silence=()):
 TRUTH = np.arange(1, 11)
 
 
-def test_who_is_answered_after_a_silence_had_waited_all_through_it(waits):
+def test_requests_answered_after_a_silence_waited_through_it(waits):
     p50, p99, mean, _ = waits(outage())
     for figures in (p50, p99, mean):
         assert (figures[20:30] <= TRUTH).all()

@@ -19,7 +19,7 @@ def listening():
     interrupts.listen()
 
 
-def test_an_interrupt_is_raised_at_the_end_of_what_must_be_whole():
+def test_an_interrupt_is_raised_at_the_end_of_an_atomic_section():
     done = []
     with pytest.raises(KeyboardInterrupt), interrupts.deferred():
         with interrupts.deferred():

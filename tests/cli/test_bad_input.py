@@ -120,7 +120,7 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("run e.yaml --output .", ".: the folder is not empty and does not hold an experiment", "--output"),
     ],
 )
-def test_what_cannot_be_is_one_message_before_anything_starts(refused, words, what, remedy):
+def test_impossible_requests_give_one_message_before_anything_starts(refused, words, what, remedy):
     said = refused(*words.split())
     assert a_message(said, what=what, remedy=remedy), said
 
@@ -204,7 +204,7 @@ def test_an_old_java_is_reported_with_its_version(refused, monkeypatch, tmp_path
     ), said
 
 
-def test_an_experiment_on_a_machine_that_lacks_what_it_needs_makes_no_run_and_can_be_mended(state, monkeypatch):
+def test_an_experiment_on_an_unsuitable_machine_makes_no_run_and_can_be_repaired(state, monkeypatch):
     monkeypatch.setenv("LOADFRAME_JAVA_HOME", "nowhere")
     done = loadframe("run", "e.yaml")
     assert done.returncode == 2

@@ -167,7 +167,7 @@ def test_a_manifest_suffices_to_repeat_a_run(node, hosts, folder):
     assert looked(other) != looked(first)
 
 
-def test_an_interrupt_keeps_what_was_measured_and_leaves_no_node(state, folder):
+def test_an_interrupt_keeps_measurements_and_leaves_no_node(state, folder):
     with Running(*BRIEF, "--duration", "60s", "--output", "run", folder=folder) as command:
         command.wait_for("phase range_100")
         time.sleep(2.5)

@@ -48,7 +48,7 @@ def workload(tmp_path):
     return path
 
 
-def test_users_log_in_and_write_what_is_theirs(workload, tmp_path):
+def test_users_log_in_and_write_their_own_items(workload, tmp_path):
     with RestService() as service:
         words = ["bench", workload, "--hosts", service.address, "--store", "http", "--output", tmp_path / "run"]
         done = loadframe(*words)

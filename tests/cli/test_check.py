@@ -77,7 +77,7 @@ phases:
 """
 
 
-def test_what_only_a_whole_journey_can_do_is_told_as_that(node, tmp_path):
+def test_steps_that_need_a_whole_journey_are_reported_as_such(node, tmp_path):
     (tmp_path / "w.yaml").write_text(WORKLOAD[: WORKLOAD.index("phases:")] + JOURNEY)
     node.store.request(node.addresses, "PUT", "/trips", {})
     done = loadframe("check", tmp_path / "w.yaml", "--hosts", node.addresses[0])

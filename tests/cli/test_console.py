@@ -72,7 +72,7 @@ def test_a_terminal_of_80_columns_shows_figures_and_the_time_left_uncut(shown):
     assert "1 s: " not in drawn
 
 
-def test_what_is_done_to_the_cluster_under_load_does_not_end_the_phase(shown):
+def test_changes_of_the_cluster_under_load_do_not_end_the_phase(shown):
     text = shown(terminal=False)
     with module.Console() as console:
         console.phase("look", 20.0)
@@ -83,7 +83,7 @@ def test_what_is_done_to_the_cluster_under_load_does_not_end_the_phase(shown):
     assert lines == ["phase look, 20 s", "3 s", "starting node-1", "12 s"]
 
 
-def test_a_path_is_told_in_one_piece(shown):
+def test_a_path_is_printed_in_one_piece(shown):
     text = shown(terminal=True, width=40)
     output.tell(f"report: /{'folder/' * 20}report.html")
     assert text.getvalue().count("\n") == 1

@@ -33,7 +33,7 @@ def test_totals_are_shown_as_rates_of_the_last_second():
     assert words.words(2, ads(2000, 1800, dead=1)).startswith("ads: 0 lines/s, 0 events/s accepted, 0 indexed")
 
 
-def test_what_came_before_the_first_look_is_told_in_the_first_second():
+def test_events_before_the_first_poll_are_shown_in_the_first_second():
     clock = Clock()
     words = EventWords(clock)
     words.words(0, ads(500, 0))
@@ -41,7 +41,7 @@ def test_what_came_before_the_first_look_is_told_in_the_first_second():
     assert words.words(1, ads(600, 400)).startswith("ads: 600 lines/s, 600 events/s accepted, 400 indexed, ")
 
 
-def test_what_is_visible_is_told_where_events_are_looked_for():
+def test_visible_events_are_shown_if_probed():
     clock = Clock()
     words = EventWords(clock)
     words.words(0, ads(0, 0, visible=0))
@@ -60,7 +60,7 @@ def test_addresses_of_listening_sources_are_shown_once_in_a_phase():
     assert words.addresses(ads(0, 0, address=None)) == []
 
 
-def test_events_are_told_by_their_kind_and_those_on_disk_apart():
+def test_events_are_shown_by_kind_and_spilled_ones_separately():
     clock = Clock()
     words = EventWords(clock)
     words.words(0, ads(0, 0))

@@ -62,7 +62,7 @@ def test_an_open_end_of_an_interval_is_null(tmp_path):
     assert parsed(tmp_path / "three.csv")["models"]["usl"]["parameters"]["kappa"]["high"] is None
 
 
-def test_the_residuals_are_relative_unless_told_otherwise():
+def test_the_residuals_are_relative_by_default():
     relative = parsed(SCALING / "raytracer.csv")
     assert relative == parsed(SCALING / "raytracer.csv", "--residuals", "relative")
     assert relative != parsed(SCALING / "raytracer.csv", "--residuals", "absolute")

@@ -50,7 +50,7 @@ def interrupt(folder, at, wait_for=None, delay=0.0, workload=WORKLOAD):
 
 # From here on the command has its handler; before, Python itself starts.
 @pytest.mark.parametrize("at", [random.Random(f"15/{number}").uniform(0.1, WHOLE) for number in range(4)])
-def test_at_any_instant_the_status_says_so_and_what_is_there_can_be_read(tmp_path, at):
+def test_at_any_instant_the_status_is_right_and_the_files_are_readable(tmp_path, at):
     said, run = interrupt(tmp_path, at)
     # Once a phase is over, something has been measured.
     assert ("phase open" in said) <= (run is not None)

@@ -22,7 +22,7 @@ for program in ("haproxy", "redis-server"):
         pytest.skip(f"{program} is not installed here", allow_module_level=True)
 
 
-def test_a_reader_who_follows_the_tutorial_gets_what_it_promises(state, tmp_path):
+def test_following_the_tutorial_gives_its_results(state, tmp_path):
     files = dict(match[:2] if match[0] else match[2:] for match in FILE.findall(PAGE))
     assert set(files) == {"steps/service.py", "steps/under_test.py", "day.yaml", "instances.yaml"}
     for name, text in files.items():

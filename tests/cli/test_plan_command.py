@@ -48,7 +48,7 @@ def test_the_text_names_the_next_measurement(tmp_path):
     assert "The most informative design per run is" in words
 
 
-def test_of_a_folder_it_takes_what_the_runs_say(tmp_path):
+def test_a_plan_from_a_folder_uses_its_runs(tmp_path):
     truth = Truth(node_sigma=0.2, noise=0.02, seconds=2)
     path = write_experiment(tmp_path / "e", truth, nodes=(1, 2, 4, 8), clients=(8,), repetitions=3)
     status, told, _ = within("plan", path, "--json")
@@ -111,7 +111,7 @@ def planned(tmp_path, text, *more):
     return json.loads(told)
 
 
-def test_a_search_for_capacity_is_told_what_more_searches_give_and_no_curve(tmp_path):
+def test_the_plan_of_a_capacity_search_gives_the_gain_of_more_searches_without_a_curve(tmp_path):
     once = planned(tmp_path, CAPACITY)
     assert once["designs"] == []
     assert once["effects"] == []
@@ -139,7 +139,7 @@ measure: range_100
 """
 
 
-def test_settings_are_told_what_their_own_design_sees(tmp_path):
+def test_the_plan_of_settings_gives_the_precision_of_their_design(tmp_path):
     screened = planned(tmp_path, SETTINGS + "scheme: fraction\nresolution: 3\n")
     assert screened["designs"] == []
     assert screened["gate"] == []
@@ -156,7 +156,7 @@ def test_a_confirmation_that_cannot_decide_is_warned_of(tmp_path, confirm, words
     assert [words in warning for warning in told] == ([True] if words else [])
 
 
-def test_a_comparison_is_told_how_many_repetitions_its_least_difference_takes(tmp_path):
+def test_the_plan_of_a_comparison_gives_the_repetitions_for_its_least_difference(tmp_path):
     assert (
         "cannot show a difference"
         in planned(tmp_path, COMPARE.replace("repetitions: 5", "repetitions: 1"))["warnings"][0]

@@ -71,7 +71,7 @@ def test_a_folder_that_is_neither_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_half_a_copy_is_refused_by_what_it_lacks(tmp_path):
+def test_incomplete_copies_are_refused_with_the_missing_parts(tmp_path):
     path = write_run(tmp_path, "r1", Truth()).path
     (path / "histograms.hlog").unlink()
     assert "the run's histograms.hlog is missing" in refused(path)

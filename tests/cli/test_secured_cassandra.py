@@ -162,7 +162,7 @@ def test_a_run_goes_by_tls_and_shows_the_clients_certificate(address, monkeypatc
     assert (access["tls"], access["verified"], access["client_certificate"]) == (True, True, True)
 
 
-def test_a_node_by_tls_must_be_who_it_is_called_and_wants_a_certificate(address, monkeypatch, tmp_path, shown):
+def test_a_tls_node_must_match_its_name_and_requires_a_certificate(address, monkeypatch, tmp_path, shown):
     monkeypatch.setenv("LOADFRAME_PASSWORD", PASSWORD)
     port = address.rpartition(":")[2]
     for host, options, said in [

@@ -92,7 +92,7 @@ def test_a_redis_cluster_encrypts_both_grows_and_starts_again_elsewhere(module_s
 
 
 @pytest.mark.parametrize("encryption", ["http", "transport", "both"])
-def test_a_replica_set_of_mongodb_encrypts_what_is_asked(module_state, encryption):
+def test_a_replica_set_of_mongodb_encrypts_as_requested(module_state, encryption):
     with encrypted("mongodb", encryption, settings={"cache": "256m"}) as cluster:
         ca = authority_of(cluster)
         assert lets_in_without_tls(cluster) is (encryption != "both")
@@ -111,7 +111,7 @@ def test_a_replica_set_of_mongodb_encrypts_what_is_asked(module_state, encryptio
 
 @pytest.mark.skipif(POSTGRESQL is None, reason="this machine has no server of PostgreSQL that speaks TLS")
 @pytest.mark.parametrize("encryption", ["http", "transport", "both"])
-def test_a_primary_of_postgresql_and_its_replica_encrypt_what_is_asked(module_state, encryption):
+def test_a_primary_of_postgresql_and_its_replica_encrypt_as_requested(module_state, encryption):
     settings = {"ssl_min_protocol_version": "TLSv1.3"}
     with encrypted("postgresql", encryption, home=str(POSTGRESQL), settings=settings) as cluster:
         client = cluster.store.client(cluster.addresses[0])

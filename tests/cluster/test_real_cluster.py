@@ -75,7 +75,7 @@ def test_nodes_share_the_software_and_hold_their_own_files_only(cluster):
     assert len(homes) == 1
 
 
-def test_a_collection_has_a_shard_for_each_node_and_counts_what_was_just_written(cluster, collection):
+def test_a_collection_has_a_shard_for_each_node_and_counts_recent_writes(cluster, collection):
     shards = cluster.store.request(cluster.addresses, "GET", f"/{collection}/_settings?flat_settings=true")
     assert shards[collection]["settings"]["index.number_of_shards"] == "2"
     for number in range(3):
@@ -110,7 +110,7 @@ def test_statistics_are_cheap_enough_for_once_a_second(cluster):
     assert time.monotonic() - before < 3
 
 
-def test_it_describes_what_was_asked_and_what_was_decided(cluster):
+def test_the_description_has_requested_and_chosen_values(cluster):
     described = cluster.describe()
     assert (described["kind"], described["family"], described["version"]) == ("opensearch", "elasticsearch", "3.8.0")
     assert described["nodes"] == 2

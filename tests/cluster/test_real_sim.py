@@ -34,7 +34,7 @@ def post(address, path, text="{}"):
     return answer.json()
 
 
-def test_its_nodes_see_each_other_and_what_was_written_to_any(cluster, things):
+def test_its_nodes_see_each_other_and_all_writes(cluster, things):
     bulk = '{"index": {}}\n{"a": 1}\n' * 30
     assert len(post(things[0], "/things/_bulk", bulk)["items"]) == 30
     post(things[1], "/things/_bulk", bulk)

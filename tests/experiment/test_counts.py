@@ -58,7 +58,7 @@ def test_action_lines_may_repeat_an_id_and_only_the_store_can_count(counts, corp
 
 
 @pytest.mark.parametrize("kind", ["index", "upsert"])
-def test_what_may_be_new_or_not_only_the_store_can_count(counts, kind):
+def test_possibly_existing_documents_can_only_be_counted_by_the_store(counts, kind):
     counts.add({"bulk": BULK}, 100)
     counts.add({kind: {"collection": "c", "id": "${id}", "document": {}}}, 40)
     assert counts.difference("c", 7) is None

@@ -56,7 +56,7 @@ def test_no_two_runs_share_a_cluster_that_one_of_them_changes(load):
     assert all(len(group) == 1 for group in design(load(EXPERIMENT)).groups())
 
 
-def test_what_a_rate_is_a_share_of_is_measured_before(load):
+def test_the_base_of_a_relative_rate_is_measured_before(load):
     order = [run.id for run in design(load(EXPERIMENT)).runs if run.block == 1]
     for transition in ("grow", "shrink"):
         base = order.index(f"b1-{transition}-saturated-control")

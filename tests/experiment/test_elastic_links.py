@@ -58,7 +58,7 @@ def test_steps_are_recorded_in_order(folder):
     assert not [reason for reason in run.raw_summary["verdict"]["reasons"] if reason["code"] == "cluster_state"]
 
 
-def test_who_asked_the_node_meanwhile_waited_or_failed_and_nobody_afterwards(folder):
+def test_requests_to_the_node_waited_or_failed_meanwhile_but_not_afterwards(folder):
     run = Run(folder.runs_path / "b1-partition-users")
     times = {event["kind"]: event["time"] for event in run.events}
     rows = run.series.to_pylist()

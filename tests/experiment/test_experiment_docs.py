@@ -61,7 +61,7 @@ def undocumented(model, table: str) -> list[str]:
     return [key for key in keys if not re.search(rf"^\| .*`{key}`.* \|", table, re.MULTILINE)]
 
 
-def test_every_factor_is_documented_with_what_it_costs():
+def test_every_factor_is_documented_with_its_cost():
     rows = dict(re.findall(r"^\| (`.*?`) \| .* \| (.*?) \|$", section("Factors"), re.MULTILINE))
     documented = {name: cost for names, cost in rows.items() for name in re.findall(r"`(.*?)`", names)}
     assert documented.keys() == {*READERS, "store.settings.NAME", "collections.NAME.KEY", "with.NAME"}

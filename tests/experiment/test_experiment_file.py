@@ -257,7 +257,7 @@ def test_invalid_values_are_refused_with_their_place(refused, old, new, at, what
     assert text.startswith(at)
 
 
-def test_in_weak_scaling_nodes_are_a_factor_and_what_grows_is_none(refused):
+def test_in_weak_scaling_nodes_are_a_factor_and_growing_parameters_are_not(refused):
     weak = EXPERIMENT + "scaling: weak\ngrows: documents\n"
     error, _ = refused(weak.replace("nodes: [1, 2, 4], ", ""))
     assert error.remedy == "add nodes to factors"

@@ -200,7 +200,7 @@ def test_settings_experiments_take_each_level_everywhere(refused):
 
 
 @pytest.mark.slow
-def test_a_dry_run_shows_what_they_are(load, tmp_path):
+def test_a_dry_run_shows_their_values(load, tmp_path):
     load(SCALE)
     shown = loadframe("run", tmp_path / "e.yaml", "--dry-run").stdout
     header, *rows = shown.splitlines()[1:]

@@ -41,7 +41,7 @@ def with_a_run(path, **changes):
     begun(path, **changes).record_failure("b1-nodes1", Labels({"nodes": 1}, 1, 1), ASKED, StoreFailed("no luck"))
 
 
-def test_a_new_folder_says_what_is_to_be_done_and_holds_no_run(folder):
+def test_a_new_folder_has_the_design_without_runs(folder):
     new = begun(folder)
     assert sorted(path.name for path in folder.iterdir()) == [".lock", "experiment.json", "runs"]
     assert not new.has("b1-nodes1")

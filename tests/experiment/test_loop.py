@@ -186,7 +186,7 @@ def test_a_cluster_grows_within_its_block_and_is_filled_again(tmp_path, state):
     assert servers(state) == []
 
 
-def test_nothing_is_begun_on_a_machine_that_lacks_what_every_run_needs(experiment, folder, monkeypatch, tmp_path):
+def test_unsuitable_machines_are_refused_before_the_first_run(experiment, folder, monkeypatch, tmp_path):
     monkeypatch.setenv("LOADFRAME_JAVA_HOME", str(tmp_path))
     witness = Witness()
     with pytest.raises(BadInput, match="not a Java runtime"):

@@ -54,7 +54,7 @@ def test_absolute_figures_are_changes_against_the_first_of_their_series(figures)
     assert (other.value, other.change) == (140.0, None), "it stands alone in its series"
 
 
-def test_a_change_alone_keeps_what_it_is_against(figures):
+def test_a_change_alone_keeps_its_reference(figures):
     (change,) = figures("Cassandra,look,8,80,mean,-35,%,nodes=4 clients=40,p. 7")
     assert (change.value, change.change) == (None, -0.35)
     assert change.levels == {"nodes": 8, "clients": 80}

@@ -138,7 +138,7 @@ def test_where_nothing_matters_nothing_is_claimed(opened):
     assert "No setting changes throughput of look" in read_report(folder.path).page
 
 
-def test_of_a_screening_only_what_stands_out_is_put_together(opened):
+def test_a_screening_combines_only_significant_settings(opened):
     experiment, folder = opened(EXPERIMENT.replace("repetitions: 2", "repetitions: 3") + "scheme: screening\n")
     made = finished(experiment, folder)
     (result,) = read_settings(folder.path).results
@@ -214,7 +214,7 @@ def test_typing_errors_are_reported(refused, more, what):
     assert what in str(error)
 
 
-def test_two_levels_are_what_screening_takes(refused):
+def test_screening_requires_two_levels(refused):
     error, _ = refused(EXPERIMENT.replace("[10, 20]", "[10, 20, 30]") + "scheme: screening\n")
     assert "two levels" in error.what
     error, _ = refused(EXPERIMENT.replace("[10, 20]", "[10]").replace("[5, 1]", "[5]").replace("[1g, 512m]", "[1g]"))
@@ -276,7 +276,7 @@ def test_a_winner_that_dies_when_it_is_measured_again_has_not_held(opened):
     assert failed in read_report(folder.path).page
 
 
-def test_an_optimiser_is_told_that_the_store_died(opened):
+def test_an_optimiser_learns_of_a_dead_store(opened):
     """A heap of 512 MiB would be faster; the store dies of it."""
     experiment, folder = opened(EXPERIMENT + "scheme: tpe\ntrials: 24\n")
     made = finished(experiment, folder, dies=lambda run: run.treatment["store.settings.heap"] == "512m")

@@ -111,7 +111,7 @@ def test_an_engine_limits_its_containers(installed):
     assert "--cpu-quota=-1" in (installed / "asked").read_text()
 
 
-def test_without_any_runtime_each_is_named_with_what_it_lacks(monkeypatch, tmp_path):
+def test_without_any_runtime_each_is_named_with_its_missing_parts(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BadInput, match=r"charliecloud: ch-run is not installed; apptainer: .*; podman: .*; docker: "):
         choose(None)

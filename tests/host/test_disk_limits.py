@@ -86,7 +86,7 @@ def test_unenforceable_disk_limits_are_reported_and_the_others_hold(monkeypatch)
 
 @pytest.mark.alone
 @pytest.mark.skipif(OBSTACLE is not None, reason=f"disks cannot be limited here: {OBSTACLE}")
-def test_a_process_that_syncs_what_it_writes_keeps_to_the_limit(start, folder):
+def test_a_process_that_syncs_its_writes_keeps_to_the_limit(start, folder):
     process = start(WRITER, Limits(disk=DiskLimits(write=2**20)))
     process.throttle(True)
     # Writes that were in flight before the limit are complete by then.

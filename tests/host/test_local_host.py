@@ -61,7 +61,7 @@ def test_servers_that_look_their_user_up_borrow_a_name_in_a_namespace():
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root starts servers as another user")
-def test_servers_that_look_their_user_up_run_as_nobody_where_there_are_no_namespaces(monkeypatch, tmp_path):
+def test_servers_that_look_up_their_user_run_as_nobody_without_namespaces(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     local._can_borrow_a_name.cache_clear()
     try:

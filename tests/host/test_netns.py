@@ -166,7 +166,7 @@ def test_a_cut_link_is_silent_until_it_is_restored(node):
     assert echoed(address) == b"x"
 
 
-def test_a_rate_holds_back_what_exceeds_it(node):
+def test_traffic_above_the_rate_is_delayed(node):
     address, process = node
     process.link.shape(Shape(rate=1e6))
     began = time.monotonic()

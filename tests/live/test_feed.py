@@ -78,7 +78,7 @@ def test_a_feed_whose_command_was_killed_is_over_and_removed_by_the_next():
         assert list(folder().iterdir()) == [written.path]
 
 
-def test_commands_are_found_by_what_they_run_or_write_and_the_newest_is_the_last():
+def test_commands_are_found_by_workload_or_path_with_the_newest_last():
     with feed(command("b", "2026-01-02")), feed(command("a", "2026-01-01")), feed(command("c", "2026-01-03")):
         assert [told["name"] for _, told in commands()] == ["a", "b", "c"]
         assert [told["name"] for _, told in commands("b")] == ["b"]

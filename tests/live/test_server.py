@@ -92,7 +92,7 @@ def test_an_address_is_on_loopback_unless_one_is_given(text, address):
 
 
 @pytest.mark.parametrize("text", ["", "here", "127.0.0.1", ":80", "1:65536", "a:b", "-1"])
-def test_what_is_not_an_address_is_bad_input(text):
+def test_invalid_addresses_are_bad_input(text):
     with pytest.raises(BadInput):
         parse_address(text)
 
@@ -104,7 +104,7 @@ def test_no_run_is_bad_input_with_a_remedy():
     assert "loadframe bench" in said
 
 
-def test_a_run_of_another_name_is_bad_input_which_says_what_there_is():
+def test_unknown_names_are_bad_input_with_the_existing_ones():
     with feed(command("taxis")):
         status, _, said = within("watch", "other", "--web")
     assert status == 2

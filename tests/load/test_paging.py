@@ -83,7 +83,7 @@ def test_a_scan_is_shown_by_its_first_page_and_its_totals(numbered):
     assert shown["answer"].endswith(f"{DOCUMENTS} documents on 3 pages in all")
 
 
-def test_searches_that_have_no_hits_are_judged_by_what_they_have(numbered):
+def test_searches_without_hits_are_judged_by_their_other_results(numbered):
     few = {"collection": "numbered", "size": 2, "body": {"query": {"range": {"n": {"lt": 5}}}}}
     assert answered(numbered, {"multi_search": {"searches": [few, few | {"size": 4}]}})["documents"] == 6
     (bad,) = check_operations(plan(numbered, {"multi_search": {"searches": [few, {"collection": "nowhere"}]}}))

@@ -178,7 +178,7 @@ def test_an_independent_reader_finds_the_same_histograms(tmp_path):
 
 
 @pytest.mark.parametrize(("held", "most"), [(True, 21), (False, 90)])
-def test_clients_who_are_there_can_be_held_and_no_others_come(tmp_path, held, most):
+def test_held_clients_pause_and_new_ones_do_not_start(tmp_path, held, most):
     level = {"from": 1, "stages": [{"to": 1, "over": 1.0}, {"to": 50, "over": 0.0}]}
     # Each thinks 0.1 s: one client makes at most 21 requests in 2 s.
     pacing = {"closed": {"clients": level, "think_time": 0.1}}

@@ -299,7 +299,7 @@ def test_the_busiest_interface_is_a_share_of_its_speed(sys_with_speeds):
     assert 0.1 <= seen["network.share"] <= carried / 100e6
 
 
-def test_what_stays_between_nodes_on_this_machine_is_not_the_machines_network(sys_with_speeds):
+def test_traffic_between_local_nodes_is_not_network_traffic_of_the_machine(sys_with_speeds):
     sys = sys_with_speeds("800")
     (sys / "class" / "net" / "lo" / "ifalias").write_text("loadframe 1 2\n")
     sampler = HostSampler(sys=sys)

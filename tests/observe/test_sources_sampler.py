@@ -36,7 +36,7 @@ def test_totals_become_rates_and_queue_lengths_stay_levels():
     }
 
 
-def test_what_is_visible_is_a_rate_where_events_are_looked_for():
+def test_visible_events_are_a_rate_if_probed():
     sampler = SourcesSampler()
     for now, visible in ((1.0, 0), (2.0, 80)):
         sampler.tell({"ads": {**told(100, 0)["ads"], "visible": visible}})

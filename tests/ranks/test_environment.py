@@ -23,7 +23,7 @@ def test_the_launcher_says_it_in_the_environment(environment, expected):
     assert place(environment) == expected
 
 
-def test_what_is_started_by_a_rank_is_not_told_that_it_is_one():
+def test_child_processes_of_a_rank_do_not_inherit_its_rank():
     environment = {"PMIX_RANK": "2", "PRTE_X": "", "PATH": "/bin", "LOADFRAME_STARTER": "x"}
     forget(environment)
     assert environment == {"PATH": "/bin"}

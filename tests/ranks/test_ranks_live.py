@@ -68,7 +68,7 @@ def wait_until_gone(processes: list[psutil.Process], seconds: float) -> None:
     assert not [process for process in alive if process.status() != psutil.STATUS_ZOMBIE]
 
 
-def test_ranks_send_what_one_process_sends_and_are_in_the_record(workload):
+def test_ranks_send_the_requests_of_one_process_and_are_in_the_record(workload):
     alone = loadframe(*bench("small.yaml", "--output", "alone"))
     assert alone.returncode == 0, alone.stderr
     together = loadframe(*bench("small.yaml", "--output", "together", "--ranks", "3"))
@@ -119,7 +119,7 @@ def test_a_rank_that_dies_ends_all_and_measurements_are_kept(workload):
     assert kept.phases[1].operations["look"].requests > 0
 
 
-def test_when_rank_0_is_killed_what_was_measured_is_kept_and_nothing_is_left_running(workload):
+def test_killing_rank_0_keeps_measurements_and_leaves_no_process(workload):
     with Running(*bench("long.yaml", "--output", "kept", "--ranks", "3"), folder=workload) as command:
         command.wait_for("phase look", "3 s:")
         everything = psutil.Process(command.process.pid).children(recursive=True)

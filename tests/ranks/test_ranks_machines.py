@@ -49,7 +49,7 @@ def ranks_of(folder: Path) -> list[psutil.Process]:
     return [process for process in ranks if process.info["status"] != psutil.STATUS_ZOMBIE]
 
 
-def test_a_machine_that_is_cut_off_is_named_in_what_was_recorded_of_both(redis, monkeypatch):
+def test_a_machine_that_is_cut_off_is_named_in_both_records(redis, monkeypatch):
     pytest.importorskip("mpi4py")
     mpirun = shutil.which("mpirun", path=f"{Path(sys.executable).parent}")
     if mpirun is None:

@@ -34,7 +34,7 @@ def test_versions_name_the_commit_of_a_checkout():
     assert result["python"].endswith(".".join(map(str, sys.version_info[:3])))
 
 
-def test_a_package_inside_somebody_elses_checkout_has_no_commit(tmp_path):
+def test_a_package_inside_a_foreign_checkout_does_not_have_a_commit(tmp_path):
     from loadframe.record.machine import _checkout
 
     subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)

@@ -19,7 +19,7 @@ def run(tmp_path):
 
 
 @pytest.mark.parametrize("table", ["series", "telemetry"])
-def test_pandas_polars_and_duckdb_read_what_we_read(run, table):
+def test_pandas_polars_and_duckdb_read_the_same_values(run, table):
     path = str(run.path / f"{table}.parquet")
     ours = getattr(run, table)
     theirs = [pandas.read_parquet(path), polars.read_parquet(path), duckdb.read_parquet(path).arrow().read_all()]

@@ -51,7 +51,7 @@ def run(tmp_path_factory):
     return write_run(tmp_path_factory.mktemp("dips"), "r1", DIPPING)
 
 
-def test_the_page_names_period_depth_and_what_falls_into_the_dips(run):
+def test_the_page_names_period_depth_and_activities_of_the_dips(run):
     page = Page(run_page(run))
     assert "Recurring dips" in page.headings
     assert "throughput fell by 60 % every 12 s, for 3 s each time" in page.text

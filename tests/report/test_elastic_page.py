@@ -109,7 +109,7 @@ def test_a_single_run_is_not_said_to_have_done_less(tmp_path):
     assert "times the throughput: less than before, in a single run, so the run-to-run variance is unknown" in text
 
 
-def test_what_only_some_runs_could_tell_is_said_to_be_of_these(tmp_path):
+def test_values_from_some_runs_are_marked_as_such(tmp_path):
     path = write_elastic(tmp_path / "e")
     early = path / "runs" / "b2-grow-steady" / "events.jsonl"
     entries = [json.loads(line) for line in early.read_text().splitlines()]
@@ -146,7 +146,7 @@ def test_the_terminal_has_the_measures_with_their_control(folder):
     assert line.count("[") == 2
 
 
-def test_the_document_is_json_with_the_censored_told_apart(folder):
+def test_the_document_is_json_with_censored_values_marked(folder):
     document = json.loads(json.dumps(read_report(folder).document, allow_nan=False))
     (step,) = document["transitions"][0]["steps"]
     assert step["measures"]["join_delay"]["censored"] == 0

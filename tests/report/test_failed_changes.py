@@ -38,7 +38,7 @@ def test_a_join_that_failed_is_censored_and_not_left_out(step):
     assert step.failed == ("b1-grow-steady", "b3-grow-steady", "b4-grow-steady")
 
 
-def test_what_a_node_brings_is_known_of_nodes_that_joined(step):
+def test_the_gain_of_a_node_comes_from_joined_nodes(step):
     assert (step.before, step.after) == (1, 2)
     for name in ("growth", "realised_gain", "elastic_efficiency"):
         assert sorted(step.measures[name].values) == [2, 5]

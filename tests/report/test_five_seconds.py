@@ -29,7 +29,7 @@ def test_samples_are_of_five_seconds_and_a_cut_one_is_left_out(run):
     assert five_seconds(run, phase, RATES["documents"]).mean == pytest.approx(100 * spread.mean)
 
 
-def test_each_node_has_the_samples_of_what_it_served(tmp_path):
+def test_samples_are_assigned_to_the_serving_node(tmp_path):
     run = write_run(tmp_path, "r1", Truth(seconds=12, noise=0.0), nodes=2)
     phase = run.summary.phases[0]
     by_node = five_seconds_by_node(run, phase)

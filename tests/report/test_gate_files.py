@@ -24,7 +24,7 @@ def gate(*standings, incomplete=False):
     ("standings", "failures", "errors"),
     [(["passed", "passed"], 0, 0), (["passed", "regression", "undecided"], 1, 1), ([], 0, 1)],
 )
-def test_junit_counts_what_its_cases_say(standings, failures, errors):
+def test_junit_counts_match_its_cases(standings, failures, errors):
     suite = ET.fromstring(junit(gate(*standings))).find("testsuite")
     cases = suite.findall("testcase")
     assert (suite.get("failures"), suite.get("errors")) == (str(failures), str(errors))

@@ -84,7 +84,7 @@ def test_an_error_bar_reaches_from_its_low_to_its_high_end():
     assert [float(bar.get("y1")), float(bar.get("y2"))] == pytest.approx(frame, abs=0.06)
 
 
-def test_a_band_leaves_out_what_is_not_finite():
+def test_bands_omit_non_finite_values():
     of = figure(Trace([1, 3], [1, 3], line=Line("red")), bands=[Band([1, 2, 3], [0, None, 1], [2, 3, 4], "red")])
     (area,) = shapes(of, "polygon")
     assert len(area.get("points").split()) == 4

@@ -49,7 +49,7 @@ def test_without_clients_each_size_is_taken_at_those_with_the_highest_throughput
     assert result.mean.value == pytest.approx(max(QUIET.throughput(2, clients) for clients in (4, 8)), rel=0.02)
 
 
-def test_what_was_not_measured_is_shown_as_published_alone(scale):
+def test_unmeasured_values_are_shown_as_published_only(scale):
     path = scale(
         figure(levels={"nodes": 8}, change=-0.04, against={"nodes": 4}, series="Couchbase"),
         figure("mean", {"nodes": 2}, 0.5, against={"nodes": 1}, series="Couchbase"),

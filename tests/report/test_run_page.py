@@ -59,7 +59,7 @@ def test_a_run_has_its_figures_its_verdict_and_its_setup(run):
     assert "file workloads/nyc_taxis.yaml, SHA-256 0000000000000000…" in page.text
 
 
-def test_a_closed_load_says_what_that_means_for_its_percentiles(run, tmp_path):
+def test_closed_loops_have_a_note_on_their_percentiles(run, tmp_path):
     words = "each client waits for its answer before it sends the next request"
     assert words in Page(run_page(run)).text
     assert words in " ".join(printed(run).split())

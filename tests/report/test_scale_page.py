@@ -110,7 +110,7 @@ def test_a_report_of_36_runs_is_small(html):
     assert len(html.encode()) < 400_000
 
 
-def test_the_answer_is_two_sentences_and_what_was_left_out_until_it_is_unfolded(page):
+def test_the_answer_is_two_sentences_and_the_exclusions_before_unfolding(page):
     answer = " ".join(" ".join(page.unfolded).split())
     answer = answer[answer.index("and with its clients?") : answer.index("Throughput against nodes")]
     assert "Throughput grew from" in answer

@@ -43,7 +43,7 @@ def run(tmp_path):
     return run
 
 
-def test_the_page_says_what_came_of_the_events_and_draws_them_second_by_second(run):
+def test_the_page_gives_the_outcome_of_events_and_plots_them_by_second(run):
     page = Page(run_page(run))
     assert "Sources of events" in page.headings
     # 4,980 events in 6 s.

@@ -185,7 +185,7 @@ def test_mismatched_pairs_are_refused(tmp_path, first, second, what):
     assert not (folders[0] / "strong-and-weak.html").exists()
 
 
-def test_what_grows_may_have_another_value_at_one_node(tmp_path):
+def test_growing_parameters_may_have_another_value_at_one_node(tmp_path):
     folders = described(tmp_path / "a"), described(tmp_path / "b", **GROWN, **{"with": {"documents": 5}})
     (pair,) = read_strong_and_weak(*folders).pairs
     assert strong_weak.lead(pair).startswith("No answer: fewer than two numbers of nodes have usable runs")

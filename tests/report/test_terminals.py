@@ -54,7 +54,7 @@ def test_a_fit_prints_its_models_and_its_doubts():
     assert "measure at 6 or more" in text
 
 
-def test_an_experiment_prints_its_answer_its_speed_ups_and_what_it_left_out(tmp_path):
+def test_an_experiment_prints_its_answer_speed_ups_and_exclusions(tmp_path):
     path = write_experiment(tmp_path / "e", clients=(4, 8, 16), failed=["b1-nodes1-clients4"])
     console = Console(file=io.StringIO(), width=90)
     print_sweep(read_sweep(path), console)

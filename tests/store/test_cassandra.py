@@ -79,7 +79,7 @@ def test_all_nodes_use_the_same_ports_at_addresses_of_their_own():
     assert (written["native_transport_port"], written["storage_port"]) == (9042, 7000)
 
 
-def test_only_who_may_attach_to_the_process_gets_at_its_management():
+def test_jmx_ports_are_not_opened():
     assert not any("jmx" in word and ".port" in word for word in plan().argv)
 
 

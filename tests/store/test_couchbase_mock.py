@@ -44,7 +44,7 @@ def errors(mock: str, *operations: dict) -> list[str | None]:
     return [answer["error"] for answer in asked(mock, *operations)]
 
 
-def test_every_verb_but_scan_does_what_it_says(mock):
+def test_every_verb_but_scan_works(mock):
     def is_now(**fields: object) -> dict:
         return {"read": ANN, "assert": {"fields": fields}}
 
@@ -64,7 +64,7 @@ def test_every_verb_but_scan_does_what_it_says(mock):
     assert errors(mock, is_now(age=43), {"delete": {"collection": "things", "id": "bob"}}) == ["client", None]
 
 
-def test_what_a_document_has_serves_the_same_users_later_requests(mock):
+def test_captured_fields_are_used_in_the_same_users_later_requests(mock):
     bob = {"collection": "things", "id": "bob"}
     answers = asked(
         mock,
@@ -178,14 +178,14 @@ def test_requests_follow_documents_that_move_between_nodes_and_none_fails(mock, 
     assert all(operation["successes"] > 0 and operation["errors"] == [] for operation in done.values()), done
 
 
-def test_somebody_whom_the_server_does_not_know_is_told_so(mock):
+def test_unknown_users_are_refused(mock):
     wrong = Access(auth=Auth("basic", "hush", user="things"))
     with pytest.raises(BadInput, match="does not know that user and password") as caught:
         check_operations(plan(mock, {"a": {"read": ANN}}, access=wrong))
     assert "hush" not in str(caught.value)
 
 
-def test_buckets_are_seen_and_what_the_mock_does_not_tell_is_an_error(mock):
+def test_buckets_are_listed_and_data_missing_in_the_mock_are_an_error(mock):
     store = find("couchbase").with_access(ADMINISTRATOR)
     assert store.version([mock]) == "CouchbaseMock"
     assert store.has_collection([mock], "things")

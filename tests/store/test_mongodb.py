@@ -156,7 +156,7 @@ def test_without_that_each_process_has_limits_of_its_own():
         assert {place.shares for place in places} == {""}
 
 
-def test_a_router_waits_until_it_is_told_of_the_configuration(installation):
+def test_a_router_waits_for_the_configuration(installation):
     planned = plan(installation, name="router-0", role="router", settings=SHARDED)
     assert planned.files["config/seeds"] == ""
     assert planned.argv[:2] == ("/bin/sh", "-c")
@@ -165,7 +165,7 @@ def test_a_router_waits_until_it_is_told_of_the_configuration(installation):
     assert configuration(planned)["setParameter"]["mongosShutdownTimeoutMillisForSignaledShutdown"] == 1000
 
 
-def test_a_router_finds_what_it_waits_for_in_a_folder_with_a_space(installation, tmp_path):
+def test_a_router_finds_the_configuration_in_a_folder_with_a_space(installation, tmp_path):
     folder = tmp_path / "my clusters"
     (folder / "config").mkdir(parents=True)
     (folder / "run").mkdir()
@@ -202,7 +202,7 @@ def test_settings_that_make_no_sense_are_refused(settings, what):
         STORE.check_settings(settings)
 
 
-def test_a_home_without_a_server_and_a_version_that_nobody_has_are_refused(tmp_path):
+def test_homes_without_a_server_and_unknown_versions_are_refused(tmp_path):
     with pytest.raises(BadInput, match="cannot find mongod"):
         STORE.installation(tmp_path)
     words = r"mongodb 3.2 is not in .*\n  use 6.0.5, a version that the vendor offers \(from 6.0.4\), .*--home"
@@ -236,7 +236,7 @@ def test_who_asks_is_a_user_with_a_password_and_a_certificate_is_one_file():
         STORE.with_access(Access(tls=Tls(certificate=Path("a"), key=Path("b"))))
 
 
-def test_checkpoints_are_told_wherever_a_version_has_them():
+def test_checkpoints_are_read_from_every_version_that_has_them():
     older = {"transaction checkpoints": 3, "transaction checkpoint currently running": 1}
     older["transaction checkpoint total time (msecs)"] = 70
     later = {"total succeed number of checkpoints": 3, "total time (msecs)": 70}
@@ -245,7 +245,7 @@ def test_checkpoints_are_told_wherever_a_version_has_them():
     assert figures.read({"wiredTiger": {"transaction": {}, "checkpoint": later}}) == told
 
 
-def test_figures_are_those_of_the_servers_status_and_what_it_lacks_is_left_out():
+def test_statistics_come_from_the_servers_status_without_missing_values():
     status = {
         "opcounters": {"insert": 5},
         "opLatencies": {"reads": {"latency": 2_000_000, "ops": 4}},

@@ -91,7 +91,7 @@ def test_servers_of_the_configuration_are_asked_too_and_lag_is_within_a_set(monk
     }  # fmt: skip
 
 
-def test_a_user_who_may_not_ask_for_the_configuration_has_the_shards():
+def test_a_user_without_access_to_the_configuration_gets_the_shards():
     refusing = Router(getShardMap=MongoError("not authorized", "a:1", 13))
     assert shards.configuration(refusing) == []
 

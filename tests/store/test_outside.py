@@ -16,7 +16,7 @@ def test_a_folder_and_its_file_are_the_same_store():
     assert find(str(PLAIN)).kind == "plain_app"
 
 
-def test_a_path_is_told_apart_from_a_kind():
+def test_paths_are_distinguished_from_kinds():
     assert is_path("./app")
     assert is_path("app.py")
     assert not is_path("opensearch")

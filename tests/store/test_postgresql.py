@@ -174,7 +174,7 @@ def test_a_replica_has_a_name_that_a_slot_may_have():
 
 
 @pytest.mark.store
-def test_the_wheel_starts_a_primary_and_a_replica_and_servers_of_two_clusters_are_told_apart():
+def test_the_wheel_starts_a_primary_and_a_replica_and_clusters_are_distinguished():
     wheel = ClusterSpec(store="postgresql", version="16.2", nodes=2)
     with Cluster.start(wheel) as two, Cluster.start(replace(wheel, nodes=1)) as one:
         assert two.describe()["version"] == "16.2"

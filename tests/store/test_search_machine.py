@@ -22,7 +22,7 @@ def test_nothing_is_asked_of_a_node_on_loopback():
     assert adapted("opensearch", ours, Machine(files=1024, maps=65_530)) == (ours, {})
 
 
-def test_a_machine_that_has_what_is_asked_for_changes_nothing():
+def test_suitable_machines_leave_settings_unchanged():
     ours = node("198.19.0.2")
     assert adapted("opensearch", ours, GENEROUS) == (ours, {})
     assert adapted("opensearch", ours, Machine(files=resource.RLIM_INFINITY, maps=MAPS)) == (ours, {})

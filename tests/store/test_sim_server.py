@@ -27,7 +27,7 @@ def count(node: SimNode) -> int:
     return ask(node, "GET", "/things/_count")[1]["count"]
 
 
-def test_what_one_node_creates_the_other_knows_at_once(nodes):
+def test_collections_of_one_node_are_known_to_the_other_immediately(nodes):
     first, second = nodes
     ask(first, "PUT", "/things")
     assert ask(second, "PUT", "/things/_create/1")[0] == 200

@@ -4,7 +4,7 @@ from loadframe.store.sim.model import FOLDER, SimModel
 from loadframe.store.sim.shared import Shared
 
 
-def test_of_two_nodes_that_leave_together_the_second_removes_what_they_shared(tmp_path):
+def test_the_second_of_two_leaving_nodes_removes_the_shared_state(tmp_path):
     nodes = []
     for name in ("node-0", "node-1"):
         (tmp_path / name).mkdir()

@@ -23,7 +23,7 @@ def test_two_servers_serve_two_at_once():
     assert ends == [11.0, 11.0, 12.0]
 
 
-def test_a_full_queue_rejects_until_somebody_is_done():
+def test_a_full_queue_rejects_until_a_request_is_done():
     ends, stations = admitted(SimModel(service=1.0, distribution="constant", queue=1), 10.0, 10.0, 10.0, 11.0)
     assert ends == [11.0, 12.0, None, 13.0]
     assert stations.sums(0) == (3.0, 1.0, 3.0)

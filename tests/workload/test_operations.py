@@ -399,14 +399,14 @@ def test_the_number_of_hits_can_be_drawn_per_request(load):
     assert phase.operations["o"]["search"]["size"] == "${n}"
 
 
-def test_what_only_the_analysis_needs_is_not_in_the_engines_plan_but_in_the_manifest(load):
+def test_values_for_the_analysis_are_in_the_manifest_instead_of_the_engines_plan(load):
     operation = "{index: {collection: things, id: x, document: {}}, new_documents: 1}"
     phase = load(WORKLOAD.format(operation=operation)).for_family("elasticsearch", 1).phase("p")
     assert phase.plan(seed=1, hosts=["127.0.0.1:1"], driver="search", threads=1)["operations"]["o"].keys() == {"index"}
     assert phase.describe()["operations"]["o"]["new_documents"] == 1
 
 
-def test_a_read_that_looks_for_what_was_written_is_the_engines_to_repeat(load):
+def test_the_engine_repeats_reads_that_poll_for_writes(load):
     operation = "{read: {collection: things, id: x}, visible: {within: 2s}}"
     for family in ("elasticsearch", "mongodb", "cassandra", "redis"):
         phase = load(WORKLOAD.format(operation=operation)).for_family(family, 1).phase("p")
@@ -415,7 +415,7 @@ def test_a_read_that_looks_for_what_was_written_is_the_engines_to_repeat(load):
         assert plan["operations"]["o"].keys() == {"read"}
 
 
-def test_first_executions_are_told_apart_by_one_generator_alone(load):
+def test_first_executions_are_recorded_only_by_a_single_generator(load):
     phase = load(WORKLOAD.format(operation="{read: {collection: things, id: x}, first: true}")).for_family("redis", 1)
     alone, one_of_two = (
         phase.phase("p").plan(seed=1, hosts=["127.0.0.1:1"], driver="null", ranks=ranks) for ranks in (1, 2)

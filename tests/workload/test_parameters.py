@@ -58,7 +58,7 @@ def test_the_number_of_nodes_is_a_parameter_that_is_always_there(load):
         ("flag", "true", True), ("word", "12", "12"), ("word", "", ""), ("any", "12", 12), ("any", "text", "text"),
     ],
 )  # fmt: skip
-def test_what_is_set_is_read_in_the_type_of_the_default(load, name, given, taken):
+def test_values_are_parsed_in_the_type_of_the_default(load, name, given, taken):
     value = settings(load(WITH_PARAMETERS, **{name: given}))[name]
     assert value == taken
     assert type(value) is type(taken)
@@ -258,7 +258,7 @@ def test_a_parameter_may_go_by_another(load):
         load(CASES.replace("one: 1,", "one: [1],"))
 
 
-def test_what_does_not_hold_between_parameters_is_refused_where_it_has_to(load):
+def test_violated_conditions_between_parameters_are_refused(load):
     many = load(CASES, layout="user", users="11")
     with pytest.raises(BadInput, match="too many pairs: 11 exceeds 10") as raised:
         many.for_family("elasticsearch", 1)

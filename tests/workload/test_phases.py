@@ -27,7 +27,7 @@ def plan(load, phase, *, threads=1, began=None, **levels):
     return resolved.plan(seed=3, hosts=["a:1", "b:2"], driver="search", threads=threads, began=began)
 
 
-def test_a_plan_has_all_that_the_engine_needs_and_only_what_the_phase_uses(load):
+def test_a_plan_is_complete_and_has_only_parts_that_the_phase_uses(load):
     made = plan(load, "{name: p, operation: a, clients: 4, warmup: 2s, duration: 10s}", threads=2, began=7.5)
     assert json.loads(json.dumps(made)) == {
         "seed": 3, "rank": 0, "ranks": 1, "threads": 2, "phase": "p", "began": 7.5, "warmup": 2.0,

@@ -284,7 +284,7 @@ def test_an_address_that_is_not_empty_takes_the_place_of_events_that_are_made(lo
         ),
     ],
 )
-def test_a_first_line_is_waited_for_only_where_somebody_can_send_it(load, source, what):
+def test_only_sources_with_external_senders_wait_for_a_first_line(load, source, what):
     with pytest.raises(BadInput, match=what):
         load(written(source))
 

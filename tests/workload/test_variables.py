@@ -57,7 +57,7 @@ def test_a_plan_has_the_values_of_the_file(load, form, engine):
     assert plan(load, f"v: {form}") == {"v": engine}
 
 
-def test_what_is_derived_brings_along_what_it_is_made_of(load):
+def test_derived_variables_include_their_inputs(load):
     text = 'v: {derived: "${prefix}-${h}"}\nh: {hash: {of: l}}\nl: {linear: {of: number, times: 2}}\n'
     assert plan(load, text) == {
         "number": {"sequential": {"from": 0}},

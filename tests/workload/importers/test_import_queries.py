@@ -41,7 +41,7 @@ def triple(written, tmp_path):
     return Triple(written("index.json", {"properties": FIELDS, "aliases": {}}), tmp_path / "fares.ndjson")
 
 
-def test_what_is_loaded_before_becomes_phases_and_a_strict_mapping(written, loaded, triple, tmp_path):
+def test_earlier_loads_become_phases_and_a_strict_mapping(written, loaded, triple, tmp_path):
     imported = import_queries(written("fares.json", STEPS), replace(triple, bulk_size=10_000))
     workload = loaded(imported)
     load, refresh, first, _ = workload.file.phases
@@ -114,7 +114,7 @@ def test_unknown_parts_are_named_in_the_head(written):
         ),
     ],
 )
-def test_a_search_that_would_lose_what_it_asks_for_is_refused(written, searches, what):
+def test_searches_that_would_lose_their_condition_are_refused(written, searches, what):
     with pytest.raises(BadInput, match=what):
         import_queries(written("q.json", [{"search_queries": searches}]))
 

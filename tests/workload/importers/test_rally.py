@@ -223,7 +223,7 @@ def test_a_share_of_the_documents_is_that_of_one_operation(written, loaded):
     assert [form.bulk.corpus for form in file.operations.values()] == ["x-10-percent", "x", "x-10-percent"]
 
 
-def test_lines_of_actions_among_the_documents_are_told_and_other_archives_are_to_be_unpacked(written, loaded):
+def test_action_lines_among_documents_are_reported_and_other_archives_must_be_unpacked(written, loaded):
     documents = [
         {"source-file": "x.json.zip", "includes-action-and-meta-data": True, "base-url": "https://example.org"}
     ]
@@ -474,7 +474,7 @@ def test_a_track_can_be_tried_small(written, loaded):
     assert (corpus.documents, corpus.at_most) == (5000, 300)
 
 
-def test_a_slip_is_named_with_its_line_and_what_is_meant(written):
+def test_typing_errors_are_named_with_line_and_suggestion(written):
     file = written(
         "track.json",
         """{

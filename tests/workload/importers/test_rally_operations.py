@@ -172,7 +172,7 @@ def test_templates_are_made_and_removed(written, loaded):
     assert "operation o0: the deletion of templates, because no operation creates them" in imported.left_out
 
 
-def test_what_operations_made_they_can_remove(written, loaded):
+def test_operations_can_remove_their_own_objects(written, loaded):
     index, pipeline = {"index": "n", "body": {}}, {"id": "p", "body": {"processors": []}}
     track = simple(
         {"operation-type": "delete-index", "index": "n"},

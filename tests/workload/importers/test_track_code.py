@@ -132,7 +132,7 @@ def test_what_is_always_the_same_stands_in_the_operation_and_is_no_hole(file):
     assert file.operations["same"].search.parameters == {"routing": "a"}
 
 
-def test_what_the_code_registers_and_no_workload_has_is_named(folder):
+def test_registered_code_without_an_equivalent_is_named(folder):
     allowed = import_rally(folder, None, {}, allow_code=True)
     assert "The import ran code of the track: track.py." in allowed.text()
     refused = import_rally(folder, None, {}).left_out if _removes_sources(folder) else ()
@@ -339,7 +339,7 @@ def test_a_slow_source_is_asked_for_fewer_requests(written):
     assert all(200 <= len(draws.values) < 10_000 for draws in of_sources)
 
 
-def test_no_more_is_drawn_of_what_cannot_be_imported(written, loaded):
+def test_unimportable_operations_are_not_drawn_further(written, loaded):
     code = """\
         class Source:
             def __init__(self, track, params, **_):
