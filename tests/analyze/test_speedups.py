@@ -39,7 +39,7 @@ def test_few_blocks_take_the_spread_of_all_treatments():
     assert all(speedup.low < truth < speedup.high for speedup, truth in zip(result, (1.8, 3.0), strict=True))
 
 
-def test_lucky_selections_are_quoted_with_shrinkage():
+def test_speedups_exclude_the_luck_of_a_selected_treatment():
     random = np.random.default_rng(3)
     points = [
         Point(f"{nodes}-{clients}-{block}", nodes, clients, 100 * nodes * np.exp(0.05 * random.standard_normal()),

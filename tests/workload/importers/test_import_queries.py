@@ -114,7 +114,7 @@ def test_unknown_parts_are_named_in_the_head(written):
         ),
     ],
 )
-def test_searches_that_would_lose_their_condition_are_refused(written, searches, what):
+def test_searches_without_a_body_or_without_an_imported_difference_are_refused(written, searches, what):
     with pytest.raises(BadInput, match=what):
         import_queries(written("q.json", [{"search_queries": searches}]))
 
