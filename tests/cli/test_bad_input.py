@@ -97,7 +97,7 @@ def a_message(said: str, *, what: str, remedy: str) -> bool:
         ("bench w.yaml --duration 0s", "--duration 0 measures nothing", "more than 0"),
         ("bench w.yaml --rate 0", "--rate 0 measures nothing", "more than 0"),
         ("bench w.yaml --memory 9m", "the memory limit of a node must be at least 64m", "1g"),
-        ("bench w.yaml --memory 900t --nodes 2", "2 nodes of 900 TiB are 1,800 TiB of memory", "less memory"),
+        ("bench w.yaml --memory 900t --nodes 2", "2 nodes with 900 TiB each need 1,800 TiB of memory", "less memory"),
         ("bench w.yaml --hosts a:1 --cluster b", "--hosts and --cluster contradict each other", "one of them"),
         ("bench w.yaml --hosts a:1 --nodes 2", "--hosts and --nodes contradict each other", "one of them"),
         ("bench w.yaml --clients 2 --rate 5/s", "--clients and --rate contradict each other", "one of them"),
