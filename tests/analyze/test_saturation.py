@@ -23,4 +23,4 @@ def test_curves_that_may_saturate_are_open_with_a_reason():
     result = fit(runs)
     assert (result.peak, result.standing) == (None, "open")
     assert any(warning.rule == warnings.PERHAPS_SATURATED for warning in result.warnings)
-    assert "a curve that approaches a limit without falling fits as well" in sentence(result)
+    assert "a curve that levels off without falling fits as well" in sentence(result)

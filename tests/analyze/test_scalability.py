@@ -77,7 +77,7 @@ def test_one_message_names_all_that_is_to_be_changed_and_what_it_says_works():
     with pytest.raises(BadInput) as refused:
         fit([(n, curve(n)) for n in sizes])
     assert "600 distinct sizes" in str(refused.value)
-    assert "multiply all sizes by 1,000: " in str(refused.value)
+    assert "multiply all sizes by 1,000, so that n counts a smaller unit" in str(refused.value)
     assert "round sizes to two significant digits" in str(refused.value)
     result = fit([(float(f"{1000 * n:.2g}"), curve(n)) for n in sizes])
     assert result.best in ("amdahl", "usl")
