@@ -95,7 +95,7 @@ def test_broken_lines_of_a_corpus_are_counted(node, tmp_path, cache):
     (aside,) = result("report", tmp_path / "run", "--json")["phases"][0]["set_aside"]
     assert (aside["corpus"], aside["lines"]) == ("trips", 2)
     assert "20: the line is not a JSON object: not this" in Path(aside["kept"][0]).read_text()
-    assert "2 lines of the corpus trips are not documents" in " ".join(done.stdout.split())
+    assert "2 lines of the corpus trips skipped (not documents)" in " ".join(done.stdout.split())
     assert node.count("trips") == 19
 
 
@@ -140,10 +140,10 @@ def test_an_answer_is_shown_without_control_characters_and_a_compressed_one_by_i
     text = shown.stdout + shown.stderr
     assert shown.returncode == 1
     assert not {c for c in text if (not c.isprintable() and c != "\n") or c == "\ufffd"}
-    assert "compressed with gzip" in text
+    assert "gzip data, not decompressed" in text
     assert '"text":"abc"' in text.replace(" ", "")
-    assert "compressed with gzip" in answers["compressed"]["message"]
-    assert "compressed with gzip" in answers["compressed"]["answer"]
+    assert "gzip data, not decompressed" in answers["compressed"]["message"]
+    assert "gzip data, not decompressed" in answers["compressed"]["answer"]
 
 
 def test_messages_of_a_measured_compressed_answer_name_the_compression_and_hold_no_raw_bytes(tmp_path):
@@ -159,8 +159,8 @@ def test_messages_of_a_measured_compressed_answer_name_the_compression_and_hold_
         shown = loadframe("bench", workload, "--store", "http", "--hosts", address, "--output", tmp_path / "run")
         server.shutdown()
     text = shown.stdout + shown.stderr
-    assert "compressed with gzip" in " ".join(text.split())
+    assert "gzip data, not decompressed" in " ".join(text.split())
     assert not {c for c in text if (not c.isprintable() and c != "\n") or c == "\ufffd"}
     (message,) = result("report", tmp_path / "run", "--json")["phases"][0]["operations"]["compressed"]["messages"]
-    assert "compressed with gzip" in message["message"]
+    assert "gzip data, not decompressed" in message["message"]
     assert "\ufffd" not in message["message"]

@@ -18,7 +18,7 @@ def results(tmp_path_factory):
 def test_a_sentence_a_table_and_a_page(results, tmp_path):
     done = loadframe("compare", results / "old", results / "slow", "--output", tmp_path / "c.html")
     assert done.returncode == 0, done.stderr
-    assert "that is worse" in " ".join(done.stdout.split())
+    assert "worse (ratio" in " ".join(done.stdout.split())
     page = (tmp_path / "c.html").read_text()
     assert "Every run" in page
     assert "All 10 runs are valid" in page or "All 10 runs" in page

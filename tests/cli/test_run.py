@@ -158,7 +158,7 @@ def test_levels_that_cannot_work_are_recorded_as_failed_and_the_status_says_so(f
     assert all(run.raw_manifest["store"]["settings"] == {"heap": BAD} for run in bad)
     assert {run.manifest.store.kind for run in bad} == {"opensearch"}
     assert finished.returncode == 1
-    assert "4 of 8 runs failed\n  the report names them with their causes; --retry-failed" in finished.stderr
+    assert "4 of 8 runs failed\n  the report gives the causes; --retry-failed" in finished.stderr
     assert "Traceback" not in finished.stderr
 
 

@@ -160,7 +160,7 @@ def test_unsupported_encryption_is_refused_before_anything_starts():
 )
 def test_user_settings_do_not_override_encryption(kind, setting, value):
     settings = {setting: value}
-    with pytest.raises(BadInput, match=f"{setting} is controlled by Loadframe"):
+    with pytest.raises(BadInput, match=f"Loadframe controls the setting {setting}"):
         find(kind).check_settings(settings)
         Cluster.require_encryption(ClusterSpec(store=kind, nodes=2, encryption=Encryption.BOTH, settings=settings))
 

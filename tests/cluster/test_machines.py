@@ -191,7 +191,7 @@ def test_a_placement_that_does_not_fit_is_refused_before_anything_starts(there):
         ports = {node.address for node in one.nodes}
         assert len(ports) == 3
         assert {node.on for node in one.nodes} == {"m1"}
-    with pytest.raises(BadInput, match=r"at the same port, so a machine takes one, and m1 would have 2"):
+    with pytest.raises(BadInput, match=r"all use the same port, so a machine runs only one, but m1 would run 2"):
         Cluster.start(replace(spec, store="cassandra", machines=("m1:3", "m2")))
     with pytest.raises(BadInput, match=r"nodes of sim run only on this machine"):
         Cluster.start(ClusterSpec(store="sim", host="ssh", machines=("m1",)))

@@ -99,7 +99,7 @@ def test_it_does_not_grow(single):
 
 
 def test_it_is_the_last(single):
-    with pytest.raises(BadInput, match="cannot lose 1"):
+    with pytest.raises(BadInput, match="cannot remove 1 of 1 node"):
         single.shrink()
 
 
@@ -118,7 +118,7 @@ def test_the_users_own_installation_is_started_and_described(module_state, home)
         described = cluster.describe()
         assert (described["origin"], described["home"]) == ("installed", str(home))
         assert described["version"] == cluster.store.version(cluster.addresses)
-    with pytest.raises(BadInput, match=r"this is redis \S+, and not 1\.2\.3"):
+    with pytest.raises(BadInput, match=r"the installation is redis \S+, not 1\.2\.3"):
         Cluster.start(ClusterSpec(store="redis", version="1.2.3", home=str(home)))
 
 

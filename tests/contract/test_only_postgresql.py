@@ -206,7 +206,7 @@ def test_settings_change_while_the_servers_run_or_are_refused(store):
     assert store.errors(*2 * [shown | {"assert": {"fields": {"size": "9MB"}}}]) == [None, None]
     with pytest.raises(BadInput, match="cannot be changed while it runs"):
         store.cluster.configure({"shared_buffers": "64MB"})
-    with pytest.raises(BadInput, match="the server has no parameter wrok_mem"):
+    with pytest.raises(BadInput, match="the server does not have the parameter wrok_mem"):
         store.cluster.configure({"wrok_mem": "9MB"})
 
 

@@ -124,8 +124,8 @@ def test_triggers_that_wait_at_the_end_are_reported(directed):
 
 def test_a_failed_change_gives_the_reason(directed):
     events, deviations, _ = directed(steps({"at": 0.0, "kill": "nod-1"}), lambda text: "failed" in text)
-    assert deviations == ["step 1, kill nod-1, failed: the cluster has no node 'nod-1'"]
-    assert events[-1]["cause"] == "the cluster has no node 'nod-1'"
+    assert deviations == ["step 1, kill nod-1, failed: unknown node 'nod-1' of the cluster"]
+    assert events[-1]["cause"] == "unknown node 'nod-1' of the cluster"
 
 
 def test_unfinished_changes_are_cancelled_at_the_end_of_the_run(directed):

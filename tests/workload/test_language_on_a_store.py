@@ -97,7 +97,7 @@ def test_a_data_stream_takes_documents_and_rolls_over(node, tmp_path):
 
 def test_documents_of_a_data_stream_can_only_be_added(tmp_path):
     (tmp_path / "w.yaml").write_text(STREAM.replace(", action: create", ""))
-    with pytest.raises(BadInput, match="is a data stream, to which documents can only be added"):
+    with pytest.raises(BadInput, match="is a data stream, which only accepts action: create"):
         load_workload(str(tmp_path / "w.yaml"))
 
 

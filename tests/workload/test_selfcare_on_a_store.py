@@ -108,5 +108,5 @@ def test_more_collections_than_the_store_takes_are_refused_before_anything_is_st
         workload.for_family("elasticsearch", 1)
     assert workload.for_family("elasticsearch", 2).phases
     assert workload.for_family("mongodb", 1).phases
-    with pytest.raises(BadInput, match="'apart' has no value for \"pair\", only for one, user"):
+    with pytest.raises(BadInput, match="'apart' lacks a case for \"pair\"; it has one, user"):
         load_workload("selfcare", {"layout": "pair"})

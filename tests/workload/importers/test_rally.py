@@ -281,7 +281,7 @@ def test_the_words_of_opensearch_benchmark_are_understood(written, loaded):
         ("{% for i in range(10**9) %}x{% endfor %}", "track.json:1", "[Rr]ange"),
         ('{"a": 1,\n}', "track.json:2", "invalid JSON after rendering"),
         ("[" * 5000, "track.json", "nested deeper"),
-        ("[]", "track.json", "expected an object"),
+        ("[]", "track.json", "expected a JSON object"),
         ("{}", "track.json", "lacks a challenge and a schedule"),
         ('{"schedule": 3}', "track.json:1", "no task of the schedule"),
         ('{"schedule": [{"operation": 3}]}', "track.json:1", "no task of the schedule"),
@@ -304,7 +304,7 @@ def test_unknown_parameters_and_challenges_get_a_suggestion(track):
     with pytest.raises(BadInput, match="does not use this parameter") as caught:
         import_rally(track, None, {"bulk_sise": "3"})
     assert "bulk_size" in str(caught.value.remedy)
-    with pytest.raises(BadInput, match="no challenge 'usul'") as caught:
+    with pytest.raises(BadInput, match="unknown challenge 'usul'") as caught:
         import_rally(track, "usul", {})
     assert "usual" in str(caught.value.remedy)
 
