@@ -20,7 +20,7 @@ def test_a_sentence_a_table_and_a_page(results, tmp_path):
     assert done.returncode == 0, done.stderr
     assert "worse (ratio" in " ".join(done.stdout.split())
     page = (tmp_path / "c.html").read_text()
-    assert "Every run" in page
+    assert "Each mark is a run" in page
     assert "All 10 runs are valid" in page or "All 10 runs" in page
 
 

@@ -37,7 +37,7 @@ def test_json_has_the_documented_keys():
         for estimate in model["parameters"].values():
             assert list(estimate) == ["value", "low", "high"]
             assert estimate["low"] <= estimate["value"]
-    assert all(list(warning) == ["cause", "remedy"] for warning in result["warnings"])
+    assert all(list(warning) == ["code", "cause", "remedy"] for warning in result["warnings"])
 
 
 def test_a_block_column_is_the_block_of_each_run(tmp_path):
@@ -82,7 +82,7 @@ def test_people_get_a_sentence_a_table_and_the_doubts():
         ("nodes,throughput\n1,10\n2,-3\n", "bad.csv:3", "above 0"),
         ("nodes,throughput\n1,10\n2,fast\n", "bad.csv:3", "not a finite number"),
         ("nodes,throughput\n1,10\n2\n", "bad.csv:3", "1 column"),
-        ("load,throughput\n0.02,10\n0.1,20\n0.2,30\n", "bad.csv", "multiply all sizes by 100: "),
+        ("load,throughput\n0.02,10\n0.1,20\n0.2,30\n", "bad.csv", "multiply all sizes by 100, so that n"),
     ],
 )
 def test_a_bad_file_is_one_message_and_status_2(tmp_path, content, where, what):

@@ -144,7 +144,7 @@ def test_a_known_capacity_is_found_and_reported(tmp_path, state):
     report.show(console)
     assert "constant arrivals" in " ".join(console.export_text(clear=False).split())
     assert (report.document["arrivals"], "constant arrivals" in report.page) == (["constant"], True)
-    assert "<h1>How much load does known hold?</h1>" in report.page
+    assert "<h1>How much load does known sustain?</h1>" in report.page
     assert "Capacity against nodes" not in report.page, "one number of nodes makes no curve"
     if capacity.kind is Kind.UNKNOWN:
         pytest.skip("others use this machine so much that the generator was the limit throughout")
@@ -212,4 +212,4 @@ duration: 1s
     if capacity.kind is Kind.AT_MOST:
         assert capacity.rate.value == (200 if over == "rate" else 20)
         assert len(capacity.searches[0].attempts) == 4
-        assert "raise search: most" in report.page
+        assert "Raise search: most" in report.page
