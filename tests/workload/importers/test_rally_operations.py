@@ -237,7 +237,11 @@ def test_an_operation_that_equals_another_without_what_is_lost_is_left_out(writt
 @pytest.mark.parametrize(
     ("lost", "documents", "reason"),
     [
-        ({"conflicts": "random"}, {"includes-action-and-meta-data": True}, "its conflicts, because x has its own action lines"),
+        (
+            {"conflicts": "random"},
+            {"includes-action-and-meta-data": True},
+            "its conflicts, because x has its own action lines",
+        ),
         ({"ingest-percentage": 10}, {}, "its ingest-percentage, because the number of documents of x is unknown"),
     ],
 )
