@@ -46,7 +46,7 @@ def test_without_answers_shares_are_absent():
 
 @pytest.mark.parametrize("bounds", [(0.0, 1.0), (1.0, 1.0), (2.0, 1.0)])
 def test_bounds_rise_from_above_zero(bounds):
-    with pytest.raises(BadInput, match="that rise"):
+    with pytest.raises(BadInput, match="must be above 0 and ascending"):
         check_bounds(bounds)
 
 

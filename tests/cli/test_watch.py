@@ -48,7 +48,7 @@ def test_the_table_has_a_row_for_each_node_and_marks_missing_ones(trial, capsys)
     assert "throttled" in said
     assert "node-0 " in said
     assert "node-1 (gone)" in said
-    assert "has ended" in said.partition("machine: ")[2]
+    assert "is gone" in said.partition("machine: ")[2]
 
 
 def test_no_heading_is_cut_where_the_terminal_is_narrow(trial, capsys, monkeypatch):

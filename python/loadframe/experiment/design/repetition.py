@@ -10,46 +10,12 @@ interval would then cover 89 to 92 % instead of 95 %. These experiments need at 
 more blocks after the first narrow interval.
 """
 
-import json
-import math
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from loadframe.analyze.compare.measures import Measure
-from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.rates import THROUGHPUT, Rate
-from loadframe.analyze.scale.treatments import main_operation, pooled_noise
 from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
-
-
-def widest_interval(runs: Sequence[RecordedRun], phases: Iterable[str], rate: Rate = THROUGHPUT) -> float:
-    """Return the largest relative half-width of a treatment's 95 % interval.
-
-    Infinite until every treatment has a valid run and one of them is repeated.
-    """
-    return max((_widest(runs, phase, rate) for phase in phases), default=math.inf)
-
-
-def _widest(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float:
-    measure = _measure(runs, phase, rate)
-    groups: dict[str, list[float]] = defaultdict(list)
-    for run in runs:
-        value = measure.of(run)
-        groups[json.dumps(dict(run.treatment), sort_keys=True)] += [value] if value else []
-    if not all(groups.values()):
-        return math.inf
-    noise = pooled_noise(groups.values())
-    return max((noise.half_width(len(values)) for values in groups.values()), default=math.inf)
-
-
-def _measure(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> Measure:
-    if any(stream.is_open for run in runs for stream in run.streams(phase)):
-        return Measure(phase, "p50", main_operation(runs, phase))
-    return Measure(phase, rate.name)
-
 
 #: Largest number of treatments with extra blocks, the number of these blocks, and the minimum degrees of freedom.
 _FEW, _AFTERWARDS, _LEAST_FREEDOM = 2, 2, 4
@@ -80,6 +46,7 @@ def next_block(experiment: Experiment, design: Callable[[Experiment], Design], r
         return ()
     # Imported here because the statistics take a second to import.
     from loadframe.analyze.experiment import RecordedRun
+    from loadframe.analyze.precision import widest_interval
     from loadframe.analyze.rates import RATES, THROUGHPUT
     from loadframe.record import Run
 
