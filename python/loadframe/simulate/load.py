@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.signal import lfilter
 
 from loadframe.store.sim.model import SimModel
 
@@ -107,5 +106,8 @@ def autoregressive(source: np.random.Generator, shape: tuple[int, ...], rho: flo
     """
     shocks = source.standard_normal(shape)
     shocks[..., 1:] *= np.sqrt(1 - rho**2)
+    # Imported here because it takes half a second, and most simulations have no such noise.
+    from scipy.signal import lfilter
+
     series: npt.NDArray[np.float64] = lfilter([1.0], [1.0, -rho], shocks, axis=-1)
     return series
