@@ -129,7 +129,7 @@ fn a_cap_that_carries_nothing_is_refused_before_the_load() {
     plan["target"]["spread"] = json!("round_robin");
     let error = refusal::<Search>(&plan);
     assert!(error.starts_with("target: 5 connections are too few: each of 3 worker threads needs one to"), "{error}");
-    assert!(refusal::<Null>(&plan).starts_with("target: this driver cannot cap its connections"));
+    assert!(refusal::<Null>(&plan).starts_with("target: this driver cannot limit its connections"));
 }
 
 #[test]
