@@ -160,7 +160,9 @@ def test_unsupported_encryption_is_refused_before_anything_starts():
 )
 def test_user_settings_do_not_override_encryption(kind, setting, value):
     settings = {setting: value}
-    with pytest.raises(BadInput, match=f"Loadframe controls the setting {setting}"):
+    with pytest.raises(
+        BadInput, match=f"Loadframe controls the setting {setting}|{setting} is controlled by Loadframe"
+    ):
         find(kind).check_settings(settings)
         Cluster.require_encryption(ClusterSpec(store=kind, nodes=2, encryption=Encryption.BOTH, settings=settings))
 
