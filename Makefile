@@ -33,6 +33,7 @@ lint-python: build
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/pytest tests/test_words.py
 
 # Needs no build, so that the suite can run it beside the tests without replacing what they use.
 lint-rust:
