@@ -114,7 +114,7 @@ def _course(source, factors, noise, rho):
         result.append(factor)
     x = result[0] * (1 + noise * autoregressive(source, times.shape, rho))
     p99 = result[1] * np.exp(noise * autoregressive(source, times.shape, rho))
-    return Course(0.0, x, np.zeros(len(x)), p99 / 3, p99, p99 / 2, p99 / 4, ())
+    return Course(0.0, x, np.zeros(len(x)), p99 / 3, p99, ())
 
 
 if __name__ == "__main__":

@@ -28,8 +28,6 @@ def course(
         failures=changes.get("failures", lambda t: np.zeros(len(t)))(times),
         response_p50=p99 / 3,
         response_p99=p99,
-        response_mean=p99 / 2,
-        response_deviation=p99 / 4,
         events=tuple(events),
         missing=tuple(missing),
         left=tuple(left),

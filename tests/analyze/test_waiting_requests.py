@@ -43,18 +43,17 @@ TRUTH = np.arange(1, 11)
 
 
 def test_requests_answered_after_a_silence_waited_through_it(waits):
-    p50, p99, mean, _ = waits(outage())
-    for figures in (p50, p99, mean):
+    p50, p99 = waits(outage())
+    for figures in (p50, p99):
         assert (figures[20:30] <= TRUTH).all()
         assert (figures[20:30] >= TRUTH - 1).all()
     assert p99[[*range(19), *range(31, SECONDS)]] == pytest.approx(0.010, rel=0.01)
 
 
 def test_a_few_quick_answers_amid_an_outage_do_not_hide_it(waits):
-    _, p99, mean, deviation = waits(outage(of_silence=[0.010] * 5))
+    p50, p99 = waits(outage(of_silence=[0.010] * 5))
     assert (p99[21:30] >= TRUTH[1:] - 1).all()
-    assert (mean[23:30] > 1).all()
-    assert (deviation[23:30] > 1).all()
+    assert (p50[23:30] > 1).all()
 
 
 def test_one_straggler_among_hundreds_does_not_make_the_99th_percentile(waits):
@@ -72,9 +71,9 @@ def test_waiting_requests_count_even_without_an_answer(waits):
     served = dict.fromkeys(range(20), QUICK)
     unanswered, oldest = np.full(SECONDS, 1.0), np.full(SECONDS, 0.009)
     unanswered[20:], oldest[20:] = 8.0, np.arange(1, 21)
-    p50, p99, mean, deviation = waits(served, unanswered=unanswered, oldest=oldest)
+    p50, p99 = waits(served, unanswered=unanswered, oldest=oldest)
     assert p99[20:].tolist() == list(range(1, 21))
-    assert np.isfinite([p50, mean, deviation]).all()
+    assert np.isfinite(p50).all()
     assert p99[:20] == pytest.approx(0.010, rel=0.01)
 
 

@@ -21,7 +21,7 @@ def course(changes, nodes, noise, seed):
     x = made.throughput * (1 + noise * np.random.default_rng(seed).standard_normal(480))
     mean = CLIENTS / x
     events = tuple(Event(time, kind, ("node-2",)) for kind, time in made.events)
-    return Course(0.0, x, np.zeros(480), mean, 3 * mean, mean, mean / 2, events)
+    return Course(0.0, x, np.zeros(480), mean, 3 * mean, events)
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -36,8 +36,6 @@ Series = npt.NDArray[np.float64]
 #: Number of values that represent a second's histogram, and the smallest share of waiting requests that changes p99.
 _VALUES = 100
 _SHARE = 0.01
-#: Half the width of the middle 68 % of ages that are uniform between 0 and the oldest.
-_EVEN = 0.34
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +52,7 @@ class Done:
 
 
 def responses(done: list[Done], unanswered: Series, oldest: Series) -> Series:
-    """Return median, 99th percentile, mean and deviation (half the width of the middle 68 %) by second, in s.
+    """Return median and 99th percentile by second, s.
 
     `unanswered` and `oldest` are the recorded series by second, nan if not recorded. `done` may extend beyond these
     seconds. Unknown figures are nan.
@@ -65,7 +63,7 @@ def responses(done: list[Done], unanswered: Series, oldest: Series) -> Series:
         for entry in done
         if entry.answered is not None and entry.answered.count and 0 <= entry.second < length
     }
-    series, counts = np.full((4, length), np.nan), np.zeros(length)
+    series, counts = np.full((2, length), np.nan), np.zeros(length)
     for second, histogram in answers.items():
         series[:, second], counts[second] = _figures(histogram), histogram.count
     for second, waited in _waited(done, counts).items():
@@ -78,8 +76,7 @@ def responses(done: list[Done], unanswered: Series, oldest: Series) -> Series:
     for second in np.flatnonzero(np.isfinite(oldest) & (unanswered > 0)).tolist():
         age = oldest[second]
         if not counts[second]:
-            bound = np.array([age / 2, age, age / 2, _EVEN * age])
-            series[:, second] = np.fmax(series[:, second], bound)
+            series[:, second] = np.fmax(series[:, second], [age / 2, age])
         elif age >= 1 and unanswered[second] > _SHARE * (counts[second] + unanswered[second]):
             series[1, second] = max(series[1, second], age)
     return series
@@ -110,18 +107,17 @@ def _values(histogram: "Histogram") -> tuple[Series, float]:
     return np.array(values), histogram.count / size
 
 
-def _figures(histogram: "Histogram") -> tuple[float, float, float, float]:
-    low, middle, high, late = (histogram.quantile(q) or 0.0 for q in (0.16, 0.5, 0.84, 0.99))
-    return middle, late, histogram.mean or 0.0, (high - low) / 2
+def _figures(histogram: "Histogram") -> tuple[float, float]:
+    return histogram.quantile(0.5) or 0.0, histogram.quantile(0.99) or 0.0
 
 
 def _weighted(values: Series, weights: Series) -> Series:
-    """Return median, 99th percentile, mean and deviation of weighted values."""
+    """Return median and 99th percentile of weighted values."""
     order = np.argsort(values)
     values, weights = values[order], weights[order]
     shares = np.cumsum(weights) / weights.sum()
-    low, middle, high, late = values[np.searchsorted(shares, np.array([0.16, 0.5, 0.84, 0.99]) - 1e-9)]
-    return np.array([middle, late, float((values * weights).sum() / weights.sum()), (high - low) / 2])
+    figures: Series = values[np.searchsorted(shares, np.array([0.5, 0.99]) - 1e-9)]
+    return figures
 
 
 Flags = npt.NDArray[np.bool_]
@@ -154,8 +150,6 @@ class Course:
     failures: Series  #: 1/s, failed or never sent
     response_p50: Series  #: s; nan in a second without a response and without a known waiting request
     response_p99: Series
-    response_mean: Series
-    response_deviation: Series  #: half the width of the middle 68 %
     events: tuple[Event, ...]
     missing: tuple[tuple[float, float], ...] = ()
     left: tuple[tuple[float, float], ...] = ()
@@ -255,8 +249,6 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
         failures=np.bincount(second, weights=failed, minlength=length).astype(float),
         response_p50=response[0],
         response_p99=response[1],
-        response_mean=response[2],
-        response_deviation=response[3],
         events=tuple(_event(entry, zero) for entry in run.events),
         missing=_samples(run, "data.missing", zero),
         left=_left(run, zero, units),
