@@ -9,7 +9,7 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tex
 from rich.text import Text
 
 from loadframe.base.progress import TimeLeft
-from loadframe.base.units import format_count, format_duration
+from loadframe.base.units import counted, format_count, format_duration
 from loadframe.cli.event_words import EventWords
 from loadframe.cli.output import err, tell
 from loadframe.experiment.runner.listener import Listener
@@ -156,7 +156,7 @@ class _Left(ProgressColumn):
 def _words(progress: "PhaseProgress") -> str:
     """Return the figures of the last second and the number of errors so far as text."""
     documents = f"  {format_count(progress.documents_throughput)} docs/s" if progress.documents_throughput else ""
-    errors = f"{format_count(progress.errors)} error{'s' * (progress.errors != 1)}"
+    errors = counted(progress.errors, "error")
     if progress.response_p50 is None or progress.response_p99 is None:
         return f"no answers in this second  {errors}"
     return (

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from loadframe.base.units import format_count
+from loadframe.base.units import counted, format_count
 
 if TYPE_CHECKING:
     from loadframe.load import SourceProgress
@@ -60,6 +60,6 @@ class EventWords:
         return "  ".join(
             f"{name}: {self._last.get(name, 'no events yet')}, {format_count(source.waiting)} waiting"
             f"{f' ({format_count(source.spilled)} on disk)' if source.spilled else ''},"
-            f" {format_count(source.dead_letters)} dead letter{'s' * (source.dead_letters != 1)}"
+            f" {counted(source.dead_letters, 'dead letter')}"
             for name, source in sources.items()
         )

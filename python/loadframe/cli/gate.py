@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loadframe.base.errors import BadInput, ExitCode, NothingUsable
-from loadframe.base.units import parse_duration, parse_rate
+from loadframe.base.units import counted, parse_duration, parse_rate
 from loadframe.cli.app import app
 from loadframe.cli.choices import Strict, assignments, exclude, measure_kinds, share
 from loadframe.cli.output import Json, out, print_json
@@ -137,7 +137,7 @@ def gate(
     unusable = [run for group in groups for run in group.left_out if not run.store_failed]
     if strict and unusable:
         raise NothingUsable(
-            f"{len(unusable)} run{'s' * (len(unusable) > 1)} left out: {unusable[0].id}: {unusable[0].why}",
+            f"{counted(len(unusable), 'run')} left out: {unusable[0].id}: {unusable[0].why}",
             remedy="remove the cause and repeat these runs, or leave --strict out",
         )
     if judged.standing != "passed":

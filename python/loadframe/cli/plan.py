@@ -168,7 +168,7 @@ def _advice(planned: "Plan") -> str:
     assert best
     true = f"The true peak is at {law.peak:.0f} {over}." if math.isfinite(law.peak) else "The true curve has no peak."
     more = best.runs - planned.question.valid_runs
-    cost = f"{counted(more, 'more run')}" if planned.question.valid_runs and more > 0 else counted(best.runs, "run")
+    cost = counted(more, "more run") if planned.question.valid_runs and more > 0 else counted(best.runs, "run")
     return (
         f"Intervals are the median of simulated experiments. {true} The most informative design per run is"
         f" {best.name!r}: {over} {', '.join(map(str, best.sizes))}, {best.repetitions} times each ({cost})."

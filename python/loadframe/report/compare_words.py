@@ -61,7 +61,7 @@ def _survivors(contrast: Contrast) -> str:
     """Return which sides exclude failed runs or requests from the figures; empty if none does."""
     sides = zip((contrast.baseline, contrast.label), contrast.failed, contrast.blind, strict=True)
     words = [
-        f"the store failed in {failed} run{'s' * (failed != 1)} of {label}" if failed
+        f"the store failed in {counted(failed, 'run')} of {label}" if failed
         else f"too many requests of {label} failed: this figure does not include them"
         for label, failed, blind in sides if failed or blind
     ]  # fmt: skip

@@ -11,6 +11,7 @@ from rich.text import Text
 from loadframe.analyze.gate import Check, Gate
 from loadframe.base.printable import printable
 from loadframe.base.terminal import PrintableConsole
+from loadframe.base.units import counted
 from loadframe.report.compare_words import quantity
 from loadframe.report.fit import print_findings
 from loadframe.report.labels import treatment_text
@@ -24,7 +25,7 @@ _MARKUP = re.compile(r"[\\`*_{}\[\]|~#!@]|:(?=//)|(?<=www)\.")
 def headline(gate: Gate) -> str:
     """Return the outcome in a sentence."""
     counts = {standing: sum(check.standing == standing for check in gate.checks) for standing in STANDINGS}
-    checks = f"{len(gate.checks)} check{'s' * (len(gate.checks) != 1)}"
+    checks = counted(len(gate.checks), "check")
     if gate.standing == "regression":
         return f"{gate.label} is a regression: {counts['regression']} of {checks} failed."
     if gate.standing == "passed":

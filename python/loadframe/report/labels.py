@@ -22,14 +22,14 @@ _ARRIVALS = {"poisson": "Poisson"}
 def pacing_text(stream: "StreamSummary") -> str:
     """Write `8 clients thinking 250 ms`, `90 users on 8 clients`, `9/s, Poisson`, `0 to 9/s in stages, constant`."""
     if stream.source is not None:
-        return f"events of {stream.source} on {stream.workers} worker{'s' * (stream.workers != 1)}"
+        return f"events of {stream.source} on {counted(stream.workers, 'worker')}"
     if stream.rate is not None:
         rate = f"{_level_text(stream.rate)}/s{_STAGES * stream.has_stages}"
         return f"{rate}, {_ARRIVALS.get(stream.arrivals or '', stream.arrivals)}"
     clients, think = stream.clients or 0, stream.think_time
     words = f"{_level_text(clients)} client{'s' * (clients != 1)}{_STAGES * stream.has_stages}"
     if stream.users is not None:
-        return f"{format_count(stream.users)} user{'s' * (stream.users != 1)} on {words}"
+        return f"{counted(stream.users, 'user')} on {words}"
     if isinstance(think, Mapping):
         return f"{words} with random think time"
     return f"{words} thinking {format_duration(think)}" if think else words

@@ -6,7 +6,7 @@ from typing import Any
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.published import INSTANTS, PER_SECOND, SAMPLES, Beside, MeasuredBeside
 from loadframe.analyze.rates import RATES, THROUGHPUT
-from loadframe.base.units import format_change, format_count, format_duration, format_share
+from loadframe.base.units import counted, format_change, format_count, format_duration, format_share
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace
@@ -209,7 +209,7 @@ def _others(measured: MeasuredBeside) -> str:
 
 def _runs(measured: MeasuredBeside) -> str:
     failed = f", {format_count(measured.failed)} failed" if measured.failed else ""
-    return f"{format_count(measured.runs)} run{'s' * (measured.runs != 1)}{failed}"
+    return f"{counted(measured.runs, 'run')}{failed}"
 
 
 def _value(at: Beside) -> str:

@@ -9,6 +9,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from loadframe.analyze.experiment import RecordedExperiment
+from loadframe.base.units import counted
 from loadframe.report.run_status import Exclusion, exclusions, trust
 from loadframe.report.tables import Table, runs_table
 
@@ -41,7 +42,7 @@ def print_trust(folder: RecordedExperiment, console: Console) -> None:
     console.print(Text(trust(folder), style="yellow" if folder.left_out else "green"))
     grid = Grid.grid(padding=(0, 1, 0, 0))
     for group in exclusions(folder):
-        count = f"{len(group.runs)} run{'s' * (len(group.runs) > 1)}"
+        count = counted(len(group.runs), "run")
         grid.add_row("!", f"{count}: {', '.join(group.runs)}", style="yellow")
         grid.add_row("", Text(group.cause))
         grid.add_row("", Text(group.remedy, style="dim"))

@@ -22,6 +22,7 @@ from loadframe.analyze.gate.checks import BLIND, Check, Standing, quantity, runs
 from loadframe.analyze.gate.thresholds import Bound
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.sessions import sessions_of
+from loadframe.base.units import counted
 
 #: Why the slowest request is undecided.
 DELAYED = "a part of it may be the load generator's"
@@ -115,7 +116,7 @@ def failed_runs(new: Group, baseline: Group | None, treatment: Mapping[str, Any]
     if checks:
         return checks
     if not new.usable:
-        runs = f"{len(new.runs)} run{'s' * (len(new.runs) != 1)}"
+        runs = counted(len(new.runs), "run")
         why = f"none of {runs} is valid, for reasons other than the store"
         return [Check(measure, treatment, "undecided", why, title=title)]
     return []

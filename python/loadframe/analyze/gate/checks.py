@@ -13,7 +13,7 @@ from loadframe.analyze.compare.estimate_ratio import RatioEstimate
 from loadframe.analyze.gate.power import detectable
 from loadframe.analyze.gate.thresholds import Bound, Thresholds
 from loadframe.analyze.rates import RATES
-from loadframe.base.units import format_change, format_count, format_duration, format_share
+from loadframe.base.units import counted, format_change, format_count, format_duration, format_share
 
 #: Regression is worse than undecided, which is worse than passed.
 Standing = Literal["passed", "regression", "undecided"]
@@ -158,7 +158,7 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
             standing, why = "undecided", f"{span}: the machine became slower by as much"
     elif not contrast.estimate.freedom:
         first, second = len(contrast.first), len(contrast.second)
-        some = f"{first} run{'s' * (first != 1)} against {second}"
+        some = f"{counted(first, 'run')} against {second}"
         standing, why = "undecided", f"{_worse(value)}: {some} do not show the run-to-run variance"
     elif high >= question.catch:
         excluded = format_share(question.catch)
@@ -208,7 +208,7 @@ def quantity(value: float, measure: Measure) -> str:
 
 def runs_text(values: Sequence[float]) -> str:
     """Format the number of runs."""
-    return f"{len(values)} run{'s' * (len(values) != 1)}"
+    return counted(len(values), "run")
 
 
 def _span(question: Question) -> str:

@@ -19,6 +19,7 @@ import numpy as np
 from loadframe.analyze.block_effects import additive_effects
 from loadframe.analyze.scalability.models import Array
 from loadframe.base.errors import BadInput
+from loadframe.base.units import counted
 
 #: Largest error of a level's logarithm.
 _MOST = 200.0
@@ -181,7 +182,7 @@ def gather(
     kept = [position for position in range(len(pairs)) if position not in without]
     count = len({float(pairs[position][0]) for position in kept})
     if count < 3:
-        sizes_text = "no size" if not count else f"only {count} distinct size{'s' * (count > 1)}"
+        sizes_text = "no size" if not count else f"only {counted(count, 'distinct size')}"
         raise BadInput(
             f"{sizes_text}: a scalability model needs at least 3", remedy="measure at more sizes; 6 is better"
         )

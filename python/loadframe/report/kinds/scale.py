@@ -11,7 +11,7 @@ from rich.text import Text
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.scale.sweep import PhaseCurves, Sweep, Tiers, read_sweep
 from loadframe.base.terminal import PrintableConsole
-from loadframe.base.units import format_count, format_nodes
+from loadframe.base.units import counted, format_count, format_nodes
 from loadframe.record.schema.manifest import RecordedStore
 from loadframe.report import scale_words
 from loadframe.report.fit import print_findings
@@ -194,7 +194,7 @@ def _subtitle(description: Mapping[str, Any], store: RecordedStore | None) -> st
 
 def _size(nodes: int | None, clients: int | None) -> str:
     words = [format_nodes(nodes)] if nodes else []
-    words += [f"{clients} client{'s' * (clients != 1)}"] if clients else []
+    words += [counted(clients, "client")] if clients else []
     return ", ".join(words)
 
 
