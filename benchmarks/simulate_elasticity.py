@@ -9,7 +9,7 @@ from benchmarks.promises import Promises
 
 from loadframe.analyze.elastic.course import Course
 from loadframe.analyze.elastic.measures import ChangeInRun, disturbed, measure
-from loadframe.analyze.elastic.repeated import interval
+from loadframe.analyze.estimate import mean_interval
 from loadframe.simulate.load import autoregressive
 
 BEFORE, AFTER, WINDOW, REPETITIONS = 60, 240, 60.0, 3
@@ -75,7 +75,7 @@ def _cell(source, kind, name, parts, truth, noise, rho, trials, promise):
             runs.append(pair[1])
             old.append(before)
         differences += runs
-        result = interval(runs)
+        result = mean_interval(runs)
         held += result.low <= truth <= result.high
     # docs/elasticity.md describes the effect of 10 % noise with strong autocorrelation.
     if rho < 0.8 or noise < 0.1:

@@ -2,6 +2,7 @@
 
 import importlib
 import socket
+from pathlib import Path
 from threading import Thread
 
 import pytest
@@ -10,10 +11,22 @@ from benchmarks import events, measure_stream_ingestion, rsyslog
 
 from loadframe.base.errors import BadInput, LoadframeError
 
+ROOT = Path(__file__).parents[1]
+FOLDERS = ("benchmarks", "trials")
+
 
 @pytest.mark.parametrize("name", benchmarks.NAMES)
 def test_each_measurement_can_be_started(name):
     assert callable(importlib.import_module(f"benchmarks.measure_{name}").main)
+
+
+@pytest.mark.parametrize(
+    "module", sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.py")), ids=lambda path: path.stem
+)
+def test_each_module_imports_names_that_exist(module):
+    name = ".".join(module.relative_to(ROOT).with_suffix("").parts)
+    if module.stem != "__init__":
+        importlib.import_module(name)
 
 
 def test_a_measurement_that_there_is_not_is_refused_with_the_nearest_name():
