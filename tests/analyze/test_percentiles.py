@@ -58,6 +58,11 @@ def test_changes_as_long_as_the_run_make_it_too_short(rho, least, most):
     assert least <= np.mean(short) <= most
 
 
+def test_a_run_of_few_seconds_is_too_short():
+    assert is_too_short([np.ones(4)], np.full(4, 1000.0))
+    assert not is_too_short([np.ones(5)], np.full(5, 1000.0))
+
+
 def test_seconds_that_differ_make_a_run_worth_less():
     counts = np.full(60, 100.0)
     even, bursts = np.full(60, 1.0), np.zeros(60)

@@ -1,14 +1,16 @@
 """Exit codes: one table in the code, printed by the help and documented; no other numbers in the code of commands."""
 
 import ast
+import os
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import loadframe as package
-from commands import loadframe
+from commands import LOADFRAME, loadframe
 from loadframe.base.errors import ExitCode
 
 SOURCES = Path(package.__file__).parent
@@ -70,3 +72,12 @@ def test_the_documentation_lists_every_code_with_its_meaning():
     section = DOCS.read_text().partition("## Exit codes")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| (\d+) \| (.*) \|$", section, re.MULTILINE)
     assert dict(rows) == {str(int(code)): code.meaning for code in ExitCode}
+
+
+@pytest.mark.parametrize("words", [["workloads", "nyc_taxis"], ["stores", "--json"], ["bench", "--help"]])
+def test_an_output_without_a_reader_has_its_own_code(words):
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([LOADFRAME, *words], stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (ExitCode.OUTPUT_CLOSED, "")

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from commands import loadframe
+from loadframe.workload.catalogue import names
 
 
 def test_the_library_is_listed_with_a_line_on_each():
@@ -20,6 +21,12 @@ def test_a_workload_is_shown_with_its_parameters_operations_and_phases():
     for words in ("documents 100000", "bulk_clients ${clients}", "range_100 search", "with the corpus"):
         assert words in spaced
     assert "match_all_1000_sleep_500ms" in shown
+
+
+@pytest.mark.parametrize("name", names())
+def test_each_built_in_workload_is_shown(name):
+    done = loadframe("workloads", name)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_workload_is_described_to_programs():

@@ -29,6 +29,7 @@ from loadframe.report.plots.run import phase_over_time
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page
 from loadframe.report.run.terminal import print_run
+from loadframe.report.run.words import bounds_of
 from loadframe.report.tables import failures_table, ranks_table
 from simulated import Truth, write_run
 
@@ -234,10 +235,10 @@ def test_a_percentile_of_a_handful_of_requests_has_unknown_bounds_and_says_why(t
     assert ends_text(ends) == ("unknown", "unknown")
     assert interval_text(ends) == "[unknown, unknown]*"
     assert (ends.as_dict()["low"], ends.as_dict()["high"]) == (None, None)
-    assert "unknown: too few requests" in few_text([ends])
+    assert "unknown: too few independent requests" in few_text([ends])
     assert "unknown" not in few_text([Percentile(0.04, 0.03, 0.05, 2.5)])
     run = write_run(tmp_path, "r1", Truth(lam=12.5, sigma=0.0, kappa=0.0, noise=0.0, seconds=5))
-    assert "unknown: too few requests" in Page(run_page(run)).text
+    assert "unknown: too few independent requests" in Page(run_page(run)).text
 
 
 def test_failures_have_their_messages(run):
@@ -258,3 +259,21 @@ def test_connection_setup_is_shown_where_connections_were_opened(run):
     setup = Latency(count=1200, mean=2e-3, p50=1e-3, p90=3e-3, p99=5e-3, p999=8e-3, max=9e-3)
     assert setup_texts(replace(first, setup=setup)) == ["setup of 1,200 connections: p50 1 ms, p99 5 ms, max 9 ms"]
     assert setup_texts(replace(first, setup=Latency())) == setup_texts(replace(first, setup=None)) == []
+
+
+def test_bounded_figures_of_an_interrupted_run_are_written_with_their_bounds(tmp_path):
+    folder = write_run(tmp_path, "r", Truth(seconds=2)).path
+    summary = json.loads((folder / "summary.json").read_text())
+    phase, operation = summary["phases"][0]["name"], next(iter(summary["phases"][0]["operations"]))
+    summary["status"] = "interrupted"
+    summary["verdict"]["figures"] = [
+        {"phase": phase, "figure": "throughput", "state": "bounded", "low": {"value": 90.0}},
+        {
+            "phase": phase, "figure": "response", "state": "bounded", "operation": operation,
+            "low": {"p50": 0.01, "p99": 0.02}, "high": {"p50": 0.011},
+        },
+    ]  # fmt: skip
+    (folder / "summary.json").write_text(json.dumps(summary))
+    throughput, response = bounds_of(Run(folder))
+    assert throughput == f"throughput of {phase}: bounded, 90 or more requests/s"
+    assert response.endswith("bounded, p50 10 ms to 11 ms, p99 20 ms or more")

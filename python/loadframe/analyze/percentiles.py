@@ -115,7 +115,9 @@ def ranks(slow: Array, counts: Array, quantile: float) -> tuple[float, float]:
 
 
 def is_too_short(slow: Iterable[Array], counts: Array) -> bool:
-    """Return whether the slow requests by second, for several percentiles, change too slowly for the run."""
+    """Return whether the run has too few seconds, or its slow requests change too slowly from second to second."""
+    if len(counts) < _LEAST_SECONDS:
+        return True
     busy = counts > 0
     shares = [above[busy] / counts[busy] for above in slow]
     return any(independent_values(share) < _LEAST_INDEPENDENT for share in shares)
@@ -124,8 +126,6 @@ def is_too_short(slow: Iterable[Array], counts: Array) -> bool:
 def _worth(slow: Array, counts: Array, quantile: float) -> float:
     """Return the effective number of independent requests."""
     total, seconds = float(counts.sum()), len(counts)
-    if seconds < _LEAST_SECONDS:
-        return total
     share = float(slow.sum()) / total
     rest = slow - share * counts
     if not rest.any():

@@ -1,5 +1,7 @@
 """A rich console that removes control characters from printed text."""
 
+import errno
+import os
 from collections.abc import Iterable
 
 from rich.console import Console, ConsoleOptions, RenderableType
@@ -13,6 +15,10 @@ class PrintableConsole(Console):
 
     Use it wherever a text may come from a store or a run folder.
     """
+
+    def on_broken_pipe(self) -> None:
+        """Raise BrokenPipeError, for the exit code of a closed output. Rich exits with 1, the code of a failure."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Yield the segments of `renderable`, made printable."""

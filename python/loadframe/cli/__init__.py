@@ -80,7 +80,10 @@ def _run(arguments: list[str] | None) -> int:
 
         app(args=arguments, standalone_mode=True)
     except SystemExit as end:
-        return end.code if isinstance(end.code, int) else int(end.code is not None)
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        # typer exits with 1 where the reader of the output left, and replaces standard output by this class.
+        closed = code == ExitCode.FAILED and type(sys.stdout).__name__ == "PacifyFlushWrapper"
+        return ExitCode.OUTPUT_CLOSED if closed else code
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except (LoadframeError, RecursionError) as error:

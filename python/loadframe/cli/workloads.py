@@ -122,8 +122,10 @@ def _load(stream: dict[str, Any]) -> str:
     what = next(iter(mix)) if len(mix) == 1 else " + ".join(f"{weight:g} {name}" for name, weight in mix.items())
     if "rate" in stream:
         return f"{what}, {format_count(stream['rate'])}/s"
+    if "source" in stream:
+        return f"{what}, events of {stream['source']} on {counted(stream['workers'], 'worker')}"
     think = f", thinking {format_duration(stream['think_time'])}" if stream.get("think_time") else ""
-    return f"{what}, {stream['clients']} client{'s' if stream['clients'] > 1 else ''}{think}"
+    return f"{what}, {counted(stream['clients'], 'client')}{think}"
 
 
 def _value(value: Any) -> str:

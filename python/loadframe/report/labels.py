@@ -119,9 +119,9 @@ def few_text(percentiles: "Iterable[Percentile]") -> str:
     if any(percentile.few for percentile in listed):
         words.append(f"* Fewer than {ENOUGH} requests are slower: single requests decide this percentile.")
     if any(percentile.too_short for percentile in listed):
-        words.append("unknown: response times change too slowly for a 95 % interval from a phase of this length.")
+        words.append("unknown: the phase is too short for a 95 % interval, since response times may change slowly.")
     if any(end is None for percentile in listed if not percentile.too_short for end in percentile.ends):
-        words.append("unknown: too few requests for a 95 % bound on this side.")
+        words.append("unknown: too few independent requests for a 95 % bound on this side.")
     return " ".join([*words, "Measure longer, or at a higher rate, before you rely on it."]) if words else ""
 
 

@@ -1,11 +1,11 @@
 """Sentences about the quality of a run's figures, and about delayed acknowledgements."""
 
-import math
+from collections.abc import Callable
 from typing import Literal
 
 from loadframe.analyze.delayed import delayed_of
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.figures import FigureName
+from loadframe.analyze.figures import VALUE
 from loadframe.base.units import format_count, format_duration
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary, RecordedFigure
@@ -31,27 +31,24 @@ def standing_of(run: Run) -> tuple[Tone, str]:
 def bounds_of(run: Run) -> list[str]:
     """Return a line for each figure of a run that is bounded or unknown."""
     recorded = RecordedRun(run.path.name, None, {}, run)
-    return [_line(recorded, entry) for entry in recorded.qualities if entry.state != "good" and entry.figure != "all"]
+    return [_line(entry) for entry in recorded.qualities if entry.state != "good" and entry.figure != "all"]
 
 
-def _line(run: RecordedRun, entry: RecordedFigure) -> str:
+def _line(entry: RecordedFigure) -> str:
     name = _NAMES.get(entry.figure, entry.figure)
     of = f"{name} of {entry.operation} in {entry.phase}" if entry.operation else f"{name} of {entry.phase}"
     why = f" ({', '.join(entry.reasons)})" if entry.reasons else ""
     if entry.state == "unknown":
         return f"{of}: unknown{why}"
-    figure: FigureName = entry.figure  # type: ignore[assignment]
     if entry.figure in _UNITS:
-        known = run.figure(entry.phase, figure)
-        high = f" to {format_count(known.high)}" if math.isfinite(known.high) else " or more"
-        return f"{of}: bounded, {format_count(known.low)}{high} {_UNITS[entry.figure]}{why}"
-    spans = []
-    for statistic in ("p50", "p99"):
-        known = run.figure(entry.phase, figure, entry.operation, statistic)
-        if known.counts:
-            high = f" to {format_duration(known.high)}" if math.isfinite(known.high) else " or more"
-            spans.append(f"{statistic} {format_duration(known.low)}{high}")
+        return f"{of}: bounded, {_span(entry, VALUE, format_count)} {_UNITS[entry.figure]}{why}"
+    spans = [f"{name} {_span(entry, name, format_duration)}" for name in ("p50", "p99") if name in entry.low]
     return f"{of}: bounded, {', '.join(spans)}{why}"
+
+
+def _span(entry: RecordedFigure, statistic: str, text: Callable[[float], str]) -> str:
+    high = entry.high.get(statistic)
+    return f"{text(entry.low.get(statistic, 0.0))}{' or more' if high is None else f' to {text(high)}'}"
 
 
 def delayed_texts(run: Run, phase: PhaseSummary) -> list[str]:
