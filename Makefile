@@ -8,7 +8,7 @@ UV := $(shell command -v uv || echo .tools/bin/uv)
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 export VIRTUAL_ENV := $(CURDIR)/.venv
 
-.PHONY: build demo test check trials lint lint-python lint-rust format bench dist lock clean
+.PHONY: build demo test check trials lint lint-python lint-rust format docs bench dist lock clean
 
 build: .venv/.built
 
@@ -45,6 +45,10 @@ format: build
 	$(BIN)/ruff check --fix .
 	cargo fmt
 
+# The documentation as a website in site/, which a browser also opens without a server.
+docs: build
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
 bench: build
 	$(BIN)/python -m benchmarks
 
@@ -60,7 +64,7 @@ lock: $(UV)
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group dist --output-file requirements-dist.lock
 
 clean:
-	rm -rf .venv .tools target dist
+	rm -rf .venv .tools target dist site
 
 # uv, from PyPI where the machine has none. `--target` works on systems whose Python is managed by the distribution.
 .tools/bin/uv:
