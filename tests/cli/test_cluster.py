@@ -12,7 +12,10 @@ from subprocess import CompletedProcess
 import pytest
 
 from commands import loadframe
+from loadframe.base.errors import BadInput
+from loadframe.cli.choices import store_settings
 from loadframe.cluster import Cluster, named
+from loadframe.store import find
 
 
 @pytest.fixture
@@ -147,3 +150,18 @@ except SystemExit as end:
 """
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
         assert done.stdout.splitlines()[-1] == "ended: 0", done
+
+
+def test_settings_have_the_value_types_of_an_experiment_file():
+    settings = store_settings(["members=1", "replica_set=true", "sigma=0.1", "service=20ms", "save=", "a=b=c"])
+    assert settings == {"members": 1, "replica_set": True, "sigma": 0.1, "service": "20ms", "save": "", "a": "b=c"}
+    with pytest.raises(BadInput, match="--set x: this whole number does not fit into 64 bits"):
+        store_settings(["x=99999999999999999999"])
+
+
+@pytest.mark.parametrize(
+    ("store", "setting"),
+    [("mongodb", "members=1"), ("mongodb", "replica_set=true"), ("redis", "cluster=true"), ("sim", "servers=4")],
+)
+def test_documented_settings_are_accepted_from_the_command_line(store, setting):
+    find(store).check_settings(store_settings([setting]))

@@ -38,7 +38,7 @@ READ = {"read": {"collection": "things", "id": "ann"}}
 def secret(store: Held) -> str:
     """The password of the store's cluster; skips stores that do not authenticate."""
     if not store.cluster.store.administrator:
-        pytest.skip(f"{store.kind} does not authenticate its clients here; its page in docs/stores says so")
+        pytest.skip(f"{store.kind} does not authenticate its clients here; its page in docs/reference/stores says so")
     return (_folder(store) / "password").read_text()
 
 

@@ -160,6 +160,23 @@ def assignments(texts: Sequence[str], option: str = "--set") -> dict[str, str]:
     return pairs
 
 
+def store_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any]:
+    """Parse `name=value` texts with the value types of an experiment file: number, boolean, null or text.
+
+    An empty value is the empty text.
+    """
+    # Imported late: it loads YAML, which other commands do without.
+    from loadframe.yamlfile import scalar
+
+    settings: dict[str, Any] = {}
+    for name, text in assignments(texts, option).items():
+        try:
+            settings[name] = scalar(text) if text else ""
+        except ValueError as error:
+            raise BadInput(f"{option} {name}: {error}", where=text) from None
+    return settings
+
+
 def core_limits(text: str | None) -> dict[str, Any]:
     """Parse --cores into arguments of Limits; empty without the option."""
     if text is None:

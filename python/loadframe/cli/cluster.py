@@ -26,9 +26,9 @@ from loadframe.cli.choices import (
     PerMachine,
     Scratch,
     StoreVersion,
-    assignments,
     core_limits,
     placement_options,
+    store_settings,
 )
 from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.cli.topics import Topic, option
@@ -143,7 +143,7 @@ def up(
         image=image,
         runtime=container_runtime,
         port=port,
-        settings=assignments(set_) if set_ else None,
+        settings=store_settings(set_) if set_ else None,
         encryption=Encryption(encryption) if encryption else None,
         **placement_options(machines, per_machine, network, scratch),
     )

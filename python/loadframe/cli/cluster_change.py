@@ -99,7 +99,10 @@ def shrink(
 
 @cluster.command(epilog=_KILL_EXAMPLES)
 def kill(name: Name, node: NodeName, as_json: Json = False) -> None:
-    """Kill a node's process, as a power failure would. The node keeps its data; `cluster up` starts it again."""
+    """Kill a node's process with SIGKILL. The node keeps its files; `cluster up` starts it again.
+
+    Writes in the operating system's cache survive the kill. A power failure can lose them.
+    """
     _apply(name, lambda running: running.kill(node), as_json)
 
 

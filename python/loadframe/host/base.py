@@ -63,7 +63,7 @@ class Process(Protocol):
         """Apply the CPU quota and the disk limits that were requested, or lift them."""
 
     def kill(self) -> None:
-        """Kill it immediately, as a power failure would."""
+        """Kill it immediately, with SIGKILL."""
 
     def pause(self) -> None:
         """Suspend it until `resume`; its connections stay open and its memory stays allocated."""

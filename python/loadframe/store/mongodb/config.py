@@ -119,7 +119,7 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
         raise BadInput(
             "a sharded cluster needs mongos, which is missing in this installation",
             where=str(installation.home),
-            remedy="give --version with a version that the vendor offers, or MongoDB's folder with --home",
+            remedy="download a MongoDB that includes mongos with --version 7.0.14, or name yours with --home FOLDER",
         )
     return _router(node, mongos) if mongos and node.role == ROUTER else _server(node, mongod)
 

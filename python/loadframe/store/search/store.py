@@ -332,7 +332,7 @@ class SearchStore(Store):
         return int(answer["count"])
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return each node's statistics (see docs/stores/opensearch.md). Counters start with the node."""
+        """Return each node's statistics (see docs/reference/stores/opensearch.md). Counters start with the node."""
         path = f"/_nodes/stats{self._sections}?filter_path={_FILTER}"
         try:
             nodes = self.request(addresses, "GET", path, timeout=5.0)
