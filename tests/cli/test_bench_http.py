@@ -8,6 +8,7 @@ import pytest
 from commands import loadframe
 from loadframe.record import Run
 from rest_service import RestService
+from serverless_search import ServerlessSearch
 
 WORKLOAD = """\
 workload: app
@@ -220,3 +221,15 @@ def test_connections_that_the_server_closes_are_opened_again_and_counted(tmp_pat
     assert phase.setup.count == operation.reconnects + 2
     assert 0 < phase.setup.p50 <= phase.setup.max
     assert f"setup of {phase.setup.count} connections: p50 " in done.stdout
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 410])
+def test_a_search_service_that_hides_its_cluster_is_measured(tmp_path, status):
+    with ServerlessSearch(status) as service:
+        words = ["bench", "nyc_taxis/range_100", "--store", "elasticsearch", "--hosts", service.address]
+        done = loadframe(*words, "--set", "documents=1000", "--duration", "3s", "--output", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    run = Run(tmp_path / "run")
+    assert run.summary.phases[-1].operations["range_100"].successes
+    (words,) = (words for words in run.summary.verdict.not_judged if "force_merge" in words)
+    assert f"the service does not support it: HTTP {status}" in words

@@ -154,6 +154,7 @@ def summarize(
     failure: str | None = None,
     stored: Sequence[StoredEvents] = (),
     failures: Sequence[Finding] = (),
+    not_judged: Sequence[str] = (),
 ) -> Summary:
     """Return the summary of a completed run: its phases, generator and verdict.
 
@@ -166,6 +167,7 @@ def summarize(
     - `failure`: the generator's failure, if it had one.
     - `stored`: the store's counts of the events of sources.
     - `failures`: failures of the store that its responses do not show.
+    - `not_judged`: what the verdict cannot judge, and why.
 
     Preparing phases are judged only if nothing else was measured.
     """
@@ -188,7 +190,14 @@ def summarize(
         )
     judged = judged or prepares
     verdict = judge(
-        judged, deviations, lost=lost, disturbed=disturbed, failure=failure, stored=stored, failures=failures
+        judged,
+        deviations,
+        lost=lost,
+        disturbed=disturbed,
+        failure=failure,
+        stored=stored,
+        failures=failures,
+        not_judged=not_judged,
     )
     return Summary(
         "done",

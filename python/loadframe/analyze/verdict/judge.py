@@ -87,6 +87,7 @@ def judge(
     failure: str | None = None,
     stored: Sequence[StoredEvents] = (),
     failures: Sequence[Finding] = (),
+    not_judged: Sequence[str] = (),
 ) -> Verdict:
     """Return the verdict on a run's measured phases.
 
@@ -109,22 +110,22 @@ def judge(
             if events.missing and events.unique and events.acknowledged_at_kill is None
         ),
     ]
-    not_judged, explained = list[str](), list[str]()
+    unjudged, explained = list(not_judged), list[str]()
     for phase in phases:
         name = phase.summary.name
         findings = [finding for detect in DETECTORS for finding in detect(phase)]
         if disturbed:
             reasons += [finding for finding in findings if RULES[finding.code].judged_if_disturbed]
-            not_judged.append(f"failures, drops and steadiness of phase {name}: the cluster was changed on purpose")
+            unjudged.append(f"failures, drops and steadiness of phase {name}: the cluster was changed on purpose")
             continue
         reasons += findings
         steady = steadiness(phase.throughput)
         if any(stream.has_stages for stream in phase.summary.streams):
-            not_judged.append(f"steadiness of phase {name}: its load changes in stages")
+            unjudged.append(f"steadiness of phase {name}: its load changes in stages")
         elif any(stream.source is not None for stream in phase.summary.streams):
-            not_judged.append(f"steadiness of phase {name}: its sources determine the load")
+            unjudged.append(f"steadiness of phase {name}: its sources determine the load")
         elif steady is None:
-            not_judged.append(f"steadiness of phase {name}: {len(phase.throughput)} s is too short (20 s are needed)")
+            unjudged.append(f"steadiness of phase {name}: {len(phase.throughput)} s is too short (20 s are needed)")
         elif not steady.steady:
             rest = _beside_documents(phase)
             if rest and rest.steady:
@@ -140,7 +141,7 @@ def judge(
                         beside_documents=rest is not None,
                     )
                 )
-    return Verdict(tuple(reasons), tuple(not_judged), tuple(explained), _figures(phases, reasons))
+    return Verdict(tuple(reasons), tuple(unjudged), tuple(explained), _figures(phases, reasons))
 
 
 def _figures(phases: Sequence[JudgedPhase], reasons: Sequence[Finding]) -> tuple[RecordedFigure, ...]:

@@ -38,6 +38,11 @@ from loadframe.record import ManifestDraft, RunWriter
 from loadframe.record.schema.event_kinds import PHASE_ENDED, PHASE_STARTED
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
 
+#: Operations that tidy a collection's files and leave its documents alone.
+_TIDYING = {"force_merge", "flush"}
+#: Statuses of a service that lacks or forbids an interface.
+_NOT_OFFERED = {401, 403, 404, 405, 410}
+
 T = TypeVar("T")
 
 
@@ -118,6 +123,8 @@ class Session:
         #: Maximum requests per second of one worker, from calibration; None without calibration.
         self._ceiling = calibration.ceiling(cluster.store.driver) if calibration else None
         self._acknowledged = AcknowledgedDocuments()
+        #: Effects of preparing operations that the service does not support, as sentences.
+        self._unsupported: list[str] = []
         self._sources = SourcesSampler()
 
     def create_collections(
@@ -167,7 +174,7 @@ class Session:
                 self.listener.remark(
                     f"{aside['lines']:,} lines of {aside['corpus']} are not documents and were skipped; see {kept}"
                 )
-            if missing := _preparation_error(phase, outcome):
+            if missing := self._preparation_error(phase, outcome):
                 raise missing
             for difference in self._differences(phase, outcome):
                 raise _incomplete_error(difference, phase)
@@ -249,6 +256,7 @@ class Session:
                 disturbed=hook.disturbs,
                 events=told,
                 stored=stored or (),
+                not_judged=self._unsupported,
                 failures=[*failures, *failed_changes(told)],
                 failure=failure.what if failure and failure.fault == "generator" else None,
             )
@@ -317,7 +325,7 @@ class Session:
             outcomes.append(outcome | {"prepares": phase.prepares, **extra})
             if failure or outcome["interrupted"]:
                 return failure
-            if phase.prepares and (missing := _preparation_error(phase, outcome)):
+            if phase.prepares and (missing := self._preparation_error(phase, outcome)):
                 return missing
             # With a hook that stops nodes, unreachable nodes are expected.
             for host in () if hook.disturbs else outcome["unreachable"]:
@@ -332,6 +340,29 @@ class Session:
             if interrupts.asked():
                 return None
         hook.after()
+        return None
+
+    def _preparation_error(self, phase: ResolvedPhase, outcome: Outcome) -> LoadframeError | None:
+        """Return the error of a preparing phase with failed requests or unacknowledged events; None if it is complete.
+
+        Managed services offer no `force_merge` or `flush`. Notes that in `_unsupported` instead of returning an error.
+        """
+        for name, source in outcome.get("sources", {}).items():
+            if source["left_over"]:
+                return _incomplete_error(
+                    f"{counted(source['left_over'], 'event')} of {name} were not acknowledged", phase
+                )
+        for operation in outcome["operations"]:
+            failed = operation["requests"] - operation["successes"] + operation["in_flight_at_end"]
+            if not failed:
+                continue
+            name, errors = operation["operation"], operation["errors"]
+            words = "".join(f": {without_compressed(error['message'])}" for error in errors[:1])
+            if errors and _is_unsupported(phase.operations[name], errors):
+                self._unsupported.append(f"effect of {name}: the service does not support it{words}")
+                self.listener.remark(f"{name} had no effect: the service does not support it{words}")
+            else:
+                return _incomplete_error(f"{counted(failed, 'request')} of {name} failed{words}", phase)
         return None
 
     def _try_count(self, count: Callable[[], T]) -> T | None:
@@ -504,17 +535,9 @@ def _unless_cancelled(failure: LoadframeError | None) -> LoadframeError | None:
     return None if cancelled else failure
 
 
-def _preparation_error(phase: ResolvedPhase, outcome: Outcome) -> LoadframeError | None:
-    """Return the error of a preparing phase with failed requests or unacknowledged events; None if it is complete."""
-    for name, source in outcome.get("sources", {}).items():
-        if source["left_over"]:
-            return _incomplete_error(f"{counted(source['left_over'], 'event')} of {name} were not acknowledged", phase)
-    for operation in outcome["operations"]:
-        failed = operation["requests"] - operation["successes"] + operation["in_flight_at_end"]
-        if failed:
-            words = "".join(f": {without_compressed(error['message'])}" for error in operation["errors"][:1])
-            return _incomplete_error(f"{counted(failed, 'request')} of {operation['operation']} failed{words}", phase)
-    return None
+def _is_unsupported(form: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a service lacks an operation that only tidies data: all failures are refusals by status."""
+    return not _TIDYING.isdisjoint(form) and {error["status"] for error in errors} <= _NOT_OFFERED
 
 
 def _incomplete_error(what: str, phase: ResolvedPhase) -> LoadframeError:

@@ -110,6 +110,14 @@ class NotOffered(LoadframeError):  # noqa: N818 - a state of the service
     """The service does not support the request, or its target does not exist."""
 
 
+class AccessDenied(BadInput):
+    """The account may not send the request, or the credentials are wrong."""
+
+
+#: Answers of services that do not show their nodes.
+_HIDDEN = (NotOffered, AccessDenied)
+
+
 class SearchStore(Store):
     """Code that all stores of the family share."""
 
@@ -208,7 +216,7 @@ class SearchStore(Store):
         """Return the health: ready if the status is green. A service that hides its health counts as ready."""
         try:
             answer = self.request(addresses, "GET", "/_cluster/health", timeout=10.0)
-        except NotOffered:
+        except _HIDDEN:
             return Health(ready=True, status=UNKNOWN, nodes=len(addresses), moving=0, missing=0)
         return Health(
             ready=answer["status"] == "green",
@@ -281,7 +289,7 @@ class SearchStore(Store):
             create_rolling(self.request, addresses, name, body, composed=self._composes(addresses))
         else:
             self.request(addresses, "PUT", f"/{name}", body)
-        with contextlib.suppress(NotOffered):
+        with contextlib.suppress(*_HIDDEN):
             self.request(
                 addresses,
                 "GET",
@@ -336,7 +344,7 @@ class SearchStore(Store):
         path = f"/_nodes/stats{self._sections}?filter_path={_FILTER}"
         try:
             nodes = self.request(addresses, "GET", path, timeout=5.0)
-        except NotOffered:
+        except _HIDDEN:
             return {}
         return {node["name"]: _figures(node) for node in nodes.get("nodes", {}).values()}
 
@@ -344,7 +352,7 @@ class SearchStore(Store):
 def _content(answer: Answer, method: str, path: str) -> Any:
     """Return the JSON of an answer; an error by status for 400 and up, LoadframeError if it is not JSON."""
     if answer.status in _DENIED:
-        raise BadInput(
+        raise AccessDenied(
             f"the cluster denies access: {answer.status}, {_reason(answer)}",
             where=answer.address,
             remedy=_DENIED[answer.status],

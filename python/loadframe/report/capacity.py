@@ -1,1 +1,0 @@
-"""Sentences and plots of the report on a capacity experiment."""

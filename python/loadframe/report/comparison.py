@@ -1,1 +1,0 @@
-"""The report on a comparison: its words, its page, its lines on the terminal."""

@@ -1,0 +1,84 @@
+"""A search service that hides its cluster, on loopback: it answers cluster and node calls with an error."""
+
+import json
+import threading
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any, Self
+
+_ROOT = {
+    "name": "serverless",
+    "cluster_name": "c",
+    "version": {"number": "8.11.0", "build_flavor": "serverless"},
+    "tagline": "You Know, for Search",
+}
+_SHARDS = {"total": 1, "successful": 1, "failed": 0}
+
+
+class ServerlessSearch:
+    """Context manager that counts bulk documents and refuses everything outside `_bulk`, `_count` and `_search`.
+
+    `status`: HTTP status of the refusals.
+    """
+
+    def __init__(self, status: int) -> None:
+        documents: Counter[str] = Counter()
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def _serve(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                collection, _, call = self.path.partition("?")[0].strip("/").partition("/")
+                if not collection:
+                    self._answer(200, _ROOT)
+                elif call == "_bulk":
+                    lines = body.count(b"\n") // 2
+                    documents[collection] += lines
+                    item = {"index": {"_id": "x", "status": 201, "_shards": _SHARDS}}
+                    self._answer(200, {"took": 1, "errors": False, "items": [item] * lines})
+                elif call == "_count":
+                    self._answer(200, {"count": documents[collection], "_shards": _SHARDS})
+                elif call == "_search":
+                    hits = {"total": {"value": 1, "relation": "eq"}, "hits": []}
+                    self._answer(200, {"took": 1, "timed_out": False, "_shards": _SHARDS, "hits": hits})
+                elif call == "_refresh":
+                    self._answer(200, {"_shards": _SHARDS})
+                elif self.command == "PUT" and not call:
+                    self._answer(200, {"acknowledged": True, "shards_acknowledged": True, "index": collection})
+                elif self.command in ("GET", "HEAD") and not call and not collection.startswith("_"):
+                    self._answer(404, {"error": {"type": "index_not_found_exception", "reason": "no such index"}})
+                else:
+                    reason = f"{self.path} is not available when running in serverless mode"
+                    self._answer(status, {"error": {"type": "api_not_available_exception", "reason": reason}})
+
+            do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = _serve
+
+            def _answer(self, code: int, body: Any) -> None:
+                text = json.dumps(body).encode()
+                self.send_response(code)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("X-Elastic-Product", "Elasticsearch")
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                if self.command != "HEAD":
+                    self.wfile.write(text)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.address = f"127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()
