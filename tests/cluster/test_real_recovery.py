@@ -159,20 +159,11 @@ def wait_for_answer(cluster: Cluster) -> None:
             assert time.monotonic() < end, "the store does not answer"
 
 
-def known_delay(kind: str, outage: Callable[[Cluster], None], clients: int) -> str | None:
-    """Return why recovery may take longer than a second, if it may."""
-    if kind == "postgresql" and outage is not kill and clients == 500:
-        return "hundreds of logins take two busy cores seconds"
-    return None
-
-
 @pytest.mark.parametrize("clients", [1, 100, 500])
 @pytest.mark.parametrize("outage", [pause, cut, kill])
 def test_clients_succeed_as_soon_as_another_client_does(
-    cluster: Cluster, outage: Callable[[Cluster], None], clients: int, tmp_path: Path, request: pytest.FixtureRequest
+    cluster: Cluster, outage: Callable[[Cluster], None], clients: int, tmp_path: Path
 ) -> None:
-    if reason := known_delay(cluster.store.kind, outage, clients):
-        request.applymarker(pytest.mark.xfail(reason=reason))
     with Load(cluster, clients, tmp_path / f"{outage.__name__}-{clients}") as load:
         load.wait_for(1)
         outage(cluster)
