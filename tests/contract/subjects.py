@@ -31,6 +31,8 @@ class Subject:
     excused: Mapping[str, str] = field(default_factory=dict)
     #: Why no cluster of it can be tested.
     absent: str | None = None
+    #: Whether neither a package registry nor Debian has its server. Its tests run if CONTRACT_HOME_KIND names one.
+    unavailable: bool = False
 
 
 _SEARCH = {
@@ -83,6 +85,7 @@ _SUBJECTS = {
         bad={"key": "p9", "age": "old"},
         excused={"test_every_step_of_wikipedia_is_answered_well": "the workload has no form for it"},
     ),
+    "couchbase": Subject(unavailable=True),
     "redis": Subject(
         excused={"test_a_scan_begins_at_the_given_id": "a cluster keeps no order of ids over its nodes"},
     ),

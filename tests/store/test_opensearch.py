@@ -172,9 +172,9 @@ def test_each_module_has_its_jars_and_a_descriptor_that_names_its_class():
         assert "opensearch.version=3.8.0\n" in descriptor
 
 
-def test_every_figure_is_documented_and_every_documented_one_exists():
-    page = (Path(__file__).parents[2] / "docs" / "stores" / "opensearch.md").read_text()
-    table = page[page.index("| figure |") :]
+def test_every_statistic_is_documented_and_every_documented_one_exists():
+    page = (Path(__file__).parents[2] / "docs" / "reference" / "stores" / "opensearch.md").read_text()
+    table = page[page.index("| statistic |") :]
     documented = {name for row in table.splitlines() for name in re.findall(r"`([a-z_]+)`", row.split("|")[1])}
     assert documented == set(METRICS)
 

@@ -36,7 +36,7 @@ phases:
 """
 
 
-PAGE = (Path(__file__).parents[2] / "docs" / "stores" / "http.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "stores" / "http.md").read_text()
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def refused(load, old, new):
 
 
 def test_the_documentation_shows_a_workload_and_every_key(load):
-    example, timed = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    example, timed = re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL)
     assert load(example).for_family("http", nodes=1).phase("day").variables["token"] == {"captured": {}}
     told = load(timed).for_family("http", nodes=1).phase("ask").operations["totals"]["http"]
     assert (told["timing"], told["expect"]) == (["store"], {"headers": {"X-Request-ID": "${id}"}})
