@@ -1,11 +1,15 @@
-"""Count roundabout phrases in docstrings, comments and messages: `python -m tests.plain_language [--lines] PATH...`."""
+"""Count roundabout phrases in docstrings, comments, messages and pages; in pages also long sentences and "you".
+
+Usage: `python -m tests.plain_language [--lines] PATH...`.
+"""
 
 import argparse
 import ast
 import io
 import re
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 #: Roundabout phrases, and the plain form that replaces each.
@@ -31,6 +35,14 @@ _CODE = re.compile(r"`[^`]*`")
 _RUST_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 #: A string of fewer words is a key or a name, not a message.
 _MESSAGE = 4
+#: Words of a sentence above which a page counts it as long.
+LONG = 30
+
+_SENTENCE = re.compile(r"(?<=[.?!:])\s+(?=[A-Z`*\"'(])")
+_YOU = re.compile(r"\b(?:you|your|yours)\b", re.IGNORECASE)
+_ITEM = re.compile(r"\s*(?:[-*]|\d+\.)\s+")
+_NO_PROSE = ("|", "#", "<", "---", "===", "!!!", "???", ":::")
+_LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 
 
 def python_texts(source: str) -> Iterator[tuple[int, str]]:
@@ -58,9 +70,55 @@ def rust_texts(source: str) -> Iterator[tuple[int, str]]:
                 yield number, message
 
 
+def markdown_texts(source: str) -> Iterator[tuple[int, str]]:
+    """Yield paragraphs and list items of a page, without code blocks, tables and headings."""
+    paragraph: list[str] = []
+    start, fence = 0, ""
+    for number, line in enumerate([*source.splitlines(), ""], 1):
+        bare = line.strip()
+        mark = re.match(r"`{3,}|~{3,}", bare)
+        if mark and (not fence or bare == fence):
+            fence, skipped = ("" if fence else mark[0]), True
+        else:
+            skipped = bool(fence) or not bare or bare.startswith(_NO_PROSE)
+        if paragraph and (skipped or _ITEM.match(line)):
+            yield start, " ".join(paragraph)
+            paragraph = []
+        if not skipped:
+            start = start if paragraph else number
+            paragraph.append(_LINK.sub(r"\1", _ITEM.sub("", bare, count=1) if _ITEM.match(line) else bare))
+
+
+@dataclass
+class Prose:
+    """How plainly pages are written. Places are (file, line, text)."""
+
+    words: int = 0
+    you: int = 0
+    sentences: int = 0
+    roundabout: list[tuple[Path, int, str]] = field(default_factory=list)
+    long: list[tuple[Path, int, str]] = field(default_factory=list)
+
+
+def prose(files: Iterable[Path]) -> Prose:
+    """Measure Markdown files."""
+    measured = Prose()
+    for file in files:
+        for line, text in texts(file):
+            measured.words += len(_WORD.findall(text))
+            measured.you += len(_YOU.findall(text))
+            measured.roundabout += [(file, line, match[0]) for match in _PATTERN.finditer(text)]
+            for sentence in _SENTENCE.split(text):
+                count = len(_WORD.findall(sentence))
+                measured.sentences += count > 2
+                if count > LONG:
+                    measured.long.append((file, line, sentence))
+    return measured
+
+
 def texts(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the texts of a file, without code in backticks."""
-    read = {".py": python_texts, ".rs": rust_texts}[path.suffix]
+    read = {".py": python_texts, ".rs": rust_texts, ".md": markdown_texts}[path.suffix]
     for line, text in read(path.read_text()):
         yield line, _CODE.sub("code", text)
 
@@ -90,6 +148,17 @@ def main() -> None:
             for file, line, phrase in places:
                 print(f"{file}:{line}: {phrase.strip()}")
         print(f"{path}: {words} words, {1000 * len(places) / max(words, 1):.1f} roundabout phrases per 1,000")
+        pages = prose(sorted(path.rglob("*.md")) if path.is_dir() else [path] if path.suffix == ".md" else [])
+        if pages.words:
+            if arguments.lines:
+                for file, line, text in (*pages.roundabout, *pages.long):
+                    print(f"{file}:{line}: {text.strip()}")
+            roundabout, you = (1000 * count / pages.words for count in (len(pages.roundabout), pages.you))
+            long = 100 * len(pages.long) / max(pages.sentences, 1)
+            print(
+                f"{path}: {pages.words} words of pages, {roundabout:.1f} roundabout phrases"
+                f" and {you:.1f} 'you' per 1,000, {long:.1f} % long sentences"
+            )
 
 
 if __name__ == "__main__":

@@ -129,24 +129,24 @@ def read_page(path: Path, text: str | None = None) -> Page:
 
 def _commands(body: str, first: int, exit_code: int) -> list[Command]:
     """Return the commands of a console block; the last one exits with `exit_code`."""
-    found: list[tuple[int, list[str], list[str]]] = []
+    blocks: list[tuple[int, list[str], list[str]]] = []
     continues = False
     for number, line in enumerate(body.splitlines(), first):
         if line.startswith("$ ") and not continues:
-            found.append((number, [line[2:]], []))
-        elif not found:
+            blocks.append((number, [line[2:]], []))
+        elif not blocks:
             if line.strip():
                 raise WrongPage(f"line {number}: a console block begins with `$ command`")
-        elif continues or (line.startswith("> ") and not found[-1][2]):
-            found[-1][1].append(line.removeprefix("> "))
+        elif continues or (line.startswith("> ") and not blocks[-1][2]):
+            blocks[-1][1].append(line.removeprefix("> "))
         elif not _JOB.fullmatch(line):
-            found[-1][2].append(line)
-        continues = bool(found) and not found[-1][2] and found[-1][1][-1].endswith("\\")
+            blocks[-1][2].append(line)
+        continues = bool(blocks) and not blocks[-1][2] and blocks[-1][1][-1].endswith("\\")
     commands = []
-    for at, (number, words, output) in enumerate(found):
+    for at, (number, words, output) in enumerate(blocks):
         # The page shows the exit code of a failure by `echo $?`.
-        asked = at + 1 < len(found) and found[at + 1][1] == ["echo $?"]
-        code = None if asked else exit_code if at + 1 == len(found) else 0
+        asked = at + 1 < len(blocks) and blocks[at + 1][1] == ["echo $?"]
+        code = None if asked else exit_code if at + 1 == len(blocks) else 0
         shown = "\n".join(output).strip()
         commands.append(Command(number, "\n".join(words), shown or None, code))
     return commands
@@ -335,7 +335,7 @@ class Session:
                 words = [process.environ().get("LOADFRAME_STATE", ""), *process.cmdline()]
                 if process.pid != os.getpid() and any(state in word for word in words):
                     running[process.pid] = process
-        return [process for process in running.values() if process.status() != psutil.STATUS_ZOMBIE]
+        return [process for process in running.values() if _is_alive(process)]
 
     def _interrupt(self) -> None:
         """Send SIGINT to the command in the foreground, which is the newest job of the shell, as Ctrl-C does."""
@@ -360,6 +360,12 @@ class Session:
     def _wrong(self, command: Command, why: str, output: str) -> WrongPage:
         shown = "" if command.output is None else f"\n--- the page shows:\n{command.output}"
         return WrongPage(f"line {command.line}: $ {command.text}\n{why}{shown}\n--- output:\n{output}")
+
+
+def _is_alive(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def _begins(shown: str, output: str) -> bool:

@@ -1,0 +1,57 @@
+"""Limits of length and language for the documentation."""
+
+from pathlib import Path
+
+import pytest
+from console_page import pages
+
+from plain_language import prose
+
+TOP = Path(__file__).parents[2]
+DOCS = TOP / "docs"
+#: Pages that a command generates; their words do not count.
+GENERATED = {DOCS / "reference" / "command-line.md", DOCS / "reference" / "run-folder.md"}
+PAGES = [page for page in pages(TOP) if page.exists() and page.is_relative_to(DOCS)]
+WRITTEN = [page for page in PAGES if page not in GENERATED]
+ADVICE = {"start", "tutorials", "how-to"}
+
+
+def section(page: Path) -> str:
+    return page.relative_to(DOCS).parts[0] if page.is_relative_to(DOCS) else page.name
+
+
+def words(page: Path) -> int:
+    return len(page.read_text().split())
+
+
+def places(measured: list[tuple[Path, int, str]]) -> str:
+    return "\n".join(f"{path.relative_to(TOP)}:{line}: {text.strip()}" for path, line, text in measured)
+
+
+def test_the_documentation_has_fewer_than_60000_words():
+    assert sum(map(words, WRITTEN)) < 60_000
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in WRITTEN if section(page) != "reference"],
+    ids=lambda page: str(page.relative_to(TOP)),
+)
+def test_a_page_outside_the_reference_has_at_most_2500_words(page):
+    assert words(page) <= 2500
+
+
+def test_pages_have_few_roundabout_phrases():
+    measured = prose(WRITTEN)
+    assert 1000 * len(measured.roundabout) < 3 * measured.words, places(measured.roundabout)
+
+
+def test_pages_have_few_long_sentences():
+    measured = prose(WRITTEN)
+    assert len(measured.long) < 0.05 * measured.sentences, places(measured.long)
+
+
+@pytest.mark.parametrize("name", sorted(ADVICE))
+def test_pages_with_advice_address_the_reader(name):
+    measured = prose(page for page in WRITTEN if section(page) == name)
+    assert 1000 * measured.you >= 10 * measured.words
