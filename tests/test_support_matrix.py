@@ -3,7 +3,7 @@
 import pytest
 
 from loadframe.store import find, stores
-from support_matrix import CAPABILITIES, ON_HOSTS, PAGE, TESTS, subject_of, names_of_tests, with_tables
+from support_matrix import CAPABILITIES, ON_HOSTS, PAGE, TESTS, names_of_tests, subject_of, with_tables
 
 KINDS = sorted(stores())
 
