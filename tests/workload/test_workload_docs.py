@@ -68,18 +68,6 @@ def test_every_way_to_draw_a_value_is_documented():
         assert f"{{{kind}:" in section or f"`{kind}`" in section or f"`{kind}: " in section, kind
 
 
-@pytest.mark.parametrize("name", ["nyc_taxis", "geonames", "mri", "wikipedia", "selfcare", "adbids"])
-def test_the_parameters_and_phases_of_the_library_are_documented(name):
-    text = (DOCS / "workloads" / f"{name}.md").read_text()
-    workload = load_workload(name)
-    for parameter, default in workload.defaults.items():
-        assert re.search(rf"^\| .*`{parameter}`.* \|", text, re.MULTILINE)
-        if isinstance(default, int) and not isinstance(default, bool) and parameter not in ("low", "high"):
-            assert re.search(rf"^\| `{parameter}` \| {default} \|", text, re.MULTILINE)
-    for phase in workload.file.phases:
-        assert f"`{phase.name}`" in text or f"`_{phase.name.rsplit('_', 1)[1]}`" in text
-
-
 def test_the_engine_takes_every_variable_that_is_shown(tmp_path):
     part = next(part for part in PARTS if part.startswith("variables:"))
     variables = yaml.safe_load(part)["variables"]
