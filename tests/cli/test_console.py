@@ -53,6 +53,13 @@ def test_a_run_says_how_long_all_of_them_still_take(shown):
     assert "run 1 of 2: b1-a, about 1 min 30 s left" in text.getvalue()
 
 
+def test_entries_of_a_capacity_experiment_are_searches(shown):
+    text = shown(terminal=False)
+    with module.Console("search") as console:
+        console.run(0, 2, "b1-nodes1-rate1000-t1")
+    assert "search 1 of 2: b1-nodes1-rate1000-t1" in text.getvalue()
+
+
 def test_a_terminal_of_80_columns_shows_figures_and_the_time_left_uncut(shown):
     text = shown(terminal=True, width=80)
     with module.Console() as console:

@@ -22,10 +22,11 @@ class Console(Listener):
     """A listener on standard error. A context manager.
 
     On a terminal it draws bars with the figures of the last second below. Otherwise it prints a line for each step and
-    for the figures of each second.
+    for the figures of each second. `entry` is the word for an entry of the design.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, entry: str = "run") -> None:
+        self._entry = entry
         self._bars = _Bars(
             TextColumn("{task.description}", markup=False),
             BarColumn(bar_width=24),
@@ -75,7 +76,7 @@ class Console(Listener):
     def run(self, index: int, runs: int, run_id: str) -> None:
         """Show the number of the run, and the time left for all runs."""
         self._finish_phase()
-        words = f"run {index + 1} of {runs}: {run_id}"
+        words = f"{self._entry} {index + 1} of {runs}: {run_id}"
         if not err.is_terminal:
             tell(", ".join(filter(None, [words, self._time_left_text()])))
         if self._whole is None:

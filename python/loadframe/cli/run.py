@@ -123,7 +123,7 @@ def carry_out(
     tell(f"{_extent(loaded, planned)} in all; recorded in {path}")
     deadline = _deadline()
     try:
-        with Console() as console, deadline.watched():
+        with Console(loaded.kind.entries[0]) as console, deadline.watched():
             run_experiment(loaded, planned, folder, Listeners(console, live), deadline)
     except KeyboardInterrupt:
         if deadline.interrupted:
@@ -160,10 +160,11 @@ def _extent(loaded: "Experiment", planned: "Design") -> str:
     from loadframe.experiment.design.estimate import UNKNOWN, estimate, length_is_known, length_text
 
     known = length_is_known(loaded)
-    words = f"{counted(len(planned.runs), 'run')}, {length_text(estimate(planned, loaded), known)}"
+    entries = loaded.kind.entries
+    words = f"{counted(len(planned.runs), *entries)}, {length_text(estimate(planned, loaded), known)}"
     most = loaded.kind.largest_design(loaded)
     if len(most.runs) != len(planned.runs):
-        words += f", and at most {counted(len(most.runs), 'run')}, {length_text(estimate(most, loaded), known)}"
+        words += f", and at most {counted(len(most.runs), *entries)}, {length_text(estimate(most, loaded), known)}"
     return words if known else f"{words} ({UNKNOWN})"
 
 

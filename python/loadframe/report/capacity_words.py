@@ -1,13 +1,16 @@
 """Sentences on a capacity experiment: the capacity of each treatment, and the nodes that each demand needs."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loadframe.analyze.capacity import USERS, Capacities, Capacity, Demand, ErrorsOpen, Kind, Slo
-from loadframe.base.units import format_change, format_count, format_duration, format_nodes, format_share
+from loadframe.base.units import counted, format_change, format_count, format_duration, format_nodes, format_share
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text
 
+#: Invalid trials whose reasons the terminal shows.
+_SHOWN = 2
 PERCENTILE_NAMES = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9"}
 
 
@@ -42,6 +45,26 @@ def rate_text(capacity: Capacity) -> str:
     return estimate_text(capacity.rate)
 
 
+def counts_documents(capacity: Capacity) -> bool:
+    """Return whether the capacity in documents/s differs from the capacity in requests/s."""
+    documents, rate = capacity.documents, capacity.rate
+    return documents is not None and rate is not None and not math.isclose(documents.value, rate.value, rel_tol=1e-3)
+
+
+def invalid_trials(capacities: Capacities) -> list[str]:
+    """Return the number of invalid trials, and the reasons of the first two."""
+    invalid = capacities.invalid
+    if not invalid:
+        return []
+    total = sum(len(search.attempts) for capacity in capacities.capacities for search in capacity.searches)
+    verbs = ("is", "does") if len(invalid) == 1 else ("are", "do")
+    lines = [f"{len(invalid)} of {counted(total, 'trial')} {verbs[0]} invalid and {verbs[1]} not count."]
+    lines += [f"{attempt.run}: {'; '.join(attempt.judgement.reasons)}" for attempt in invalid[:_SHOWN]]
+    if len(invalid) > _SHOWN:
+        lines.append(f"{len(invalid) - _SHOWN} more: see the tables of trials in the report.")
+    return lines
+
+
 def documents_text(capacity: Capacity) -> str:
     """Write the capacity in documents/s in the form of `rate_text`; a dash if no documents were counted."""
     documents = capacity.documents
@@ -70,7 +93,7 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
         )
     if capacity.kind is Kind.UNKNOWN:
         return f"{name}: no answer, because the deciding trials are invalid; see the reasons below."
-    documents = f" ({documents_text(capacity)} documents/s)" if capacity.documents else ""
+    documents = f" ({documents_text(capacity)} documents/s)" if counts_documents(capacity) else ""
     words = f"{name}: {rate_text(capacity)} {unit_of(capacity.over)}{_basis(capacity)}{documents}"
     further = [_open_text(left) for left in capacity.errors_open]
     if (order := capacity.order) and order.is_slower:

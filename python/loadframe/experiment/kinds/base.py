@@ -60,6 +60,8 @@ class Kind:
     uneven = False
     #: Whether a cluster may reach the next state of a block by adding a node; see `runner.loop`.
     grown = False
+    #: One and several entries of the design, in words.
+    entries = ("run", "runs")
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return the factors and their levels as written in the file."""

@@ -124,6 +124,7 @@ class Capacity(Kind):
     model = CapacityFile
     grown = True
     open_ended = False
+    entries = ("search", "searches")
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return the factors as written."""

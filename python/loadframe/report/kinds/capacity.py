@@ -154,7 +154,7 @@ def _show(capacities: Capacities, demands: list[tuple[Demand, str]], more: Furth
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
     console.print(Text(capacity_words.slo_text(capacities.slo), style="dim"))
     console.print()
-    counted = any(capacity.documents for capacity in capacities.capacities)
+    counted = any(capacity_words.counts_documents(capacity) for capacity in capacities.capacities)
     columns = ("treatment", capacity_words.unit_of(capacities.bounds.over), *("documents/s",) * counted, "trials")
     table = TerminalTable(columns)
     for capacity in capacities.capacities:
@@ -172,8 +172,7 @@ def _show(capacities: Capacities, demands: list[tuple[Demand, str]], more: Furth
         console.print(Text(sentence))
     for line in capacity_words.limits(capacities):
         console.print(Text(line, style="dim"))
-    for attempt in capacities.invalid:
-        reasons = "; ".join(attempt.judgement.reasons)
-        console.print(Text(f"{attempt.run} is invalid: {reasons}", style="yellow"))
+    for line in capacity_words.invalid_trials(capacities):
+        console.print(Text(line, style="yellow"))
     for run in capacities.folder.failed:
         console.print(Text(f"{run.id}: the store failed: {run.why_failed}", style="yellow"))
