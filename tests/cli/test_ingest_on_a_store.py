@@ -60,7 +60,7 @@ def port_of(command):
 
 
 class Sender:
-    """Sends bids and keeps unacknowledged ones, as docs/streams.md requires of senders."""
+    """Sends bids and keeps unacknowledged ones, as docs/how-to/ingest-a-stream.md requires of senders."""
 
     def __init__(self, port, bids):
         self.kept, self.safe = list(bids), 0
