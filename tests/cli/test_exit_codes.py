@@ -14,7 +14,7 @@ from commands import LOADFRAME, loadframe
 from loadframe.base.errors import ExitCode
 
 SOURCES = Path(package.__file__).parent
-DOCS = SOURCES.parents[1] / "docs" / "command-line.md"
+DOCS = SOURCES.parents[1] / "docs" / "reference" / "command-line.md"
 
 #: Helper processes: commands ignore their exit codes. Some run on machines without loadframe.
 HELPERS = {"host/agent.py", "host/supervisor.py", "workload/importers/rally/isolated.py"}

@@ -10,7 +10,7 @@ import typer
 from commands import commands_of, within
 from loadframe.cli.app import app
 
-DOCS = Path(__file__).parents[2] / "docs" / "command-line.md"
+DOCS = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 
 #: Commands without a result that a program could use, each with the reason.
 WITHOUT_RESULT: dict[str, str] = {}

@@ -33,14 +33,14 @@ _ACHIEVED = 0.99
 
 @app.command(epilog=_EXAMPLES)
 def calibrate(
-    quick: Annotated[bool, typer.Option("--quick", help="Rough figures within seconds. No verdict uses them.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Rough figures in about 40 s. No verdict uses them.")] = False,
     as_json: Json = False,
 ) -> None:
     """Measure the load generator's own limits on this machine, against a server that does nothing.
 
     For each driver, it measures requests and documents per second of one core, their CPU time, and the lateness of
     requests in an open loop. Loadframe stores the figures, and questions later runs that come close to them. It takes
-    under a minute; keep the machine idle. With several ranks, it measures each of their machines.
+    two minutes; keep the machine idle. With several ranks, it measures each of their machines.
     """
     from loadframe.load.calibrate import calibrate as measure
     from loadframe.load.calibrate import measurable
@@ -108,20 +108,30 @@ def _finished(machine: str, program: "ChildOfRank") -> "Calibration":
 
 
 def print_calibration(calibration: "Calibration") -> None:
-    """Print the figures, one driver in each column, and doubts about them."""
-    table = Table("per core", box=None, padding=(0, 3, 0, 0), header_style="dim")
-    for name in calibration.drivers:
-        table.add_column(name, justify="right")
-    drivers = calibration.drivers.values()
-    table.add_row("requests/s", *(format_count(ceiling.requests) for ceiling in drivers))
-    table.add_row("CPU per request", *(format_duration(ceiling.cpu_per_request) for ceiling in drivers))
-    table.add_row(
-        "documents/s", *("–" if ceiling.documents is None else format_count(ceiling.documents) for ceiling in drivers)
-    )
-    table.add_row("CPU per document", *(seconds_text(ceiling.cpu_per_document) for ceiling in drivers))
-    for same_rate in zip(*(ceiling.lateness for ceiling in drivers), strict=True):
-        table.add_row(f"late at {same_rate[0].rate:,.0f}/s", *map(_late, same_rate))
-    out.print(table)
+    """Print the figures, one driver in each row, and doubts about them."""
+    drivers = calibration.drivers.items()
+    capacity = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+    capacity.add_column("per core")
+    for title in ("requests/s", "CPU per request", "documents/s", "CPU per document"):
+        capacity.add_column(title, justify="right")
+    for name, ceiling in drivers:
+        documents = "–" if ceiling.documents is None else format_count(ceiling.documents)
+        capacity.add_row(
+            name,
+            format_count(ceiling.requests),
+            format_duration(ceiling.cpu_per_request),
+            documents,
+            seconds_text(ceiling.cpu_per_document),
+        )
+    late = Table(box=None, padding=(0, 3, 0, 0), header_style="dim")
+    late.add_column("late at")
+    for lateness in next(iter(calibration.drivers.values())).lateness:
+        late.add_column(f"{lateness.rate:,.0f}/s", justify="right")
+    for name, ceiling in drivers:
+        late.add_row(name, *map(_late, ceiling.lateness))
+    out.print(capacity)
+    out.print()
+    out.print(late)
     out.print("late: from scheduled to sent, median and 99th percentile", style="dim", highlight=False)
     if len(os.sched_getaffinity(0)) == 1:
         tell("Generator and server shared the only core, which increases the lateness.", style="yellow")

@@ -56,7 +56,7 @@ def _calibration() -> checks.Check:
     known = Calibration.load(folders.cache())
     if known is None:
         finding = "not done: verdicts do not consider the generator's limits"
-        return checks.Check("calibration", "optional", finding, "run `loadframe calibrate`, which takes a minute")
+        return checks.Check("calibration", "optional", finding, "run `loadframe calibrate`, which takes two minutes")
     words = [f"{name} {format_count(entry.requests)} requests/s a core" for name, entry in known.drivers.items()]
     late = [entry for ceiling in known.drivers.values() for entry in ceiling.lateness if entry.rate == 10_000]
     if late:
