@@ -1,5 +1,6 @@
-"""The documentation of experiments: every example loads, and its tables match the code."""
+"""The reference page of experiment files: every example loads, and its hand-written tables match the code."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -9,56 +10,55 @@ import yaml
 from loadframe.experiment import kinds
 from loadframe.experiment.design.blocks import design
 from loadframe.experiment.file.factors import EASY, READERS
-from loadframe.experiment.file.model import ExperimentFile, LimitsEntry, StoreEntry
 from loadframe.experiment.file.reader import load_experiment
+from loadframe.store.application import Application
 
-DOCS = Path(__file__).parents[2] / "docs"
-PAGE = (DOCS / "experiments.md").read_text()
-WHOLE, *PARTS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "experiment-file.md").read_text()
 
 
 def section(name: str) -> str:
     return PAGE.split(f"\n## {name}\n")[1].split("\n## ")[0]
 
 
+def examples() -> list[dict]:
+    """Return the examples as whole files: each completes those of its section, which complete the page's first."""
+    whole = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0])
+    files = [whole]
+    for part in PAGE.split("\n## ")[1:]:
+        base = whole
+        for text in re.findall(r"```yaml\n(.*?)```", part, re.DOTALL):
+            example = yaml.safe_load(text)
+            if "kind" in example:
+                base = {key: value for key, value in whole.items() if key not in ("factors", "repetitions")} | example
+                files.append(base)
+            else:
+                files.append(base | example)
+    return files
+
+
 @pytest.fixture
 def loaded(tmp_path):
-    """Load a complete experiment file in which the keys of an example replace the defaults."""
+    """Load an experiment file."""
 
-    def loaded(text: str):
+    def loaded(content: dict):
         path = tmp_path / "e.yaml"
-        path.write_text(yaml.safe_dump(yaml.safe_load(WHOLE) | yaml.safe_load(text), sort_keys=False))
+        path.write_text(yaml.safe_dump(content, sort_keys=False))
         return load_experiment(path)
 
     return loaded
 
 
-@pytest.mark.parametrize("text", [WHOLE, *PARTS])
-def test_every_example_is_an_experiment(loaded, text):
-    experiment = loaded(text)
+@pytest.mark.parametrize("content", examples())
+def test_every_example_is_an_experiment(loaded, content):
+    experiment = loaded(content)
     assert design(experiment).runs
     for name in experiment.measured:
         treatment = design(experiment).runs[-1].treatment
         assert experiment.resolve(treatment, "elasticsearch").phase(name).override(**experiment.overrides(treatment))
 
 
-def test_every_key_is_documented():
-    table = section("The file")
-    assert undocumented(ExperimentFile, table) == []
-    for key in (*StoreEntry.model_fields, *LimitsEntry.model_fields):
-        assert f"`{key}`" in table
-
-
-@pytest.mark.parametrize("kind", kinds.names())
-def test_every_kind_and_its_own_keys_are_documented(kind):
-    assert f"`{kind}`" in section("The file")
-    missing = undocumented(kinds.find(kind).model, section(f"Kind: {kind}"))
-    assert [key for key in missing if key not in {"with", *ExperimentFile.model_fields}] == []
-
-
-def undocumented(model, table: str) -> list[str]:
-    keys = [field.alias or name for name, field in model.model_fields.items()]
-    return [key for key in keys if not re.search(rf"^\| .*`{key}`.* \|", table, re.MULTILINE)]
+def test_there_are_examples_of_every_kind():
+    assert {content["kind"] for content in examples()} == {*kinds.names()}
 
 
 def test_every_factor_is_documented_with_its_cost():
@@ -70,9 +70,14 @@ def test_every_factor_is_documented_with_its_cost():
 
 
 def test_a_phase_that_is_measured_may_warm_the_store_first(loaded):
-    (text,) = [part for part in PARTS if part.startswith("with:") and "prepare:" in part]
-    experiment = loaded(text)
+    (content,) = [file for file in examples() if "prepare" in file and file["kind"] == "scale"]
+    experiment = loaded(content)
     assert experiment.prepared[-1:] == experiment.measured
     warming = experiment.resolve(design(experiment).runs[0].treatment, "elasticsearch").phase("range_100")
     assert warming.duration == 10.0
     assert warming.override(**experiment.overrides({})).duration == 20.0
+
+
+@pytest.mark.parametrize("name", [name for name in inspect.signature(Application).parameters if name != "self"])
+def test_every_argument_of_an_application_is_documented(name):
+    assert re.search(rf"^\| `{name}` \|", section("Applications"), re.MULTILINE)

@@ -1,38 +1,58 @@
-"""The JSON Schema of workload files, for editors; `python -m loadframe.workload.jsonschema` prints it.
+"""The JSON Schema of workload files, for editors; published as docs/reference/workload.schema.json.
 
 Derived from the models; allows a placeholder `${name}` for every scalar. `load_workload` checks references between
-parts of a file, which a schema cannot express.
+parts of a file, which a schema cannot express. `python -m loadframe.experiment.reference` writes the published file.
 """
 
-import json
-import sys
+from pathlib import Path
 from typing import Any
 
 from loadframe.workload.model import WorkloadFile
+from loadframe.yamlfile.schema import DIALECT, described, read_keys, tidied
 
+#: Descriptions of the keys.
+KEYS = Path(__file__).with_name("keys.toml")
 _HOLE = {"$ref": "#/$defs/Hole"}
 _SINGLE = ("integer", "number", "boolean")
+_PREFIX = "loadframe__workload__"
+
+
+def models() -> dict[str, Any]:
+    """Return the schemas of all models of a workload file by name, without descriptions and placeholders."""
+    schema = _renamed(tidied(WorkloadFile.model_json_schema(by_alias=True)))
+    definitions = {_short(name): model for name, model in schema.pop("$defs").items()}
+    return {"WorkloadFile": schema, **definitions}
 
 
 def schema() -> dict[str, Any]:
     """Return the schema (draft 2020-12)."""
-    model = _with_holes(WorkloadFile.model_json_schema(by_alias=True))
+    models_by_name = described(models(), read_keys(KEYS))
     hole = {
         "type": "string",
         "pattern": r"\$\{[A-Za-z_][A-Za-z0-9_]*\}",
         "description": "The value of a parameter or, in operations, of a variable: ${name}",
     }
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Loadframe workload"}
+    definitions = _with_holes(models_by_name)
+    head = {"$schema": DIALECT, "title": "Loadframe workload"}
+    return {**head, **definitions.pop("WorkloadFile"), "$defs": definitions | {"Hole": hole}}
+
+
+def _short(name: str) -> str:
+    """Return a model's name; models with equal names have their module before it: `journeys.Repeat`."""
+    return name.removeprefix(_PREFIX).replace("__", ".")
+
+
+def _renamed(part: Any) -> Any:
+    """Return a subschema whose references have short names."""
+    if isinstance(part, list):
+        return [_renamed(entry) for entry in part]
+    if not isinstance(part, dict):
+        return part
+    at = "#/$defs/"
     return {
-        **head,
-        **{key: value for key, value in model.items() if key != "title"},
-        "$defs": model["$defs"] | {"Hole": hole},
+        key: at + _short(value.removeprefix(at)) if key == "$ref" and isinstance(value, str) else _renamed(value)
+        for key, value in part.items()
     }
-
-
-def page() -> str:
-    """Return the schema as JSON text."""
-    return json.dumps(schema(), indent=1, ensure_ascii=False) + "\n"
 
 
 def _with_holes(part: Any) -> Any:
@@ -41,21 +61,8 @@ def _with_holes(part: Any) -> Any:
         return [_with_holes(entry) for entry in part]
     if not isinstance(part, dict):
         return part
-    # Under `properties`, keys are field names: a field `title` is not the keyword.
-    filled = {
-        key: {name: _with_holes(entry) for name, entry in value.items()}
-        if key in ("properties", "$defs")
-        else _with_holes(value)
-        for key, value in part.items()
-        if key not in ("gt", "discriminator") and not (key == "title" and isinstance(value, str))
-    }
-    if "oneOf" in filled:  # a placeholder matches several branches
-        filled["anyOf"] = filled.pop("oneOf")
+    filled = {key: _with_holes(value) for key, value in part.items()}
     if part.get("type") in _SINGLE or "enum" in part or "const" in part:
         annotations = {key: filled.pop(key) for key in ("default", "description") if key in filled}
         return {**annotations, "anyOf": [filled, _HOLE]}
     return filled
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

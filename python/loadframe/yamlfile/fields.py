@@ -60,6 +60,10 @@ class Model(BaseModel):
         return data
 
 
+#: Keyword of a JSON Schema that names the kind of quantity, such as `duration`; validators ignore it.
+QUANTITY = "x-quantity"
+
+
 def quantity(parse: Callable[[Any], float], limit: float) -> BeforeValidator:
     """Return a validator that parses a number with its unit; numbers from `limit` on are refused as typing errors."""
 
@@ -74,7 +78,10 @@ def quantity(parse: Callable[[Any], float], limit: float) -> BeforeValidator:
             raise wrong(f"{shown(value)} is too large")
         return number
 
-    return BeforeValidator(read, json_schema_input_type=float | str)
+    kind = parse.__name__.removeprefix("parse_")
+    return BeforeValidator(
+        read, json_schema_input_type=Annotated[float | str, Field(json_schema_extra={QUANTITY: kind})]
+    )
 
 
 def _single(value: Any) -> Any:

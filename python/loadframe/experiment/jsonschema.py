@@ -1,0 +1,51 @@
+"""The JSON Schema of experiment files, for editors; published as docs/reference/experiment.schema.json.
+
+`kind` selects the model. `load_experiment` also checks names of phases, factors and parameters, which a schema cannot
+express.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from loadframe.experiment import kinds
+from loadframe.experiment.file.model import ExperimentFile
+from loadframe.yamlfile.schema import DIALECT, described, read_keys, tidied
+
+#: Descriptions of the keys.
+KEYS = Path(__file__).parent / "file" / "keys.toml"
+#: Name of the model with the keys of all kinds.
+COMMON = ExperimentFile.__name__
+
+
+def models() -> dict[str, Any]:
+    """Return the schemas of all models of an experiment file by name, without descriptions."""
+    schemas: dict[str, Any] = {}
+    for kind in kinds.names():
+        model = kinds.find(kind).model
+        schema = tidied(model.model_json_schema(by_alias=True))
+        schemas |= schema.pop("$defs")
+        schema["properties"]["kind"] = {"const": kind}
+        schemas[model.__name__] = schema
+    return schemas
+
+
+def common() -> dict[str, Any]:
+    """Return the schema of the keys that all kinds share, without its definitions."""
+    return {
+        key: value for key, value in tidied(ExperimentFile.model_json_schema(by_alias=True)).items() if key != "$defs"
+    }
+
+
+def schema() -> dict[str, Any]:
+    """Return the schema (draft 2020-12)."""
+    keys = read_keys(KEYS)
+    head = {"$schema": DIALECT, "title": "Loadframe experiment", "type": "object", "required": ["kind"]}
+    cases = [
+        {
+            "if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]},
+            "then": {"$ref": f"#/$defs/{kinds.find(kind).model.__name__}"},
+        }
+        for kind in kinds.names()
+    ]
+    kind = {"description": keys["shared"]["kind"], "enum": kinds.names()}
+    return {**head, "properties": {"kind": kind}, "allOf": cases, "$defs": described(models(), keys)}
