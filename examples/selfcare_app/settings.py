@@ -1,4 +1,4 @@
-"""Settings of an instance from its environment; see docs/applications.md."""
+"""Settings of an instance from its environment; see docs/reference/experiment-file.md."""
 
 import os
 from dataclasses import dataclass

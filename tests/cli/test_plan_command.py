@@ -125,7 +125,7 @@ def test_the_plan_of_a_capacity_search_gives_the_gain_of_more_searches_without_a
     ("noise", "searches", "table"), [(0.05, 3, 5.2), (0.05, 5, 2.8), (0.1, 5, 4.9), (0.02, 3, 2.7)]
 )
 def test_widths_of_capacities_are_those_of_the_simulation(noise, searches, table):
-    """The table of simulated searches is in docs/experiments.md, in per cent."""
+    """benchmarks/simulate_capacity.py prints the table of simulated searches, in per cent."""
     assert 100 * capacity_half_width(searches, noise, 0.05) == pytest.approx(table, rel=0.35)
 
 

@@ -22,11 +22,11 @@ def section(name: str) -> str:
 
 def examples() -> list[dict]:
     """Return the examples as whole files: each completes those of its section, which complete the page's first."""
-    whole = yaml.safe_load(re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0])
+    whole = yaml.safe_load(re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL)[0])
     files = [whole]
     for part in PAGE.split("\n## ")[1:]:
         base = whole
-        for text in re.findall(r"```yaml\n(.*?)```", part, re.DOTALL):
+        for text in re.findall(r"```yaml[^\n]*\n(.*?)```", part, re.DOTALL):
             example = yaml.safe_load(text)
             if "kind" in example:
                 base = {key: value for key, value in whole.items() if key not in ("factors", "repetitions")} | example

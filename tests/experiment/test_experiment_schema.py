@@ -13,7 +13,7 @@ from loadframe.yamlfile import read
 TOP = Path(__file__).parents[2]
 FILES = [*sorted((TOP / "experiments").glob("*/*.yaml")), TOP / "python" / "loadframe" / "experiment" / "demo.yaml"]
 PAGE = (TOP / "docs" / "reference" / "experiment-file.md").read_text()
-WHOLE = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[0]
+WHOLE = re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL)[0]
 VALIDATOR = Draft202012Validator(schema())
 
 

@@ -20,8 +20,7 @@ from loadframe.experiment.experiment import Experiment
 from loadframe.simulate.outlook import least_effect
 
 #: The standard deviation of one capacity search combines these shares of the run noise and of the search precision.
-#: They reproduce the half-widths in docs/experiments.md (benchmarks/simulate_capacity.py) for three and five searches
-#: to within a third.
+#: They reproduce the half-widths of benchmarks/simulate_capacity.py for three and five searches to within a third.
 _OF_NOISE, _OF_PRECISION = 0.4, 0.2
 #: Detectable difference above which a warning says that the confirmation has too few runs.
 _LARGE = 0.5

@@ -61,7 +61,7 @@ def _load_file(file: Path) -> Store:
         raise BadInput(
             f"cannot load this file: {type(error).__name__}: {error}",
             where=f"{file}, line {_line(error, file)}",
-            remedy="see docs/applications.md for the format",
+            remedy="see docs/reference/experiment-file.md, section Applications",
         ) from error
     store = getattr(module, "STORE", None)
     if not isinstance(store, Store):

@@ -133,4 +133,4 @@ def redefined(definition: Mapping[str, Any], family: str, key: str, value: Any) 
         return model.model_validate(changed).model_dump(exclude_unset=True, by_alias=True)
     except ValidationError as error:
         what = f"invalid value {shown(value)} for {key} of a collection of {family}: {error.errors()[0]['msg']}"
-        raise BadInput(what, remedy="see the keys of collections in docs/workloads.md") from None
+        raise BadInput(what, remedy="see docs/reference/workload-file/collections.md") from None

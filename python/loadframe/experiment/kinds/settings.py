@@ -30,7 +30,7 @@ _CHANGES = {"singles": 1, "pairs": 2, "triples": 3}
 
 
 class SettingsFile(CurvesFile):
-    """File of a settings experiment; docs/experiments.md describes its schemes."""
+    """File of a settings experiment; docs/reference/experiment-file.md describes its schemes."""
 
     scheme: Literal["singles", "pairs", "triples", "full", "fraction", "screening", "tpe"] = "full"
     resolution: Annotated[int, Field(ge=3, le=5)] = 4
