@@ -1,5 +1,7 @@
 """Courses of runs with known truth: a level, a loss, another level, with noise of a known size."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from loadframe.analyze.elastic.course import Course, Event
@@ -54,3 +56,15 @@ def grown(begin=120.0, joined=150.0, balanced=200.0):
         Event(joined, "node joined", ("node-1",)),
         Event(balanced, "cluster balanced", ("node-1",)),
     )
+
+
+def paused(shown, period, factor, seed):
+    """Return a course with a one-second pause every `period` s from a random second on.
+
+    In a pause throughput falls to 40 %, and p99 is `factor` times its level, if it is not longer anyway.
+    """
+    at = np.arange(np.random.default_rng(seed).uniform(0, period), len(shown.times), period).astype(int)
+    throughput, p99 = shown.throughput.copy(), shown.response_p99.copy()
+    throughput[at] *= 0.4
+    p99[at] = np.maximum(p99[at], factor * np.median(p99))
+    return replace(shown, throughput=throughput, response_p99=p99)

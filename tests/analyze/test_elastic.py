@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from courses import course, grown, pieces
+from courses import course, grown, paused, pieces
 
 from loadframe.analyze.elastic import by_chance, drifted
 from loadframe.analyze.elastic.course import Event
@@ -295,3 +295,46 @@ def test_the_control_run_is_judged_by_the_seconds_in_which_the_other_was_disturb
     drifting = course(300, x=pieces((120, 1.0), (140, 0.9), (200, 1.0), (230, 0.2), (600, 1.0)))
     assert measure(drifting, change, 60.0, during)["lost_work"].value == near(2.0)
     assert measure(hurt, change, 60.0, during)["lost_work"].value == near(10.0)
+
+
+@pytest.mark.parametrize("period", [20, 45])
+@pytest.mark.parametrize(
+    ("name", "kind", "factor", "truth"),
+    [
+        ("latency_debt", "l", pieces((120, 1.0), (140, 3.0), (600, 1.0)), lambda share: 40 * (1 - share)),
+        ("latency_debt", "l", pieces((600, 1.0)), lambda share: 0.0),
+        ("lost_work", "x", pieces((120, 1.0), (132, 0.5), (600, 1.0)), lambda share: 6 * (1 - 0.6 * share)),
+        ("lost_work", "x", pieces((600, 1.0)), lambda share: 0.0),
+    ],
+)
+def test_intervals_of_losses_hold_the_truth_while_the_store_pauses_periodically(name, kind, factor, truth, period):
+    change, held, bias = replace(GROW, end=360.0), 0, []
+    for seed in range(0, 240, 3):
+        differences = []
+        for number in range(seed, seed + 3):
+            run, control = (
+                paused(course(360, noise=0.05, rho=0.5, seed=place, **changes), period, 10, place)
+                for place, changes in ((number, {kind: factor}), (1000 + number, {}))
+            )
+            during = disturbed(run, change, 60.0, [control])
+            values = [measure(shown, change, 60.0, during)[name].value for shown in (run, control)]
+            differences.append(values[0] - values[1])
+        estimate = mean_interval(differences)
+        held += estimate.low <= truth(1 / period) <= estimate.high
+        bias += differences
+    assert held >= 70, f"{held} of 80"
+    # A stretch that ends with a pause more often than chance adds up to 30 units of L0 to the debt.
+    assert np.mean(bias) == pytest.approx(truth(1 / period), abs=1.0 + 3 * np.std(bias) / np.sqrt(len(bias)))
+
+
+@pytest.mark.parametrize("period", [10, 20])
+def test_pauses_that_recur_after_the_change_do_not_delay_break_even(period):
+    change = replace(GROW, end=360.0)
+    quiet = [paused(course(360, noise=0.05, rho=0.5, seed=seed), period, 10, seed) for seed in range(40)]
+    late = [measure(shown, change, 60.0)["break_even"] for shown in quiet]
+    assert sum(value.value > 0 for value in late) <= 2
+    # 6 s are lost, and a fifth is gained from 12 s on.
+    factor = pieces((120, 1.0), (132, 0.5), (600, 1.2))
+    grown = [paused(course(360, noise=0.05, rho=0.5, seed=seed, x=factor), period, 10, seed) for seed in range(40)]
+    values = [measure(shown, change, 60.0)["break_even"].value for shown in grown]
+    assert np.median(values) == pytest.approx(42.0, abs=3.0)

@@ -69,22 +69,32 @@ def detrended(series: Series) -> Series:
     return residuals
 
 
-def long_run_deviation(series: Series) -> float:
+def noise_scale(series: Series) -> float:
+    """Return the standard deviation of the noise from the median absolute deviation, which ignores outliers."""
+    values = series[np.isfinite(series)]
+    return NORMAL * float(np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
+
+
+def long_run_deviation(series: Series, *, clipped: bool = True) -> float:
     """Return s such that the mean of n successive values has the standard error s / sqrt(n), for n above a few.
 
-    A straight line is removed first, and residuals beyond three standard deviations are clipped, so that neither a slow
-    trend nor one bad second counts as noise. 0 for fewer than five values, or for constant ones.
+    Values beyond three standard deviations are clipped before and after a straight line is removed, so that neither a
+    slow trend nor one bad second counts as noise; with `clipped=False` bad seconds count. 0 for fewer than five values,
+    or for constant ones.
     """
     values = series[np.isfinite(series)]
     if len(values) < _LEAST:
         return 0.0
-    residuals = detrended(values)
-    scale = NORMAL * float(np.median(np.abs(residuals - np.median(residuals))))
-    if scale > 0:
-        residuals = np.clip(residuals, -_CUT * scale, _CUT * scale)
+    residuals = _clipped(detrended(_clipped(values))) if clipped else detrended(values)
     rho = lag_one(residuals)
     deviation = math.sqrt(float((residuals**2).sum()) / (len(values) - 2))
     return deviation * math.sqrt((1 + rho) / (1 - rho))
+
+
+def _clipped(values: Series) -> Series:
+    """Return values within three standard deviations of their median."""
+    scale, middle = noise_scale(values), np.median(values)
+    return np.clip(values, middle - _CUT * scale, middle + _CUT * scale) if scale > 0 else values
 
 
 def stepwise_noise(series: Series) -> tuple[float, float]:

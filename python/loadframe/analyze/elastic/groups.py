@@ -200,7 +200,7 @@ def _steps(
             words[number] = next(
                 (event.words for event in course.events if event.kind == _STARTED and event.step == number), ""
             )
-            during = disturbed(course, change, window)
+            during = disturbed(course, change, window, [courses[control.id] for control in controls])
             for name, value in measure(course, change, window, during).items():
                 values[number][name][run.block or 1] = value
             for control in controls:

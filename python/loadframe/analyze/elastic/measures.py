@@ -7,8 +7,13 @@ would: Page's cumulative sum ("Continuous inspection schemes", Biometrika, 1954)
 of about exp(-2 k h / s^2) each, with the long-run variance s^2 and the allowance k.
 
 The allowance is two standard errors of the reference level. Excess within the level's uncertainty therefore does not
-prolong a stretch, and losses below it over the whole run are underestimated. docs/elasticity.md gives bias and coverage
-by simulation (benchmarks/simulate_elasticity.py).
+prolong a stretch, and losses below it over the whole run are underestimated. benchmarks/simulate_elasticity.py gives
+bias and coverage by simulation.
+
+Pauses, such as garbage collections, are far longer than noise. A stretch that ends at the maximum of the account would
+end with a pause more often than chance, and the sum would be too large. So the choice of seconds ignores pauses that
+are ordinary: not much larger than those in the windows before and after, and in the control runs. The sums include
+them, and the difference to the control run cancels them on average.
 
 Symbols: x(t) throughput (requests, documents or events per second), L(t) the 99th percentile of response times, t0 the
 time of the change. x0 and L0 are medians over a window W before t0, x1 and L1 over the last W of the analysed horizon
@@ -22,7 +27,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loadframe.analyze.autocorrelation import long_run_deviation
+from loadframe.analyze.autocorrelation import NORMAL, long_run_deviation, noise_scale
 from loadframe.analyze.elastic.course import Course, Event, Flags, Series
 from loadframe.record.schema.event_kinds import (
     BALANCED,
@@ -65,6 +70,45 @@ def stretches(excess: Series, deviation: float, window: float) -> Flags:
     return flags
 
 
+def without_pauses(excess: Series, scale: float, ordinary: float) -> Series:
+    """Return the excess of each second, with the 10-s running median in the seconds of ordinary pauses.
+
+    A pause is a sequence of seconds with an excess above three times `scale`, the standard deviation of the noise. It
+    is ordinary if its sum is at most `ordinary`.
+    """
+    if not ordinary:
+        return excess
+    result, median = excess.copy(), running_median(excess)
+    for first, last in _pauses(excess, scale):
+        if excess[first:last].sum() <= ordinary:
+            result[first:last] = np.minimum(excess[first:last], median[first:last])
+    return result
+
+
+def ordinary_pause(references: Sequence[Series]) -> float:
+    """Return the largest sum of an ordinary pause: twice the largest in these relative deteriorations; 0 without any.
+
+    Each reference is a series of seconds that the change did not affect.
+    """
+    largest = 0.0
+    for reference in references:
+        known = reference[np.isfinite(reference)]
+        if len(known):
+            # The running median follows steps and trends of the level, so only pauses remain.
+            rest = known - running_median(known)
+            largest = max([largest, *(rest[first:last].sum() for first, last in _pauses(rest, noise_scale(rest)))])
+    return _ORDINARY * largest
+
+
+def _pauses(excess: Series, scale: float) -> list[tuple[int, int]]:
+    """Return the first second of each pause and the second after its last."""
+    if scale <= 0:
+        return []
+    outside = np.concatenate([[False], excess > _MADS * scale, [False]])
+    edges = np.flatnonzero(outside[1:] != outside[:-1])
+    return [(int(first), int(last)) for first, last in edges.reshape(-1, 2)]
+
+
 def signed_sum(excess: Series, during: Flags) -> float:
     """Return the sum over the marked seconds of the series."""
     length = min(len(excess), len(during))
@@ -78,6 +122,8 @@ _SETTLED_P99 = 0.1
 _MADS = 3.0
 #: A deficit of more standard errors than this is significant.
 _ERRORS = 3.0
+#: Pauses vary: one of at most so many times the largest in the reference seconds is ordinary.
+_ORDINARY = 2.0
 
 
 @dataclass(frozen=True)
@@ -137,24 +183,32 @@ def levels(course: Course, change: ChangeInRun, window: float) -> Levels | None:
     return levels if levels.x0 > 0 else None
 
 
-def disturbed(course: Course, change: ChangeInRun, window: float) -> Disturbed | None:
-    """Return the disturbed seconds of a run, or None without levels."""
+def disturbed(course: Course, change: ChangeInRun, window: float, controls: Sequence[Course] = ()) -> Disturbed | None:
+    """Return the disturbed seconds of a run, or None without levels.
+
+    The courses of `controls` also show the ordinary pauses of the store.
+    """
     level = levels(course, change, window)
     if level is None:
         return None
     joined = _joined(_instants(course, change))
-    before, _ = _windows(course, change, window)
+    before, after = _windows(course, change, window)
 
-    def where(series: Series) -> Flags:
-        excess = _excess(series, course, change, window, joined)
+    def where(excess: Series | None, series: Series, others: Sequence[Series], worse: int) -> Flags:
         if excess is None:
             return np.zeros(0, dtype=bool)
-        return stretches(excess, long_run_deviation(series[before]) / np.nanmedian(series[before]), window)
+        level = _median(series[before])
+        references = [worse * reference / level for reference in (series[before], series[after])]
+        references += [worse * other / middle for other in others if (middle := _median(other)) > 0]
+        scale = noise_scale(series[before]) / level
+        usual = without_pauses(excess, scale, ordinary_pause(references))
+        return stretches(usual, long_run_deviation(series[before]) / level, window)
 
+    excess = _excess(course.response_p99, course, change, window, joined)
     return Disturbed(
         joined,
-        stretches(_deficit(course, change, level), long_run_deviation(course.throughput[before]) / level.x0, window),
-        where(course.response_p99),
+        where(_deficit(course, change, level), course.throughput, [control.throughput for control in controls], -1),
+        where(excess, course.response_p99, [control.response_p99 for control in controls], 1),
     )
 
 
@@ -183,7 +237,9 @@ def measure(course: Course, change: ChangeInRun, window: float, during: Disturbe
         values["elastic_efficiency"] = Value(float(x.sum()) / (level.x1 * len(x)))
     if not change.open:
         before, _ = _windows(course, change, window)
-        values["break_even"] = break_even(x, level.x0, long_run_deviation(course.throughput[before]), window)
+        earlier = course.throughput[before]
+        # A sum compares with a mean: a median ignores pauses, which recur after the change.
+        values["break_even"] = break_even(x, float(earlier.mean()), long_run_deviation(earlier, clipped=False), window)
     # Failed changes bring nothing.
     if not change.open and made:
         values["growth"] = Value(level.x1 / level.x0)
@@ -214,10 +270,15 @@ def _windows(course: Course, change: ChangeInRun, window: float) -> tuple[slice,
     return course.within(change.begin - window, change.begin), course.within(change.end - window, change.end)
 
 
+def _median(series: Series) -> float:
+    """Return the median of the known values; nan without any."""
+    known = series[np.isfinite(series)]
+    return float(np.median(known)) if len(known) else float("nan")
+
+
 def _level(series: Series, unknown: Flags) -> float:
     """Return the median of the known values; nan if most are unknown."""
-    known = series[np.isfinite(series)]
-    return float(np.median(known)) if len(known) and 2 * int(unknown.sum()) <= len(series) else float("nan")
+    return _median(series) if 2 * int(unknown.sum()) <= len(series) else float("nan")
 
 
 def _deficit(course: Course, change: ChangeInRun, level: Levels) -> Series:
@@ -277,14 +338,13 @@ def stabilisation(course: Course, change: ChangeInRun, window: float, level: Lev
 def break_even(x: Series, x0: float, deviation: float, window: float) -> Value:
     """Return the time at which throughput has made up the deficit; 0 without a deficit, censored if it remains.
 
-    A deficit counts if it exceeds 3 standard errors: of the sum over its seconds, and of x0 as a median over W.
-    `deviation` is the long-run standard deviation of x, 1/s.
+    `x0` is the mean over W before the change, and `deviation` the long-run standard deviation of x, both in 1/s. A
+    deficit counts if it exceeds 3 standard errors: of the sum over its seconds, and of x0.
     """
     total = np.cumsum(x - x0)
     worst = int(np.argmin(total))
     lasting = worst + 1
-    # The variance of a median is pi/2 times the variance of a mean.
-    if total[worst] >= -_ERRORS * deviation * np.sqrt(lasting + lasting**2 * np.pi / 2 / window):
+    if total[worst] >= -_ERRORS * deviation * np.sqrt(lasting + lasting**2 / window):
         return Value(0.0)
     recovered = np.flatnonzero(total[worst:] >= 0)
     return Value(float(worst + recovered[0] + 1)) if len(recovered) else Value(float(len(x)), censored=True)
@@ -304,8 +364,7 @@ def running_median(series: Series) -> Series:
 
 
 def _mad(series: Series) -> float:
-    known = series[np.isfinite(series)]
-    return float(np.median(np.abs(known - np.median(known)))) if len(known) else 0.0
+    return noise_scale(series) / NORMAL
 
 
 def change_failed(course: Course, change: ChangeInRun) -> bool:
