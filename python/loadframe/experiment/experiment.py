@@ -33,6 +33,7 @@ class ExperimentKind(Protocol):
     open_ended: bool
     uneven: bool
     grown: bool
+    entries: tuple[str, str]
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return the factors and their levels as written in the file."""
