@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from commands import within
+from commands import loadframe, within
 from loadframe.experiment.power import capacity_half_width
 from loadframe.simulate import outlook
 from simulated import Truth, write_experiment
@@ -234,3 +234,10 @@ def test_unknown_lengths_are_given_as_minimum(tmp_path):
     path.write_text(text.replace("repetitions: 3", "repetitions: 99"))
     status, _, said = within("run", path)
     assert (status, "the experiment takes at least 6" in " ".join(said.split())) == (2, True), said
+
+
+def test_the_plan_and_the_dry_run_of_a_capacity_experiment_count_searches(tmp_path):
+    path = Path(__file__).parents[2] / "experiments" / "tour" / "capacity.yaml"
+    for command, words in ((["plan"], "2 searches take"), (["run", "--dry-run"], "2 searches, about")):
+        done = loadframe(*command, path)
+        assert words in done.stdout, done.stderr

@@ -91,7 +91,7 @@ def _show(planned: "Plan") -> None:
     article = "An" if question.kind[0] in "aeiou" else "A"
     out.print(Text(f"{article} {question.kind} experiment: {curve}{variance}"))
     if question.resource_estimate:
-        out.print(Text(_extent_text(question.resource_estimate)))
+        out.print(Text(_extent_text(question.resource_estimate, question.kind)))
         for sentence in question.resource_estimate.missing:
             out.print(Text(f"! {sentence}", style="yellow"))
     if planned.outlooks:
@@ -175,13 +175,13 @@ def _advice(planned: "Plan") -> str:
     )
 
 
-def _extent_text(held: "ResourceEstimate") -> str:
+def _extent_text(held: "ResourceEstimate", kind: str) -> str:
     from loadframe.experiment.design.estimate import length_text
+    from loadframe.experiment.kinds import find
 
     machines = held.machines + held.generators
-    words = (
-        f"{counted(held.runs, 'run')} {'takes' if held.runs == 1 else 'take'} {length_text(held.seconds, held.known)}"
-    )
+    entries = counted(held.runs, *find(kind).entries)
+    words = f"{entries} {'takes' if held.runs == 1 else 'take'} {length_text(held.seconds, held.known)}"
     if machines == 1:
         return f"{words} on this machine."
     parts = f"{held.machines} for nodes and {held.generators} for ranks only" if held.generators else "all for nodes"
