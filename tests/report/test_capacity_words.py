@@ -16,7 +16,7 @@ def of_trials(invalid, valid=2):
     return SimpleNamespace(invalid=tuple(attempts), capacities=(SimpleNamespace(searches=searches),))
 
 
-def test_reasons_of_two_invalid_trials_are_shown_and_the_others_counted():
+def test_reasons_of_two_invalid_trials_are_shown_and_the_others_named():
     assert capacity_words.invalid_trials(of_trials(0)) == []
     assert capacity_words.invalid_trials(of_trials(1)) == [
         "1 of 3 trials is invalid and does not count.",
@@ -25,7 +25,8 @@ def test_reasons_of_two_invalid_trials_are_shown_and_the_others_counted():
     lines = capacity_words.invalid_trials(of_trials(20, 67))
     assert lines[0] == "20 of 87 trials are invalid and do not count."
     assert lines[1:3] == ["trial-0: reason 0; late", "trial-1: reason 1; late"]
-    assert lines[3:] == ["18 more: see the tables of trials in the report."]
+    names = ", ".join(f"trial-{number}" for number in range(2, 20))
+    assert lines[3:] == [f"18 more, with their reasons in the report: {names}"]
 
 
 def test_documents_are_reported_only_if_they_differ_from_requests():

@@ -103,6 +103,18 @@ def test_each_excluded_run_is_named_with_its_reason(kind, tmp_path):
         assert EARLIER in where, "an earlier attempt that the store failed"
 
 
+def test_the_terminal_names_three_bounded_runs_and_counts_the_others(tmp_path):
+    folder = KINDS["scale"](tmp_path / "e")
+    names = sorted(run.name for run in (folder / "runs").iterdir())
+    for name in names:
+        judge(folder / "runs" / name, "loop_lag", "the event loops lagged")
+    report = read_report(folder)
+    text = " ".join(printed(report).split())
+    assert f"{len(names)} runs: " in text
+    assert f"and {len(names) - 3} more the event loops lagged" in text
+    assert all(name in Page(report.page).text for name in names)
+
+
 @pytest.mark.parametrize("command", ["compare", "gate", "history"])
 def test_commands_name_each_excluded_run_with_its_reason(command, tmp_path):
     for name in ("old", "new"):

@@ -52,7 +52,7 @@ def counts_documents(capacity: Capacity) -> bool:
 
 
 def invalid_trials(capacities: Capacities) -> list[str]:
-    """Return the number of invalid trials, and the reasons of the first two."""
+    """Return the number of invalid trials, their names, and the reasons of the first two."""
     invalid = capacities.invalid
     if not invalid:
         return []
@@ -61,7 +61,8 @@ def invalid_trials(capacities: Capacities) -> list[str]:
     lines = [f"{len(invalid)} of {counted(total, 'trial')} {verbs[0]} invalid and {verbs[1]} not count."]
     lines += [f"{attempt.run}: {'; '.join(attempt.judgement.reasons)}" for attempt in invalid[:_SHOWN]]
     if len(invalid) > _SHOWN:
-        lines.append(f"{len(invalid) - _SHOWN} more: see the tables of trials in the report.")
+        names = ", ".join(attempt.run for attempt in invalid[_SHOWN:])
+        lines.append(f"{len(invalid) - _SHOWN} more, with their reasons in the report: {names}")
     return lines
 
 

@@ -13,6 +13,9 @@ from loadframe.base.units import counted
 from loadframe.report.run_status import Exclusion, exclusions, trust
 from loadframe.report.tables import Table, runs_table
 
+#: Bounded runs that the terminal names for one reason.
+_SHOWN = 3
+
 
 @dataclass(frozen=True)
 class RunsView:
@@ -41,9 +44,14 @@ def print_trust(folder: RecordedExperiment, console: Console) -> None:
     """Print how many runs the figures use, and why other runs are left out or bounded."""
     console.print(Text(trust(folder), style="yellow" if folder.left_out else "green"))
     grid = Grid.grid(padding=(0, 1, 0, 0))
+    named = {run.id for run in (*folder.left_out, *folder.faulty, *folder.attempts)}
     for group in exclusions(folder):
         count = counted(len(group.runs), "run")
-        grid.add_row("!", f"{count}: {', '.join(group.runs)}", style="yellow")
+        # Runs that are left out must have their names in every report. Bounded runs may be many.
+        shown = group.runs if named.intersection(group.runs) else group.runs[:_SHOWN]
+        more = len(group.runs) - len(shown)
+        names = ", ".join(shown) + (f" and {more} more" if more else "")
+        grid.add_row("!", f"{count}: {names}", style="yellow")
         grid.add_row("", Text(group.cause))
         grid.add_row("", Text(group.remedy, style="dim"))
     if grid.row_count:
