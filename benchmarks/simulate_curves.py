@@ -2,7 +2,7 @@
 
     python -m benchmarks.simulate_curves [TRIALS] [power false_peaks saturating outliers coverage]
 
-Seeds are fixed. 60 trials of each row take about four minutes of one core. The tables are in docs/scalability.md.
+Seeds are fixed. 60 trials of each row take about four minutes of one core. The tables: lab/simulations/curves.md.
 """
 
 import sys

@@ -2,7 +2,7 @@
 
 Each scenario defines noise, blocks and change of runs that exist only in memory, and the real gate judges them. The
 tables show the shares of gates that stop without a regression and with one, and the results of bounds at and near the
-truth. `python -m benchmarks.simulate_gate` prints the tables of docs/explanation/comparisons-and-gates.md.
+truth. `python -m benchmarks.simulate_gate` prints the tables of lab/simulations/gate.md.
 """
 
 import itertools
@@ -150,7 +150,7 @@ def _share(count: int, trials: int) -> str:
 
 
 def main(trials: int = 300) -> None:
-    """Print the tables of docs/explanation/comparisons-and-gates.md; power is computed from a fifth of the trials."""
+    """Print the tables of lab/simulations/gate.md; power is computed from a fifth of the trials."""
     promise = Promises()
     began, fewer = time.monotonic(), trials // 5
     print(f"Nothing got worse: {trials} gates in each row; something did: {fewer}\n")

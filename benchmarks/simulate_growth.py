@@ -13,7 +13,7 @@ SECONDS, RHOS = (20, 60, 200, 600), (0.0, 0.4, 0.8)
 
 
 def main(trials: int = 1000) -> None:
-    """Print the table of docs/generator.md, with `trials` runs per cell."""
+    """Print the table of lab/simulations/growth.md, with `trials` runs per cell."""
     promise = Promises()
     source = np.random.default_rng(SEED)
     print(f"{trials} runs a cell, seed {SEED}: the interval covers the slope / growth is claimed")

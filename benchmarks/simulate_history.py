@@ -28,7 +28,7 @@ def main(trials: int = 300) -> None:
         for correlation in CORRELATIONS:
             random = np.random.default_rng(1)
             false = [changes_of_history(random, sessions, correlation, SESSIONS, 0.0) for _ in range(trials)]
-            # Above a correlation of 0.5 the false rate is higher; see docs/explanation/comparisons-and-gates.md.
+            # Above a correlation of 0.5 the false rate is higher; see lab/simulations/history.md.
             most = 0.05 if correlation <= 0.5 else 0.09
             promise.at_most(f"false changes, {sessions} sessions, {correlation}", float(np.mean(false)), trials, most)
             falls = [

@@ -11,7 +11,7 @@ SECONDS, RHOS, NOISES = (20, 40, 60, 99, 100, 300), (0.0, 0.4, 0.8), (0.03, 0.10
 
 
 def main(trials: int = 1000) -> None:
-    """Print the table of docs/generator.md, with `trials` steady windows per cell and a third of other windows."""
+    """Print lab/simulations/steadiness.md, with `trials` steady windows per cell and a third of other windows."""
     promise = Promises()
     source = np.random.default_rng(SEED)
     print(f"{trials} steady windows a cell, {trials // 3} of each other kind, seed {SEED}")

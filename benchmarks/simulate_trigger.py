@@ -14,7 +14,7 @@ FALLS, WATCHED = 180, 300
 
 
 def main(trials: int = 60) -> None:
-    """Print the table of docs/elasticity.md, with `trials` runs per cell, and a third of runs with a drop."""
+    """Print the table of lab/simulations/trigger.md, with `trials` runs per cell, and a third of runs with a drop."""
     promise = Promises()
     source = np.random.default_rng(SEED)
     print(
