@@ -61,7 +61,7 @@ class Source:
 
 
 def find(name: str, runs: Path | None = None) -> Source:
-    """Return the source of that name. `runs` is the folder with an experiment's finished runs, which is not run then."""
+    """Return the source of that name. `runs` is the folder with finished runs of an experiment, not to run it."""
     if name in SIMULATIONS:
         short = name.removeprefix("simulate_")
         module = Path(__file__).with_name(f"{name}.py")
