@@ -11,14 +11,14 @@ from loadframe.record import Run, RunWriter, schema
 from loadframe.record.columns import SERIES_SCHEMA, TELEMETRY_SCHEMA
 from loadframe.record.schema import EVENT_KINDS, Field, undocumented
 
-PAGE = Path(__file__).parents[2] / "docs" / "run-folder.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "run-folder.md"
 
 
 def test_the_page_matches_the_schema():
     written = subprocess.run(
         [sys.executable, "-W", "error", "-m", "loadframe.record.schema"], capture_output=True, text=True, check=True
     ).stdout
-    assert PAGE.read_text() == written, "run: python -m loadframe.record.schema > docs/run-folder.md"
+    assert PAGE.read_text() == written, "run: python -m loadframe.record.schema > docs/reference/run-folder.md"
 
 
 def test_a_run_holds_nothing_undocumented(tmp_path):

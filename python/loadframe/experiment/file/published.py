@@ -2,7 +2,8 @@
 
 Required columns: `measure`, `value`, `unit`, `source`. Optional: `phase`, `series` (the system in the publication),
 `against` (levels of the reference figure, such as `nodes=1 clients=40`), and one column per factor. Empty factor cells
-set no level. A value in `%` is the change relative to the reference figure. docs/reference/experiment-file.md describes the format.
+set no level. A value in `%` is the change relative to the reference figure. docs/reference/experiment-file.md
+describes the format.
 """
 
 import csv

@@ -1,32 +1,44 @@
-"""Prints the documentation of run folders: `python -m loadframe.record.schema > docs/run-folder.md`."""
+"""Prints the documentation of run folders: `python -m loadframe.record.schema > docs/reference/run-folder.md`."""
 
 import sys
 from collections.abc import Iterable
 
 from loadframe.record import schema
-from loadframe.record.schema.model import Field
+from loadframe.record.schema.model import Field, documented
+from loadframe.record.schema.summary import Latency
+
+_LATENCY = {field.name for field in documented(Latency)}
 
 _HEAD = f"""\
 # The run folder
 
 <!-- Written by `python -m loadframe.record.schema`; change python/loadframe/record/schema instead. -->
 
-A run folder contains all results of a run; analyses and reports need nothing else. A run is recorded in a hidden
-folder, which is renamed when it is complete. You can copy and archive run folders, and read them with any tool for
-JSON, Parquet and HdrHistogram logs. In Python, use `loadframe.record.Run(path)`, for example
-`Run(path).summary.phases[0].operations["read"].response.p99`.
+A run folder contains all results of one run; reports and analyses need nothing else. `loadframe bench` creates it in
+`results/`, and `loadframe run` in `results/NAME/runs/`. It appears under its name only when it is complete. You can
+copy and archive run folders, and read them with any tool for JSON, Parquet and HdrHistogram logs.
 
 | file | content |
 |---|---|
 | `{schema.MANIFEST_FILE}` | setup of the run, sufficient to repeat it |
 | `{schema.SUMMARY_FILE}` | figures by phase and operation, and the verdict |
-| `{schema.SERIES_FILE}` | counts and percentiles per phase, stream, operation, segment and second |
-| `{schema.HISTOGRAMS_FILE}` | histograms of response and service times per operation and second |
-| `{schema.TELEMETRY_FILE}` | samples of nodes, machine, load generator and the store's statistics |
+| `{schema.SERIES_FILE}` | counts and percentiles by phase, stream, operation, segment and second |
+| `{schema.HISTOGRAMS_FILE}` | histograms of response and service times by operation and second |
+| `{schema.TELEMETRY_FILE}` | samples of nodes, machines, load generator and the store's statistics |
 | `{schema.EVENTS_FILE}` | events, one JSON object a line |
 | `{schema.SAMPLES_FILE}` | single requests; only with `--samples` |
-| `answers-PHASE.json` | last answers of operations whose answers are drawn, by operation; not with ranks |
+| `answers-PHASE.json` | last answers of operations with a `chart`; only with a single load-generator process |
 | `dead-letters-PHASE-SOURCE.ndjson` | invalid lines of a source, and its events that the store rejected |
+
+For example, `loadframe bench ycsb/a --store sim --output results/first` records a run. Read it in Python:
+
+```python
+from loadframe.record import Run
+
+run = Run("results/first")
+print(run.summary.measured[0].operations["read"].response.p99)
+print(run.series.column_names)
+```
 
 Times are seconds since the run began, by the monotonic clock, unless the unit differs. Sizes are bytes. In a path, a
 key in capitals stands for any name, `[]` for each element of a list, and `**` for all keys below.
@@ -36,10 +48,16 @@ _MANIFEST = """\
 Secrets are masked: the value of a key such as `password`, `api_key`, `token` or `secret` is `***`.
 """
 
+_STATISTICS = """\
+Keys that end with `STATISTIC` summarise a histogram:
+
+| statistic | unit | meaning |
+|---|---|---|
+"""
+
 _HISTOGRAMS = """\
-The file has the HdrHistogram log format 1.3. Values are nanoseconds, from 1 ns to 1 h at three significant digits;
-`Interval_Max` is in milliseconds. Run folders of Loadframe 0.1 have microseconds (highest trackable value
-3,600,000,000); `Run.histograms` reads both. Start timestamps are seconds since the run began, relative to the header's
+The format is the HdrHistogram log, version 1.3. Values are nanoseconds, from 1 ns to 1 h, with three significant
+digits. `Interval_Max` is in milliseconds. Start timestamps are seconds since the run began, relative to the header's
 base time. For a percentile over several seconds, add their histograms.
 
 | tag | content |
@@ -47,7 +65,7 @@ base time. For a percentile over several seconds, add their histograms.
 | `PHASE/OPERATION/response` | done - scheduled of the successes in the measured segment |
 | `PHASE/OPERATION/service` | done - sent of the successes in the measured segment |
 | `PHASE/OPERATION/failure` | done - scheduled of the failures in the measured segment |
-| `PHASE/OPERATION/setup` | setup of connections opened for its requests: TCP, TLS and authentication |
+| `PHASE/OPERATION/setup` | setup of connections for its requests: TCP, TLS and authentication |
 | `PHASE/OPERATION.PART/response`, `.../service`, `.../failure` | done - sent of a part of the operation |
 | `PHASE/OPERATION/response/warmup`, and so on | the same for the warm-up |
 | `generator/lateness` | lateness: delay of due requests in the generator |
@@ -56,30 +74,44 @@ base time. For a percentile over several seconds, add their histograms.
 
 _SERIES = """\
 An operation with several exchanges, such as a scroll, has rows for the operation and for each part, such as
-`OPERATION.page`. Sum operations or parts, not both; throughput counts operations. A part is not scheduled, so its
-response time equals its service time. It counts in the second in which its operation was done, and its bytes count in
+`OPERATION.page`. Sum operations or parts, not both; throughput counts operations. Parts start without a schedule, so
+their response time equals their service time. A part counts in the second in which its operation was done, and its bytes count in
 the operation.
 
-A second without finished requests has a row if requests were in flight at its end. `unanswered` is their number, and
-`oldest_unanswered` the age of the oldest. They count in the segment in which they were scheduled. A retried request
-counts once; its bytes count for each attempt.
+A second without finished requests has a row if requests were in flight at its end. They count in the segment in which
+they were scheduled. A retried request counts once; its bytes count for each attempt.
 """
 
 _SAMPLES = """\
-This file exists only with `--samples`, or `samples: true` in an experiment file. It has a row for each finished
-request, ordered by second; within a second the order is undefined. A retried request has one row. Requests that were
-not sent, or were in flight at the end, have no row; the series and the summary count them.
+This file requires `--samples`, or `samples: true` in an experiment file. It has a row for each finished request,
+ordered by second; within a second the order is undefined. Requests that were not sent, or were in flight at the end,
+are absent.
 
-The response time is done - scheduled, the service time done - sent. During the load, samples are written to disk every
-second, 46 bytes each, so memory does not grow with the length of a run. Ranks send their samples to rank 0.
+The response time is done - scheduled, the service time done - sent. Samples are written to disk every second, 46 bytes
+each.
 """
 
 _TELEMETRY = """\
 One sample a row, unordered. A `level` is the value at that time. A `rate` covers the time since the previous sample, or
-in the generator's rows the second that begins at `time`. A counter that is reset, such as by a restart of a node, has
-no rate across the reset. A store's statistics have the sources `node:NODE` and `cluster`; the store's page documents
-them. A failed sample has no row; an event `gap` gives the time and cause.
+in the generator's rows the second that begins at `time`. After a reset of a counter,
+such as by a restart of a node, the next rate is absent. The sources `node:NODE` and `cluster` also have the statistics of the store, which its
+[page](stores/index.md) lists. A failed sample is absent; an event `gap` gives the time and cause.
 """
+
+#: Parts of summary.json with tables of their own, and the paths of their keys.
+_SUMMARY_PARTS = (
+    ("The run", ""),
+    ("Phases", "phases[]."),
+    ("Operations", "phases[].operations.OPERATION."),
+    ("Sources of events", "phases[].sources.SOURCE."),
+    ("Load-generator processes", "phases[].ranks[]."),
+    ("Machines", "phases[].machines[]."),
+    ("Stored events", "stored[]."),
+    ("Load generator", "generator."),
+    ("Verdict", "verdict."),
+)
+_PART = "figures of a part, with the first keys of this table; all its times are done - sent"
+_PARTS = "phases[].operations.OPERATION.parts.PART."
 
 
 def page() -> str:
@@ -87,7 +119,8 @@ def page() -> str:
     parts = [
         _HEAD,
         _section("manifest.json", schema.MANIFEST, "key", _MANIFEST),
-        _section("summary.json", schema.SUMMARY, "key"),
+        "## summary.json\n\n" + _statistics(),
+        *(_summary_part(title, path) for title, path in _SUMMARY_PARTS),
         _section("series.parquet", schema.SERIES, "column", _SERIES),
         f"## {schema.HISTOGRAMS_FILE}\n\n{_HISTOGRAMS}",
         _section("samples.parquet", schema.SAMPLES, "column", _SAMPLES),
@@ -101,6 +134,33 @@ def page() -> str:
 
 def _section(title: str, fields: Iterable[Field], heading: str, text: str = "") -> str:
     return f"## {title}\n\n" + (f"{text}\n" if text else "") + _table(fields, heading)
+
+
+def _statistics() -> str:
+    rows = [f"| `{field.name}` | {field.unit} | {field.says} |" for field in documented(Latency)]
+    return _STATISTICS + "\n".join(rows) + "\n"
+
+
+def _summary_part(title: str, path: str) -> str:
+    """Return the table of the keys below a path that belong to no longer path; a histogram has one row."""
+    rows = []
+    for field in schema.SUMMARY:
+        if field.name.startswith(_PARTS):
+            continue
+        owner = max((other for _, other in _SUMMARY_PARTS if field.name.startswith(other)), key=len)
+        if owner != path:
+            continue
+        name, statistic, last = field.name.removeprefix(path).rpartition(".")
+        if statistic and last in _LATENCY and ": " in field.says:
+            if last == "count":
+                meaning = field.says.rpartition(": ")[0]
+                rows.append(Field(f"{name}.STATISTIC", "number or null", "s", meaning))
+            continue
+        rows.append(Field(field.name.removeprefix(path), field.type, field.unit, field.says))
+    if path == _PARTS.removesuffix("parts.PART."):
+        rows.append(Field("parts.PART.**", "any", "", _PART))
+    heading = f"### {title}\n\n" + (f"Below `{path.removesuffix('.')}`:\n\n" if path else "")
+    return heading + _table(rows, "key")
 
 
 def _kinds() -> str:

@@ -14,7 +14,7 @@ class SourceFigures:
     over.
     """
 
-    lines: int = field(metadata=told("received", "lines"))
+    lines: int = field(metadata=told("received lines", "lines"))
     accepted: int = field(metadata=told("events accepted for indexing", "events"))
     indexed: int = field(metadata=told("accepted events that the store acknowledged", "events"))
     left_over: int = field(
@@ -57,8 +57,8 @@ class SourceFigures:
             null=True,
         ),
     )
-    connections: int = field(default=0, metadata=told("that sent lines", "connections"))
-    bytes: int = field(default=0, metadata=told("received", "B"))
+    connections: int = field(default=0, metadata=told("connections that sent lines", "connections"))
+    bytes: int = field(default=0, metadata=told("received bytes", "B"))
     address: str | None = field(default=None, metadata=told("the address on which the source listened", absent=True))
     trouble: tuple[str, ...] = field(
         default=(), metadata=told("other problems, such as dead letters that could not be written", absent=True)

@@ -25,9 +25,9 @@ def whole_seconds(warmup: float, measured: float) -> range:
 class Latency:
     """Response or service times of requests, s; None without requests."""
 
-    count: int = field(default=0, metadata=told("in the histogram", "requests"))
+    count: int = field(default=0, metadata=told("requests in the histogram", "requests"))
     mean: float | None = field(
-        default=None, metadata=told("mean; null, like the others, if the histogram is empty", "s", null=True)
+        default=None, metadata=told("mean; null, like the percentiles, without requests", "s", null=True)
     )
     p50: float | None = field(default=None, metadata=told("median", "s", null=True))
     p90: float | None = field(default=None, metadata=told("90th percentile", "s", null=True))
@@ -45,10 +45,10 @@ class Latency:
 class Figures:
     """Figures that operations and their parts have in common. Older runs lack `failure` and `all`."""
 
-    requests: int = field(metadata=told("scheduled in the measured window and done", "requests"))
+    requests: int = field(metadata=told("requests that were scheduled in the measured window and done", "requests"))
     successes: int = field(metadata=told("successful requests", "requests"))
-    documents: int = field(metadata=told("that the store wrote or returned", "documents"))
-    errors: Mapping[str, int] = field(metadata=told("failed, by error class", "requests", of="CLASS"))
+    documents: int = field(metadata=told("documents that the store wrote or returned", "documents"))
+    errors: Mapping[str, int] = field(metadata=told("failed requests, by error class", "requests", of="CLASS"))
     throughput: float = field(
         metadata=told(
             "successes answered in the measured window, per second of the window in which their stream ran", "1/s"
@@ -117,10 +117,10 @@ class FailureMessage:
 class OperationFigures(Figures):
     """Figures of an operation in a phase's measured window."""
 
-    dropped: int = field(metadata=told("not sent, because too many were in flight", "requests"))
-    in_flight_at_end: int = field(metadata=told("sent but unanswered at the end of the phase", "requests"))
+    dropped: int = field(metadata=told("due requests that were not sent, because too many were in flight", "requests"))
+    in_flight_at_end: int = field(metadata=told("requests without an answer at the end of the phase", "requests"))
     inherited: int = field(
-        default=0, metadata=told("due in the warm-up, successfully answered in the measured window", "requests")
+        default=0, metadata=told("successes of the measured window that were due in the warm-up", "requests")
     )
     reconnects: int = field(
         default=0,
@@ -326,8 +326,8 @@ class PhaseSummary:
     setup: Latency | None = field(
         default=None,
         metadata=told(
-            "setup of connections (TCP, TLS, authentication), including warm-up; part of the response time of requests"
-            " that wait for it, not of the service time: "
+            "setup of connections (TCP, TLS, authentication), including warm-up; part of response times, not of service"
+            " times: "
         ),
     )
     streams: tuple[StreamSummary, ...] = field(metadata=told(""))
