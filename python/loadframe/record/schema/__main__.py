@@ -75,8 +75,8 @@ base time. For a percentile over several seconds, add their histograms.
 _SERIES = """\
 An operation with several exchanges, such as a scroll, has rows for the operation and for each part, such as
 `OPERATION.page`. Sum operations or parts, not both; throughput counts operations. Parts start without a schedule, so
-their response time equals their service time. A part counts in the second in which its operation was done, and its bytes count in
-the operation.
+their response time equals their service time. A part counts in the second in which its operation was done, and its
+bytes count in the operation.
 
 A second without finished requests has a row if requests were in flight at its end. They count in the segment in which
 they were scheduled. A retried request counts once; its bytes count for each attempt.
@@ -93,8 +93,8 @@ each.
 
 _TELEMETRY = """\
 One sample a row, unordered. A `level` is the value at that time. A `rate` covers the time since the previous sample, or
-in the generator's rows the second that begins at `time`. After a reset of a counter,
-such as by a restart of a node, the next rate is absent. The sources `node:NODE` and `cluster` also have the statistics of the store, which its
+in the generator's rows the second that begins at `time`. After a reset of a counter, such as by a restart of a node,
+the next rate is absent. The sources `node:NODE` and `cluster` also have the statistics of the store, which its
 [page](stores/index.md) lists. A failed sample is absent; an event `gap` gives the time and cause.
 """
 
