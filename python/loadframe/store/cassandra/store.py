@@ -484,7 +484,7 @@ class Cassandra(Store):
         return total
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return the statistics of docs/reference/stores/cassandra.md by node address, without nodes that do not answer."""
+        """Return the statistics of docs/reference/stores/cassandra.md by address, without nodes that do not answer."""
         by_node = {}
         for address in addresses:
             try:

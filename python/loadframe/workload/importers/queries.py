@@ -11,7 +11,7 @@ from typing import Any
 
 from loadframe.base.errors import BadInput
 from loadframe.workload.importers.imported import Imported, literal, name_of
-from loadframe.workload.importers.source import Part, json_of, text_of
+from loadframe.workload.importers.source import ImportedObject, json_of, text_of
 from loadframe.yamlfile import shown
 
 #: Default times of a step, in seconds.
@@ -61,7 +61,7 @@ def import_queries(path: Path, loaded: Triple | None = None) -> Imported:
     left_out: list[str] = []
     digits = len(str(len(steps)))
     for number, step in enumerate(steps, start=1):
-        part = Part(step, f"{where}, step {number}")
+        part = ImportedObject(step, f"{where}, step {number}")
         mix: dict[str, int] = {}
         for query in part.parts("search_queries"):
             if query.get("body") is None:
@@ -98,7 +98,7 @@ def import_queries(path: Path, loaded: Triple | None = None) -> Imported:
 def _mappings(path: Path) -> tuple[dict[str, Any], list[str]]:
     """Return the fields of an index definition, and its other keys, which the benchmarker ignores."""
     where = str(path)
-    definition = Part(json_of(text_of(path), where), where)
+    definition = ImportedObject(json_of(text_of(path), where), where)
     fields = definition.mapping("properties")
     if not fields:
         raise definition.error("properties", "the definition lacks fields", "add the fields with their types")
@@ -141,7 +141,7 @@ def _search(body: dict[str, Any]) -> dict[str, Any]:
     return {"search": {"collection": "${collection}", "request_cache": False, "body": literal(body)}}
 
 
-def _phase(name: str, mix: dict[str, int], step: Part) -> dict[str, Any]:
+def _phase(name: str, mix: dict[str, int], step: ImportedObject) -> dict[str, Any]:
     warmup = step.number("warmup_time_secs", WARMUP)
     duration = step.number("execution_time_secs", EXECUTION)
     pause = step.number("sleep_between_requests_secs", SLEEP)

@@ -106,7 +106,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 _COMMENT = ("#", "//", "_comment")
 
 
-class Part:
+class ImportedObject:
     """An object of an imported file, with its place for messages and typed access to its keys.
 
     It records which keys were read, so that `rest` can report the others.
@@ -190,10 +190,10 @@ class Part:
             raise self.error(key, f"expected a list, not {shown(value)}")
         return value
 
-    def parts(self, key: str) -> Iterator["Part"]:
+    def parts(self, key: str) -> Iterator["ImportedObject"]:
         """Yield the objects of a list as parts; BadInput if it is not a list of objects."""
         for index, entry in enumerate(self.listed(key)):
-            yield Part(entry, f"{self.where}, {key}[{index}]")
+            yield ImportedObject(entry, f"{self.where}, {key}[{index}]")
 
     def rest(self, known: Iterable[str] = ()) -> list[str]:
         """Return the unread keys, except the known ones and comments."""

@@ -16,7 +16,7 @@ from loadframe.workload.importers.rally import isolated, operations, template
 from loadframe.workload.importers.rally.schedule import Schedule, choose
 from loadframe.workload.importers.rally.sources import LISTED, Sources, wanted
 from loadframe.workload.importers.rally.track import Track, documents_of
-from loadframe.workload.importers.source import Part, json_of, text_of
+from loadframe.workload.importers.source import ImportedObject, json_of, text_of
 from loadframe.yamlfile import scalar
 
 #: Keys of a track that are imported, and keys without effect on the load.
@@ -63,7 +63,7 @@ def import_rally(
             raise BadInput(str(error), where=f"--set {name}", remedy="set another value") from None
     file = template.track_file(path)
     around = template.root_of(file, root)
-    part = Part(isolated.expand(file, around, settings, limits), str(path))
+    part = ImportedObject(isolated.expand(file, around, settings, limits), str(path))
     folder = file.parent
     track = Track(part, folder, lambda: isolated.locate(file, around, settings, limits), test_mode)
     track.read()

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from typing import Any
 
 from loadframe.workload.importers.imported import literal
-from loadframe.workload.importers.rally.making import Form, Making
+from loadframe.workload.importers.rally.conversion import Form, TrackConversion
 from loadframe.workload.importers.rally.track import TEMPLATES
-from loadframe.workload.importers.source import Part
+from loadframe.workload.importers.source import ImportedObject
 
 _DEFINITION = ("settings", "mappings", "aliases")
 _COMPOSING = ("data_stream", "composed_of")
@@ -18,7 +18,7 @@ _OWN_COLLECTIONS = "because every run recreates its collections"
 _NONE = "because no operation creates it"
 
 
-def create_index(make: Making, part: Part, name: str) -> list[Form]:
+def create_index(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert the creation of an index; declared indices are skipped, because they are collections."""
     target = make.target(part)
     if part.data.get("body") is not None and target not in make.track.collections:
@@ -36,7 +36,7 @@ def create_index(make: Making, part: Part, name: str) -> list[Form]:
     return []
 
 
-def delete_index(make: Making, part: Part, name: str) -> list[Form]:
+def delete_index(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert the deletion of an index; skipped unless an operation created the index."""
     target = make.target(part)
     part.get("only-if-exists")
@@ -46,7 +46,7 @@ def delete_index(make: Making, part: Part, name: str) -> list[Form]:
     return [{"delete_collection": {"collection": target, "ignore_missing": True}}]
 
 
-def create_data_stream(make: Making, part: Part, name: str) -> list[Form]:
+def create_data_stream(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert the creation of a data stream; declared ones are skipped, because they are collections."""
     target = part.get("data-stream")
     if not isinstance(target, str) or target in make.track.collections:
@@ -56,7 +56,7 @@ def create_data_stream(make: Making, part: Part, name: str) -> list[Form]:
     return make.request(part, "PUT", f"/_data_stream/{make.target(part)}")
 
 
-def delete_data_stream(make: Making, part: Part, name: str) -> list[Form]:
+def delete_data_stream(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert the deletion of a data stream; skipped unless an operation created it."""
     part.get("only-if-exists")
     target = make.target(part)
@@ -66,7 +66,7 @@ def delete_data_stream(make: Making, part: Part, name: str) -> list[Form]:
     return make.request(part, "DELETE", f"/_data_stream/{target}")
 
 
-def shrink(make: Making, part: Part, name: str) -> list[Form]:
+def shrink(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert the shrinking of one index; skipped for several."""
     source, target = part.text("source-index", make.track.only_collection()), part.text("target-index")
     body = part.mapping("target-body")
@@ -82,7 +82,7 @@ def shrink(make: Making, part: Part, name: str) -> list[Form]:
     return [{"shrink": {"from": source, "to": literal(target), **settings}}]
 
 
-def health(make: Making, part: Part, name: str) -> list[Form]:
+def health(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert to `wait_for_health`, or to a health request for other parameters."""
     target, parameters = part.get("index"), part.mapping("request-params")
     again = part.flag("retry-until-success", False)
@@ -110,7 +110,7 @@ def _healthy(parameters: dict[str, Any]) -> dict[str, Any]:
     return {"status": {"one_of": good}} | ({"relocating_shards": {"at_most": 0}} if settled else {})
 
 
-def repeated(part: Part, until: dict[str, Any]) -> Form:
+def repeated(part: ImportedObject, until: dict[str, Any]) -> Form:
     """Return a `repeat` until the conditions hold, or without conditions until success.
 
     Rally has no timeout; this one is a day.
@@ -120,15 +120,15 @@ def repeated(part: Part, until: dict[str, Any]) -> Form:
     return {"repeat": {**({"until": literal(until)} if until else {}), "every": f"{every:.15g}s", "within": "24h"}}
 
 
-def retried(part: Part, form: Form) -> Form:
+def retried(part: ImportedObject, form: Form) -> Form:
     """Return a plain request with a repeat until success; other forms are unchanged."""
     return form | repeated(part, {}) if "request" in form else form
 
 
-def index_stats(make: Making, part: Part, name: str) -> list[Form]:
+def index_stats(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert an index-stats request, with a repeat until its condition holds if it requests retries."""
     (request,) = make.request(part, "GET", f"/{make.target(part)}/_stats")
-    condition = Part(part.mapping("condition"), f"{part.where}, condition")
+    condition = ImportedObject(part.mapping("condition"), f"{part.where}, condition")
     again = part.flag("retry-until-success", False)
     if not condition.data:
         return [request]
@@ -138,10 +138,12 @@ def index_stats(make: Making, part: Part, name: str) -> list[Form]:
     return [request | repeated(part, {condition.text("path"): condition.get("expected-value")})]
 
 
-def waiting(path: Callable[[Part], str], until: dict[str, Any]) -> Callable[[Making, Part, str], list[Form]]:
+def waiting(
+    path: Callable[[ImportedObject], str], until: dict[str, Any]
+) -> Callable[[TrackConversion, ImportedObject, str], list[Form]]:
     """Return a converter to a request that repeats until a condition holds."""
 
-    def waiting(make: Making, part: Part, _: str) -> list[Form]:
+    def waiting(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
         part.read_keys.update(("completion-recheck-wait-period", "completion-recheck-attempts", "wait-for-completion"))
         (request,) = make.request(part, "GET", path(part))
         return [request | repeated(part, until)]
@@ -149,7 +151,7 @@ def waiting(path: Callable[[Part], str], until: dict[str, Any]) -> Callable[[Mak
     return waiting
 
 
-def force_merge(make: Making, part: Part, _: str) -> list[Form]:
+def force_merge(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
     """Convert a force merge, with a timeout of 1 h."""
     # Without a number, or with -1, the store follows its merge policy.
     most = max(0, part.whole("max-num-segments", 0, least=-1))
@@ -159,10 +161,10 @@ def force_merge(make: Making, part: Part, _: str) -> list[Form]:
     return [{**form, "timeout": "1h"} for form in forms]
 
 
-def templates(section: str) -> Callable[[Making, Part, str], list[Form]]:
+def templates(section: str) -> Callable[[TrackConversion, ImportedObject, str], list[Form]]:
     """Return a converter that creates the templates of a track section, or those generated by code."""
 
-    def templates(make: Making, part: Part, _: str) -> list[Form]:
+    def templates(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
         if generated := part.get("templates"):
             return [_generated_template(make, part, section, entry) for entry in generated]
         wanted = part.get("template")
@@ -176,10 +178,10 @@ def templates(section: str) -> Callable[[Making, Part, str], list[Form]]:
     return templates
 
 
-def delete_templates(section: str) -> Callable[[Making, Part, str], list[Form]]:
+def delete_templates(section: str) -> Callable[[TrackConversion, ImportedObject, str], list[Form]]:
     """Return a converter that deletes the templates of a section that operations created."""
 
-    def delete_templates(make: Making, part: Part, name: str) -> list[Form]:
+    def delete_templates(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
         for key in ("only-if-exists", "delete-matching-indices", "index-pattern"):
             part.get(key)
         wanted = part.get("template")
@@ -193,14 +195,14 @@ def delete_templates(section: str) -> Callable[[Making, Part, str], list[Form]]:
     return delete_templates
 
 
-def _generated_template(make: Making, part: Part, section: str, entry: Any) -> Form:
+def _generated_template(make: TrackConversion, part: ImportedObject, section: str, entry: Any) -> Form:
     """Convert a template generated by code: a pair of name and body."""
     if not isinstance(entry, list) or len(entry) != 2 or not isinstance(entry[0], str):
         raise part.error("templates", "expected pairs of a name and a body")
     return _template(make, part, section, *entry)
 
 
-def _template(make: Making, part: Part, section: str, name: str, body: Any) -> Form:
+def _template(make: TrackConversion, part: ImportedObject, section: str, name: str, body: Any) -> Form:
     make.note(section, name)
     definition = body.get("template", {}) if isinstance(body, dict) else None
     keys = set(body) if isinstance(body, dict) else set()
@@ -218,7 +220,7 @@ def _template(make: Making, part: Part, section: str, name: str, body: Any) -> F
     return {"put_template": form}
 
 
-def repository(make: Making, part: Part, _: str) -> list[Form]:
+def repository(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
     """Convert the creation of a snapshot repository."""
     name, body = part.text("repository"), part.mapping("body")
     make.note("/_snapshot", name)
@@ -231,7 +233,7 @@ def repository(make: Making, part: Part, _: str) -> list[Form]:
     return [{"create_repository": form}]
 
 
-def snapshot(make: Making, part: Part, name: str) -> list[Form]:
+def snapshot(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert the creation of a snapshot."""
     form: dict[str, Any] = {"repository": part.text("repository"), "name": part.text("snapshot")}
     body = part.mapping("body")
@@ -243,7 +245,7 @@ def snapshot(make: Making, part: Part, name: str) -> list[Form]:
     return [{"snapshot": literal(form)}]
 
 
-def field_capabilities(make: Making, part: Part, _: str) -> list[Form]:
+def field_capabilities(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
     """Convert a field-caps request."""
     fields = part.get("fields", "*")
     (form,) = make.request(part, "GET", f"/{make.target(part)}/_field_caps")
@@ -252,7 +254,7 @@ def field_capabilities(make: Making, part: Part, _: str) -> list[Form]:
     return [form]
 
 
-def raw(make: Making, part: Part, name: str) -> list[Form]:
+def raw(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert a raw request; an EQL search becomes an `eql` form."""
     method, body = part.text("method", "GET").upper(), part.get("body")
     if method not in ("GET", "HEAD", "POST", "PUT", "DELETE"):
@@ -270,10 +272,12 @@ def raw(make: Making, part: Part, name: str) -> list[Form]:
     return make.request(part, method, path if path.startswith("/") else f"/{path}", body)
 
 
-def call(method: str, path: str, key: str, behind: str = "") -> Callable[[Making, Part, str], list[Form]]:
+def call(
+    method: str, path: str, key: str, behind: str = ""
+) -> Callable[[TrackConversion, ImportedObject, str], list[Form]]:
     """Return a converter to a request for `path` plus the name in `key` (and a suffix), with an optional body."""
 
-    def call(make: Making, part: Part, _: str) -> list[Form]:
+    def call(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
         name = part.text(key)
         if method == "PUT":
             make.note(path, name)
@@ -283,11 +287,11 @@ def call(method: str, path: str, key: str, behind: str = "") -> Callable[[Making
     return call
 
 
-def removal(path: str, key: str) -> Callable[[Making, Part, str], list[Form]]:
+def removal(path: str, key: str) -> Callable[[TrackConversion, ImportedObject, str], list[Form]]:
     """Return a converter to a DELETE request; skipped unless an operation created the object."""
     delete = call("DELETE", path, key)
 
-    def removal(make: Making, part: Part, name: str) -> list[Form]:
+    def removal(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
         part.get("only-if-exists")
         if not make.has_made(path, part.text(key)):
             make.leave_out(name, f"{part.text('operation-type', name)}, {_NONE}")

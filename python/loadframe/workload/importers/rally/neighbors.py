@@ -11,8 +11,8 @@ from loadframe.workload import vectors
 from loadframe.workload.importers.imported import Hole, literal
 from loadframe.workload.importers.rally import searches
 from loadframe.workload.importers.rally.administration import repeated
-from loadframe.workload.importers.rally.making import Form, Making
-from loadframe.workload.importers.source import Part
+from loadframe.workload.importers.rally.conversion import Form, TrackConversion
+from loadframe.workload.importers.source import ImportedObject
 
 #: Names of HDF5 data sets in files of ann-benchmarks.
 _DOCUMENTS, _QUERIES, _NEIGHBORS = "train", "test", "neighbors"
@@ -27,7 +27,7 @@ _ID = {"type": "long", "index": False, "doc_values": False}
 _KNN = "/_plugins/_knn"
 
 
-def bulk(make: Making, part: Part, name: str) -> list[Form]:
+def bulk(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert to a bulk operation that indexes a vector data set."""
     field, target = part.text("field"), make.target(part)
     size = part.whole("bulk_size", 0)
@@ -50,14 +50,14 @@ def bulk(make: Making, part: Part, name: str) -> list[Form]:
     return [{"bulk": {"collection": collection, "corpus": corpus, "size": size, "id": "id"}}]
 
 
-def _report_id_field(make: Making, part: Part, name: str, instead: str) -> None:
+def _report_id_field(make: TrackConversion, part: ImportedObject, name: str, instead: str) -> None:
     """Report a custom id field, which is not imported."""
     field = part.get("id-field-name")
     if field and field != "_id":
         make.leave_out(name, f"the field {field} for ids; {instead}")
 
 
-def _admit_id(make: Making, collection: str) -> None:
+def _admit_id(make: TrackConversion, collection: str) -> None:
     """Add the field `id` to a strict mapping, and report it."""
     definition = make.track.collections[collection].get("elasticsearch", {})
     mappings = definition.get("mappings", {})
@@ -76,7 +76,7 @@ class _Source:
         self.count = count
 
 
-def _data_set(part: Part, prefix: str) -> tuple[str, str, str]:
+def _data_set(part: ImportedObject, prefix: str) -> tuple[str, str, str]:
     """Return format, path and corpus of a data set; empty texts for missing keys."""
     keys = [f"{prefix}data_set_{key}" for key in ("format", "path", "corpus")]
     part.read_keys.update((*keys, f"{prefix}data_set_name"))
@@ -89,7 +89,7 @@ def _data_set(part: Part, prefix: str) -> tuple[str, str, str]:
     return values[0], values[1], values[2]
 
 
-def _source(make: Making, part: Part, prefix: str, inside: str) -> _Source:
+def _source(make: TrackConversion, part: ImportedObject, prefix: str, inside: str) -> _Source:
     """Return a vector data set and add the parameter of its path; BadInput if missing or in an unknown format."""
     kind, path, corpus = _data_set(part, prefix)
     count = None
@@ -115,7 +115,7 @@ def _source(make: Making, part: Part, prefix: str, inside: str) -> _Source:
     return _Source(path, count)
 
 
-def search(make: Making, part: Part, name: str) -> list[Form]:
+def search(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert a search for the nearest neighbours of a data set's vectors, with recall if it has ground truth.
 
     An operation without a data set becomes an ordinary search.
@@ -155,7 +155,7 @@ def search(make: Making, part: Part, name: str) -> list[Form]:
     return [{"search": form, **asserted}]
 
 
-def _with_ids(make: Making, name: str, body: dict[str, Any]) -> dict[str, Any]:
+def _with_ids(make: TrackConversion, name: str, body: dict[str, Any]) -> dict[str, Any]:
     """Return a body whose hits include ids, which recall needs."""
     if body.get("stored_fields") == "_none_":
         make.leave_out(name, "stored_fields of its body, because recall needs the ids of hits")
@@ -165,7 +165,7 @@ def _with_ids(make: Making, name: str, body: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in body.items() if key != "_source" or value is not False}
 
 
-def _around(part: Part, field: str, near: dict[str, Any], kind: Any, filtered: Any) -> dict[str, Any]:
+def _around(part: ImportedObject, field: str, near: dict[str, Any], kind: Any, filtered: Any) -> dict[str, Any]:
     """Return the neighbour query, wrapped as its nested field and filter type require."""
     query: dict[str, Any] = {"knn": {field: near}}
     if "." in field:
@@ -182,7 +182,7 @@ def _around(part: Part, field: str, near: dict[str, Any], kind: Any, filtered: A
     return {"script_score": {"query": {"bool": {"filter": filtered}}, "script": script}}
 
 
-def _neighbors(make: Making, part: Part, name: str, k: int) -> str | None:
+def _neighbors(make: TrackConversion, part: ImportedObject, name: str, k: int) -> str | None:
     """Return the column with the ids of true neighbours; None, with the reason reported, if recall cannot use it."""
     wanted = part.flag("calculate-recall", True)
     _report_id_field(make, part, name, "recall compares `_id`, which is the number of the vector")
@@ -194,7 +194,11 @@ def _neighbors(make: Making, part: Part, name: str, k: int) -> str | None:
         return None
     inside = _NEIGHBORS
     if path or corpus:
-        given = part if kind else Part({**part.data, "neighbors_data_set_format": part.data.get("data_set_format")}, "")
+        given = (
+            part
+            if kind
+            else ImportedObject({**part.data, "neighbors_data_set_format": part.data.get("data_set_format")}, "")
+        )
         return _source(make, given, "neighbors_", inside).text
     if part.data.get("data_set_format") != "hdf5":
         make.leave_out(name, "its recall, because the ground truth is missing")
@@ -202,7 +206,7 @@ def _neighbors(make: Making, part: Part, name: str, k: int) -> str | None:
     return _source(make, part, "", inside).text
 
 
-def _drawn(make: Making, part: Part, name: str, columns: dict[str, str]) -> tuple[Hole, Hole | None]:
+def _drawn(make: TrackConversion, part: ImportedObject, name: str, columns: dict[str, str]) -> tuple[Hole, Hole | None]:
     """Add variables for a query's vector and for the ids of its neighbours (if in `columns`); return their holes."""
     count = part.whole("num_vectors", -1, least=-1)
     limit = {"at_most": count} if count > 0 else {}
@@ -216,7 +220,7 @@ def _drawn(make: Making, part: Part, name: str, columns: dict[str, str]) -> tupl
     return holes[0], holes[1] if len(holes) > 1 else None
 
 
-def _requests(make: Making, part: Part, name: str) -> int:
+def _requests(make: TrackConversion, part: ImportedObject, name: str) -> int:
     """Return the number of requests for a data set, and report a default number."""
     count = part.whole("num_vectors", -1, least=-1)
     if count <= 0:
@@ -228,18 +232,18 @@ def _requests(make: Making, part: Part, name: str) -> int:
     return count * max(1, part.whole("repetitions", 1))
 
 
-def warm_up(make: Making, part: Part, _: str) -> list[Form]:
+def warm_up(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
     """Convert the request that loads the graphs of an index into memory, repeated until all shards succeed."""
     (form,) = make.request(part, "GET", f"{_KNN}/warmup/{make.target(part)}")
     return [form | repeated(part, {"_shards.failed": 0})]
 
 
-def train(make: Making, part: Part, _: str) -> list[Form]:
+def train(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
     """Convert the training of a model: the request, and a wait for its completion."""
     model = part.text("model_id")
     make.note(f"{_KNN}/models", model)
     (begin,) = make.request(part, "POST", f"{_KNN}/models/{model}/_train", part.mapping("body"))
-    wait = Part({"retry-wait-period": part.number("poll_period", 0.5)}, part.where)
+    wait = ImportedObject({"retry-wait-period": part.number("poll_period", 0.5)}, part.where)
     part.get("retries")
-    state = make.request(Part({}, part.where), "GET", f"{_KNN}/models/{model}")[0]
+    state = make.request(ImportedObject({}, part.where), "GET", f"{_KNN}/models/{model}")[0]
     return [begin, state | repeated(wait, {"state": "created"})]

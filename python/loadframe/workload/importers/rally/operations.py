@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection
 
 from loadframe.workload.importers.imported import literal
 from loadframe.workload.importers.rally import administration, neighbors, searches
-from loadframe.workload.importers.rally.making import Form, Making
+from loadframe.workload.importers.rally.conversion import Form, TrackConversion
 from loadframe.workload.importers.rally.track import Track
-from loadframe.workload.importers.source import Part
+from loadframe.workload.importers.source import ImportedObject
 
 #: Keys of operations without effect on the load.
 _NO_MATTER = (
@@ -33,11 +33,11 @@ class Operations:
     """Converts operations of a track to forms."""
 
     def __init__(self, track: Track, declared: Collection[str]) -> None:
-        self.make = Making(track)
+        self.make = TrackConversion(track)
         #: Names of the operations that the track declares.
         self.declared = declared
 
-    def forms(self, part: Part, name: str) -> list[Form]:
+    def forms(self, part: ImportedObject, name: str) -> list[Form]:
         """Return the forms of an operation: none if unsupported, several for several requests. Reports omissions."""
         part.read_keys.update(_NO_MATTER)
         if self.leave_out_unknown(part, name):
@@ -52,7 +52,7 @@ class Operations:
             forms = [{**form, "timeout": f"{seconds:.15g}s"} for form in forms]
         return forms
 
-    def leave_out_unknown(self, part: Part, name: str) -> bool:
+    def leave_out_unknown(self, part: ImportedObject, name: str) -> bool:
         """Report an operation of an unknown type; return whether it is one."""
         kind = part.text("operation-type", name)
         if kind in _KINDS:
@@ -67,7 +67,7 @@ def is_known(kind: str) -> bool:
     return kind in _KINDS
 
 
-def _bulk(make: Making, part: Part, name: str) -> list[Form]:
+def _bulk(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     if part.get("body") is not None:
         make.leave_out(name, "code generates its documents")
         return []
@@ -105,7 +105,7 @@ def _bulk(make: Making, part: Part, name: str) -> list[Form]:
     return forms
 
 
-def _sent(make: Making, part: Part) -> Form:
+def _sent(make: TrackConversion, part: ImportedObject) -> Form:
     """Return the request options of a bulk operation: pipeline, routing, refresh and query parameters."""
     sent = {key: part.data[key] for key in ("pipeline", "routing", "refresh") if part.get(key) is not None}
     more = make.parameters(part)
@@ -119,7 +119,7 @@ def _sent(make: Making, part: Part) -> Form:
     return {**literal(sent), **({"parameters": literal(more)} if more else {})}
 
 
-def _conflicts(part: Part) -> Form:
+def _conflicts(part: ImportedObject) -> Form:
     """Return the conflict options of a bulk operation, with percentages converted to fractions."""
     kind = part.get("conflicts")
     percent = part.number("conflict-probability", _CONFLICTS) or 0
@@ -141,7 +141,7 @@ def _conflicts(part: Part) -> Form:
 
 
 _ML, _MLD, _TRANSFORM = "/_ml/anomaly_detectors", "/_ml/datafeeds", "/_transform"
-_Make = Callable[[Making, Part, str], list[Form]]
+_Make = Callable[[TrackConversion, ImportedObject, str], list[Form]]
 _KINDS: dict[str, _Make] = {
     "bulk": _bulk,
     "search": searches.search,

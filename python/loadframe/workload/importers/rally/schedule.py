@@ -7,11 +7,11 @@ from typing import Any
 
 from loadframe.base.errors import BadInput
 from loadframe.workload.importers.imported import name_of, without_operation
-from loadframe.workload.importers.rally.making import Form
+from loadframe.workload.importers.rally.conversion import Form
 from loadframe.workload.importers.rally.operations import Operations
 from loadframe.workload.importers.rally.sources import Sources
 from loadframe.workload.importers.rally.track import Track
-from loadframe.workload.importers.source import Part
+from loadframe.workload.importers.source import ImportedObject
 from loadframe.yamlfile import did_you_mean
 
 #: Kinds of preparation. The measured part starts with the first other operation, or else with the bulk operations.
@@ -68,7 +68,7 @@ class Schedule:
     def __init__(self, track: Track, sources: Sources) -> None:
         self.track = track
         self.sources = sources
-        self.declared: dict[str, Part] = {}
+        self.declared: dict[str, ImportedObject] = {}
         self.make = Operations(track, self.declared.keys())
         for operation in track.entries(track.part, "operations", "operation"):
             try:
@@ -83,12 +83,12 @@ class Schedule:
         self.phases: list[dict[str, Any]] = []
         self._tasks: list[list[Task]] = []
 
-    def read(self, challenge: Part) -> None:
+    def read(self, challenge: ImportedObject) -> None:
         """Convert a challenge's schedule; BadInput, with its place, if no task can be imported."""
         for entry in self.track.entries(challenge, "schedule", "task"):
             try:
                 if "parallel" in entry.data:
-                    self._parallel(Part(entry.data["parallel"], f"{entry.where}, parallel"))
+                    self._parallel(ImportedObject(entry.data["parallel"], f"{entry.where}, parallel"))
                 else:
                     for single in _by_clients(entry, challenge):
                         for task in self._read(single, {}):
@@ -104,15 +104,15 @@ class Schedule:
     def _why(self) -> str:
         return "; ".join(self.track.left_out[:5]) or "choose a challenge with a schedule"
 
-    def _read(self, entry: Part, around: dict[str, Any]) -> list[Task]:
-        part = Part(around | entry.data, entry.where)
+    def _read(self, entry: ImportedObject, around: dict[str, Any]) -> list[Task]:
+        part = ImportedObject(around | entry.data, entry.where)
         part.read_keys.update(("name", "operation", "schedule", *_NO_MATTER, *_INHERITED))
         given = part.get("operation")
         if isinstance(given, str):
-            operation = self.declared.get(given) or Part({"operation-type": given}, part.where)
+            operation = self.declared.get(given) or ImportedObject({"operation-type": given}, part.where)
             name = given
         else:
-            operation = Part(given, f"{part.where}, operation")
+            operation = ImportedObject(given, f"{part.where}, operation")
             name = operation.text("name", operation.text("operation-type"))
         drawn = 0
         if "param-source" in operation.data:
@@ -136,7 +136,7 @@ class Schedule:
             self.track.leave_out_key(f"task {task}", key, part)
         return tasks
 
-    def _task(self, part: Part, name: str, operation: str, form: Form, drawn: int, where: str) -> Task:
+    def _task(self, part: ImportedObject, name: str, operation: str, form: Form, drawn: int, where: str) -> Task:
         """Return a task; adds its operation. `drawn` is the number of requests of a finite parameter source, else 0."""
         clients = max(1, part.whole("clients", 1))
         # Without iterations, a task ends with its parameter source. Iterations count per client.
@@ -185,7 +185,7 @@ class Schedule:
             ]
             self.phases, self._tasks = [load for load, _ in kept], [tasks for _, tasks in kept]
 
-    def _pacing(self, part: Part, name: str, form: Form, clients: int) -> dict[str, Any]:
+    def _pacing(self, part: ImportedObject, name: str, form: Form, clients: int) -> dict[str, Any]:
         rate = self._rate(part, name, form)
         ramp = 0 if self.track.test_mode else part.number("ramp-up-time-period", 0)
         if rate is None:
@@ -202,7 +202,7 @@ class Schedule:
         # Rally's default is even spacing; the default of workload files is Poisson.
         return {"rate": level, "arrivals": "poisson" if kind == "poisson" else "constant"}
 
-    def _rate(self, part: Part, name: str, form: Form) -> float | None:
+    def _rate(self, part: ImportedObject, name: str, form: Form) -> float | None:
         """Return the total requests per second; None for unthrottled clients."""
         target, interval = part.get("target-throughput"), part.number("target-interval", 0)
         if self.track.test_mode:
@@ -210,7 +210,7 @@ class Schedule:
         if interval:
             return 1 / interval
         if isinstance(target, str) and (match := re.fullmatch(r"\s*([0-9.]+)\s*([A-Za-z]+)/s\s*", target)):
-            rate = Part({"target-throughput": match[1]}, part.where).number("target-throughput") or 0
+            rate = ImportedObject({"target-throughput": match[1]}, part.where).number("target-throughput") or 0
             if match[2] == "docs" and "bulk" in form:
                 rate /= form["bulk"]["size"]
             elif match[2] != "ops":
@@ -226,7 +226,7 @@ class Schedule:
             self._add(f"{task.name}-warmup", [task], {**load, "requests": task.warmup_requests})
         self._add(task.name, [task], {**load, **self._warmup([task]), **_end_of(task)})
 
-    def _parallel(self, part: Part) -> None:
+    def _parallel(self, part: ImportedObject) -> None:
         part.read_keys.update(_INHERITED)
         around = {key: part.data[key] for key in _INHERITED if key in part.data and key != "clients"}
         tasks = []
@@ -295,37 +295,40 @@ def _end_of(task: Task) -> dict[str, Any]:
     return {"until": "exhausted"} if task.reads else {"requests": task.requests}
 
 
-def _label(task: Part) -> str:
+def _label(task: ImportedObject) -> str:
     """Return the name of a task for messages."""
     operation = task.data.get("operation")
     named = operation.get("name", operation.get("operation-type")) if isinstance(operation, dict) else operation
     return str(task.data.get("name", named) or "(unnamed)")
 
 
-def _by_clients(task: Part, procedure: Part) -> list[Part]:
+def _by_clients(task: ImportedObject, procedure: ImportedObject) -> list[ImportedObject]:
     """Return a task, repeated for each entry of its `clients_list` (OpenSearch Benchmark)."""
     if "clients_list" not in task.data:
         return [task]
     numbers = task.listed("clients_list")
     name = procedure.text("name", "default")
     plain = {key: value for key, value in task.data.items() if key != "clients_list"}
-    return [Part({**plain, "clients": clients, "name": f"{name}_{clients}_clients"}, task.where) for clients in numbers]
+    return [
+        ImportedObject({**plain, "clients": clients, "name": f"{name}_{clients}_clients"}, task.where)
+        for clients in numbers
+    ]
 
 
-def choose(track: Part, wanted: str | None) -> Part:
+def choose(track: ImportedObject, wanted: str | None) -> ImportedObject:
     """Return a challenge by name, or the default one; BadInput for an unknown name, and without a default."""
     challenges = [
         *track.parts("challenges"),
         *track.parts("test_procedures"),
         *(
-            Part(track.get(key), f"{track.where}, {key}")
+            ImportedObject(track.get(key), f"{track.where}, {key}")
             for key in ("challenge", "test_procedure")
             if key in track.data
         ),
     ]
     if "schedule" in track.data:
         track.get("schedule")
-        challenges.append(Part({"name": "default", "schedule": track.data["schedule"]}, track.where))
+        challenges.append(ImportedObject({"name": "default", "schedule": track.data["schedule"]}, track.where))
     named = {challenge.text("name", "default"): challenge for challenge in challenges}
     if not named:
         what = "the track lacks a challenge and a schedule"

@@ -3,8 +3,8 @@
 from typing import Any
 
 from loadframe.workload.importers.imported import Hole, literal
-from loadframe.workload.importers.rally.making import Form, Making
-from loadframe.workload.importers.source import Part
+from loadframe.workload.importers.rally.conversion import Form, TrackConversion
+from loadframe.workload.importers.source import ImportedObject
 
 #: Body keys that paging forms set.
 _PAGING = ("size", "from", "search_after", "pit", "scroll")
@@ -12,19 +12,19 @@ _PAGING = ("size", "from", "search_after", "pit", "scroll")
 _DEFAULT_SIZE = 10
 
 
-def search(make: Making, part: Part, name: str) -> list[Form]:
+def search(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert a search; with `pages` it is a scroll, as in Rally."""
     if part.get("pages") is not None:
         return scroll(make, part, name)
     return _one_page(make, part, name)
 
 
-def scroll(make: Making, part: Part, name: str) -> list[Form]:
+def scroll(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert a scroll."""
     return _paged(make, part, name, "scroll", {})
 
 
-def search_after(make: Making, part: Part, name: str) -> list[Form]:
+def search_after(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert a paginated search, in a point in time if the operation names one."""
     body = part.get("body", {})
     in_point = part.get("with-point-in-time-from") is not None
@@ -33,7 +33,7 @@ def search_after(make: Making, part: Part, name: str) -> list[Form]:
     return _paged(make, part, name, "search_after", {} if in_point else {"point_in_time": False})
 
 
-def composite_aggregation(make: Making, part: Part, name: str) -> list[Form]:
+def composite_aggregation(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert a search with a single composite aggregation."""
     body, target = part.get("body", {}), make.target(part)
     named = body.get("aggs", body.get("aggregations")) if isinstance(body, dict) else None
@@ -51,9 +51,9 @@ def composite_aggregation(make: Making, part: Part, name: str) -> list[Form]:
     return [{"composite": composite, **_asserted(make, part, name)}]
 
 
-def in_point_in_time(make: Making, part: Part, name: str) -> list[Form]:
+def in_point_in_time(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert a `composite` that opens a point in time, pages through one search, and closes it."""
-    requests: list[Part] = []
+    requests: list[ImportedObject] = []
     _unfold(part, "requests", requests)
     part.read_keys.add("max-connections")
     kinds = [request.text("operation-type", "none") for request in requests]
@@ -65,7 +65,7 @@ def in_point_in_time(make: Making, part: Part, name: str) -> list[Form]:
         make.leave_out(name, "a composite other than one paginated search in a point in time")
         return []
     where = {key: opens[0].data[key] for key in ("index", "data-stream") if key in opens[0].data}
-    read = Part(where | reads[0].data, reads[0].where)
+    read = ImportedObject(where | reads[0].data, reads[0].where)
     read.read_keys.update(("name", "operation-type"))
     forms = search_after(make, read, name)
     for key in read.rest(("assertions",)):
@@ -73,7 +73,7 @@ def in_point_in_time(make: Making, part: Part, name: str) -> list[Form]:
     return forms
 
 
-def sql(make: Making, part: Part, name: str) -> list[Form]:
+def sql(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     """Convert an SQL query; only its first page."""
     body = part.mapping("body")
     pages = part.get("pages")
@@ -87,7 +87,7 @@ def sql(make: Making, part: Part, name: str) -> list[Form]:
     return [{"sql": literal(form | ({"body": beside} if beside else {}))}]
 
 
-def esql(make: Making, part: Part, _: str) -> list[Form]:
+def esql(make: TrackConversion, part: ImportedObject, _: str) -> list[Form]:
     """Convert an ES|QL query."""
     body = {key: value for key, value in part.mapping("body").items() if key != "query"}
     if query_filter := part.mapping("filter"):
@@ -100,7 +100,7 @@ def esql(make: Making, part: Part, _: str) -> list[Form]:
     return [{"esql": form}]
 
 
-def _unfold(part: Part, key: str, into: list[Part]) -> None:
+def _unfold(part: ImportedObject, key: str, into: list[ImportedObject]) -> None:
     """Append the requests of a composite, and of its streams, to `into`."""
     for entry in part.parts(key):
         if "stream" in entry.data:
@@ -109,12 +109,12 @@ def _unfold(part: Part, key: str, into: list[Part]) -> None:
             into.append(entry)
 
 
-def _pages(part: Part) -> int | None:
+def _pages(part: ImportedObject) -> int | None:
     """Return the number of pages; None for all."""
     return None if part.get("pages", "all") == "all" else max(1, part.whole("pages", 1))
 
 
-def _paged(make: Making, part: Part, name: str, kind: str, more: dict[str, Any]) -> list[Form]:
+def _paged(make: TrackConversion, part: ImportedObject, name: str, kind: str, more: dict[str, Any]) -> list[Form]:
     body, target = part.get("body", {}), make.target(part)
     if not isinstance(body, dict) or not make.is_collection(target):
         return _first_page(make, part, name, "it searches more than one index")
@@ -129,12 +129,12 @@ def _paged(make: Making, part: Part, name: str, kind: str, more: dict[str, Any])
     return [{kind: form, **_asserted(make, part, name)}]
 
 
-def _report_parameters(make: Making, part: Part, name: str) -> None:
+def _report_parameters(make: TrackConversion, part: ImportedObject, name: str) -> None:
     for key in make.parameters(part):
         make.leave_out(name, f"the query parameter {key}")
 
 
-def _first_page(make: Making, part: Part, name: str, why: str) -> list[Form]:
+def _first_page(make: TrackConversion, part: ImportedObject, name: str, why: str) -> list[Form]:
     """Convert a search of one page; report one of several pages as not imported, with the reason `why`."""
     part.read_keys.update(("pages", "with-point-in-time-from"))
     if part.data.get("pages") == 1:
@@ -143,7 +143,7 @@ def _first_page(make: Making, part: Part, name: str, why: str) -> list[Form]:
     return []
 
 
-def _one_page(make: Making, part: Part, name: str) -> list[Form]:
+def _one_page(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     body = part.get("body", {})
     if not isinstance(body, dict | Hole):
         make.leave_out(name, "its body is not an object")
@@ -169,7 +169,7 @@ def _one_page(make: Making, part: Part, name: str) -> list[Form]:
     return [{"request": request | ({"parameters": more} if more else {})}]
 
 
-def _asserted(make: Making, part: Part, name: str) -> Form:
+def _asserted(make: TrackConversion, part: ImportedObject, name: str) -> Form:
     """Convert assertions on the number of hits; report other assertions as not imported."""
     asserted: dict[str, int] = {}
     for assertion in part.parts("assertions"):

@@ -16,7 +16,7 @@ from loadframe.workload.importers.imported import Hole, literal, name_of
 from loadframe.workload.importers.rally import isolated
 from loadframe.workload.importers.rally.code import FILES, VARY, Draws, Wanted
 from loadframe.workload.importers.rally.track import Track
-from loadframe.workload.importers.source import Part
+from loadframe.workload.importers.source import ImportedObject
 
 #: Maximum requests per operation to list in the workload file; more go to a separate file.
 LISTED = 200
@@ -65,7 +65,7 @@ class Sources:
                 for lost in dict.fromkeys(names[kind]):
                     self.track.leave_out(f"{what} {lost} of {name}")
 
-    def operation(self, part: Part, name: str) -> tuple[Part, int] | str:
+    def operation(self, part: ImportedObject, name: str) -> tuple[ImportedObject, int] | str:
         """Return an operation with drawn parameters and its number of requests (0: endless), or why that is impossible.
 
         Adds variables, corpora and files for parameters that differ between requests.
@@ -90,7 +90,7 @@ class Sources:
         if not draws.ended:
             self._remark_on_the_end(name, draws)
         given = {key: value for key, value in part.data.items() if key != "param-source"} | folded
-        return Part(given, part.where), len(requests) if draws.ended else 0
+        return ImportedObject(given, part.where), len(requests) if draws.ended else 0
 
     def _remark_on_the_end(self, name: str, draws: Draws) -> None:
         """Report that an operation repeats its drawn requests, and the option to draw more."""
@@ -162,7 +162,9 @@ _LOST = {
 }
 
 
-def wanted(challenge: Part, declared: Mapping[str, Part], most: int, is_known: Callable[[str], bool]) -> list[Wanted]:
+def wanted(
+    challenge: ImportedObject, declared: Mapping[str, ImportedObject], most: int, is_known: Callable[[str], bool]
+) -> list[Wanted]:
     """Return the parameter sources that a challenge's tasks need, once per operation, with at most `most` requests.
 
     Skips operations of unsupported types.

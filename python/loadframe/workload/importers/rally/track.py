@@ -13,7 +13,7 @@ from typing import Any
 from loadframe.base.errors import BadInput
 from loadframe.workload.importers import places
 from loadframe.workload.importers.imported import literal, name_of
-from loadframe.workload.importers.source import Part
+from loadframe.workload.importers.source import ImportedObject
 
 _DEFINITION = ("settings", "mappings", "aliases")
 
@@ -108,7 +108,7 @@ class DocumentSet:
 class Track:
     """Sections of a track, converted to sections of a workload file; `left_out` lists unsupported parts."""
 
-    part: Part
+    part: ImportedObject
     #: Folder of the track's file.
     folder: Path
     #: Returns the file and line of each part of the track, by path.
@@ -139,7 +139,7 @@ class Track:
         """Report a part that is not imported because of an error, with file and line."""
         self.leave_out(f"{name}: {error.what} ({self.place(str(error.where))})")
 
-    def leave_out_key(self, name: str, key: str, part: Part) -> None:
+    def leave_out_key(self, name: str, key: str, part: ImportedObject) -> None:
         """Report a key that is not imported; for a likely typo, with its line and a suggestion."""
         meant = _nearest(key, part.read_keys - part.data.keys())
         slip = f", did you mean {meant!r}? ({self.place(f'{part.where}, {key}')})" if meant else ""
@@ -165,7 +165,7 @@ class Track:
         except BadInput:
             return {}
 
-    def entries(self, part: Part, key: str, what: str) -> Iterator[Part]:
+    def entries(self, part: ImportedObject, key: str, what: str) -> Iterator[ImportedObject]:
         """Yield the objects of a list as parts; report other entries as not imported."""
         try:
             listed = part.listed(key)
@@ -174,7 +174,7 @@ class Track:
             return
         for index, entry in enumerate(listed):
             try:
-                yield Part(entry, f"{part.where}, {key}[{index}]")
+                yield ImportedObject(entry, f"{part.where}, {key}[{index}]")
             except BadInput as error:
                 self.refuse(f"{what} {index + 1}", error)
 
@@ -185,7 +185,7 @@ class Track:
 
     def read(self) -> None:
         """Convert indices, templates, data streams and corpora; report invalid ones as not imported."""
-        readers: tuple[tuple[str, str, Callable[[Part], None]], ...] = (
+        readers: tuple[tuple[str, str, Callable[[ImportedObject], None]], ...] = (
             ("indices", "index", self._index),
             *((kind, "template", self._template_of(kind)) for kind in TEMPLATES),
             ("data-streams", "data stream", self._data_stream),
@@ -217,7 +217,7 @@ class Track:
         """Return whether a collection is a data stream."""
         return bool(self.collections.get(name, {}).get("elasticsearch", {}).get("data_stream"))
 
-    def _data_stream(self, stream: Part) -> None:
+    def _data_stream(self, stream: ImportedObject) -> None:
         name = stream.text("name")
         if "*" in name or "," in name:
             self.leave_out(f"data stream {name}: it is a pattern; writes create the matching streams")
@@ -226,14 +226,14 @@ class Track:
         definition.pop("aliases", None)
         self.collections[name] = {"elasticsearch": literal(definition)}
 
-    def _template_of(self, kind: str) -> Callable[[Part], None]:
-        def read(template: Part) -> None:
+    def _template_of(self, kind: str) -> Callable[[ImportedObject], None]:
+        def read(template: ImportedObject) -> None:
             name, body = _template(template)
             self.templates[kind][name] = body
 
         return read
 
-    def _index(self, index: Part) -> None:
+    def _index(self, index: ImportedObject) -> None:
         name = index.text("name")
         body = index.mapping("body")
         types = index.get("types", [])
@@ -247,7 +247,7 @@ class Track:
             self.leave_out(f"index {name}: {key}")
         self.collections[name] = {"elasticsearch": literal(definition)} if definition else {}
 
-    def _corpus(self, corpus: Part) -> None:
+    def _corpus(self, corpus: ImportedObject) -> None:
         name = corpus.text("name")
         whole = {key: corpus.get(key) for key in ("base-url", "target-index", "target-data-stream")}
         with_actions = corpus.flag("includes-action-and-meta-data", False)
@@ -259,7 +259,9 @@ class Track:
         for key in corpus.rest(_NO_MATTER):
             self.leave_out(f"corpus {name}: {key}")
 
-    def _documents(self, name: str, documents: Part, whole: Mapping[str, Any], with_actions: bool | None) -> None:
+    def _documents(
+        self, name: str, documents: ImportedObject, whole: Mapping[str, Any], with_actions: bool | None
+    ) -> None:
         file = documents.text("source-file")
         lines = {"actions": True} if documents.flag("includes-action-and-meta-data", with_actions) else {}
         target = documents.get("target-index", documents.get("target-data-stream"))
@@ -395,7 +397,7 @@ def _small(file: str) -> str:
     return f"{name}.{packed}" if packed else name
 
 
-def _template(template: Part) -> tuple[str, dict[str, Any]]:
+def _template(template: ImportedObject) -> tuple[str, dict[str, Any]]:
     """Return the name and body of a template; `template-path` selects a part of its file."""
     body = template.mapping("template")
     inner = template.get("template-path")

@@ -5,13 +5,13 @@ from typing import Any
 
 from loadframe.workload.importers.imported import Hole, literal
 from loadframe.workload.importers.rally.track import Track
-from loadframe.workload.importers.source import Part
+from loadframe.workload.importers.source import ImportedObject
 
 Form = dict[str, Any]
 
 
 @dataclass
-class Making:
+class TrackConversion:
     """State of converting a track's operations to forms, in the order of its schedule."""
 
     track: Track
@@ -41,7 +41,7 @@ class Making:
         if what not in dropped:
             dropped.append(what)
 
-    def target(self, part: Part) -> str:
+    def target(self, part: ImportedObject) -> str:
         """Return the index of an operation as in a path; default: the only collection, or `_all`."""
         target = part.get("index", part.get("data-stream", part.get("indices")))
         if isinstance(target, list) and all(isinstance(entry, str) for entry in target):
@@ -56,7 +56,7 @@ class Making:
         """Return whether a form can use a target as its collection: it is declared, created earlier, or a variable."""
         return isinstance(target, Hole) or target in self.track.collections or self.has_made("index", target)
 
-    def parameters(self, part: Part) -> dict[str, Any]:
+    def parameters(self, part: ImportedObject) -> dict[str, Any]:
         """Return the query parameters of an operation."""
         parameters = {}
         for key, value in part.mapping("request-params").items():
@@ -65,7 +65,7 @@ class Making:
             parameters[key] = literal(",".join(map(str, value)) if isinstance(value, list) else value)
         return parameters
 
-    def request(self, part: Part, method: str, path: str, body: Any = None) -> list[Form]:
+    def request(self, part: ImportedObject, method: str, path: str, body: Any = None) -> list[Form]:
         """Return a plain request."""
         request: dict[str, Any] = {"method": method, "path": literal(path)}
         if body is not None:
@@ -74,7 +74,7 @@ class Making:
             request["parameters"] = parameters
         return [{"request": request}]
 
-    def on_collection(self, part: Part, kind: str, path: str, **more: Any) -> list[Form]:
+    def on_collection(self, part: ImportedObject, kind: str, path: str, **more: Any) -> list[Form]:
         """Return a form of `kind` for a collection, or a plain request for other targets."""
         target = self.target(part)
         if self.is_collection(target) and not part.data.get("request-params"):
