@@ -17,13 +17,14 @@ from typing import Any
 
 from loadframe.experiment import jsonschema as experiment
 from loadframe.workload import jsonschema as workload
-from loadframe.yamlfile.fields import QUANTITY
+from loadframe.yamlfile import QUANTITY
 from loadframe.yamlfile.schema import described, page, read_keys, require_known
 
 SCHEMAS = {"workload.schema.json": workload.schema, "experiment.schema.json": experiment.schema}
 _BLOCK = re.compile(r"(<!-- (keys|operations): ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _TYPES = {"integer": "integer", "number": "number", "string": "text", "boolean": "boolean", "object": "mapping"}
 _HEAD = "| key | value | default | meaning |\n|---|---|---|---|\n"
+_SECONDS = (("h", 3600), ("m", 60))
 _UNITS = ((1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k"))
 
 
@@ -137,7 +138,7 @@ def _value(entry: Mapping[str, Any], known: Mapping[str, Any]) -> str:
         "boolean",
     }:
         words = ["single value"]
-    return " or ".join(words)
+    return " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 2 else words)
 
 
 def _words(entry: Mapping[str, Any], known: Mapping[str, Any]) -> Iterable[str]:
@@ -202,7 +203,8 @@ def _amount(value: Any, kind: str | None) -> str:
     if kind == "size":
         return next((f"{value // unit}{name}" for unit, name in _UNITS if value >= unit), str(value))
     if kind == "duration":
-        return f"{value * 1000:g}ms" if 0 < value < 1 else f"{value:g}s"
+        unit, seconds = next((unit for unit in _SECONDS if value >= unit[1] and value % unit[1] == 0), ("s", 1))
+        return f"{value * 1000:g}ms" if 0 < value < 1 else f"{value / seconds:g}{unit}"
     if kind == "share":
         return f"{100 * value:g}%"
     if kind == "rate":

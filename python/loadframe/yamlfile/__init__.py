@@ -7,6 +7,7 @@ here. Only a subset of YAML is supported; see `compose`.
 from loadframe.yamlfile.compose import Document, Place, read, scalar
 from loadframe.yamlfile.fields import (
     NOT_EMPTY,
+    QUANTITY,
     Bandwidth,
     Duration,
     Model,
@@ -23,6 +24,7 @@ from loadframe.yamlfile.validate import load, validate
 
 __all__ = [
     "NOT_EMPTY",
+    "QUANTITY",
     "Bandwidth",
     "Document",
     "Duration",

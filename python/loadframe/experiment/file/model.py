@@ -17,6 +17,7 @@ from loadframe.load.generator import Spread
 from loadframe.workload.pacing import Arrivals
 from loadframe.yamlfile import (
     NOT_EMPTY,
+    QUANTITY,
     Bandwidth,
     Duration,
     Model,
@@ -165,7 +166,12 @@ def _expression(value: str) -> str:
 
 
 #: An expression as written.
-Written = Annotated[str, BeforeValidator(_expression)]
+Written = Annotated[
+    str,
+    BeforeValidator(
+        _expression, json_schema_input_type=Annotated[str, Field(json_schema_extra={QUANTITY: "expression"})]
+    ),
+]
 #: Selects the model of a number: an expression or a level.
 BY_FORM = Discriminator(lambda value: "expression" if is_expression(value) else "level")
 #: A number of clients, or a rate (1/s), or an expression for one, for all runs.
