@@ -130,6 +130,7 @@ def index() -> str:
         "",
         "Results that a command generated. Each page ends with its date, commit and machine.",
         "Generate a page: `python -m benchmarks.lab NAME`. Edit none by hand.",
+        "Benchmarks and experiments need an idle machine; simulations and fits do not.",
     ]
     for folder, (title, about) in _GROUPS.items():
         lines += ["", f"## {title}", "", about, ""]
