@@ -54,7 +54,7 @@ def dependent(seconds, rho, seed, spread=0.1, runs=100):
 @pytest.mark.parametrize("rho", [0.0, 0.4, 0.8])
 @pytest.mark.parametrize("seconds", [20, 60, 99])
 def test_seconds_that_depend_on_each_other_are_seldom_taken_for_a_drift(seconds, rho):
-    # At most 6 % in docs/generator.md. It was a third at rho 0.8 when they counted as independent.
+    # At most 6 % by benchmarks/simulate_steadiness.py. It was a third at rho 0.8 when they counted as independent.
     assert sum(not steadiness(series).steady for series in dependent(seconds, rho, seed=1)) <= 9
 
 

@@ -86,7 +86,7 @@ def test_nothing_fires_before_the_level_is_known_that_it_is_to_change():
 
 @pytest.mark.parametrize("rho", [0.0, 0.8])
 def test_noise_alone_is_seldom_taken_for_overload(rho):
-    # Allowed in at most 5 % of 15-minute runs with a check every second; see docs/elasticity.md.
+    # Allowed in at most 5 % of 15-minute runs with a check every second; see benchmarks/simulate_trigger.py.
     noise = autoregressive(np.random.default_rng(1), (20, 400), rho)
     runs = 1000 * (1 + 0.1 * noise)
     fired = sum(any(throughput_drop(run[:until], 10, 0.05) for until in range(60, 401, 4)) for run in runs)

@@ -11,7 +11,7 @@ from loadframe.experiment.design.blocks import design
 from loadframe.experiment.file.elastic import CHANGES, TRIGGERS, PolicyEntry
 from loadframe.experiment.file.reader import load_experiment
 
-PAGE = (Path(__file__).parents[2] / "docs" / "elasticity.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "elasticity.md").read_text()
 WHOLE, *PARTS = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 

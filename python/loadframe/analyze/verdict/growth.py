@@ -11,8 +11,8 @@ seconds, less the coefficients.
 
 If documents grew at an even rate, their effect cannot be separated from that of time: the slope then covers all changes
 over time. If time explains at most nine tenths of the documents' variance, time is a second regressor. This decision
-uses the documents only and not the response times, so the interval keeps its coverage. docs/generator.md has
-simulations (benchmarks/simulate_growth.py).
+uses the documents only and not the response times, so the interval keeps its coverage. benchmarks/simulate_growth.py
+simulates it.
 """
 
 import math

@@ -9,7 +9,7 @@ Drift: the Theil-Sen slope, and the Mann-Kendall test with the variance by Hamed
 modified Mann-Kendall trend test for autocorrelated data", Journal of Hydrology, 1998). Successive seconds are
 dependent, so both tests use the lag-one correlation of the series. With first-order autoregressive seconds and
 correlations up to 0.8, the tests call 0 to 6 % of steady windows of 20 s and more unsteady. Strong dependence reduces
-power in short windows. docs/generator.md has simulations of both (benchmarks/simulate_steadiness.py).
+power in short windows. benchmarks/simulate_steadiness.py simulates both.
 """
 
 import math

@@ -3,9 +3,8 @@
 Overload includes a drop in throughput: the mean of the last m seconds is below the best mean of m earlier seconds. All
 m of 1, 2, 4 ... times the configured length are tested. The best of many windows exceeds its level by chance, and every
 second is a new test, so a drop must exceed `_ERRORS` standard errors. With this bound, at most 5 % of 15-minute runs
-with constant throughput trigger, by simulation with autoregressive noise (benchmarks/simulate_trigger.py; table in
-docs/elasticity.md). In longer runs the bound grows with the logarithm of the length, so each doubling adds at most the
-same probability.
+with constant throughput trigger, by simulation with autoregressive noise (benchmarks/simulate_trigger.py). In longer
+runs the bound grows with the logarithm of the length, so each doubling adds at most the same probability.
 
 The scan follows Page ("Continuous inspection schemes", Biometrika, 1954), over windows, as a generalised likelihood
 ratio with known noise. The noise is estimated from differences of neighbouring seconds, because the level rises in
