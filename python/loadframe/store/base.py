@@ -383,7 +383,6 @@ class Store(ABC):
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
         """Spread the data evenly over the nodes, and return when nothing moves any more."""
-        raise BadInput(f"clusters of {self.kind} cannot be balanced here", remedy="start one with more nodes")
         raise BadInput(f"Loadframe cannot balance {self.kind}", remedy="start a cluster with more nodes")
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
