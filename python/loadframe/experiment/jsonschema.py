@@ -31,9 +31,9 @@ def models() -> dict[str, Any]:
 
 def common() -> dict[str, Any]:
     """Return the schema of the keys that all kinds share, without its definitions."""
-    return {
-        key: value for key, value in tidied(ExperimentFile.model_json_schema(by_alias=True)).items() if key != "$defs"
-    }
+    schema = tidied(ExperimentFile.model_json_schema(by_alias=True))
+    properties = {**schema["properties"], "kind": {"enum": kinds.names()}}
+    return {key: value for key, value in schema.items() if key != "$defs"} | {"properties": properties}
 
 
 def schema() -> dict[str, Any]:
