@@ -60,6 +60,17 @@ def test_two_nodes_take_a_file_of_trips_and_the_run_is_recorded_whole(state, fol
     assert not any(state.glob("passing/*"))
 
 
+def test_store_settings_reach_the_started_store_with_their_types(state, folder):
+    words = ("--store", "sim", "--store-set", "servers=4", "--store-set", "service=2ms", "--output", "run")
+    result(*BRIEF, *words)
+    assert Run(folder / "run").manifest.store.settings == {"servers": 4, "service": "2ms"}
+
+
+def test_store_settings_of_an_existing_cluster_are_refused():
+    done = loadframe(*BRIEF, "--hosts", "127.0.0.1:1", "--store-set", "a=1")
+    assert done.returncode == 2 and "--hosts and --store-set contradict each other" in done.stderr
+
+
 def test_data_of_an_existing_cluster_is_replaced_or_used_only_on_request(node, hosts, folder):
     result(*ON_TRIPS, *hosts)
     assert node.count("nyc_taxis") == 1000

@@ -38,6 +38,7 @@ from loadframe.cli.choices import (
     Samples,
     Scratch,
     StoreKind,
+    StoreSettings,
     StoreVersion,
     Threads,
     WorkloadName,
@@ -47,6 +48,7 @@ from loadframe.cli.choices import (
     placement_options,
     require_free,
     start_ranks,
+    store_settings,
 )
 from loadframe.cli.output import Json, print_json, tell
 from loadframe.cli.topics import Topic, option
@@ -60,6 +62,7 @@ Examples:
   loadframe bench nyc_taxis --nodes 2
   loadframe bench ycsb/b --ranks 4 --store redis --nodes 3
   loadframe bench nyc_taxis --set documents=1000000 --only load
+  loadframe bench ycsb/a --store redis --store-set appendfsync=always
   loadframe bench nyc_taxis --only load,range_100 --clients 32 --duration 30s
   loadframe bench nyc_taxis/range_100 --nodes 3 --duration 2m --at 30s=kill:node-1 --at 60s=grow
   loadframe bench ./my-workload.yaml --hosts 127.0.0.1:9200 --rate 500/s
@@ -86,6 +89,7 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
     network: Network = None,
     scratch: Scratch = None,
     encryption: EncryptionWord = None,
+    store_set: StoreSettings = [],
     hosts: ClusterHosts = None,
     cluster: ClusterName = None,
     replace: Replace = False,
@@ -184,6 +188,7 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
             "--network": network,
             "--scratch": scratch,
             "--encryption": encryption,
+            "--store-set": store_set or None,
             "--replace": replace,
             "--reuse": reuse,
             "--clients": clients,
@@ -247,6 +252,7 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
                 image=image,
                 runtime=container_runtime,
                 encryption=Encryption(encryption or "none"),
+                settings=store_settings(store_set, "--store-set"),
                 **placement_options(machines, per_machine, network, scratch),
             )
             kind = find(store)
@@ -340,7 +346,7 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
     exclude(given, ["--clients"], ["--arrivals"], "arrivals exist only in open loops")
     starting = ["--version", "--nodes", "--cpus", "--memory", "--cores", "--home"]
     starting += ["--host", "--image", "--container-runtime", "--machines", "--per-machine", "--network", "--scratch"]
-    starting += ["--encryption"]
+    starting += ["--encryption", "--store-set"]
     exclude(given, ["--hosts", "--cluster"], starting, "the cluster exists already")
     for name in ("--replace", "--reuse"):
         if given[name] and not (given["--hosts"] or given["--cluster"]):

@@ -33,6 +33,10 @@ EncryptionWord = Annotated[
         "certificates. Default: none.",
     ),
 ]
+StoreSettings = Annotated[
+    list[str],
+    option(Topic.STORE, "--store-set", help="Setting of the store to start as key=value. Repeatable."),
+]
 NodesToStart = Annotated[
     int | None, option(Topic.MACHINES, min=1, max=MOST_NODES, help="Number of nodes to start. Default: 1.")
 ]
