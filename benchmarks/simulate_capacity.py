@@ -73,7 +73,7 @@ def _search(truth: float, noise: float, random: np.random.Generator) -> Search:
 
 
 def _answers(capacity: Capacity) -> list[tuple[float, float]]:
-    return [(search.rate or math.nan, search.above or math.nan) for search in capacity.telling]
+    return [(search.rate or math.nan, search.above or math.nan) for search in capacity.conclusive]
 
 
 def _old_value(capacity: Capacity) -> float:
