@@ -241,3 +241,8 @@ def test_a_backlog_of_the_warm_up_is_named():
     assert "440 requests that were due in the warm-up" in backlog.reasons[0].as_dict()["cause"]
     # As many as cross the window's ends anyway are none.
     assert codes(replace(QUIET, achieved=1.015), OPEN, inherited=20, successes=400, requests=400) == []
+
+
+def test_failed_requests_are_listed_by_class_with_thousands_separated():
+    judged = verdict(requests=60_000, successes=0, errors={"connect": 59_000, "timeout": 1_000})
+    assert any("(59,000 connect, 1,000 timeout;" in reason.cause for reason in judged.reasons)

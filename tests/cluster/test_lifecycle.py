@@ -544,3 +544,12 @@ def test_a_cluster_that_runs_on_another_machine_with_the_same_folder_is_left_alo
     record.write_text(json.dumps(written))
     Cluster.load("trial").stop()
     assert json.loads(record.read_text())["runs_on"] is None
+
+
+@pytest.mark.parametrize("what", ["the cluster does not answer (refused)", "refused"])
+def test_a_cluster_that_does_not_answer_is_reported_in_the_same_words_once(cluster, monkeypatch, what):
+    def fails():
+        raise LoadframeError(what)
+
+    monkeypatch.setattr(cluster, "health", fails)
+    assert cluster.lost_copies() == ["the cluster does not answer (refused)"]

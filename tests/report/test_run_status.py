@@ -36,3 +36,18 @@ def test_a_failure_of_the_store_that_was_retried_is_still_one(tmp_path):
     assert group.runs == (f"{name}, attempt 1",)
     (compared,) = read_groups([str(path)])
     assert [run.id for run in compared.failed] == [f"{name}, attempt 1"]
+
+
+def test_a_bounded_run_without_a_reason_says_why_and_is_not_called_failed(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(4,), repetitions=1)
+    folder = read_experiment(path)
+    (run,) = folder.runs
+    file = path / "runs" / run.id / "summary.json"
+    summary = json.loads(file.read_text())
+    (phase, *_) = folder.description["measure"]
+    bound = {"phase": phase, "figure": "throughput", "state": "bounded", "reasons": ["starved"], "low": {"value": 1.0}}
+    summary["verdict"]["figures"] = [bound]
+    file.write_text(json.dumps(summary))
+    (group,) = exclusions(read_experiment(path))
+    assert group.runs == (run.id,)
+    assert "bound some figures" in group.cause and "failed" not in group.remedy

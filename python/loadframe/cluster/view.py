@@ -310,4 +310,5 @@ class ClusterView:
 
 
 def _silence(error: LoadframeError) -> str:
-    return f"the cluster does not answer ({error.what})"
+    silent = "the cluster does not answer"
+    return error.what if error.what.startswith(silent) else f"{silent} ({error.what})"

@@ -7,6 +7,9 @@ from loadframe.analyze.exclusion import selected_runs
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.base.units import counted
 
+#: Why a run without a reason in its verdict is bounded.
+_BELOW_LIMITS = "short waits of the load generator, below the limits of the verdict, bound some figures"
+
 
 def trust(folder: RecordedExperiment) -> str:
     """Return sentences on the number of runs that the figures use, and on runs left out, bounded or repeated."""
@@ -81,6 +84,8 @@ def exclusions(folder: RecordedExperiment) -> list[Exclusion]:
             by_cause.setdefault("missing", []).append(
                 (run.id, "not made yet", "run the same command again to make missing runs")
             )
+        elif not run.reasons and run.bounded:
+            by_cause.setdefault("bounded", []).append((run.id, _BELOW_LIMITS, "use the figures with their bounds"))
         elif not run.reasons:
             remedy = "fix the cause, then repeat failed runs with `loadframe run --retry-failed`"
             by_cause.setdefault(why(run), []).append((run.id, why(run), remedy))

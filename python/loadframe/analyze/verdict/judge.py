@@ -303,7 +303,7 @@ def _requests(judged: JudgedPhase) -> Iterator[Finding]:
             yield rules.NOTHING_MEASURED(phase=phase.name, operation=name)
         if failed > rules.ERROR_LIMIT * requests:
             classes = dict(operation.errors) | ({"unanswered": unanswered} if unanswered else {})
-            listed = ", ".join(f"{count} {kind}" for kind, count in classes.items())
+            listed = ", ".join(f"{count:,} {kind}" for kind, count in classes.items())
             yield rules.ERRORS(phase=phase.name, operation=name, failed=failed, requests=requests, classes=listed)
         if operation.dropped > rules.DROPPED_LIMIT * operation.due:
             yield rules.DROPPED(phase=phase.name, operation=name, dropped=operation.dropped, due=operation.due)
