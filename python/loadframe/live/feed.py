@@ -1,6 +1,6 @@
 """Feed of a command: JSON lines in the state folder, and a bounded history for pages opened late.
 
-A record is a JSON object with a `kind`; docs/live.md lists the kinds.
+A record is a JSON object with a `kind`; docs/how-to/live-page.md lists the kinds.
 
 The writing process holds a lock on the feed until it ends; a feed without a lock is stale. A feed is deleted at its
 end. A long feed is replaced by a file with the records of its history, under the same name.

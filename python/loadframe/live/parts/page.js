@@ -1,4 +1,4 @@
-// The page, from the server's records; see docs/live.md.
+// The page, from the server's records; see docs/how-to/live-page.md.
 
 // Maximum and minimum time span of a chart, s.
 const LONGEST = 600, SHORTEST = 30;
