@@ -70,7 +70,7 @@ def test_every_factor_is_documented_with_its_cost():
 
 
 def test_a_phase_that_is_measured_may_warm_the_store_first(loaded):
-    (content,) = [file for file in examples() if "prepare" in file and file["kind"] == "scale"]
+    (content,) = [file for file in examples() if isinstance(file.get("prepare"), list) and file["kind"] == "scale"]
     experiment = loaded(content)
     assert experiment.prepared[-1:] == experiment.measured
     warming = experiment.resolve(design(experiment).runs[0].treatment, "elasticsearch").phase("range_100")

@@ -15,8 +15,7 @@ from loadframe.cli.topics import Topic, option
 if TYPE_CHECKING:
     from loadframe.cluster import Cluster
     from loadframe.experiment.runner.session import DroppedData
-    from loadframe.store import Access, Store
-    from loadframe.store.access import Tls
+    from loadframe.store import Access
 
 User = Annotated[str | None, option(Topic.CREDENTIALS, help="User name. Loadframe prompts for the password.")]
 PasswordFile = Annotated[
@@ -49,9 +48,8 @@ def existing(given: Mapping[str, Any]) -> "tuple[list[str], Access]":
     Without --hosts: no addresses, and access without TLS. BadInput if options contradict each other, or require
     --hosts.
     """
-    from loadframe.store import OPEN, Access, find
-    from loadframe.store.access import endpoints
-    from loadframe.store.secrets import credentials
+    from loadframe.cluster import access_to
+    from loadframe.store import OPEN
 
     if given["hosts"] is None:
         for name in _PARAMETERS:
@@ -62,22 +60,8 @@ def existing(given: Mapping[str, Any]) -> "tuple[list[str], Access]":
         return [], OPEN
     # The context keeps paths as text. Typer converts them only for the command itself.
     files = {name: None if given[name] is None else Path(given[name]) for name in _FILES}
-    kind = find(given.get("store") or DEFAULT_STORE)
-    _check_scheme(kind, given["hosts"])
-    addresses, secure = endpoints(given["hosts"], kind.port, kind.schemes)
-    tls = _tls(secure, files["ca"], files["cert"], files["key"], given["insecure"])
-    auth = credentials(
-        user=given["user"],
-        password_file=files["password_file"],
-        api_key_file=files["api_key_file"],
-        token_file=files["token_file"],
-        warn=_warn,
-    )
-    if auth and tls is None and not all(address.startswith(("127.", "localhost:", "[::1]")) for address in addresses):
-        _warn("credentials are sent unencrypted; use https:// if the cluster supports TLS")
-    if tls and not tls.verify:
-        _warn("certificates are not verified: any server with these addresses is accepted")
-    return addresses, Access(tls, auth, given["compress"])
+    kind = given.get("store") or DEFAULT_STORE
+    return access_to(kind, given["hosts"], {**{name: given[name] for name in _PARAMETERS}, **files}, _warn)
 
 
 def named(name: str, store: str, context: typer.Context) -> "Cluster":
@@ -114,43 +98,6 @@ def _documents_text(count: int | None) -> str:
     if count is None:
         return "not counted"
     return "1 document" if count == 1 else f"{format_count(count)} documents"
-
-
-def _check_scheme(store: "Store", hosts: str) -> None:
-    """Refuse a URL with the scheme of another store, such as `redis://` with --store opensearch."""
-    scheme = hosts.strip().partition("://")[0]
-    if "://" not in hosts or scheme in ("http", "https", *store.schemes):
-        return
-    from loadframe.store import stores
-
-    for other in stores().values():
-        if scheme in other.schemes:
-            raise BadInput(
-                f"{scheme}:// is an address of {other.kind}, and --store is {store.kind}",
-                where=hosts,
-                remedy=f"give --store {other.kind}",
-            )
-
-
-def _tls(secure: bool | None, ca: Path | None, cert: Path | None, key: Path | None, insecure: bool) -> "Tls | None":
-    """Return the TLS settings, None without TLS. `secure` is the addresses' scheme, None if they have none."""
-    from loadframe.store.access import Tls
-    from loadframe.store.secrets import warn_if_open
-
-    given = next((name for name, value in (("--ca", ca), ("--cert", cert), ("--insecure", insecure)) if value), None)
-    if key and not cert:
-        raise BadInput("--key requires --cert", remedy="give --cert, too")
-    if given and secure is False:
-        raise BadInput(f"{given} requires TLS, and the addresses start with http://", remedy="write https://")
-    if ca and insecure:
-        raise BadInput("--ca and --insecure contradict each other: one verifies certificates, the other does not")
-    if not (given or secure):
-        return None
-    if cert:
-        key = key or cert
-        if key.exists():
-            warn_if_open(key, _warn)
-    return Tls(ca, cert, key, verify=not insecure)
 
 
 def _warn(text: str) -> None:

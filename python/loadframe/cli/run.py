@@ -203,7 +203,9 @@ def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> Non
             levels = (escape(str(entry.treatment.get(factor, ""))) for factor in factors)
             values = derived[entry.id]
             follow = (f"{values[name]:,}" if name in values else "" for name in following)
-            table.add_row(entry.id, str(entry.block), *levels, *follow, "" if index else "new")
+            table.add_row(
+                entry.id, str(entry.block), *levels, *follow, "" if index else "existing" if loaded.exists else "new"
+            )
     # Never cut names and levels: users copy and check them.
     table.width = out.measure(table, options=out.options.update(width=_WIDEST)).maximum
     out.print(table, crop=False)

@@ -2,6 +2,8 @@
 
 from loadframe.cluster.cluster import Cluster
 from loadframe.cluster.node import Node
+from loadframe.cluster.reach import access_to
+from loadframe.cluster.scale_command import SCALED_WITHIN, ScaleCommand
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.host.base import Machine
 from loadframe.host.limits import DiskLimits, Limits
@@ -13,6 +15,7 @@ from loadframe.store.encryption import Encryption
 from loadframe.store.outside import below, is_path
 
 __all__ = [
+    "SCALED_WITHIN",
     "Balancing",
     "Cluster",
     "ClusterSpec",
@@ -22,7 +25,9 @@ __all__ = [
     "Machine",
     "Node",
     "Placement",
+    "ScaleCommand",
     "Shape",
+    "access_to",
     "below",
     "is_path",
     "parse_machine",

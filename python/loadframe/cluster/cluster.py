@@ -21,6 +21,7 @@ from loadframe.cluster.node import Node, State
 from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.placement import preview
 from loadframe.cluster.recovery import mend
+from loadframe.cluster.scale_command import ScaleCommand
 from loadframe.cluster.scale_in import shrink
 from loadframe.cluster.scale_out import establish, grow
 from loadframe.cluster.software import Software, prepare, require_reads, server_user, version
@@ -61,6 +62,8 @@ class Cluster(ClusterView):
         self._listeners: list[Listener] = []
         #: Serializes changes.
         self._changing = threading.Lock()
+        #: The user's command that changes the number of nodes of an existing cluster.
+        self._scale: ScaleCommand | None = None
         #: Whether `stop` was called; later changes are refused.
         self._stopped = False
 
@@ -206,8 +209,12 @@ class Cluster(ClusterView):
         return cluster
 
     @classmethod
-    def attach(cls, hosts: Sequence[str], store: str = "opensearch", access: Access = OPEN) -> Self:
+    def attach(
+        cls, hosts: Sequence[str], store: str = "opensearch", access: Access = OPEN, scale: ScaleCommand | None = None
+    ) -> Self:
         """Return an existing cluster at these `host:port`; LoadframeError if none of them answers.
+
+        `scale` changes its number of nodes; without it, `grow` and `shrink` are refused.
 
         BadInput if a certificate is invalid, access is denied, the product is not `store`, or the hosts belong to
         different clusters.
@@ -221,8 +228,26 @@ class Cluster(ClusterView):
         nodes = [Node(f"node-{index}", address) for index, address in enumerate(hosts)]
         roster = NodeTable(None, {"version": version}, nodes)
         cluster = cls(kind, roster, attached=kind.health(hosts).nodes)
-        cluster.access = access
+        cluster.access, cluster._scale = access, scale
         return cluster
+
+    @staticmethod
+    def recorded(name: str) -> ClusterSpec:
+        """Return the specification of a named cluster, running or not; BadInput if it does not exist."""
+        return named.existing(name).spec
+
+    @staticmethod
+    def runs(name: str) -> bool:
+        """Return whether a node of a named cluster runs; BadInput if the cluster does not exist."""
+        return named.existing(name).running
+
+    @classmethod
+    def respawn(cls, name: str, nodes: int, report: Report = _silent) -> Self:
+        """Stop a named cluster if it runs, and start it with its data and the given number of nodes."""
+        if cls.runs(name):
+            report(f"stopping cluster {name}")
+            cls.load(name).stop()
+        return cls.start(replace(cls.recorded(name), nodes=nodes), report)
 
     @classmethod
     def load(cls, name: str) -> Self:
@@ -287,6 +312,8 @@ class Cluster(ClusterView):
         """
         if nodes < 1:
             raise BadInput(f"the number of nodes to add must be at least 1; got {nodes}", remedy="add 1 or more")
+        if self._scale:
+            return self.resize(self.size + nodes, report, tell=tell)
         with self._held(report):
             return grow(self._change(report, within, tell), nodes)
 
@@ -294,6 +321,8 @@ class Cluster(ClusterView):
         self, nodes: int | str = 1, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None
     ) -> list[str]:
         """Remove the node of that name, or the given number of nodes, newest first; see scale_in.shrink."""
+        if self._scale and isinstance(nodes, int):
+            return self.resize(self.size - nodes, report, tell=tell)
         with self._held(report):
             if isinstance(nodes, str):
                 numbers = [self._numbered(nodes)]
@@ -304,6 +333,34 @@ class Cluster(ClusterView):
             else:
                 numbers = self._roster.numbers[::-1][:nodes]
             return shrink(self._change(report, within, tell), numbers)
+
+    def resize(self, nodes: int, report: Report = _silent, *, tell: Tell | None = None) -> list[str]:
+        """Change the number of nodes of an existing cluster with its scale command; return the names of those nodes.
+
+        BadInput without a command. StoreFailed if the store does not have that number of nodes in time.
+        """
+        if self._scale is None:
+            raise BadInput(
+                "the number of nodes of this cluster cannot be changed", remedy="give a command in store.scale_command"
+            )
+        if nodes < 1:
+            raise BadInput(f"the number of nodes must be at least 1; got {nodes}", remedy="remove fewer nodes")
+        with self._changing:
+            more, names = nodes > self.size, tuple(f"node-{n}" for n in range(*sorted((self.size, nodes))))
+            if not names:
+                return []
+            report(f"running {self._scale.command} for {format_nodes(nodes)}")
+            self._emit(ClusterEvent(events.REQUESTED if more else events.LEAVING, names))
+            progress = {} if tell is None else {"tell": tell}
+            addresses = self._scale.carry_out(nodes, self.health, **progress)
+            self._attached = nodes
+            if addresses:
+                listed = [Node(f"node-{index}", address) for index, address in enumerate(addresses)]
+                self._roster.update(listed, drop=[node.name for node in self._roster.nodes[len(listed) :]])
+            self._emit(ClusterEvent(events.JOINED if more else events.LEFT, names))
+            self._scale.settle(self.health, **progress)
+            self._emit(ClusterEvent(events.BALANCED, ()))
+        return list(names)
 
     def mend(self, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None) -> bool:
         """Restart ended nodes and finish interrupted changes; return False if nothing was necessary."""
@@ -404,7 +461,6 @@ class Cluster(ClusterView):
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Change store settings at run time; BadInput for settings that require a restart."""
-        self._of_ours()
         self.store.configure(self.addresses, settings)
         self._emit(ClusterEvent(events.CONFIGURED, ()))
 

@@ -164,6 +164,8 @@ class ClusterView:
         self._roster = roster
         self._attached = attached
         self._throttled = True
+        #: Further entries of `describe`, for a cluster that exists before an experiment.
+        self.observed: dict[str, Any] = {}
         #: Credentials and TLS settings for its nodes.
         self.access = OPEN
 
@@ -270,6 +272,7 @@ class ClusterView:
             "nodes": self.size,
             "addresses": self.addresses,
             "access": self.access.describe(),
+            **self.observed,
         }
 
     def deviations(self) -> list[str]:

@@ -10,10 +10,11 @@ from loadframe.base.units import parse_cores
 from loadframe.cluster import below
 from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.file.expression import Expression, expression, is_expression, require_names
-from loadframe.experiment.file.factors import COLLECTIONS, RANKS_PER_NODE, SETTINGS, WITH, Factor, Level
-from loadframe.experiment.file.model import PLACEMENT_KEYS, REMOTE_HOSTS, ExperimentFile, Levels
+from loadframe.experiment.file.factors import COLLECTIONS, HOSTS, RANKS_PER_NODE, SETTINGS, WITH, Factor, Level
+from loadframe.experiment.file.model import EXISTING_KEYS, PLACEMENT_KEYS, REMOTE_HOSTS, ExperimentFile, Levels
 from loadframe.load import Generator
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
+from loadframe.workload.collection_use import with_prefix
 from loadframe.workload.collections import redefined
 from loadframe.workload.pacing import Arrivals
 from loadframe.yamlfile import Document, Place
@@ -93,6 +94,19 @@ class Experiment:
     measured: tuple[str, ...]
     #: Published figures that the report shows beside the measured ones.
     published: tuple["PublishedFigure", ...] = ()
+    #: Number of nodes of the existing cluster, once it is known.
+    found_nodes: int | None = None
+    #: Prefix of the names of its collections on an existing cluster.
+    prefix: str = ""
+
+    @property
+    def exists(self) -> bool:
+        """Whether the cluster exists before the experiment."""
+        return self.file.store.exists or any(factor.name == HOSTS for factor in self.factors)
+
+    def hosts(self, treatment: Mapping[str, Level]) -> str:
+        """Return the addresses of a treatment's existing cluster, separated by commas; empty without addresses."""
+        return str(treatment.get(HOSTS) or ",".join(self.file.store.hosts))
 
     @property
     def name(self) -> str:
@@ -165,7 +179,7 @@ class Experiment:
 
     def nodes(self, treatment: Mapping[str, Level]) -> int:
         """Return the number of nodes of a treatment's cluster."""
-        return int(treatment.get("nodes") or self.file.store.nodes)
+        return int(treatment.get("nodes") or self.found_nodes or self.file.store.nodes)
 
     def ranks_by_node(self, treatment: Mapping[str, Level]) -> int | None:
         """Return the number of ranks if the treatment sets `ranks_per_node`, otherwise None."""
@@ -211,7 +225,7 @@ class Experiment:
                 except BadInput as error:
                     place = self.kind.place(self.file, factor, None)
                     raise self.document.error(place, error.what, error.remedy, key=True) from None
-        return replace(resolved, collections=collections)
+        return with_prefix(replace(resolved, collections=collections), self.prefix)
 
     def overrides(self, treatment: Mapping[str, Level]) -> dict[str, Any]:
         """Return the arguments of `ResolvedPhase.override` for the measured phases.
@@ -250,6 +264,9 @@ class Experiment:
             description["store"] = {
                 key: value for key, value in description["store"].items() if key not in PLACEMENT_KEYS
             }
+        for key in ("hosts", "cluster", *EXISTING_KEYS):
+            if key not in self.file.store.model_fields_set:
+                del description["store"][key]
         if self.file.store.encryption == "none":
             del description["store"]["encryption"]
         if not any(description["store"]["limits"]["disk"].values()):

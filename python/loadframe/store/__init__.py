@@ -20,6 +20,7 @@ from loadframe.store.base import (
     NodePlan,
     NodeSpec,
     ProcessSpec,
+    RunningSetting,
     Store,
     Watch,
 )
@@ -36,6 +37,7 @@ __all__ = [
     "NodePlan",
     "NodeSpec",
     "ProcessSpec",
+    "RunningSetting",
     "Store",
     "Watch",
     "find",

@@ -142,6 +142,15 @@ class Health:
 
 
 @dataclass(frozen=True)
+class RunningSetting:
+    """A setting of a running store."""
+
+    value: str  #: the value in effect, in the store's notation
+    #: The value that `configure` needs to restore it; None if it is not set and the default applies.
+    explicit: Any
+
+
+@dataclass(frozen=True)
 class Figure:
     """A statistic that `loadframe watch` shows."""
 
@@ -399,10 +408,20 @@ class Store(ABC):
         """Cancel an interrupted `leave`: the node remains a member."""
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Change settings of a running cluster on every member; BadInput if a setting needs a restart."""
+        """Change settings of a running cluster on every member; BadInput if a setting needs a restart.
+
+        None resets a setting to its default, in stores whose `running_settings` return None as explicit value.
+        """
         raise BadInput(
             f"settings of {self.kind} cannot be changed while it runs",
             remedy="start the cluster with them, under settings",
+        )
+
+    def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
+        """Return settings of a running cluster by name; BadInput for an unknown one, or if members differ."""
+        raise BadInput(
+            f"Loadframe cannot read the settings of a running {self.kind}",
+            remedy="leave the settings out, or measure a cluster that Loadframe starts",
         )
 
     @abstractmethod

@@ -199,6 +199,8 @@ class ResolvedWorkload:
     file: Mapping[str, str]
     #: Sources that its phases use, in the format of plans.
     sources: Mapping[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+    #: Prefix that was added to the names of the collections.
+    prefix: str = ""
 
     def phase(self, name: str) -> ResolvedPhase:
         """Return a phase by name; KeyError if there is none."""

@@ -49,7 +49,8 @@ def run_seconds(design: Design, experiment: Experiment) -> dict[str, float]:
             seconds[run.id] = RUN_OVERHEAD + experiment.kind.seconds(experiment, workload, run.treatment)
             if run is group[0]:
                 phases = {phase.name: phase for phase in workload.file.phases}
-                seconds[run.id] += Cluster.start_seconds(spec["store"], spec["nodes"])
+                if not experiment.exists:
+                    seconds[run.id] += Cluster.start_seconds(spec["store"], spec["nodes"])
                 seconds[run.id] += sum(phase_seconds(workload, phases[name]) for name in experiment.prepared)
     return seconds
 

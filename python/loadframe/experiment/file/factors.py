@@ -25,6 +25,8 @@ Level = str | int | float | bool | None
 #: Number of ranks per node of the store, each with one client. Each level gets a new cluster, so that filling it can be
 #: measured, too.
 RANKS_PER_NODE = "ranks_per_node"
+#: Addresses of an existing cluster or service.
+HOSTS = "store.hosts"
 SETTINGS = "store.settings."
 COLLECTIONS = "collections."
 WITH = "with."
@@ -233,6 +235,7 @@ def _quantity(level: Level) -> str | float:
 
 READERS: dict[str, Callable[[Level], Level]] = {
     "store.kind": _text,
+    HOSTS: _text,
     "store.version": _text,
     "nodes": _at_most(MOST_NODES, "nodes"),
     "ranks": _at_most(MOST_RANKS, "ranks"),

@@ -3,7 +3,7 @@
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, Strict, Tag, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, Strict, Tag, model_validator
 from pydantic.types import Discriminator
 
 from loadframe.analyze.levels import SIZES, Spacing, numeric_levels
@@ -11,7 +11,7 @@ from loadframe.base.errors import BadInput
 from loadframe.base.ranges import MOST_FIRST_SEED, MOST_NODES, MOST_RANKS, MOST_THREADS
 from loadframe.base.units import Cores as CoreSets
 from loadframe.base.units import parse_cores, parse_share, parse_throughput
-from loadframe.cluster import is_path, parse_machine
+from loadframe.cluster import SCALED_WITHIN, is_path, parse_machine
 from loadframe.experiment.file.expression import expression, is_expression
 from loadframe.load.generator import Spread
 from loadframe.workload.pacing import Arrivals
@@ -116,10 +116,37 @@ def _kind(value: Any) -> Any:
 StoreKind = Annotated[str, BeforeValidator(_kind)]
 
 
-class StoreEntry(Model):
-    """The store under test, with its state where no factor sets it."""
+#: Keys of `store` that describe how Loadframe starts a cluster.
+STARTING_KEYS = (
+    *("limits", "home", "host", "machines", "placement", "scratch", "racks"),
+    *("image", "runtime", "link", "encryption"),
+)
+#: Keys of `store` for the access to an existing cluster, and keys for any cluster that the experiment does not start.
+ACCESS_KEYS = (
+    *("user", "password_file", "api_key_file", "token_file", "ca", "cert", "key", "insecure", "compress"),
+    *("scale_command", "scale_within"),
+)
+EXISTING_KEYS = (*ACCESS_KEYS, "prefix", "data")
 
-    kind: StoreKind
+
+def _prefix(value: Any) -> Any:
+    if isinstance(value, str) and not re.fullmatch(r"[a-z][a-z0-9_]{0,15}", value):
+        raise wrong(
+            f"{shown(value)} is not valid as a prefix",
+            "use up to 16 lower-case letters, digits and _, beginning with a letter; or none",
+        )
+    return value
+
+
+class StoreEntry(Model):
+    """The store under test, with its state where no factor sets it.
+
+    `hosts` or `cluster` select an existing cluster. `version` and `nodes` are then the expected ones.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["kind"]}, {"required": ["cluster"]}]})
+
+    kind: StoreKind = ""
     version: str | None = None
     nodes: Nodes = 1
     limits: LimitsEntry = LimitsEntry()
@@ -134,6 +161,60 @@ class StoreEntry(Model):
     link: LinkEntry = LinkEntry()
     encryption: EncryptionWord = "none"
     settings: dict[str, Scalar] = Field(default_factory=dict)
+    hosts: Annotated[
+        tuple[str, ...],
+        Strict(False),
+        NOT_EMPTY,
+        BeforeValidator(
+            lambda value: value.split(",") if isinstance(value, str) else value, json_schema_input_type=str | list[str]
+        ),
+    ] = ()
+    cluster: str | None = None
+    user: str | None = None
+    password_file: str | None = None
+    api_key_file: str | None = None
+    token_file: str | None = None
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    insecure: bool = False
+    compress: bool = False
+    scale_command: Annotated[str, Field(min_length=1)] | None = None
+    scale_within: Annotated[Duration, Field(gt=0)] = SCALED_WITHIN
+    prefix: Annotated[str, BeforeValidator(_prefix)] | None = None
+    data: Literal["new", "keep", "reuse"] = "new"
+
+    @property
+    def exists(self) -> bool:
+        """Whether the cluster exists before the experiment."""
+        return bool(self.hosts or self.cluster)
+
+    @property
+    def expected_nodes(self) -> int | None:
+        """The number of nodes that the file gives; None if it gives none."""
+        return self.nodes if "nodes" in self.model_fields_set else None
+
+    @model_validator(mode="after")
+    def _check_existing(self) -> "StoreEntry":
+        """Refuse keys that require an existing cluster without one, and keys of new clusters with one."""
+        given = self.model_fields_set
+        if not self.kind and not self.cluster:
+            raise wrong("the key 'kind' is missing", "add it, such as kind: opensearch")
+        if self.hosts and self.cluster:
+            raise wrong("hosts and cluster both name a cluster", "remove one of them", key="cluster")
+        for key in ACCESS_KEYS:
+            if key in given and self.cluster:
+                raise wrong(f"{key} requires hosts", f"remove it: Loadframe knows the cluster {self.cluster}", key=key)
+        for key in STARTING_KEYS:
+            if key in given and self.exists:
+                raise wrong(
+                    f"{key} cannot be set: the cluster exists already",
+                    "remove it, or remove hosts and cluster, so that Loadframe starts a cluster",
+                    key=key,
+                )
+        if self.data == "reuse" and self.prefix not in (None, "none"):
+            raise wrong("data: reuse uses collections by their names in the workload", "remove prefix", key="prefix")
+        return self
 
     @model_validator(mode="after")
     def _check_placement(self) -> "StoreEntry":
@@ -194,6 +275,10 @@ class Until(Model):
     most: Annotated[int, Field(ge=2, le=1000)]
 
 
+#: Value of `prepare` that keeps filled collections between runs that need the same data.
+ONCE = "once"
+
+
 class ExperimentFile(Model):
     """Keys of an experiment file of any kind."""
 
@@ -219,6 +304,11 @@ class ExperimentFile(Model):
     connections: Annotated[int, Field(ge=1)] | None = None
     samples: bool = False
     allow_bad: bool = False
+
+    @property
+    def fills_once(self) -> bool:
+        """Whether runs that need the same data share it, even if other runs come between."""
+        return self.prepare == (ONCE,) or self.store.data == "keep"
 
     @model_validator(mode="after")
     def _check_until(self) -> "ExperimentFile":

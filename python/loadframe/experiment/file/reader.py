@@ -11,9 +11,10 @@ from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, below, is_path
 from loadframe.experiment import kinds
 from loadframe.experiment.experiment import PACES, Experiment, check_expressions, with_hard_factors
+from loadframe.experiment.file.existing import check_existing, with_kind
 from loadframe.experiment.file.expression import is_expression
 from loadframe.experiment.file.factors import Factor, read_factors
-from loadframe.experiment.file.model import ExperimentFile
+from loadframe.experiment.file.model import ONCE, ExperimentFile
 from loadframe.experiment.kinds import Kind
 from loadframe.workload import Workload, load_workload
 from loadframe.workload.resolved import with_levels
@@ -27,7 +28,7 @@ def load_experiment(path: str | Path) -> Experiment:
     """
     document = read(path)
     kind = _kind(document)
-    file = validate(document, kind.model)
+    file = with_kind(document, validate(document, kind.model))
     folder = document.path.parent
     try:
         workload = load_workload(file.workload, folder=folder)
@@ -48,6 +49,7 @@ def load_experiment(path: str | Path) -> Experiment:
     if file.until and not kind.open_ended:
         what = f"experiments of kind {file.kind} do not support until"
         raise document.error(("until",), what, "remove until, and set repetitions", key=True)
+    check_existing(experiment)
     kind.check(experiment)
     check_expressions(experiment)
     if file.published:
@@ -78,7 +80,7 @@ def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tup
     """Return the names of the phases to prepare and to measure."""
     phases = workload.fill(1).file.phases
     for key, names in (("measure", file.measure), ("prepare", file.prepare)):
-        for index, name in enumerate(names or ()):
+        for index, name in enumerate(() if names == (ONCE,) and key == "prepare" else names or ()):
             if name not in [phase.name for phase in phases]:
                 remedy = did_you_mean(name, [phase.name for phase in phases])
                 raise document.error((key, index), f"unknown phase {name!r} of the workload", remedy)
@@ -87,6 +89,8 @@ def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tup
         what = f"the workload {workload.name} has {len(measured)} phases that could be measured"
         raise document.error((), what, f"set measure to some of {', '.join(phase.name for phase in phases)}")
     prepared = file.prepare
+    if prepared == (ONCE,) and ONCE not in [phase.name for phase in phases]:
+        prepared = None
     if prepared is None:
         prepared = tuple(phase.name for phase in phases if phase.prepares and phase.name not in measured)
     # A phase may be in both prepare and measure, which warms the caches.

@@ -8,7 +8,8 @@ A run is done when its folder exists, so a killed loop resumes with the run that
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,9 +25,11 @@ from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import REMOTE_HOSTS
 from loadframe.experiment.runner.deadline import NEVER, Deadline, OutOfTime
+from loadframe.experiment.runner.existing import ClusterLost, ExistingClusters
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.preflight import check_load
+from loadframe.experiment.runner.session import Session
 from loadframe.experiment.runner.stage import Stage, labels_of, seed_of
 from loadframe.load import present
 from loadframe.record.fingerprint import instrument
@@ -54,11 +57,12 @@ class ClusterHolder:
     ) -> None:
         self.discard()
 
-    def provide(self, spec: ClusterSpec, block: int) -> Cluster:
-        """Return an empty cluster for `spec`: the current one with a node added, or a new one.
+    def provide(self, experiment: Experiment, run: PlannedRun) -> Cluster:
+        """Return an empty cluster for a run: the current one with a node added, or a new one.
 
         Its CPU quota is off, because filling the store under a quota takes long.
         """
+        spec, block = spec_of(experiment, run.treatment), run.block
         if not self._grow(spec, block):
             self.discard()
             self._cluster = Cluster.start(spec, self._listener.step)
@@ -67,9 +71,27 @@ class ClusterHolder:
         assert self._cluster
         return self._cluster
 
-    def set_collections(self, collections: Iterable[str]) -> None:
-        """Store the names of the collections that the cluster holds."""
-        self._collections = tuple(collections)
+    def adapted(self, experiment: Experiment, _run: PlannedRun) -> Experiment:
+        """Return the experiment unchanged."""
+        return experiment
+
+    def fill(self, stage: Stage, _run: PlannedRun, session: Session) -> None:
+        """Create and fill the collections, then apply the CPU quota."""
+        assert self._cluster
+        session.create_collections()
+        self._collections = tuple(session.workload.collections)
+        with TemporaryDirectory(prefix="loadframe-prepare-") as scratch:
+            session.prepare(session.workload.preparing(stage.experiment.prepared), Path(scratch))
+        self._cluster.throttle(True)
+
+    def count(self, _run: PlannedRun, _session: Session) -> None:
+        """Do nothing: only Loadframe changes the data of this cluster."""
+
+    def lost(self, _run: PlannedRun) -> bool:
+        """Return whether a node of the cluster has ended."""
+        return (
+            any(node.process and not node.process.alive() for node in self._cluster.nodes) if self._cluster else False
+        )
 
     def discard(self) -> None:
         """Stop the cluster, if any."""
@@ -122,16 +144,21 @@ def run_experiment(
         # BadInput if fewer ranks were started than the run needs.
         experiment.generator(run.treatment).members()
     _require_machines(experiment, design)
-    stores, versions = _find_software(experiment, design, listener)
-    _check_load(experiment, design, stores, listener)
-    if changed := folder.begin_session(versions | experiment.kind.code(experiment), instrument()):
-        listener.remark(f"changed since the last session of this folder: {'; '.join(changed)}")
-    if done:
-        listener.remark(f"resuming: {done} of {len(design.runs)} runs are already recorded")
-    _run_design(experiment, design, folder, listener, deadline)
-    while further := _next_runs(experiment, folder):
-        folder.extend(further)
-        _run_design(experiment, Design(design.seed, further), folder, listener, deadline)
+    with ExistingClusters(experiment, folder.path, listener) if experiment.exists else nullcontext() as existing:
+        if existing:
+            versions = existing.survey(design)
+            existing.check_load(design)
+        else:
+            stores, versions = _find_software(experiment, design, listener)
+            _check_load(experiment, design, stores, listener)
+        if changed := folder.begin_session(versions | experiment.kind.code(experiment), instrument()):
+            listener.remark(f"changed since the last session of this folder: {'; '.join(changed)}")
+        if done:
+            listener.remark(f"resuming: {done} of {len(design.runs)} runs are already recorded")
+        _run_design(experiment, design, folder, listener, deadline, existing)
+        while further := _next_runs(experiment, folder):
+            folder.extend(further)
+            _run_design(experiment, Design(design.seed, further), folder, listener, deadline, existing)
 
 
 def _next_runs(experiment: Experiment, folder: ExperimentFolder) -> tuple[PlannedRun, ...]:
@@ -139,12 +166,18 @@ def _next_runs(experiment: Experiment, folder: ExperimentFolder) -> tuple[Planne
 
 
 def _run_design(
-    experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener, deadline: Deadline
+    experiment: Experiment,
+    design: Design,
+    folder: ExperimentFolder,
+    listener: Listener,
+    deadline: Deadline,
+    existing: ExistingClusters | None,
 ) -> None:
     expected = run_seconds(design, experiment)
     known = length_is_known(experiment)
     listener.expect({name: s if known else None for name, s in expected.items() if not folder.has(name)})
-    with ClusterHolder(listener, grown=experiment.kind.grown) as clusters:
+    started = ClusterHolder(listener, grown=experiment.kind.grown)
+    with started if existing is None else nullcontext(existing) as clusters:
         for group in design.groups():
             failed = 0
             _require_ranks()
@@ -154,7 +187,7 @@ def _run_design(
                 try:
                     _Group(experiment, design, folder, listener, clusters, deadline, expected).run(pending)
                     failed = 0
-                except OutOfTime:
+                except (OutOfTime, ClusterLost):
                     raise
                 except LoadframeError as error:
                     # BadInput too: an impossible level must not prevent the runs of other levels.
@@ -237,7 +270,7 @@ class _Group:
         design: Design,
         folder: ExperimentFolder,
         listener: Listener,
-        clusters: ClusterHolder,
+        clusters: "ClusterHolder | ExistingClusters",
         deadline: Deadline,
         expected: Mapping[str, float],
     ) -> None:
@@ -255,21 +288,18 @@ class _Group:
         Runs that the kind adds for the same block and state follow on the same cluster.
         """
         self._listener.part(runs[0].id)
-        cluster = self._clusters.provide(spec_of(self._experiment, runs[0].treatment), runs[0].block)
-        stage = Stage(self._experiment, cluster, self._folder.runs_path, self._listener)
+        cluster = self._clusters.provide(self._experiment, runs[0])
+        experiment = self._clusters.adapted(self._experiment, runs[0])
+        stage = Stage(experiment, cluster, self._folder.runs_path, self._listener)
         session = stage.session(runs[0])
-        session.create_collections()
-        self._clusters.set_collections(session.workload.collections)
-        with TemporaryDirectory(prefix="loadframe-prepare-") as scratch:
-            prepared = session.workload.preparing(self._experiment.prepared)
-            session.prepare(prepared, Path(scratch))
-        cluster.throttle(True)
+        self._clusters.fill(stage, runs[0], session)
         made: list[PlannedRun] = []
         while run := self._following(runs, made):
             if made:
                 self._deadline.require(self._expected.get(run.id, 0.0), run.id)
             self._listener.part(run.id)
             self._listener.run(self._number(run, made), len(self._design.runs), run.id)
+            self._clusters.count(run, session)
             made.append(run)
             interrupts.check()
             try:
@@ -279,10 +309,9 @@ class _Group:
                 self._listener.remark(f"{run.id} failed: {error}")
                 _record_failure(self._experiment, self._folder, run, error)
                 _require_ranks()
-            gone = any(node.process and not node.process.alive() for node in cluster.nodes)
-            if gone:
+            if lost := self._clusters.lost(run):
                 self._clusters.discard()
-            if gone and self._following(runs, made):
+            if lost and self._following(runs, made):
                 # The record of that run names the node. The remaining runs must not use the damaged cluster.
                 self._listener.remark("a node has ended; the remaining runs get a new cluster")
                 return
@@ -329,6 +358,10 @@ def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: Plann
         # The session has already recorded the failure, with the data measured before it.
         return
     cluster = experiment.cluster_spec(run.treatment)
+    if experiment.exists:
+        attached = {"origin": "attached", "addresses": experiment.hosts(run.treatment).split(",")}
+        name = experiment.file.store.cluster
+        cluster |= {"existing": True, **({"name": name} if name else attached)}
     planned = {
         "workload": {"name": experiment.workload.name, "parameters": experiment.workload_parameters(run.treatment)},
         # With the keys of `Cluster.describe`.

@@ -37,6 +37,7 @@ from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler,
 from loadframe.record import ManifestDraft, RunWriter
 from loadframe.record.schema.event_kinds import PHASE_ENDED, PHASE_STARTED
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
+from loadframe.workload.collection_use import without_prefix
 
 #: Operations that tidy a collection's files and leave its documents alone.
 _TIDYING = {"force_merge", "flush"}
@@ -387,7 +388,10 @@ class Session:
             block=labels.block,
             repetition=labels.repetition,
             # With the levels of the treatment or of the options.
-            workload={**self.workload.describe(), "phases": [phase.describe() for phase in phases]},
+            workload={
+                **self.workload.describe(),
+                "phases": without_prefix([phase.describe() for phase in phases], self.workload.prefix),
+            },
             store=self.cluster.describe(),
             seed=self.seed,
             generator={**self.generator.describe(), "ceiling": self._ceiling},

@@ -96,6 +96,16 @@ class RecordedStore:
     allowed: tuple[str, ...] | None = field(
         default=None, metadata=told("tolerated states of the cluster, if any", null=True)
     )
+    existing: bool = field(
+        default=False, metadata=told("whether the cluster existed before the experiment that recorded the run")
+    )
+    prefix: str | None = field(
+        default=None, metadata=told("prefix of the collections' names on the cluster, which the record leaves out")
+    )
+    documents: Mapping[str, int] = field(
+        default_factory=dict,
+        metadata=told("documents of each collection before the run, if the cluster existed before the experiment"),
+    )
 
 
 @dataclass(frozen=True, slots=True)

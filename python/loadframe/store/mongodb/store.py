@@ -17,6 +17,7 @@ from loadframe.store.base import (
     NodePlan,
     NodeSpec,
     ProcessSpec,
+    RunningSetting,
     Store,
     Unreachable,
     Watch,
@@ -222,10 +223,35 @@ class MongoDB(Store):
         for name in settings:
             if name != "cache" and not name.startswith(config.PARAMETER):
                 super().configure(addresses, settings)
-        data_servers = [address for address in self._servers(addresses) if not _is_router(self.client(address).hello())]
-        for address in data_servers:
+        for address in self._data_servers(addresses):
             for name, value in settings.items():
                 self.client(address).ask({"setParameter": 1, **config.parameter(name, value)})
+
+    def _data_servers(self, addresses: Sequence[str]) -> list[str]:
+        return [address for address in self._servers(addresses) if not _is_router(self.client(address).hello())]
+
+    def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
+        """Read parameters (`setParameter.NAME`) and the cache size, in bytes, of all servers that hold data."""
+        settings = {}
+        for name in names:
+            values = [self._running_setting(self.client(address), name) for address in self._data_servers(addresses)]
+            if any(value != values[0] for value in values):
+                raise BadInput(
+                    f"the servers have different values of {name}", remedy="set the same value on all servers first"
+                )
+            settings[name] = RunningSetting(str(values[0]), values[0])
+        return settings
+
+    def _running_setting(self, server: Client, name: str) -> Any:
+        if name == "cache":
+            return int(server.ask({"serverStatus": 1})["wiredTiger"]["cache"]["maximum bytes configured"])
+        if not name.startswith(config.PARAMETER):
+            raise BadInput(
+                f"{name} cannot be changed while mongodb runs",
+                remedy=f"use cache or {config.PARAMETER}NAME, or start the cluster with it, under settings",
+            )
+        parameter = name.removeprefix(config.PARAMETER)
+        return server.ask({"getParameter": 1, parameter: 1})[parameter]
 
     def require_growing(self, addresses: Sequence[str]) -> None:
         """BadInput for a single server."""

@@ -17,6 +17,7 @@ from loadframe.store.base import (
     Member,
     NodePlan,
     NodeSpec,
+    RunningSetting,
     Store,
     Unreachable,
     Watch,
@@ -190,20 +191,45 @@ class Postgresql(Store):
         replication.reunite(members, self.client, watch)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Change parameters on every server; BadInput for unknown parameters, and if one needs a restart."""
-        config.check(settings)
+        """Change parameters on every server; BadInput for unknown parameters, and if one needs a restart.
+
+        None removes the parameter from those set with ALTER SYSTEM.
+        """
+        config.check({name: value for name, value in settings.items() if value is not None})
         settings = config.parameters(settings)
         for name in settings:
-            known = self._first(addresses).ask("SELECT context FROM pg_settings WHERE name = :name", name=name.lower())
-            if not known:
-                raise BadInput(f"the server does not have the parameter {name}", remedy="see pg_settings of the server")
-            if known[0]["context"] in ("postmaster", "internal"):
+            if self._parameter(addresses, name)["context"] in ("postmaster", "internal"):
                 super().configure(addresses, {name: settings[name]})
         for address in addresses:
             server = self.client(address)
             for name, value in settings.items():
-                server.ask(f"ALTER SYSTEM SET {name} = {config.quoted(value)}")
+                change = f"RESET {name}" if value is None else f"SET {name} = {config.quoted(value)}"
+                server.ask(f"ALTER SYSTEM {change}")
             server.ask("SELECT pg_reload_conf()")
+
+    def _parameter(self, addresses: Sequence[str], name: str) -> Mapping[str, Any]:
+        """Return the row of a parameter in pg_settings; BadInput for an unknown parameter."""
+        known = self._first(addresses).ask(
+            "SELECT context, setting, unit, pending_restart FROM pg_settings WHERE name = :name", name=name.lower()
+        )
+        if not known:
+            raise BadInput(f"the server does not have the parameter {name}", remedy="see pg_settings of the server")
+        row: Mapping[str, Any] = known[0]
+        return row
+
+    def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
+        """Read parameters from pg_settings; the explicit value is that of ALTER SYSTEM."""
+        settings = {}
+        for name in names:
+            row = self._parameter(addresses, name)
+            explicit = self._first(addresses).ask(
+                "SELECT setting FROM pg_file_settings WHERE name = :name AND sourcefile LIKE '%postgresql.auto.conf'"
+                " ORDER BY seqno DESC LIMIT 1",
+                name=name.lower(),
+            )
+            value = f"{row['setting']} {row['unit'] or ''}".strip()
+            settings[name] = RunningSetting(value, str(explicit[0]["setting"]) if explicit else None)
+        return settings
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Wait while the node copies the primary's data, until it follows the primary."""

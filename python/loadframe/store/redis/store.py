@@ -17,6 +17,7 @@ from loadframe.store.base import (
     Member,
     NodePlan,
     NodeSpec,
+    RunningSetting,
     Store,
     Unreachable,
     Watch,
@@ -260,9 +261,30 @@ class Redis(Store):
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
         """Set parameters on every node with CONFIG SET."""
-        for address in addresses:
+        for node in self._every(addresses):
             for name, value in settings.items():
-                self.client(address).ask("CONFIG", "SET", name, str(value))
+                node.ask("CONFIG", "SET", name, str(value))
+
+    def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
+        """Read parameters of every node with CONFIG GET."""
+        settings = {}
+        for name in names:
+            answers = [list(node.ask("CONFIG", "GET", name)) for node in self._every(addresses)]
+            if not all(answers):
+                raise BadInput(
+                    f"the server does not have the parameter {name}", remedy="see `redis-cli config get '*'`"
+                )
+            if any(answer != answers[0] for answer in answers):
+                raise BadInput(
+                    f"the nodes have different values of {name}", remedy="set the same value on all nodes first"
+                )
+            settings[name] = RunningSetting(str(answers[0][1]), answers[0][1])
+        return settings
+
+    def _every(self, addresses: Sequence[str]) -> list[Client]:
+        """Return a client for each node of the cluster, or for the single server."""
+        seen = self._ring(addresses)
+        return [self.client(node.address) for node in seen.nodes] if seen else [self.client(a) for a in addresses]
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
         """Introduce the nodes to each other, and assign their slots; do nothing for a single server."""
@@ -329,8 +351,10 @@ class Redis(Store):
         self._registry(addresses).ask("HSET", _COLLECTIONS, name, json.dumps(dict(definition)))
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
-        """Return whether the collection was created."""
-        return bool(self._registry(addresses).ask("HEXISTS", _COLLECTIONS, name))
+        """Return whether the collection was created, or has keys that other clients created."""
+        if self._registry(addresses).ask("HEXISTS", _COLLECTIONS, name):
+            return True
+        return any(keys for master in self._masters(addresses) for keys in master.keys(name))
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
         """Delete all keys of the collection, and its definition."""

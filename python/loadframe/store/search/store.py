@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self
 
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import OPEN, Access
-from loadframe.store.base import Figure, Health, Member, Store, Unreachable, Watch
+from loadframe.store.base import Figure, Health, Member, RunningSetting, Store, Unreachable, Watch
 from loadframe.store.first_answer import first_answer
 from loadframe.store.search import membership
 from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
@@ -235,6 +235,26 @@ class SearchStore(Store):
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
         """Set dynamic cluster settings; null resets a setting to its default."""
         self.request(addresses, "PUT", "/_cluster/settings", {"persistent": dict(settings)})
+
+    def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
+        """Read cluster settings; the explicit value is the persistent one. BadInput for a transient setting."""
+        answer = self.request(addresses, "GET", "/_cluster/settings?flat_settings=true&include_defaults=true")
+        settings = {}
+        for name in names:
+            if name in answer.get("transient", {}):
+                raise BadInput(
+                    f"{name} is set as a transient setting, which overrides persistent ones",
+                    remedy=f'reset it: PUT /_cluster/settings {{"transient": {{"{name}": null}}}}',
+                )
+            explicit = answer.get("persistent", {}).get(name)
+            default = answer.get("defaults", {}).get(name)
+            if explicit is None and default is None and name not in answer.get("defaults", {}):
+                raise BadInput(
+                    f"the cluster does not have the setting {name}",
+                    remedy="see GET /_cluster/settings?flat_settings=true&include_defaults=true",
+                )
+            settings[name] = RunningSetting(json.dumps(default if explicit is None else explicit), explicit)
+        return settings
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Wait until the node has joined: the others list it, and it reports the same cluster."""

@@ -1,0 +1,151 @@
+"""The user's command that changes the number of nodes of an existing cluster, and the check of its effect."""
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import IO
+
+from loadframe.base import interrupts
+from loadframe.base.errors import BadInput, StoreFailed
+from loadframe.base.units import format_duration, format_nodes
+from loadframe.store import Balancing, Health
+from loadframe.store.access import split_address
+
+#: Placeholder of the number of nodes.
+NODES = "{nodes}"
+#: Default time limit of a change, until the store reports the new number of nodes, s.
+SCALED_WITHIN = 600.0
+#: Interval between two polls of the command and of the store, s.
+_POLL = 0.2
+#: Longest part of the command's error output in a message.
+_SHOWN = 200
+
+#: Called about once a second during a change; raises LoadframeError to abort it.
+Progress = Callable[[str, Balancing], None]
+
+
+def _quiet(_what: str, _progress: Balancing) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class ScaleCommand:
+    """Command with the placeholder `{nodes}`, run in `folder`.
+
+    Lines of its output that are `host:port` replace the cluster's addresses.
+    """
+
+    command: str
+    folder: Path
+    within: float = SCALED_WITHIN
+
+    def require(self) -> None:
+        """Raise BadInput if the command lacks `{nodes}` or its program does not exist."""
+        if NODES not in self.command:
+            raise BadInput(
+                f"the command does not contain {NODES}",
+                where=f"scale_command {self.command}",
+                remedy=f"write where the number of nodes belongs, such as ./scale.sh {NODES}",
+            )
+        program = self._words(1)[0]
+        folders = [self.folder] if "/" in program else [Path(folder) for folder in os.get_exec_path()]
+        if not any((folder / program).is_file() and os.access(folder / program, os.X_OK) for folder in folders):
+            raise BadInput(
+                f"cannot execute {program}: no such program",
+                where=f"scale_command {self.command}",
+                remedy=f"write its path relative to {self.folder}, and make it executable",
+            )
+
+    def carry_out(self, nodes: int, health: Callable[[], Health], tell: Progress = _quiet) -> list[str]:
+        """Run the command, then wait until the store has `nodes` nodes; return the addresses that it printed.
+
+        StoreFailed if the command fails, or if the store does not have that number of nodes within the time limit.
+        """
+        end = time.monotonic() + self.within
+        addresses = self._run(nodes, end, tell)
+        while (now := health()).nodes != nodes:
+            if time.monotonic() > end:
+                raise StoreFailed(
+                    f"the cluster has {format_nodes(now.nodes)}, not {nodes}, {format_duration(self.within)} after the"
+                    f" start of {self._text(nodes)}",
+                    remedy="check the command, or raise store.scale_within",
+                )
+            self._wait(f"waiting for {format_nodes(nodes)}", now, tell)
+        return addresses
+
+    def settle(self, health: Callable[[], Health], tell: Progress = _quiet) -> None:
+        """Wait until the store moves no data; StoreFailed after the time limit."""
+        end = time.monotonic() + self.within
+        while (now := health()).moving:
+            if time.monotonic() > end:
+                raise StoreFailed(
+                    f"the cluster still moves data {format_duration(self.within)} after the change",
+                    remedy="raise store.scale_within",
+                )
+            self._wait("waiting for balanced data", now, tell)
+
+    def _run(self, nodes: int, end: float, tell: Progress) -> list[str]:
+        with TemporaryFile() as output, TemporaryFile() as errors:
+            try:
+                process = subprocess.Popen(
+                    self._words(nodes),
+                    cwd=self.folder,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=errors,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise StoreFailed(f"cannot execute {self._text(nodes)}: {error.strerror}") from error
+            try:
+                while process.poll() is None:
+                    if time.monotonic() > end:
+                        raise StoreFailed(
+                            f"{self._text(nodes)} did not end within {format_duration(self.within)}",
+                            remedy="check the command, or raise store.scale_within",
+                        )
+                    self._wait(f"running {self._text(nodes)}", None, tell)
+            finally:
+                if process.poll() is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+            if process.returncode != 0:
+                said = _text(errors).strip()[-_SHOWN:]
+                raise StoreFailed(
+                    f"{self._text(nodes)} ended with status {process.returncode}{f': {said}' if said else ''}"
+                )
+            return [line for line in map(str.strip, _text(output).splitlines()) if _is_address(line)]
+
+    @staticmethod
+    def _wait(what: str, health: Health | None, tell: Progress) -> None:
+        left, state = (float(health.moving), health.status) if health else (0.0, "")
+        tell(what, Balancing(left, "pieces", state))
+        interrupts.check()
+        time.sleep(_POLL)
+
+    def _words(self, nodes: int) -> list[str]:
+        return [word.replace(NODES, str(nodes)) for word in shlex.split(self.command)] or [""]
+
+    def _text(self, nodes: int) -> str:
+        return self.command.replace(NODES, str(nodes))
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+def _is_address(line: str) -> bool:
+    try:
+        split_address(line)
+    except BadInput:
+        return False
+    return " " not in line

@@ -1,0 +1,623 @@
+"""Existing clusters of an experiment: attach to them, apply settings, fill collections, and restore their state."""
+
+import contextlib
+import hashlib
+import json
+import re
+import secrets
+import socket
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from types import TracebackType
+from typing import Any, Self
+
+from loadframe.base import interrupts
+from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
+from loadframe.base.units import counted, format_nodes
+from loadframe.cluster import Cluster, access_to
+from loadframe.experiment.design.runs import Design, PlannedRun
+from loadframe.experiment.experiment import Experiment
+from loadframe.experiment.file.existing import below, scale_command
+from loadframe.experiment.file.factors import COLLECTIONS, SETTINGS, WITH, Level
+from loadframe.experiment.runner.ledger import Changes, Ledger, of_cluster
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.preflight import check_load
+from loadframe.experiment.runner.session import Session
+from loadframe.experiment.runner.stage import Stage
+from loadframe.workload.collection_use import changes_data
+
+#: Value of `store.prefix` for names as in the workload.
+NO_PREFIX = "none"
+#: Attempts to reach a cluster again after a failed run, and the pause between them, s.
+_ATTEMPTS, _PAUSE = 3, 2.0
+#: Time limit of a connection to an address, and of a setting to take effect, s.
+_CONNECT_TIMEOUT = 5.0
+_EFFECT_WITHIN = 3.0
+_POLL = 0.05
+
+
+class ClusterLost(StoreFailed):
+    """The existing cluster no longer answers, so that no further run is possible."""
+
+
+def _settings(experiment: Experiment, treatment: Mapping[str, Level]) -> dict[str, Any]:
+    """Return the settings of a treatment; None for the value before the experiment."""
+    settings = dict(experiment.cluster_spec(treatment)["settings"])
+    names = [*(SETTINGS + name for name in experiment.file.store.settings), *treatment]
+    nulls = {name.removeprefix(SETTINGS) for name in names if name.startswith(SETTINGS)} - set(settings)
+    return {**settings, **dict.fromkeys(nulls)}
+
+
+@dataclass
+class _Target:
+    """An existing cluster, and what the experiment has done with it."""
+
+    hosts: list[str]
+    name: str | None
+    #: None before the first use, and after a failure.
+    cluster: Cluster | None
+    ledger: Ledger
+    #: Values in effect, by setting and level as JSON, measured before the first run.
+    effects: dict[tuple[str, str], str] = field(default_factory=dict)
+    #: Settings that the cluster has now; missing ones are as before the experiment.
+    applied: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def changes(self) -> Changes:
+        """What the ledger lists."""
+        return self.ledger.changes
+
+    @property
+    def text(self) -> str:
+        """The cluster in messages."""
+        return self.name or ", ".join(self.hosts)
+
+
+class ExistingClusters:
+    """The existing clusters of an experiment. On exit, removes its collections and restores settings and nodes."""
+
+    def __init__(self, experiment: Experiment, path: Path, listener: Listener) -> None:
+        """`path` is the experiment's folder, for messages of other commands."""
+        self._experiment = experiment
+        self._path = path
+        self._listener = listener
+        #: By kind and addresses; a named cluster has its name instead of addresses.
+        self._targets: dict[tuple[str, str], _Target] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with interrupts.deferred():
+            for target in self._targets.values():
+                self._restore(target)
+
+    def survey(self, design: Design) -> dict[str, str]:
+        """Attach to every cluster of the design and check it; return version and nodes of each.
+
+        Removes leftovers of earlier commands. Tests each level of a setting, then restores it. BadInput, before the
+        first run, if a cluster is not as expected or a level cannot be set.
+        """
+        identities: dict[str, str] = {}
+        for first, *_ in design.groups():
+            key = self._key(first.treatment)
+            if key not in self._targets:
+                target = self._open(first.treatment)
+                assert target.cluster
+                self._require_state(target, first)
+                identities[f"{key[0]} at {key[1]} (existing cluster)"] = self._identity(target.cluster)
+                self._test_settings(target, design)
+        return identities
+
+    def check_load(self, design: Design) -> None:
+        """Raise BadInput if the load is invalid in every state; if only in some, their runs fail later."""
+        refusals = []
+        for first, *_ in design.groups():
+            cluster, experiment = self._live(self._key(first.treatment)), self.adapted(self._experiment, first)
+            try:
+                workload = experiment.resolve(first.treatment, cluster.store.family, self._listener.step)
+                phases = workload.preparing(experiment.prepared) if experiment.file.store.data != "reuse" else []
+                phases += experiment.kind.phases(experiment, workload, first.treatment)
+                generator = experiment.generator(first.treatment)
+                return check_load(phases, cluster.store.driver, cluster.target(), generator, cluster.size)
+            except BadInput as refusal:
+                refusals.append(refusal)
+        raise refusals[0]
+
+    def provide(self, experiment: Experiment, run: PlannedRun) -> Cluster:
+        """Return the cluster of a run with its number of nodes and settings.
+
+        ClusterLost if it no longer answers; StoreFailed if it cannot be brought into that state.
+        """
+        key = self._key(run.treatment)
+        cluster = self._live(key)
+        target = self._targets[key]
+        cluster = self._resize(target, cluster, self._wanted_nodes(run.treatment))
+        self._apply(target, cluster, _settings(experiment, run.treatment))
+        cluster.observed["settings"] = {**(dict(cluster.spec.settings) if cluster.spec else {}), **target.applied}
+        return cluster
+
+    def adapted(self, experiment: Experiment, run: PlannedRun) -> Experiment:
+        """Return the experiment with the cluster's number of nodes, and the prefix of its collections."""
+        target = self._targets[self._key(run.treatment)]
+        assert target.cluster
+        return replace(experiment, found_nodes=target.cluster.size, prefix=target.changes.prefix)
+
+    def fill(self, stage: Stage, run: PlannedRun, session: Session) -> None:
+        """Create and fill the collections of a run, unless they already have its data."""
+        target = self._targets[self._key(run.treatment)]
+        if self._experiment.file.store.data == "reuse":
+            self._require_collections(target, session)
+            return
+        wanted = self._fingerprint(stage.experiment, run.treatment, stage.cluster)
+        if target.changes.data == wanted and self._experiment.file.fills_once and self._intact(target, session):
+            self._listener.step(f"using the data in {', '.join(target.changes.collections)} again")
+            return
+        self._drop(target)
+        self._create(target, session)
+        with TemporaryDirectory(prefix="loadframe-prepare-") as scratch:
+            session.prepare(session.workload.preparing(self._experiment.prepared), Path(scratch))
+        target.changes.documents = self._count(session)
+        target.changes.data = wanted
+        target.ledger.write()
+
+    def count(self, run: PlannedRun, session: Session) -> None:
+        """Count the documents before a run, for its manifest; StoreFailed if they changed without a reason."""
+        target = self._targets[self._key(run.treatment)]
+        counts, before = self._count(session), target.changes.documents
+        prefix = target.changes.prefix
+        documents = {name.removeprefix(prefix): count for name, count in counts.items()}
+        session.cluster.observed |= {"documents": documents, "existing": True, "prefix": prefix}
+        if changes_data(self._experiment.kind.phases(self._experiment, session.workload, run.treatment)):
+            # Later runs in another state need the data as it was loaded.
+            target.changes.data, target.changes.documents = None, {}
+            target.ledger.write()
+            return
+        target.changes.documents = counts
+        if not before or counts == before:
+            return
+        changed = "; ".join(
+            f"{name} has {counted(counts[name], 'document')}, not {before.get(name, 0):,}"
+            for name in counts
+            if counts[name] != before.get(name)
+        )
+        if self._experiment.file.store.data == "reuse":
+            self._listener.remark(f"another client changed the data before {run.id}: {changed}")
+            return
+        target.changes.data = None
+        raise StoreFailed(
+            f"another client changed the data of the experiment: {changed}",
+            where=target.text,
+            remedy="stop the other client",
+        )
+
+    def lost(self, run: PlannedRun) -> bool:
+        """Return whether the cluster of a run no longer answers."""
+        target = self._targets[self._key(run.treatment)]
+        try:
+            assert target.cluster
+            target.cluster.health()
+        except LoadframeError:
+            return True
+        return False
+
+    def discard(self) -> None:
+        """Attach to the clusters again before the next run, and fill them again."""
+        for target in self._targets.values():
+            if target.name is None:
+                target.cluster = None
+            target.changes.data = None
+            target.applied = {}
+
+    def _key(self, treatment: Mapping[str, Level]) -> tuple[str, str]:
+        store = self._experiment.file.store
+        kind = self._experiment.cluster_spec(treatment)["store"]
+        return kind, store.cluster or self._experiment.hosts(treatment)
+
+    def _open(self, treatment: Mapping[str, Level]) -> _Target:
+        """Attach to the cluster of a treatment for the first time, and undo leftovers of earlier commands."""
+        key = self._key(treatment)
+        store = self._experiment.file.store
+        cluster = self._attach(key)
+        hosts = [] if store.cluster else cluster.addresses
+        prefix = store.prefix
+        if prefix is None:
+            prefix = NO_PREFIX if store.data == "reuse" else f"lf_{secrets.token_hex(3)}_"
+        changes = Changes(
+            cluster.store.kind, hosts, store.cluster, str(self._path.absolute()), "" if prefix == NO_PREFIX else prefix
+        )
+        wanted = self._adoptable(treatment, cluster)
+        for ledger in list(of_cluster(hosts, store.cluster)):
+            self._take_over(ledger, cluster, changes, wanted)
+        if store.cluster and changes.running is None:
+            # `_attach` has started a stopped cluster.
+            changes.running, changes.nodes = not self._started, cluster.size
+        name = f"{changes.prefix or 'names-'}{secrets.token_hex(4)}"
+        target = _Target(hosts, store.cluster, cluster, Ledger.new(name, changes))
+        self._targets[key] = target
+        return target
+
+    #: Whether the last `_attach` started a cluster of Loadframe that was stopped.
+    _started = False
+
+    def _attach(self, key: tuple[str, str]) -> Cluster:
+        kind, where = key
+        store = self._experiment.file.store
+        if store.cluster:
+            self._started = not Cluster.runs(where)
+            if self._started:
+                return Cluster.respawn(where, Cluster.recorded(where).nodes, self._listener.step)
+            return Cluster.load(where)
+        self._started = False
+        paths = ("password_file", "api_key_file", "token_file", "ca", "cert", "key")
+        given = {name: below(self._experiment, getattr(store, name)) for name in paths}
+        others = {name: getattr(store, name) for name in ("user", "insecure", "compress")}
+        with _keys_of_store():
+            addresses, access = access_to(kind, where, {**given, **others}, self._listener.remark)
+            _require_reachable(addresses)
+            return Cluster.attach(addresses, kind, access, scale_command(self._experiment))
+
+    def _live(self, key: tuple[str, str]) -> Cluster:
+        """Return the cluster, attached again after a failure; ClusterLost if it does not answer."""
+        target = self._targets[key]
+        if target.cluster is not None and target.name is not None and not Cluster.runs(target.name):
+            target.cluster = None
+        for attempt in range(_ATTEMPTS):
+            if target.cluster is not None:
+                return target.cluster
+            interrupts.check()
+            try:
+                target.cluster = self._attach(key)
+            except LoadframeError as error:
+                if attempt == _ATTEMPTS - 1:
+                    raise ClusterLost(
+                        f"the cluster is lost: {error.what}",
+                        where=target.text,
+                        remedy="repair it, then repeat the command to resume; --retry-failed repeats failed runs",
+                    ) from error
+                time.sleep(_PAUSE)
+        raise AssertionError("an attempt returns or raises")
+
+    def _identity(self, cluster: Cluster) -> str:
+        """Return what must be equal in all sessions of the experiment: version, and the number of nodes if fixed."""
+        version = str(cluster.describe()["version"])
+        scaled = any(factor.name == "nodes" for factor in self._experiment.factors)
+        return (
+            version if scaled or self._experiment.file.kind == "elastic" else f"{version}, {format_nodes(cluster.size)}"
+        )
+
+    def _require_state(self, target: _Target, run: PlannedRun) -> None:
+        """Raise BadInput if version, nodes, health or collections are not as the experiment expects."""
+        cluster, file = target.cluster, self._experiment.file
+        assert cluster
+        version = str(cluster.describe()["version"])
+        if file.store.version is not None and not _is_version(version, file.store.version):
+            raise BadInput(
+                f"the cluster runs {cluster.store.kind} {version}, not {file.store.version}",
+                where=target.text,
+                remedy="correct store.version, or name another cluster",
+            )
+        expected = self._wanted_nodes(run.treatment)
+        if expected is not None and expected != cluster.size and not self._can_resize():
+            raise BadInput(
+                f"the cluster has {format_nodes(cluster.size)}, not {expected}",
+                where=target.text,
+                remedy="repair it, or correct the number of nodes in the experiment",
+            )
+        _, unready = cluster.differences()
+        if unready and not file.allow_bad:
+            raise BadInput(
+                f"the cluster is not ready: {'; '.join(unready)}",
+                where=target.text,
+                remedy="repair it, or accept its state with allow_bad: true",
+            )
+        adapted = self.adapted(self._experiment, run)
+        collections = adapted.resolve(run.treatment, cluster.store.family, self._listener.step).collections
+        present = [
+            name for name in collections if cluster.has_collection(name) and name not in target.changes.collections
+        ]
+        if file.store.data == "reuse":
+            missing = [name for name in collections if name not in present]
+            if missing:
+                raise BadInput(
+                    f"the cluster does not have {', '.join(missing)}",
+                    where=target.text,
+                    remedy="create and fill it, or set data: new",
+                )
+        elif present:
+            raise _exists_already(present, target)
+
+    def _can_resize(self) -> bool:
+        return bool(self._experiment.file.store.cluster or self._experiment.file.store.scale_command)
+
+    def _wanted_nodes(self, treatment: Mapping[str, Level]) -> int | None:
+        nodes = treatment.get("nodes") or self._experiment.file.store.expected_nodes
+        return None if nodes is None else int(nodes)
+
+    def _resize(self, target: _Target, cluster: Cluster, nodes: int | None) -> Cluster:
+        """Return the cluster with another number of nodes: by the user's command, or stopped and started again."""
+        if nodes is None or nodes == cluster.size:
+            return cluster
+        if target.changes.nodes is None:
+            target.changes.nodes = cluster.size
+            target.ledger.write()
+        if target.name is None:
+            cluster.resize(nodes, self._listener.step)
+            return cluster
+        target.cluster = None
+        target.cluster = Cluster.respawn(target.name, nodes, self._listener.step)
+        return target.cluster
+
+    # Settings
+
+    def _test_settings(self, target: _Target, design: Design) -> None:
+        """Set and read each level of each setting once, then restore it; BadInput for levels with the same effect."""
+        cluster = target.cluster
+        assert cluster
+        levels: dict[str, list[Any]] = {}
+        for run in design.runs:
+            if self._targets.get(self._key(run.treatment)) is target:
+                for name, level in _settings(self._experiment, run.treatment).items():
+                    if level not in levels.setdefault(name, []):
+                        levels[name].append(level)
+        if not levels:
+            return
+        self._listener.step(f"testing {counted(len(levels), 'setting')}")
+        try:
+            before = cluster.store.running_settings(cluster.addresses, list(levels))
+            target.changes.settings = {
+                name: target.changes.settings.get(name, setting.explicit) for name, setting in before.items()
+            }
+            target.ledger.write()
+            for name, values in levels.items():
+                for level in values:
+                    target.effects[name, json.dumps(level)] = self._set(target, cluster, name, level)
+                self._set(target, cluster, name, None)
+        except BadInput as error:
+            raise BadInput(
+                error.what, where=f"{self._experiment.document.path}: store.settings", remedy=error.remedy
+            ) from error
+        for name, values in levels.items():
+            seen: dict[str, Any] = {}
+            for level in values:
+                value = target.effects[name, json.dumps(level)]
+                if value in seen:
+                    raise BadInput(
+                        f"{name} has the value {value} with the levels {seen[value]} and {level}",
+                        where=target.text,
+                        remedy="remove one of the levels; null stands for the value before the experiment",
+                    )
+                seen[value] = level
+
+    def _set(self, target: _Target, cluster: Cluster, name: str, level: Any) -> str:
+        """Set a setting, or restore it if `level` is None; return the value in effect."""
+        before = cluster.store.running_settings(cluster.addresses, [name])[name].value
+        cluster.configure({name: target.changes.settings[name] if level is None else level})
+        target.applied = {**target.applied, name: level}
+        # Some stores apply a setting only after they have answered.
+        end = time.monotonic() + _EFFECT_WITHIN
+        wanted = target.effects.get((name, json.dumps(level)))
+        while True:
+            value: str = cluster.store.running_settings(cluster.addresses, [name])[name].value
+            if value == wanted or (wanted is None and value != before) or time.monotonic() > end:
+                return value
+            time.sleep(_POLL)
+
+    def _apply(self, target: _Target, cluster: Cluster, settings: Mapping[str, Any]) -> None:
+        for name, level in settings.items():
+            if target.applied.get(name) == level and name in target.applied:
+                continue
+            value = self._set(target, cluster, name, level)
+            expected = target.effects.get((name, json.dumps(level)))
+            if expected is not None and value != expected:
+                raise StoreFailed(
+                    f"{name} has the value {value}, not {expected}, after it was set to {level}",
+                    where=target.text,
+                    remedy="check whether another client changes this setting",
+                )
+
+    # Collections
+
+    def _fingerprint(self, experiment: Experiment, treatment: Mapping[str, Level], cluster: Cluster) -> str:
+        """Return a hash of everything that determines the data of a run."""
+        experiment = replace(experiment, prefix="")
+        workload = experiment.resolve(treatment, cluster.store.family, self._listener.step)
+        phases = workload.preparing(experiment.prepared)
+        described = {
+            "collections": dict(workload.collections),
+            "phases": [phase.describe() for phase in phases],
+            "corpora": workload.describe()["corpora"],
+            "seed": experiment.seed,
+        }
+        text = json.dumps(described, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    def _intact(self, target: _Target, session: Session) -> bool:
+        """Return whether the collections exist and have the documents that were loaded."""
+        with contextlib.suppress(LoadframeError):
+            return set(session.workload.collections) == set(target.changes.collections) and (
+                self._count(session) == target.changes.documents
+            )
+        return False
+
+    def _count(self, session: Session) -> dict[str, int]:
+        return {name: session.cluster.count(name) for name in session.workload.collections}
+
+    def _create(self, target: _Target, session: Session) -> None:
+        names = list(session.workload.collections)
+        present = [name for name in names if session.cluster.has_collection(name)]
+        if present:
+            raise _exists_already(present, target)
+        # Before the collections exist, so that a killed command leaves none that is not listed.
+        target.changes.collections = names
+        target.ledger.write()
+        session.create_collections()
+
+    def _require_collections(self, target: _Target, session: Session) -> None:
+        missing = [name for name in session.workload.collections if not session.cluster.has_collection(name)]
+        if missing:
+            raise StoreFailed(f"the cluster no longer has {', '.join(missing)}", where=target.text)
+
+    def _drop(self, target: _Target) -> None:
+        """Drop the collections that the experiment created."""
+        assert target.cluster
+        _drop_all(target.cluster, target.changes, self._listener)
+        target.ledger.write()
+
+    # The end, and leftovers
+
+    def _restore(self, target: _Target) -> None:
+        """Remove the experiment's collections, and restore settings, nodes and state; keep the ledger on failure."""
+        keep = self._experiment.file.store.data == "keep" and target.changes.data is not None
+        try:
+            cluster = self._live(self._key_of(target))
+            changed = [name for name, level in target.applied.items() if level is not None]
+            _undo(cluster, target.changes, self._listener, keep=keep, only=changed)
+            if target.name is None and target.changes.nodes not in (None, cluster.size):
+                cluster.resize(target.changes.nodes, self._listener.step)
+            if target.name is not None:
+                self._leave_as_found(target)
+        except (LoadframeError, KeyboardInterrupt) as error:
+            left = [*target.changes.collections, *target.changes.settings]
+            what = error.what if isinstance(error, LoadframeError) else "interrupted"
+            self._listener.remark(
+                f"could not restore {target.text} ({what}); the next experiment on it will do so"
+                f"{': ' + ', '.join(left) if left else ''}"
+            )
+            target.ledger.release()
+            return
+        if keep and target.changes.collections:
+            target.changes.kept, target.changes.settings, target.changes.nodes = True, {}, None
+            target.ledger.write()
+            target.ledger.release()
+            self._listener.remark(
+                f"kept {', '.join(target.changes.collections)} on {target.text}; an experiment with the same data and"
+                " data: new uses and then removes it"
+            )
+        else:
+            target.ledger.delete()
+
+    def _key_of(self, target: _Target) -> tuple[str, str]:
+        return next(key for key, other in self._targets.items() if other is target)
+
+    def _leave_as_found(self, target: _Target) -> None:
+        """Give a cluster of Loadframe its number of nodes and its state from before the experiment."""
+        cluster, changes = target.cluster, target.changes
+        assert cluster and target.name
+        if changes.nodes is not None and cluster.size != changes.nodes:
+            cluster = Cluster.respawn(target.name, changes.nodes, self._listener.step)
+        if changes.running:
+            cluster.keep()
+        else:
+            cluster.stop()
+        target.cluster = None
+
+    def _adoptable(self, treatment: Mapping[str, Level], cluster: Cluster) -> str | None:
+        """Return the fingerprint of data that the experiment may adopt; None if its runs need or make other data."""
+        experiment = replace(self._experiment, found_nodes=cluster.size)
+        if not experiment.file.fills_once or experiment.file.store.prefix is not None:
+            return None
+        shaping = experiment.workload.shaping(experiment.prepared)
+        for factor in experiment.factors:
+            if factor.name.startswith(COLLECTIONS) or factor.name.removeprefix(WITH) in shaping:
+                return None
+        workload = experiment.resolve(treatment, cluster.store.family, self._listener.step)
+        if changes_data(experiment.kind.phases(experiment, workload, treatment)):
+            return None
+        return self._fingerprint(experiment, treatment, cluster)
+
+    def _take_over(self, ledger: Ledger, cluster: Cluster, changes: Changes, wanted: str | None) -> None:
+        """Undo the changes of an earlier command, or adopt the collections that it kept if they are as wanted."""
+        earlier = ledger.changes
+        if earlier.kept and (wanted is None or earlier.data != wanted or changes.collections):
+            ledger.release()
+            return
+        if earlier.kept:
+            changes.prefix, changes.collections = earlier.prefix, earlier.collections
+            changes.data, changes.documents = earlier.data, earlier.documents
+        else:
+            self._listener.remark(f"removing leftovers of an interrupted experiment ({earlier.experiment})")
+            _undo(cluster, earlier, self._listener)
+            changes.nodes, changes.running = earlier.nodes, earlier.running
+            if earlier.cluster is None and earlier.nodes is not None and scale_command(self._experiment):
+                cluster.resize(earlier.nodes, self._listener.step)
+        ledger.delete()
+
+
+def _undo(
+    cluster: Cluster,
+    changes: Changes,
+    listener: Listener,
+    *,
+    keep: bool = False,
+    only: Sequence[str] | None = None,
+) -> None:
+    """Restore settings, and drop collections unless `keep`; `only` limits the settings to restore."""
+    restored = {name: value for name, value in changes.settings.items() if only is None or name in only}
+    if restored:
+        listener.step(f"restoring {', '.join(restored)}")
+        cluster.configure(restored)
+    if not keep:
+        _drop_all(cluster, changes, listener)
+
+
+def _drop_all(cluster: Cluster, changes: Changes, listener: Listener) -> None:
+    for name in changes.collections:
+        if cluster.has_collection(name):
+            listener.step(f"dropping {name}")
+            cluster.drop_collection(name)
+    changes.collections, changes.documents, changes.data = [], {}, None
+
+
+def _exists_already(names: Sequence[str], target: _Target) -> BadInput:
+    return BadInput(
+        f"the cluster already has {', '.join(names)}, which this experiment did not create",
+        where=target.text,
+        remedy="leave store.prefix out, so that the experiment uses other names; or set data: reuse to use the data",
+    )
+
+
+def _is_version(version: str, expected: str) -> bool:
+    """Return whether a version, without a product's name, begins with the numbers of another."""
+    numbers, wanted = (re.findall(r"\d+", text.rpartition(" ")[2]) for text in (version, expected))
+    return numbers[: len(wanted)] == wanted
+
+
+def _require_reachable(addresses: Sequence[str]) -> None:
+    """Raise BadInput, with all addresses that do not accept connections, if there are any."""
+    refused = []
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT).close()
+        except OSError as error:
+            refused.append(f"{address}: {error.strerror or error}")
+    if refused:
+        raise BadInput(
+            f"cannot connect to {'; '.join(refused)}",
+            where="store.hosts",
+            remedy="start the node, or remove its address",
+        )
+
+
+@contextlib.contextmanager
+def _keys_of_store() -> Iterator[None]:
+    """Replace command-line options in messages by the keys of `store` with the same meaning."""
+
+    def keys(text: str | None) -> str | None:
+        return text and re.sub(
+            r"--([a-z][a-z-]*)",
+            lambda option: f"store.{option[1].replace('-', '_')}".replace("store.store", "store.kind"),
+            text,
+        )
+
+    try:
+        yield
+    except LoadframeError as error:
+        error.what, error.where, error.remedy = keys(error.what) or "", keys(error.where), keys(error.remedy)
+        raise

@@ -1,0 +1,198 @@
+"""Collections of a resolved workload: other names for them, and whether its requests change them."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from loadframe.base.errors import BadInput
+from loadframe.workload.resolved import ResolvedPhase, ResolvedWorkload
+
+#: Kinds of requests that create or name collections other than those of `collections`.
+_UNBOUND = (
+    *("create_collection", "delete_collection", "put_template", "delete_template", "aliases"),
+    *("rollover", "shrink", "manage_indices", "delete_days", "create_repository", "snapshot", "delete_snapshot"),
+)
+#: Kinds of requests that never change a collection.
+_READING = (
+    *("read", "scan", "search", "multi_search", "aggregation", "count", "esql", "eql", "knn"),
+    *("scroll", "search_after", "composite", "get", "find", "wait_for_health", "http"),
+)
+#: Statements that read, and commands of Redis and MongoDB that read.
+_READING_STATEMENT = re.compile(r"\s*(SELECT|SHOW|EXPLAIN(?!\s+ANALYZE))\b(?!.*\bINTO\b)", re.IGNORECASE | re.DOTALL)
+_READING_COMMANDS = {
+    *("get", "mget", "getrange", "strlen", "exists", "ttl", "pttl", "type", "scan", "dbsize", "ping", "info"),
+    *("hget", "hmget", "hgetall", "hlen", "hkeys", "hvals", "hexists", "hscan", "lrange", "llen", "lindex"),
+    *("scard", "sismember", "smembers", "srandmember", "sscan", "zrange", "zrangebyscore", "zrangebylex"),
+    *("zrevrange", "zscore", "zcard", "zcount", "zrank", "zscan", "find", "count", "distinct", "getmore"),
+}
+#: Keys of MongoDB commands and pipelines whose values name collections.
+_NAMING_KEYS = ("find", "aggregate", "count", "distinct", "insert", "update", "delete", "findAndModify", "from", "coll")
+
+
+def with_prefix(workload: ResolvedWorkload, prefix: str) -> ResolvedWorkload:
+    """Return the workload with a prefix before the names of its collections, in definitions and requests.
+
+    BadInput, with the operation, if a request names collections in a way that cannot be renamed.
+    """
+    if not prefix or not workload.collections:
+        return workload
+    names = {name: prefix + name for name in workload.collections}
+    for name, definition in workload.collections.items():
+        for key in ("aliases", "data_stream", "rollover"):
+            if definition.get(key):
+                raise _refusal(f"the collection {name} has {key}")
+    columns = {
+        column.lower()
+        for definition in workload.collections.values()
+        for column in definition.get("columns") or ()
+        if column in names
+    }
+    renaming = _Renaming(names, columns)
+
+    def renamed(phase: ResolvedPhase) -> ResolvedPhase:
+        return replace(phase, operations={name: renaming.form(name, form) for name, form in phase.operations.items()})
+
+    return replace(
+        workload,
+        collections={names[name]: definition for name, definition in workload.collections.items()},
+        phases=[renamed(phase) for phase in workload.phases],
+        prefix=prefix,
+    )
+
+
+def without_prefix(described: Any, prefix: str) -> Any:
+    """Return a description of phases with the names of collections as in the workload.
+
+    Otherwise a generated prefix would make equal loads look different.
+    """
+    if isinstance(described, str):
+        return described.replace(prefix, "") if prefix else described
+    if isinstance(described, Mapping):
+        return {key: without_prefix(value, prefix) for key, value in described.items()}
+    return [without_prefix(value, prefix) for value in described] if isinstance(described, list) else described
+
+
+def changes_data(phases: Sequence[ResolvedPhase]) -> bool:
+    """Return whether requests of the phases may change collections, including merges and refreshes."""
+    return any(not _only_reads(form) for phase in phases for form in phase.operations.values())
+
+
+def _refusal(why: str) -> BadInput:
+    return BadInput(
+        f"cannot use a prefix for the collections of this workload: {why}",
+        remedy="set store.prefix: none to use the names in the workload; existing collections are never dropped",
+    )
+
+
+class _Renaming:
+    """Renames collections in the requests of a workload."""
+
+    def __init__(self, names: Mapping[str, str], columns: Collection[str]) -> None:
+        """`columns` are the names of collections that also name a column, so that statements are ambiguous."""
+        self._names = names
+        self._columns = columns
+        words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+        self._word = re.compile(rf"(?<![\w.$-])(?P<schema>\w+\.)?(?P<name>{words})(?![\w$-])")
+
+    def form(self, operation: str, form: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a request with other names of collections."""
+        for kind in _UNBOUND:
+            if kind in form:
+                raise _refusal(f"the operation {operation} is of kind {kind}")
+        if form.get("take_in", {}).get("daily") is not None or form.get("bulk", {}).get("per") is not None:
+            raise _refusal(f"the operation {operation} writes to collections with derived names")
+        return {key: self._part(operation, key, value) for key, value in form.items()}
+
+    def _part(self, operation: str, kind: str, value: Any) -> Any:
+        if kind == "command":
+            return self._command(value)
+        if not isinstance(value, Mapping):
+            return value
+        changed = dict(value)
+        if isinstance(value.get("collection"), str):
+            changed["collection"] = self._known(operation, value["collection"])
+        if kind == "multi_search":
+            changed["searches"] = [
+                {**entry, "collection": self._known(operation, entry["collection"])} for entry in value["searches"]
+            ]
+        for key in ("statement", "query"):
+            if kind in ("cql", "sql", "query", "esql") and isinstance(value.get(key), str):
+                changed[key] = self._statement(operation, value[key])
+        if kind == "sql" and value.get("transaction"):
+            changed["transaction"] = [
+                {**entry, "statement": self._statement(operation, entry["statement"])} for entry in value["transaction"]
+            ]
+        if kind == "request":
+            changed["path"] = "/".join(
+                ",".join(self._names.get(part, part) for part in segment.split(","))
+                for segment in value["path"].split("/")
+            )
+            changed["body"] = self._named(value.get("body"), ("index",))
+        if kind == "aggregate":
+            changed["pipeline"] = self._named(value["pipeline"], (*_NAMING_KEYS, "$out", "into"))
+        return changed
+
+    def _known(self, operation: str, name: str) -> str:
+        if name not in self._names:
+            raise _refusal(f"the operation {operation} uses {name}, which is not a collection of the workload")
+        return self._names[name]
+
+    def _statement(self, operation: str, text: str) -> str:
+        """Replace names outside of single quotes."""
+
+        def replaced(word: re.Match[str]) -> str:
+            if word["name"].lower() in self._columns:
+                raise _refusal(f"{word['name']} in the operation {operation} names a collection and a column")
+            return f"{word['schema'] or ''}{self._names[word['name']]}"
+
+        parts = re.split(r"('(?:[^']|'')*')", text)
+        return "".join(part if index % 2 else self._word.sub(replaced, part) for index, part in enumerate(parts))
+
+    def _command(self, command: Any) -> Any:
+        if isinstance(command, Mapping):
+            return self._named(command, (*_NAMING_KEYS, "$out", "into"))
+        return [self._key(word) for word in command]
+
+    def _key(self, word: Any) -> Any:
+        """Return a key of Redis under the new name: COLLECTION or COLLECTION:ID."""
+        if not isinstance(word, str):
+            return word
+        name, colon, rest = word.partition(":")
+        return f"{self._names[name]}{colon}{rest}" if name in self._names else word
+
+    def _named(self, value: Any, keys: Collection[str]) -> Any:
+        """Rename collections that are values of these keys, at any depth."""
+        if isinstance(value, Mapping):
+            return {
+                key: self._names.get(entry, entry)
+                if key in keys and isinstance(entry, str)
+                else self._named(entry, keys)
+                for key, entry in value.items()
+            }
+        return [self._named(entry, keys) for entry in value] if isinstance(value, list) else value
+
+
+def _only_reads(form: Mapping[str, Any]) -> bool:
+    if any(kind in form for kind in _READING):
+        return form.get("http", {}).get("method", "GET") in ("GET", "HEAD")
+    if "aggregate" in form:
+        return not any(key in stage for stage in form["aggregate"]["pipeline"] for key in ("$out", "$merge"))
+    if "command" in form:
+        command = form["command"]
+        word = next(iter(command)) if isinstance(command, Mapping) else command[0]
+        return str(word).lower() in _READING_COMMANDS
+    statements = list(_statements(form))
+    if statements:
+        return all(_READING_STATEMENT.match(statement) for statement in statements)
+    return form.get("request", {}).get("method") in ("GET", "HEAD") or "_search" in form.get("request", {}).get(
+        "path", ""
+    )
+
+
+def _statements(form: Mapping[str, Any]) -> Iterator[str]:
+    for kind in ("cql", "sql", "query"):
+        for entry in (form.get(kind, {}), *(form.get(kind, {}).get("transaction") or ())):
+            for key in ("statement", "query"):
+                if isinstance(entry.get(key), str):
+                    yield entry[key]
