@@ -11,7 +11,7 @@ from plain_language import prose
 TOP = Path(__file__).parents[2]
 DOCS = TOP / "docs"
 #: Pages that a command generates; their words do not count.
-GENERATED = {DOCS / "reference" / "command-line.md", DOCS / "reference" / "run-folder.md"}
+GENERATED = {DOCS / "reference" / f"{name}.md" for name in ("command-line", "run-folder", "validity-rules")}
 #: Tables that `python -m loadframe.experiment.reference` writes into pages.
 TABLES = re.compile(r"<!-- (?:keys|operations): .*?<!-- end -->", re.DOTALL)
 PAGES = [page for page in pages(TOP) if page.exists() and page.is_relative_to(DOCS)]
