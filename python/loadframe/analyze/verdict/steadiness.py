@@ -8,7 +8,7 @@ still warm-up. It matters if it moves the mean of the window by more than 5 %, a
 Drift: the Theil-Sen slope, and the Mann-Kendall test with the variance by Hamed and Rao for dependent values ("A
 modified Mann-Kendall trend test for autocorrelated data", Journal of Hydrology, 1998). Successive seconds are
 dependent, so both tests use the lag-one correlation of the series. With first-order autoregressive seconds and
-correlations up to 0.8, the tests call 0 to 6 % of steady windows of 20 s and more unsteady. Strong dependence reduces
+correlations up to 0.8, the tests call 0 to 2 % of steady windows of 20 s and more unsteady. Strong dependence reduces
 power in short windows. benchmarks/simulate_steadiness.py simulates both.
 """
 
