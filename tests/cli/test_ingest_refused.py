@@ -1,4 +1,4 @@
-"""`loadframe ingest`: invalid input is refused before a store starts."""
+"""`loadframe ingest`: invalid input is refused before a store starts, and a port without lines is reported."""
 
 import socket
 
@@ -47,3 +47,17 @@ def test_a_port_that_is_taken_is_refused():
         status, _, errors = within("ingest", "adbids", "--listen", f"127.0.0.1:{taken.getsockname()[1]}")
     assert status == 2
     assert "cannot listen at 127.0.0.1:" in errors
+
+
+def test_a_port_without_any_line_is_reported(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.yaml").write_text(
+        "workload: w\n"
+        "collections: {things: {}}\n"
+        "sources: {ads: {stdin: true, events: {kinds: {bid: {id: id, time: time}}}}}\n"
+        "operations: {take_in: {take_in: {collection: things}}}\n"
+        "phases: [{name: filling, operation: take_in, source: ads, until: exhausted}]\n"
+    )
+    status, _, errors = within("ingest", "./w.yaml", "--store", "sim", "--listen", "127.0.0.1:0", "--idle", "500ms")
+    assert status == 0
+    assert "no line arrived" in errors

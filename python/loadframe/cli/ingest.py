@@ -69,7 +69,7 @@ def ingest(  # noqa: PLR0915 - one list of options and the order of their checks
         str | None, option(Topic.EVENTS, help="Accept connections at this host:port. Port 0: any free port.")
     ] = None,
     for_: Annotated[str | None, option(Topic.EVENTS, "--for", help="Stop after this time.")] = None,
-    idle: Annotated[str | None, option(Topic.EVENTS, help="Stop when no line arrives for this time.")] = None,
+    idle: Annotated[str | None, option(Topic.EVENTS, help="Stop when no line arrives for this time, from the start on.")] = None,
     acknowledge: Annotated[
         bool, option(Topic.EVENTS, "--acknowledge", help="Send each connection the number of its stored lines.")
     ] = False,
@@ -272,6 +272,8 @@ def _show(result: "IngestResult", as_json: bool) -> None:
             print(f"{'visible of sampled':24}{share:>14}")
     for trouble in figures.trouble:
         tell(trouble, style="yellow")
+    if figures.address and not figures.lines:
+        tell("no line arrived; --idle and --for count from the start, not from the first line", style="yellow")
     if figures.kept:
         tell(f"dead letters are in {Path(result.run) / figures.kept}")
     tell(f"recorded in {result.run}; see `loadframe report {result.run}`")
