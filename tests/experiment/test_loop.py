@@ -1,5 +1,6 @@
 """The loop over an experiment's runs on a real node: steps, their order, and a node that dies."""
 
+import json
 import os
 import signal
 from dataclasses import replace
@@ -266,3 +267,20 @@ def test_a_failing_hook_fails_the_run_and_keeps_its_measurements(growing, tmp_pa
     assert summary["status"] == "failed"
     assert "the policy failed" in summary["failure"]
     assert summary["phases"]
+
+
+@pytest.mark.store
+def test_a_simulated_store_draws_anew_in_each_repetition_and_treatment(growing, tmp_path, state):
+    experiment, _ = growing
+    seeds = []
+    with Cluster.start(ClusterSpec("sim"), print) as cluster:
+        workload = experiment.resolve({}, cluster.store.family)
+        Session(cluster, workload, seed=1, generator=experiment.generator({}), listener=Listener()).create_collections()
+        look = workload.phase("look").override(duration=0.1)
+        for number, (seed, clients) in enumerate([(1, 1), (1, 2), (2, 1), (1, 1)]):
+            session = Session(cluster, workload, seed=seed, generator=experiment.generator({}), listener=Listener())
+            session.record(tmp_path, f"r{number}", [look], Labels({"clients": clients}))
+            [kept] = state.rglob("shared/state.json")
+            seeds.append(json.loads(kept.read_text())["seed"])
+    assert len(set(seeds)) == 3
+    assert seeds[0] == seeds[3], "the same run draws the same numbers again"

@@ -227,6 +227,10 @@ class ClusterView:
             )
         return self.spec
 
+    def begin_run(self, seed: str) -> None:
+        """Make a simulated store draw its random numbers from `seed`."""
+        self.store.begin_run(self._answering, seed)
+
     def create_collection(self, name: str, definition: Mapping[str, Any]) -> None:
         """Create a collection from the workload's definition for this store family."""
         self.store.create_collection(self._answering, name, definition, nodes=self.size)

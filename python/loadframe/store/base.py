@@ -424,6 +424,9 @@ class Store(ABC):
             remedy="leave the settings out, or measure a cluster that Loadframe starts",
         )
 
+    def begin_run(self, addresses: Sequence[str], seed: str) -> None:  # noqa: B027 - only simulations draw
+        """Draw the random numbers of a simulated store from `seed` from now on; do nothing for other stores."""
+
     @abstractmethod
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create a collection and wait until it accepts writes and reads; `nodes` is the cluster's size."""

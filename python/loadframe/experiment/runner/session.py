@@ -1,6 +1,7 @@
 """A session on one cluster: prepares its data and records runs of phases."""
 
 import contextlib
+import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -85,6 +86,11 @@ class Labels:
     treatment: Mapping[str, Any] = field(default_factory=dict)
     block: int | None = None
     repetition: int | None = None
+
+
+def _draws(seed: int, labels: Labels) -> str:
+    """Return the seed for a simulated store: runs of a block share `seed`, but their service times are independent."""
+    return json.dumps([seed, dict(labels.treatment)], sort_keys=True, default=str)
 
 
 @dataclass(frozen=True)
@@ -208,6 +214,7 @@ class Session:
             pace = [yardstick()]
             # Wait first, because cluster states before the first phase do not count as deviations.
             self._await_ready(phases[0])
+            self.cluster.begin_run(_draws(self.seed, labels))
             deviations, meanwhile = self._deviations(), list[str]()
             failures: list[Finding] = []
             interrupts.check()

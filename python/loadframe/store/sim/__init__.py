@@ -6,8 +6,7 @@ machine, because they share their queues through a folder (`shared`).
 
 import json
 import sys
-import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +62,13 @@ class Sim(SearchStore):
             f"--port={node.port}",
             f"--cluster={node.folder.parent}",
             f"--settings={json.dumps(dict(node.settings))}",
-            f"--seed={zlib.crc32(node.name.encode())}",
             *(("--founding",) if node.founders else ()),
         )
         return NodePlan(files={}, folders=(), argv=argv, environment={"LANG": "C.UTF-8"}, facts={}, shared=(FOLDER,))
+
+    def begin_run(self, addresses: Sequence[str], seed: str) -> None:
+        """Draw the service times of all nodes from `seed` from now on."""
+        self.request(addresses, "PUT", "/_seed", {"seed": seed})
 
 
 STORE = Sim()

@@ -123,6 +123,10 @@ def administration(request: Request, shared: Shared, node: str, now: float) -> A
             answer = {"name": node, "version": {"number": VERSION, "distribution": "sim"}}
         case _, ("_cluster", *rest):
             answer = _of_cluster(tuple(rest), request, shared, now)
+        case "PUT", ("_seed",):
+            shared.seeds += 1
+            shared.seed = str(request.json()["seed"])
+            answer = {"acknowledged": True}
         case "GET", ("_nodes", "stats", *_):
             answer = {"nodes": {name: _statistics(shared, name, now) for name in placement.members}}
         case "GET", ("_nodes", *_):

@@ -28,11 +28,13 @@ _REASONS = {200: "OK", 400: "Bad Request", 404: "Not Found", 429: "Too Many Requ
 class SimNode:
     """A node's logic: it chooses the node that serves a request, and the time of the answer."""
 
-    def __init__(self, folder: Path, name: str, model: SimModel, *, founding: bool, seed: int) -> None:
+    def __init__(self, folder: Path, name: str, model: SimModel, *, founding: bool) -> None:
         """Join the cluster."""
         self.name = name
         self._model = model
-        self._random = random.Random(seed)
+        #: The number of the seed from which `_random` draws.
+        self._seeds = -1
+        self._random = random.Random()
         self._written: list[Written] = []
         self._passed_on = itertools.count()
         #: Fraction of a request due to be forwarded; at 1 the next one is.
@@ -62,6 +64,7 @@ class SimNode:
             if self.name not in placement.members:
                 return now, 503, {"error": {"type": "not_a_member", "reason": f"{self.name} has not joined yet"}}
             server = self._server()
+            self._reseed()
             slot, moving = self.shared.slots[server], server in placement.moving()
             end = stations.admit(slot, now, len(placement.members), self._random, moving=moving)
         if end is None:
@@ -70,6 +73,11 @@ class SimNode:
         if written:
             self._written.append(written)
         return end, 200, answer
+
+    def _reseed(self) -> None:
+        """Draw from the run's seed if a run has begun."""
+        if self.shared.seeds != self._seeds:
+            self._seeds, self._random = self.shared.seeds, random.Random(f"{self.shared.seed}/{self.name}")
 
     def _server(self) -> str:
         """Return the node that serves the next request."""
@@ -169,11 +177,10 @@ def main() -> None:
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--cluster", type=Path, required=True, help="the folder that contains the nodes' folders")
     parser.add_argument("--settings", default="{}", help="the model's parameters as JSON")
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--founding", action="store_true")
     args = parser.parse_args()
     model = SimModel.from_settings(json.loads(args.settings))
-    node = SimNode(args.cluster, args.name, model, founding=args.founding, seed=args.seed)
+    node = SimNode(args.cluster, args.name, model, founding=args.founding)
     # epoll's timers are up to a millisecond late, select's are precise; select allows about 1,000 connections.
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
     with asyncio.Runner(loop_factory=lambda: loop) as runner:

@@ -106,6 +106,10 @@ class Shared:
         self.documents: dict[str, int] = {}
         self.bytes: dict[str, int] = {}
         self.definitions: dict[str, Any] = {}
+        #: Seed of the run in progress; the service times of each node follow from it and the node's name.
+        self.seed = ""
+        #: The number of seeds so far: a run with the seed of the one before draws the same numbers again.
+        self.seeds = 0
         with (self._folder / _STATIONS).open("r+b") as file:
             shared = mmap.mmap(file.fileno(), SIZE + 8)
         self.stations = Stations(shared, model)
@@ -213,6 +217,7 @@ class Shared:
         self.documents = dict(content["documents"])
         self.bytes = dict(content["bytes"])
         self.definitions = dict(content["definitions"])
+        self.seed, self.seeds = str(content.get("seed", "")), int(content.get("seeds", 0))
 
     def _content(self) -> str:
         return json.dumps(
@@ -222,6 +227,8 @@ class Shared:
                 "documents": self.documents,
                 "bytes": self.bytes,
                 "definitions": self.definitions,
+                "seed": self.seed,
+                "seeds": self.seeds,
             }
         )
 
