@@ -16,18 +16,31 @@ from simulated import Truth, write_run
 TRUTH = Truth(lam=12.5, sigma=0.0, kappa=0.0, noise=0.0, rate=100.0)
 
 
+STATISTICS = ("mean", "p50", "p90", "p99", "p999", "max")
+
+
 class Judged(Run):
     """A run with the verdict and generator state that a test sets."""
 
     def __init__(self, path, codes=(), late=0.0):
         super().__init__(path)
         generator = replace(self.summary.generator, achieved=1.0, lateness_p99=late, lag_p99=0.0)
-        self.__dict__["summary"] = replace(self.summary, verdict=invalid(*codes), generator=generator)
+        phases = tuple(
+            replace(phase, operations={name: served(it, late) for name, it in phase.operations.items()})
+            for phase in self.summary.phases
+        )
+        self.__dict__["summary"] = replace(self.summary, verdict=invalid(*codes), generator=generator, phases=phases)
 
     @property
     def histograms(self):
         """Lost, so that bounds rest on the summary."""
         raise BadInput("the histograms are lost")
+
+
+def served(operation, late):
+    """Return an operation whose service times are shorter than its response times by the lateness."""
+    times = {key: max((operation.response.at(key) or 0.0) - late, 1e-4) for key in STATISTICS}
+    return replace(operation, service=replace(operation.response, **times))
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Quality of each figure of a run: good, bounded or unknown. This module decides which runs count for which figure.
 
-- good: the load generator changed the figure by less than the verdict's limits (throughput: 5 %);
+- good: the load generator changed the figure by at most 5 %; bounds may still widen intervals;
 - bounded: the figure lies between two known values;
 - unknown: the run lacks the figure, or measured another cluster than its treatment names.
 
@@ -8,7 +8,11 @@ A measured response time R is the store's time T plus the lateness L of the requ
 L and G are at least 0, so T is at most R. For every share a of requests, Q_T(q) is at least
 Q_R(q - 2a) - Q_L(1 - a) - Q_G(1 - a). The lower bound is the largest of these values over a few a. A stall affects the
 requests of its seconds only, which are such a share. Lag is sampled evenly in time, so its percentiles hold for an
-answer at any instant. A delay that n samples do not show affects at most a share of 3/n (the rule of three).
+answer at any instant. A delay that n samples do not show affects at most a share of 3/n (the rule of three). A service
+time holds no lateness, so T is also at least the service time less the lag.
+
+Lateness is known of every request, so it bounds each statistic, whether or not the verdict reports it. A statistic
+that lateness can have changed by at most 1 % counts as exact.
 
 If a worker waited for a core for a share w of the time, its closed loops would complete at most 1/(1 - w) times as many
 requests without the wait. N clients with throughput X and mean delay D would complete at most N / (N/X - D). An open
@@ -21,7 +25,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.verdict.rules import ACHIEVED_LIMIT, effect_of
+from loadframe.analyze.verdict.rules import ACHIEVED_LIMIT, LATENESS, effect_of
 from loadframe.record.schema.summary import (
     Figures,
     GeneratorFigures,
@@ -42,6 +46,8 @@ FigureName = Literal["throughput", "documents", "errors", "response", "service",
 STATES: tuple[State, ...] = ("good", "bounded", "unknown")
 #: Largest relative error of a good throughput. The seconds of a run with more do not show the store's behaviour.
 TOLERANCE = 0.05
+#: Largest share of a response time that lateness may have added to it without bounds.
+_IGNORED = 0.01
 #: The key of bounds of figures that are one number.
 VALUE = "value"
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
@@ -114,8 +120,9 @@ def figure(recorded: RecordedFigure | None, value: float | None, key: str = VALU
     if not recorded.low and not recorded.high:
         return Figure(value, value, value, "good", recorded.reasons)
     # A statistic without a recorded bound has none.
-    low, state = recorded.low.get(key, 0.0), STATES[recorded.state == "bounded"]
-    return Figure(value, min(low, value), max(recorded.high.get(key, math.inf), value), state, recorded.reasons)
+    low, high = min(recorded.low.get(key, 0.0), value), max(recorded.high.get(key, math.inf), value)
+    state = STATES[recorded.state == "bounded" and not low == value == high]
+    return Figure(value, low, high, state, recorded.reasons)
 
 
 class Distribution(Protocol):
@@ -293,26 +300,40 @@ def _times(
         if spoilt:
             yield RecordedFigure(phase, name, "unknown", operation, spoilt)
             continue
+        due = name != "service" and evidence.phase.has_due_times
         late = () if name == "service" else by_effect.get("late", ())
         delayed, saturated, partial = (by_effect.get(effect, ()) for effect in ("delayed", "saturated", "partial"))
         missing = _missing_share(evidence.phase) if partial else 0.0
-        codes = (*late, *delayed, *saturated, *(partial if missing else ()))
-        if not codes:
+        others = (*delayed, *saturated, *(partial if missing else ()))
+        codes = (*late, *others)
+        if not codes and not due:
             yield RecordedFigure(phase, name, "good", operation)
             continue
         measured = _distribution(evidence, operation, name, latency)
         delays = [] if saturated else _delays(evidence, lag=bool(delayed), late=name != "service")
-        low, high = {}, {}
+        served = figures.service if name == "response" and not saturated else None
+        bare = _distribution(evidence, operation, "service", served) if served else None
+        lag = _delays(evidence, lag=bool(delayed), late=False)
+        low, high = dict[str, float](), dict[str, float]()
         for key in ("mean", *_QUANTILES):
             value = latency.at(key)
             if value is None:
                 continue
-            low[key] = 0.0 if saturated else min(_lowest(key, measured, delays, missing, value), value)
+            low[key] = 0.0 if saturated else _lowest(key, measured, delays, missing, value)
+            if bare and served and (service := served.at(key)) is not None:
+                low[key] = max(low[key], _lowest(key, bare, lag, missing, service))
+            low[key] = min(low[key], value)
+            if not others and low[key] >= (1 - _IGNORED) * value:
+                low[key] = value
             highest = _highest(key, measured, missing, value)
             if not math.isinf(highest):
                 high[key] = highest
-        exact = all(low[key] == latency.at(key) == high.get(key) for key in low)
-        yield RecordedFigure(phase, name, "good" if exact else "bounded", operation, codes, low, high)
+        if all(low[key] == latency.at(key) == high.get(key) for key in low):
+            yield RecordedFigure(phase, name, "good", operation, codes)
+            continue
+        narrow = not others and all(low[key] >= (1 - TOLERANCE) * (latency.at(key) or 0.0) for key in low)
+        state: State = "good" if narrow else "bounded"
+        yield RecordedFigure(phase, name, state, operation, codes or (LATENESS.code,), low, high)
 
 
 def _distribution(evidence: Evidence, operation: str, name: FigureName, latency: Latency) -> Distribution:
@@ -343,7 +364,7 @@ def _delays(evidence: Evidence, *, lag: bool, late: bool) -> list[_Delay]:
         return delays
     generator = evidence.generator
     if generator is None:
-        return [_UNBOUNDED]
+        return [_UNBOUNDED] if lag or late else []
     # Older runs did not record the maximum of lateness.
     known = [(generator.lag_p99, generator.longest_stall, lag), (generator.lateness_p99, None, late)]
     for p99, most, needed in known:

@@ -255,14 +255,10 @@ def _generator(phase: JudgedPhase, place: str = "") -> Iterator[Finding]:
     # The fastest operation suffers most from the same lateness.
     response = min((p99 for p99 in percentiles if p99), default=None)
     late, stolen = figures.lateness_p99, figures.stolen_share or 0.0
-    if (
-        late is not None
-        and any(stream.is_open or stream.think_time != 0 for stream in phase.summary.streams)
-        and late > rules.lateness_limit(response)
-    ):
+    if late is not None and response and phase.summary.has_due_times and late > rules.lateness_limit(response):
         yield rules.LATENESS(**where, stolen=stolen, lateness=late, response=response)
     lag = figures.lag_p99
-    if lag is not None and response is not None and lag > rules.lateness_limit(response):
+    if lag is not None and response is not None and lag > rules.lag_limit(response):
         yield rules.LOOP_LAG(**where, stolen=stolen, lag=lag, response=response)
     stall, away = figures.longest_stall or 0.0, figures.away_share or 0.0
     if stall > rules.STALL_LIMIT or away > rules.AWAY_LIMIT:

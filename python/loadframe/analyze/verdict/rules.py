@@ -40,10 +40,10 @@ THROTTLED_LIMIT = 0.01
 NETWORK_LIMIT = 0.8
 #: Share of the requests per second that calibration measured for one core.
 CEILING_LIMIT = 0.8
-#: Lateness adds to response times. The limit is the larger of a time in s, which an idle machine stays below, and a
-#: share of the 99th percentile of response times.
-LATENESS_LIMIT = 1e-3
+#: Lateness adds to response times. The limit is a share of the 99th percentile of response times.
 LATENESS_SHARE = 0.05
+#: Smallest limit of lag, s. A shorter lag is mostly the wake-up of an idle thread, which busy event loops do not need.
+LAG_LIMIT = 1e-3
 #: A stall of this length (s) takes half of a one-second interval.
 STALL_LIMIT = 0.5
 #: A closed load that stalls for a share of the time falls short by that share, whatever its response times are.
@@ -92,16 +92,14 @@ def effect_of(code: str) -> Effect:
     return RULES[code].effect if code in RULES else "unknown"
 
 
-def lateness_limit(response: float | None) -> float:
-    """Return how late (s) requests may be sent or answers be read, by the p99 of response times (s; None: unknown)."""
-    return max(LATENESS_LIMIT, LATENESS_SHARE * (response or 0.0))
+def lateness_limit(response: float) -> float:
+    """Return how late (s) requests may be sent, by the p99 of response times (s)."""
+    return LATENESS_SHARE * response
 
 
-def _limit(response: float | None) -> str:
-    return (
-        f"limit {format_duration(lateness_limit(response))}, the larger of {format_duration(LATENESS_LIMIT)} and"
-        f" {format_share(LATENESS_SHARE)} of the p99 response time"
-    )
+def lag_limit(response: float) -> float:
+    """Return how late (s) answers may be read, by the p99 of response times (s)."""
+    return max(LAG_LIMIT, LATENESS_SHARE * response)
 
 
 def _stolen(share: float) -> str:
@@ -121,10 +119,10 @@ def _unless_stolen(remedy: str) -> Callable[[float], str]:
     return sentence
 
 
-def _late(phase: str, place: str, lateness: float, response: float | None, stolen: float) -> str:
-    share = f", {format_share(lateness / response)} of the p99 response time" if response else ""
+def _late(phase: str, place: str, lateness: float, response: float, stolen: float) -> str:
     return (
-        f"in phase {phase}{place} requests were sent late: p99 {format_duration(lateness)}{share} ({_limit(response)})"
+        f"in phase {phase}{place} requests were sent late: p99 {format_duration(lateness)},"
+        f" {format_share(lateness / response)} of the p99 response time (limit {format_share(LATENESS_SHARE)})"
         f"{_stolen(stolen)}"
     )
 
@@ -132,7 +130,8 @@ def _late(phase: str, place: str, lateness: float, response: float | None, stole
 def _loop_lag(phase: str, place: str, lag: float, response: float, stolen: float) -> str:
     return (
         f"in phase {phase}{place} the generator's event loops lagged: p99 {format_duration(lag)},"
-        f" {format_share(lag / response)} of the p99 response time ({_limit(response)}){_stolen(stolen)}"
+        f" {format_share(lag / response)} of the p99 response time (limit {format_duration(lag_limit(response))}, the"
+        f" larger of {format_duration(LAG_LIMIT)} and {format_share(LATENESS_SHARE)}){_stolen(stolen)}"
     )
 
 

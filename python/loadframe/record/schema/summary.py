@@ -369,6 +369,11 @@ class PhaseSummary:
         """Whether any stream is an open loop or a source."""
         return any(stream.is_open for stream in self.streams)
 
+    @property
+    def has_due_times(self) -> bool:
+        """Whether any requests are due at a time of their own, so that they can be late."""
+        return any(stream.is_open or stream.think_time != 0 for stream in self.streams)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GeneratorFigures:
