@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from math import inf
 
 import pytest
 
@@ -51,6 +52,19 @@ def test_a_slow_down_within_the_bounds_of_the_figures_is_undecided(possible, sta
     estimate = estimate_ratio(runs, "old", "new").widened(Stretch(1.0, possible))
     question = Question(Measure("measured", "throughput"), estimate, NONE, p=0.001, share=1.0)
     assert together(question, 2, "operations").standing == standing
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "standing", "finds"), [(1, 1, "passed", 0), (0.9, 1.1, "passed", 0.1), (0, inf, "undecided", None)]
+)
+def test_response_times_with_open_bounds_neither_pass_nor_find_anything(low, high, standing, finds):
+    levels = {"old": 100.0, "new": 100.0}
+    runs = [Observation(level + number / 100, name) for name, level in levels.items() for number in range(6)]
+    estimate = estimate_ratio(runs, "old", "new").widened(Stretch(low, high))
+    question = Question(Measure("measured", "p99"), estimate, NONE, p=1.0, share=1.0)
+    check = together(question, 2, "operations")
+    assert (check.standing, "inf" in check.why) == (standing, False)
+    assert check.finds is None if finds is None else check.finds > finds
 
 
 def test_an_equal_version_passes(results):

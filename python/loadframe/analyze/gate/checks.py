@@ -110,14 +110,22 @@ class Question:
         """Whether the worsening is significant."""
         return self.p < self.thresholds.level
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the bounds of the figures allow a worsening of any size."""
+        bounds = self.estimate.bounds
+        return bounds.low <= 0 if self.measure.better == "higher" else not isfinite(bounds.high)
+
     @cached_property
     def finds(self) -> float | None:
-        """The smallest worsening that is found in four of five cases, with these runs and this noise."""
+        """The smallest worsening that is found in four of five cases, with these runs, this noise and these bounds."""
         estimate = self.estimate
         level = self.thresholds.level * self.share / estimate.caution
         higher = self.measure.better == "higher"
         smallest = detectable(estimate.standard_error, estimate.freedom, level, self.least, higher_is_better=higher)
-        return smallest if isfinite(smallest) else None
+        if not isfinite(smallest) or estimate.bounds.low <= 0 or not isfinite(estimate.bounds.high):
+            return None
+        return 1 - (1 - smallest) / estimate.bounds.high if higher else (1 + smallest) / estimate.bounds.low - 1
 
 
 def one_sided_p(estimate: RatioEstimate, measure: Measure) -> float:
@@ -160,6 +168,8 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
         first, second = len(contrast.first), len(contrast.second)
         some = f"{counted(first, 'run')} against {second}"
         standing, why = "undecided", f"{_worse(value)}: {some} do not show the run-to-run variance"
+    elif question.is_open:
+        standing, why = "undecided", f"{_worse(value)}: {_OPEN}"
     elif high >= question.catch:
         excluded = format_share(question.catch)
         standing, why = "undecided", f"{span}: the interval does not exclude {excluded}{_finds(question)}"
@@ -174,6 +184,7 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
 
 
 _WITHIN_BOUNDS = "the load generator's error bounds allow a smaller change; measure again on an idle machine"
+_OPEN = "the load generator limited the runs, so the true change is unknown; measure again on an idle machine"
 #: Why a percentile of the successes is undecided.
 BLIND = (
     "too many requests failed, were dropped or stayed unanswered for the successes to show it; check errors, or"
@@ -184,7 +195,7 @@ BLIND = (
 def together(question: Question, members: int, what: str) -> Check:
     """Judge a joint check: whether the mean over all members of a kind got worse.
 
-    Its regression stops a gate; to pass is up to the members.
+    Its regression stops a gate; to pass is up to the members, unless the figures' bounds allow any change.
     """
     span = _span(question)
     stops = question.is_significant and question.worse_by()[0] >= question.least
@@ -193,6 +204,8 @@ def together(question: Question, members: int, what: str) -> Check:
         standing, why = "undecided", f"{span}: {_WITHIN_BOUNDS}"
     elif stops and question.least_worse(question.pace) < question.least:
         standing, why = "undecided", f"{span}: the machine became slower by as much"
+    elif question.is_open and not stops:
+        standing, why = "undecided", f"{_worse(question.worse_by()[0])}: {_OPEN}"
     else:
         why = f"{span}: beyond {format_share(question.least)}" if stops else f"{span}{_finds(question)}"
     title = f"{question.measure.kind} of all {members} {what} together"
