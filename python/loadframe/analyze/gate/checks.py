@@ -195,7 +195,7 @@ BLIND = (
 def together(question: Question, members: int, what: str) -> Check:
     """Judge a joint check: whether the mean over all members of a kind got worse.
 
-    Its regression stops a gate; to pass is up to the members, unless the figures' bounds allow any change.
+    It is a regression under the conditions of a member, and passes if its interval excludes the effect to catch.
     """
     span = _span(question)
     stops = question.is_significant and question.worse_by()[0] >= question.least
@@ -206,6 +206,9 @@ def together(question: Question, members: int, what: str) -> Check:
         standing, why = "undecided", f"{span}: the machine became slower by as much"
     elif question.is_open and not stops:
         standing, why = "undecided", f"{_worse(question.worse_by()[0])}: {_OPEN}"
+    elif question.worse_by()[2] >= question.catch and not stops:
+        excluded = format_share(question.catch)
+        standing, why = "undecided", f"{span}: the interval does not exclude {excluded}{_finds(question)}"
     else:
         why = f"{span}: beyond {format_share(question.least)}" if stops else f"{span}{_finds(question)}"
     title = f"{question.measure.kind} of all {members} {what} together"
