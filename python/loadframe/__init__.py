@@ -1,3 +1,3 @@
-"""Loadframe: a testing machine for data stores."""
+"""Loadframe: load tests of data stores."""
 
 __version__ = "0.1.0"

@@ -8,7 +8,8 @@ A page is Markdown with these parts, in any order and indentation:
 - `<!-- not run: REASON -->`, `<!-- exit: CODE -->` before a block: skip it; the exit code of its last command.
 - `<!-- setup: COMMAND -->`, `<!-- teardown: COMMAND -->`: run a command that the page does not show.
 
-Comparison is by words: digits, units, line breaks and rules of tables are ignored, and `...` stands for any text.
+Comparison is by words: numbers (or `unknown`), units, line breaks and rules of tables are ignored; `...` stands for any
+text.
 Ports of this machine that a page names are replaced by free ones, so that pages can run at the same time.
 """
 
@@ -43,7 +44,7 @@ _ADDRESS = re.compile(r"((?:127\.0\.0\.\d+|localhost|\[::1\]|0\.0\.0\.0):|--(?:h
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _HEX = re.compile(r"\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{6,}\b")
 _UNIT = r"(?:ns|us|µs|ms|s|min|h|kB|KiB|MB|MiB|GB|GiB|k|M|m|%)"
-_NUMBER = re.compile(rf"[+-]?\d(?:[\d.,]*\d)?(?:e[+-]?\d+)?(?:\s?{_UNIT}(?![A-Za-z]))?")
+_NUMBER = re.compile(rf"[+-]?\d(?:[\d.,]*\d)?(?:e[+-]?\d+)?(?:\s?{_UNIT}(?![A-Za-z]))?\*?|\bunknown\b(?!:)")
 _RULE = re.compile(r"[─━═╌┄│┃|▁▂▃▄▅▆▇█▏▎▍▌▋▊▉░▒▓⠀-⣿]+|-{2,}|={2,}|\.{4,}")
 _GAP = re.compile(r"\.\.\.|…")
 

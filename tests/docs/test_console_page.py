@@ -23,6 +23,7 @@ def carry_out(tmp_path: Path, text: str) -> None:
         ("name   runs\n----   ----\na      1", "name         runs\n---------    ----\na      1000"),
         ("run 4f3a9c12", "run 00ab12ff34"),
         ("a ████▌ 3", "a █ 17"),
+        ("p99 12 ms*", "p99 unknown"),
         ("...\nend", "end"),
         ("first\n...", "first"),
     ],

@@ -14,7 +14,7 @@ DOCS = TOP / "docs"
 GENERATED = {DOCS / "reference" / f"{name}.md" for name in ("command-line", "run-folder", "validity-rules")}
 #: Tables that `python -m loadframe.experiment.reference` writes into pages.
 TABLES = re.compile(r"<!-- (?:keys|operations): .*?<!-- end -->", re.DOTALL)
-PAGES = [page for page in pages(TOP) if page.exists() and page.is_relative_to(DOCS)]
+PAGES = [page for page in pages(TOP) if page.exists() and page.is_relative_to(DOCS)] + [TOP / "README.md"]
 WRITTEN = [page for page in PAGES if page not in GENERATED]
 ADVICE = {"start", "tutorials", "how-to"}
 
