@@ -148,7 +148,7 @@ def architecture(_: Path) -> None:
         ("load", "Rust engine, ranks"),
         ("run folder", "histograms, series"),
         ("analysis", "fits, intervals, verdict"),
-        ("report", "HTML, terminal, exit code"),
+        ("report", "HTML, terminal, CI"),
     )
     width, height, gap, margin = 150, 64, 30, 10
     total = len(boxes) * width + (len(boxes) - 1) * gap + 2 * margin
@@ -172,7 +172,7 @@ def architecture(_: Path) -> None:
         f'<rect x="{store}" y="116" width="{2 * width + gap}" height="64" rx="6" fill="#fdf3ea" stroke="#D55E00"/>',
         f'<text x="{store + width + gap / 2}" y="143" text-anchor="middle" font-weight="bold">data store</text>',
         f'<text x="{store + width + gap / 2}" y="163" text-anchor="middle" font-size="12" fill="#555555">'
-        "nodes: local, network namespace, container, SSH, Slurm</text>",
+        "on this machine, in containers, by SSH or Slurm</text>",
         _arrow(store + width / 2, 74, store + width / 2, 116),
         _arrow(load + width / 2 - 12, 74, load + width / 2 - 12, 116),
         _arrow(load + width / 2 + 12, 116, load + width / 2 + 12, 74),

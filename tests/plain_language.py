@@ -42,6 +42,7 @@ _SENTENCE = re.compile(r"(?<=[.?!:])\s+(?=[A-Z`*\"'(])")
 _YOU = re.compile(r"\b(?:you|your|yours)\b", re.IGNORECASE)
 _ITEM = re.compile(r"\s*(?:[-*]|\d+\.)\s+")
 _NO_PROSE = ("|", "#", "<", "---", "===", "!!!", "???", ":::")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 
 
@@ -72,6 +73,7 @@ def rust_texts(source: str) -> Iterator[tuple[int, str]]:
 
 def markdown_texts(source: str) -> Iterator[tuple[int, str]]:
     """Yield paragraphs and list items of a page, without code blocks, tables and headings."""
+    source = _COMMENT.sub(lambda comment: "\n" * comment[0].count("\n"), source)
     paragraph: list[str] = []
     start, fence = 0, ""
     for number, line in enumerate([*source.splitlines(), ""], 1):
