@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -74,7 +75,7 @@ phases:
 STALLING = ("service=10ms", "servers=4", "stall=1s", "stall_every=5s")
 PERCENTILES = {"p50": "50 %", "p90": "90 %", "p99": "99 %", "p999": "99.9 %"}
 
-_PLAIN = "body{margin:12px;background:#fff;font-family:sans-serif}svg{width:100%}h2{font-size:16px;margin:0 0 4px}"
+_PLAIN = "body{margin:12px;background:#fff;font-family:sans-serif}svg{width:100%;display:block}"
 
 
 def main() -> None:
@@ -98,13 +99,13 @@ def report(runs: Path) -> None:
 def speedup(runs: Path) -> None:
     """Make the picture of throughput over nodes, with the band of the fitted model."""
     curves = read_sweep(experiment(runs, "nodes", SCALE)).curves[0]
-    show([throughput_over_nodes(curves, "speedup")], "speedup.png", 940, 430)
+    show(throughput_over_nodes(curves, "speedup"), "speedup.png", 940)
 
 
 def elastic(runs: Path) -> None:
     """Make the picture of a run in which a node joins."""
     group = read_elasticity(experiment(runs, "grow", ELASTIC)).groups[0]
-    show([run_plot(group, "elastic")], "elastic.png", 940, 940)
+    show(run_plot(group, "elastic"), "elastic.png", 940)
 
 
 def open_closed(runs: Path) -> None:
@@ -121,14 +122,16 @@ def open_closed(runs: Path) -> None:
     axis = Axis("percentile", range=(-0.3, 3.3), ticks=[*zip(map(float, places), PERCENTILES.values(), strict=True)])
     panel = Panel(Axis("response time, ms", "log"))
     caption = "The store stalls for 1 s in every 5 s."
-    show([Figure("loops", axis, [panel], traces, caption, width=760, height=360)], "open-closed.png", 760, 400)
+    show(Figure("loops", axis, [panel], traces, caption, width=760, height=360), "open-closed.png", 760)
 
 
 def live_page(runs: Path) -> None:
     """Make the picture of the live page of a run in which a node joins."""
-    options = ("--web", "--web-address", "0", "--output", str(runs / f"live-{time.time_ns()}"))
+    shutil.rmtree(runs / "live", ignore_errors=True)
+    options = ("--web", "--web-address", "0", "--output", str(runs / "live"))
     with subprocess.Popen(
-        [LOADFRAME, "bench", "nyc_taxis/range_100", "--store", "sim", "--set", "documents=1000", "--clients", "8",
+        [LOADFRAME, "bench", "nyc_taxis/range_100", "--store", "sim", "--set", "documents=1000", "--set", "shards=4",
+         "--clients", "8",
          "--warmup", "2s", "--duration", "60s", "--at", "15s=grow", *options],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
     ) as command:  # fmt: skip
@@ -218,16 +221,17 @@ def percentiles(runs: Path, name: str, words: Sequence[str]) -> dict[str, Any]:
         finally:
             subprocess.run([LOADFRAME, "cluster", "down", name], check=True)
     done = subprocess.run([LOADFRAME, "report", folder, "--json"], check=True, capture_output=True, text=True)
-    found: dict[str, Any] = json.loads(done.stdout)["percentiles"]["read"]["read"]
-    return found
+    measured: dict[str, Any] = json.loads(done.stdout)["percentiles"]["read"]["read"]
+    return measured
 
 
-def show(figures: Sequence[Figure | None], name: str, width: int, height: int) -> None:
-    """Make the picture of figures."""
-    drawn = "".join(draw(figure) for figure in figures if figure)
+def show(figure: Figure | None, name: str, width: int) -> None:
+    """Make the picture of a figure."""
+    assert figure is not None
+    height = 24 + round((width - 24) * figure.height / figure.width)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"
-        page.write_text(f"<!doctype html><meta charset=utf-8><style>{_PLAIN}</style>{drawn}")
+        page.write_text(f"<!doctype html><meta charset=utf-8><style>{_PLAIN}</style>{draw(figure)}")
         photograph(page.as_uri(), name, width, height, scale=1.5)
 
 
