@@ -32,14 +32,14 @@ experiment: nodes
 question: How far does the store scale with nodes?
 store:
   kind: sim
-  settings: {service: 20ms, sigma: 0.08, kappa: 0.012}
+  settings: {service: 20ms, sigma: 0.05, kappa: 0.02, stall: 400ms, stall_every: 3s}
 workload: nyc_taxis
 with: {documents: 1000}
 measure: range_100
 kind: scale
-factors: {nodes: [1, 2, 3, 4, 6, 8], clients: [24]}
+factors: {nodes: [1, 2, 3, 4, 6, 8], clients: [64]}
 warmup: 1s
-duration: 5s
+duration: 4s
 repetitions: 3
 """
 ELASTIC = """\
