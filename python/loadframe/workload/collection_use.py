@@ -38,10 +38,8 @@ def with_prefix(workload: ResolvedWorkload, prefix: str) -> ResolvedWorkload:
     if not prefix or not workload.collections:
         return workload
     names = {name: prefix + name for name in workload.collections}
-    for name, definition in workload.collections.items():
-        for key in ("aliases", "data_stream", "rollover"):
-            if definition.get(key):
-                raise _refusal(f"the collection {name} has {key}")
+    aliases = [alias for definition in workload.collections.values() for alias in definition.get("aliases") or ()]
+    names |= {alias: prefix + alias for alias in aliases}
     columns = {
         column.lower()
         for definition in workload.collections.values()
@@ -55,10 +53,17 @@ def with_prefix(workload: ResolvedWorkload, prefix: str) -> ResolvedWorkload:
 
     return replace(
         workload,
-        collections={names[name]: definition for name, definition in workload.collections.items()},
+        collections={names[name]: _with_aliases(part, prefix) for name, part in workload.collections.items()},
         phases=[renamed(phase) for phase in workload.phases],
         prefix=prefix,
     )
+
+
+def _with_aliases(definition: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the definition of a collection with a prefix before its aliases."""
+    if not definition.get("aliases"):
+        return dict(definition)
+    return {**definition, "aliases": {prefix + alias: body for alias, body in definition["aliases"].items()}}
 
 
 def without_prefix(described: Any, prefix: str) -> Any:
@@ -128,7 +133,8 @@ class _Renaming:
                 ",".join(self._names.get(part, part) for part in segment.split(","))
                 for segment in value["path"].split("/")
             )
-            changed["body"] = self._named(value.get("body"), ("index",))
+            if value.get("body") is not None:
+                changed["body"] = self._named(value["body"], ("index",))
         if kind == "aggregate":
             changed["pipeline"] = self._named(value["pipeline"], (*_NAMING_KEYS, "$out", "into"))
         return changed

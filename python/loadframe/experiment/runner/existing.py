@@ -101,8 +101,16 @@ class ExistingClusters:
         """Attach to every cluster of the design and check it; return version and nodes of each.
 
         Removes leftovers of earlier commands. Tests each level of a setting, then restores it. BadInput, before the
-        first run, if a cluster is not as expected or a level cannot be set.
+        first run, if a cluster does not answer or is not as expected, or if a level cannot be set.
         """
+        try:
+            return self._survey(design)
+        except BadInput:
+            raise
+        except LoadframeError as error:
+            raise BadInput(error.what, where=error.where, remedy=error.remedy) from error
+
+    def _survey(self, design: Design) -> dict[str, str]:
         identities: dict[str, str] = {}
         for first, *_ in design.groups():
             key = self._key(first.treatment)

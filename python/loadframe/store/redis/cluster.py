@@ -6,7 +6,7 @@ nodes. Meanwhile the nodes redirect clients.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Self
 
@@ -62,7 +62,10 @@ class Ring:
 
 
 def _known_to(client: Client) -> tuple[RedisNode, ...]:
-    return tuple(RedisNode.parse(line) for line in client.look_at("CLUSTER NODES") if line)
+    nodes = (RedisNode.parse(line) for line in client.look_at("CLUSTER NODES") if line)
+    # A node that has met no other node does not know its own host.
+    host = client.address.rpartition(":")[0]
+    return tuple(replace(node, address=host + node.address) if node.address[0] == ":" else node for node in nodes)
 
 
 def _myself(nodes: Sequence[RedisNode]) -> RedisNode:

@@ -1,0 +1,299 @@
+"""Numbers of nodes on existing clusters, running services as variants, and clusters that are not as expected."""
+
+import json
+import re
+import signal
+import stat
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+from test_existing_clusters import WORKLOAD, Witness, carry_out, ledgers
+
+from commands import Running, loadframe, open_folder
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.record import Run
+from own_servers import POSTGRES, REDIS, Redis, free_port
+from rest_service import RestService
+
+pytestmark = [
+    pytest.mark.store,
+    pytest.mark.skipif(not (REDIS and POSTGRES), reason="redis-server or postgres is not installed"),
+]
+#: Adds the second server to a Redis Cluster, or removes it; the addresses of both are in the file `nodes`.
+SCRIPT = """\
+#!{python}
+import pathlib, subprocess, sys
+first, second = pathlib.Path("nodes").read_text().split()
+
+def cli(*words, at=first):
+    host, port = at.split(":")
+    done = subprocess.run(["redis-cli", "-h", host, "-p", port, *words], capture_output=True, text=True)
+    assert done.returncode == 0 and "[ERR]" not in done.stdout, done.stdout + done.stderr
+    return done.stdout.strip()
+
+if sys.argv[1] == "2":
+    cli("--cluster", "add-node", second, first)
+    while "cluster_known_nodes:2" not in cli("cluster", "info", at=second):
+        pass
+    cli("--cluster", "rebalance", first, "--cluster-use-empty-masters")
+else:
+    other = cli("cluster", "myid", at=second)
+    cli("--cluster", "reshard", first, "--cluster-from", other, "--cluster-to", cli("cluster", "myid"),
+        "--cluster-slots", "8192", "--cluster-yes")
+    cli("--cluster", "del-node", first, other)
+print(first)
+if sys.argv[1] == "2":
+    print(second)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _state(monkeypatch):
+    with open_folder("state") as folder:
+        monkeypatch.setenv("LOADFRAME_STATE", str(folder))
+        yield
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write an experiment with a `store`; return its path."""
+
+    def write(store: str, text: str, name: str = "e") -> Path:
+        (tmp_path / "small.yaml").write_text(WORKLOAD)
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(f"experiment: {name}\nstore: {store}\nworkload: ./small.yaml\n{dedent(text)}")
+        return path
+
+    return write
+
+
+@pytest.fixture
+def ring(tmp_path):
+    """Two servers in cluster mode, of which only the first has slots, and the script that adds the second."""
+    with ExitStack() as servers:
+        nodes = []
+        for name in ("a", "b"):
+            folder = tmp_path / name
+            folder.mkdir()
+            # The port of the cluster's bus must be free as well.
+            options = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+            nodes.append(servers.enter_context(Redis(folder, None, *options)))
+        nodes[0].ask("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+        while "cluster_state:ok" not in nodes[0].ask("CLUSTER", "INFO"):
+            time.sleep(0.05)
+        (tmp_path / "nodes").write_text(" ".join(node.address for node in nodes))
+        script = tmp_path / "scale.py"
+        script.write_text(SCRIPT.replace("{python}", sys.executable))
+        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+        yield nodes
+
+
+def test_the_users_command_changes_the_number_of_nodes(ring, write):
+    store = {"kind": "redis", "hosts": ring[0].address, "scale_command": "./scale.py {nodes}"}
+    witness = Witness()
+    runs = carry_out(write(json.dumps(store), "kind: scale\nprepare: once\nfactors: {nodes: [1, 2]}\n"), witness)
+    assert {run.raw_manifest["store"]["nodes"]: len(run.raw_manifest["store"]["addresses"]) for run in runs} == {
+        1: 1,
+        2: 2,
+    }
+    assert all(run.raw_manifest["store"]["documents"] == {"things": 200} for run in runs)
+    assert witness.heard.count("phase fill") == 1
+    assert "cluster_known_nodes:1" in ring[0].ask("CLUSTER", "INFO").split(), "the number of nodes is restored"
+    assert ring[0].foreign() == [] and not ledgers()
+
+
+def test_an_elastic_experiment_adds_a_node_with_the_users_command(ring, write):
+    text = """\
+    kind: elastic
+    transitions: {more: {timeline: [{at: 2s, add: 1}]}}
+    loads: {few: {clients: 1}}
+    duration: 12s
+    window: 5s
+    control: false
+    """
+    store = {"kind": "redis", "hosts": ring[0].address, "nodes": 1, "scale_command": "./scale.py {nodes}"}
+    (run,) = carry_out(write(json.dumps(store), text), Witness())
+    kinds = [event["kind"] for event in run.events]
+    assert kinds.index("node requested") < kinds.index("node joined") < kinds.index("cluster balanced")
+    assert run.summary.status == "done"
+    assert ring[0].foreign() == [] and not ledgers()
+
+
+def test_a_command_without_an_effect_fails_the_runs_that_need_it(ring, write, tmp_path):
+    (tmp_path / "scale.py").write_text("#!/bin/sh\nexit 0\n")
+    store = {"kind": "redis", "hosts": ring[0].address, "scale_command": "./scale.py {nodes}", "scale_within": "2s"}
+    path = write(json.dumps(store), "kind: scale\nfactors: {nodes: [1, 2]}\n")
+    done = loadframe("run", path, "--output", path.with_suffix(""))
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    runs = {path.name: Run(path) for path in (path.with_suffix("") / "runs").iterdir() if not path.name.startswith(".")}
+    assert runs["b1-nodes1"].summary.status == "done"
+    assert runs["b1-nodes2"].summary.status == "failed"
+    assert "the cluster has 1 node, not 2, 2 s after the start of ./scale.py 2" in str(
+        runs["b1-nodes2"].summary.failure
+    )
+
+
+def test_a_named_cluster_is_filled_once_and_started_with_other_numbers_of_nodes(write, tmp_path):
+    cluster = Cluster.start(ClusterSpec(store="redis", nodes=2, settings={"cluster": True}, name="docs"))
+    try:
+        cluster.keep()
+        witness = Witness()
+        text = "kind: scale\nprepare: once\nfactors: {nodes: [1, 2, 3]}\n"
+        runs = carry_out(write("{cluster: docs, data: keep}", text), witness)
+        assert sorted(run.raw_manifest["store"]["nodes"] for run in runs) == [1, 2, 3]
+        for run in runs:
+            assert run.raw_manifest["store"]["documents"] == {"things": 200}
+            assert (run.raw_manifest["store"]["name"], run.raw_manifest["store"]["existing"]) == ("docs", True)
+        assert witness.heard.count("phase fill") == 1
+        assert (Cluster.recorded("docs").nodes, Cluster.runs("docs")) == (2, True)
+        # A stopped cluster keeps the data, and another experiment uses and then removes it.
+        Cluster.load("docs").stop()
+        witness = Witness()
+        carry_out(write("{cluster: docs}", "kind: scale\nprepare: once\nfactors: {clients: [1, 2]}\n", "next"), witness)
+        assert "phase fill" not in witness.heard
+        assert (Cluster.recorded("docs").nodes, Cluster.runs("docs")) == (2, False)
+        assert not ledgers()
+        with Cluster.start(Cluster.recorded("docs")) as again:
+            assert sum(figures["keys"] for figures in again.statistics().values()) == 0
+    finally:
+        if Cluster.runs("docs"):
+            Cluster.load("docs").stop()
+
+
+def test_running_services_are_variants_of_a_comparison(tmp_path):
+    (tmp_path / "rest.yaml").write_text(
+        "workload: rest\n"
+        "operations: {login: {http: {method: POST, path: /login, body: {user: ann}}}}\n"
+        "phases: [{name: login, operation: login, clients: 1, duration: 300ms}]\n"
+    )
+    with RestService() as old, RestService(delay=0.01) as new:
+        (tmp_path / "e.yaml").write_text(
+            "experiment: e\nstore: {kind: http}\nworkload: ./rest.yaml\nkind: compare\nrepetitions: 2\n"
+            f"variants: {{old: {{store.hosts: {old.address}}}, new: {{store.hosts: {new.address}}}}}\n"
+        )
+        runs = carry_out(tmp_path / "e.yaml", Witness())
+        hosts = {run.raw_manifest["treatment"]["variant"]: run.raw_manifest["store"]["addresses"] for run in runs}
+        assert hosts == {"old": [old.address], "new": [new.address]}
+        assert len(old.logins) > len(new.logins) > 0
+    assert not ledgers()
+
+
+class LoginPage:
+    """A web server that answers every request with a login page."""
+
+    def __enter__(self) -> str:
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                text = b"<html><title>Log in</title></html>"
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html")
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+        return f"127.0.0.1:{self._server.server_port}"
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+CLIENTS = "kind: scale\nfactors: {clients: [1, 2]}\n"
+
+
+@pytest.fixture
+def refused(write):
+    """Run an experiment that must end with status 2 and one message; return the message."""
+
+    def refused(store: str, text: str = CLIENTS) -> str:
+        path = write(store, text)
+        done = loadframe("run", path, "--output", path.with_suffix(""))
+        assert done.returncode == 2, done.stderr
+        assert "Traceback" not in done.stderr and len(re.findall("^loadframe: ", done.stderr, re.MULTILINE)) == 1
+        assert not list((path.with_suffix("") / "runs").glob("*")) if path.with_suffix("").exists() else True
+        assert not ledgers()
+        return done.stderr
+
+    return refused
+
+
+def test_clusters_that_are_not_as_expected_are_refused_before_the_first_run(refused, tmp_path):
+    with Redis(tmp_path) as server, LoginPage() as page:
+        closed = f"127.0.0.1:{free_port()}"
+        assert f"cannot connect to {closed}" in refused(f"{{kind: redis, hosts: [{server.address}, {closed}]}}")
+        assert "cluster runs redis 7" in refused(f"{{kind: redis, version: '6.2', hosts: {server.address}}}")
+        assert "the cluster has 1 node, not 3" in refused(f"{{kind: redis, nodes: 3, hosts: {server.address}}}")
+        assert "not a cluster of Elasticsearch or OpenSearch" in refused(f"{{kind: opensearch, hosts: {page}}}")
+        for kind in ("redis", "postgresql", "mongodb"):
+            access = ", user: a, password_file: nodes" if kind == "postgresql" else ""
+            (tmp_path / "nodes").write_text("secret")
+            refused(f"{{kind: {kind}, hosts: {page}{access}}}")
+        assert refused(f"{{kind: opensearch, hosts: {server.address}}}")
+        assert server.foreign() == []
+
+
+def test_what_cannot_be_set_is_refused_by_name_and_place(refused, tmp_path):
+    with Redis(tmp_path) as server:
+        hosts = f"{{kind: redis, hosts: {server.address}}}"
+
+        def said(factors: str) -> str:
+            return refused(hosts, f"kind: scale\nfactors: {{{factors}}}\n")
+
+        assert "nodes cannot be a factor" in said("nodes: [1, 2]")
+        assert "store.limits.cpus cannot be a factor" in said("store.limits.cpus: [0.5, 1]")
+        assert "the server does not have the parameter no-such" in said("store.settings.no-such: [1, 2]")
+        assert "databases" in said("store.settings.databases: [4, 8]")
+        assert "e.yaml:5" in refused(
+            hosts, "kind: scale\nclients: '${2 * nodes}'\nfactors: {with.documents: [10, 20]}\n"
+        )
+        assert "limits cannot be set" in refused(
+            f"{{kind: redis, hosts: {server.address}, limits: {{cpus: 1}}}}", CLIENTS
+        )
+        assert "prepare: once requires an existing cluster" in refused("{kind: redis}", f"prepare: once\n{CLIENTS}")
+        assert "cannot execute ./absent.sh" in refused(
+            json.dumps({"kind": "redis", "hosts": server.address, "scale_command": "./absent.sh {nodes}"})
+        )
+
+
+def test_a_cluster_that_disappears_ends_the_experiment_and_loses_no_run(write, tmp_path):
+    with Redis(tmp_path) as server:
+        path = write(f"{{kind: redis, hosts: {server.address}}}", f"{CLIENTS}duration: 5s\n")
+        output = path.with_suffix("")
+        with Running("run", path, "--output", output, folder=tmp_path) as running:
+            running.wait_for("run 1 of 2", "phase look")
+            server.kill()
+            assert running.process.wait(120) == 1
+            said = running.stderr
+        assert "the cluster is lost: cannot connect to" in said and "Traceback" not in said
+        (recorded,) = [path for path in (output / "runs").iterdir() if path.name[0] != "."]
+        assert Run(recorded).summary.phases, "the data before the failure is kept"
+        server.start()
+        done = loadframe("run", path, "--output", output)
+        assert "resuming: 1 of 2" in done.stderr
+        assert Run(output / "runs" / "b1-clients1").summary.status == "done"
+        assert Run(output / "runs" / "b1-clients2").summary.status == "done"
+        assert server.foreign() == [] and not ledgers()
+
+
+def test_two_experiments_do_not_share_a_cluster(write, tmp_path, refused):
+    with Redis(tmp_path) as server:
+        store = f"{{kind: redis, hosts: {server.address}}}"
+        path = write(store, f"{CLIENTS}duration: 60s\n", "first")
+        with Running("run", path, "--output", tmp_path / "first", folder=tmp_path) as running:
+            running.wait_for("phase look")
+            other = write(store, CLIENTS, "second")
+            done = loadframe("run", other, "--output", tmp_path / "second")
+            assert done.returncode == 2 and "another experiment is using this cluster" in done.stderr
+            running.send(signal.SIGINT)
+        assert server.foreign() == [] and not ledgers()

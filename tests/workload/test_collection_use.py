@@ -1,0 +1,157 @@
+"""Names of collections with a prefix, in every kind of request, and requests that change collections."""
+
+import re
+
+import pytest
+
+from loadframe.base.errors import BadInput
+from loadframe.workload import load_workload
+from loadframe.workload.catalogue import LIBRARY
+from loadframe.workload.collection_use import changes_data, with_prefix, without_prefix
+
+HEAD = """\
+workload: w
+collections:
+  things: {postgresql: {columns: {id: text, amount: integer}}}
+  others: {}
+operations:
+"""
+
+
+@pytest.fixture
+def resolved(tmp_path):
+    """Resolve a workload with one operation; return the workload and a function that gives the renamed operation."""
+
+    def resolved(form: str, family: str):
+        path = tmp_path / "w.yaml"
+        path.write_text(f"{HEAD}  ask: {form}\nphases: [{{name: p, operation: ask, clients: 1, requests: 1}}]\n")
+        return load_workload(str(path)).for_family(family, 1)
+
+    return resolved
+
+
+@pytest.mark.parametrize(
+    ("family", "form", "expected"),
+    [
+        ("redis", "{read: {collection: things, id: 1}}", {"read": {"collection": "x_things", "id": 1}}),
+        (
+            "postgresql",
+            "{postgresql: {sql: {statement: \"SELECT t.amount FROM things t JOIN others o ON o.id = 'things'\"}}}",
+            {"sql": {"statement": "SELECT t.amount FROM x_things t JOIN x_others o ON o.id = 'things'"}},
+        ),
+        (
+            "postgresql",
+            '{postgresql: {sql: {transaction: [{statement: "DELETE FROM things WHERE things.id = $1", values: [1]}]}}}',
+            {"sql": {"transaction": [{"statement": "DELETE FROM x_things WHERE x_things.id = $1", "values": [1]}]}},
+        ),
+        (
+            "cassandra",
+            "{cassandra: {cql: {statement: SELECT * FROM loadframe.things}}}",
+            {"cql": {"statement": "SELECT * FROM loadframe.x_things"}},
+        ),
+        (
+            "mongodb",
+            "{mongodb: {command: {count: things, query: {things: others}}}}",
+            {"command": {"count": "x_things", "query": {"things": "others"}}},
+        ),
+        (
+            "mongodb",
+            "{mongodb: {aggregate: {collection: things, pipeline: [{$lookup: {from: others, as: others}}]}}}",
+            {"aggregate": {"collection": "x_things", "pipeline": [{"$lookup": {"from": "x_others", "as": "others"}}]}},
+        ),
+        ("redis", "{redis: {command: [HGET, 'things:1', things]}}", {"command": ["HGET", "x_things:1", "x_things"]}),
+        (
+            "elasticsearch",
+            "{elasticsearch: {request: {method: GET, path: '/things,others/_stats'}}}",
+            {"request": {"method": "GET", "path": "/x_things,x_others/_stats"}},
+        ),
+        (
+            "elasticsearch",
+            "{elasticsearch: {multi_search: {searches: [{collection: things}, {collection: others}]}}}",
+            {"multi_search": {"searches": [{"collection": "x_things"}, {"collection": "x_others"}]}},
+        ),
+    ],
+)
+def test_requests_use_the_collections_with_the_prefix(resolved, family, form, expected):
+    workload = resolved(form, family)
+    renamed = with_prefix(workload, "x_")
+    assert list(renamed.collections) == ["x_things", "x_others"]
+    operation = renamed.phase("p").operations["ask"]
+    (kind,) = expected
+    part = operation[kind]
+    if isinstance(part, dict):
+        part = {key: value for key, value in part.items() if key in expected[kind]}
+        if kind == "multi_search":
+            part = {"searches": [{"collection": search["collection"]} for search in part["searches"]]}
+        if kind == "sql" and "transaction" in part:
+            part = {
+                "transaction": [{key: entry[key] for key in ("statement", "values")} for entry in part["transaction"]]
+            }
+    assert part == expected[kind]
+    # The record has the names of the workload.
+    assert without_prefix(operation, "x_") == workload.phase("p").operations["ask"]
+
+
+@pytest.mark.parametrize(
+    ("family", "form", "why"),
+    [
+        ("elasticsearch", "{elasticsearch: {search: {collection: 'thing*'}}}", "uses thing*"),
+        ("elasticsearch", "{elasticsearch: {create_collection: {collection: more}}}", "is of kind create_collection"),
+    ],
+)
+def test_requests_that_cannot_be_renamed_are_refused(resolved, family, form, why):
+    with pytest.raises(BadInput, match="cannot use a prefix") as caught:
+        with_prefix(resolved(form, family), "x_")
+    assert why in caught.value.what
+
+
+def test_a_collection_with_the_name_of_a_column_is_refused(tmp_path):
+    path = tmp_path / "w.yaml"
+    path.write_text(
+        "workload: w\ncollections: {amount: {postgresql: {columns: {id: text, amount: integer}}}}\n"
+        "operations: {ask: {postgresql: {sql: {statement: SELECT amount FROM amount}}}}\n"
+        "phases: [{name: p, operation: ask, clients: 1, requests: 1}]\n"
+    )
+    with pytest.raises(BadInput, match="names a collection and a column"):
+        with_prefix(load_workload(str(path)).for_family("postgresql", 1), "x_")
+
+
+@pytest.mark.parametrize(
+    ("family", "form", "changes"),
+    [
+        ("redis", "{read: {collection: things, id: 1}}", False),
+        ("redis", "{upsert: {collection: things, id: 1, document: {a: 1}}}", True),
+        ("redis", "{redis: {command: [GET, 'things:1']}}", False),
+        ("redis", "{redis: {command: [INCR, 'things:1']}}", True),
+        ("postgresql", "{postgresql: {sql: {statement: SELECT 1}}}", False),
+        ("postgresql", "{postgresql: {sql: {statement: SELECT 1 INTO other}}}", True),
+        ("postgresql", "{postgresql: {sql: {statement: EXPLAIN ANALYZE DELETE FROM things}}}", True),
+        ("mongodb", "{mongodb: {aggregate: {collection: things, pipeline: [{$match: {}}]}}}", False),
+        ("mongodb", "{mongodb: {aggregate: {collection: things, pipeline: [{$out: others}]}}}", True),
+        ("elasticsearch", "{elasticsearch: {search: {collection: things}}}", False),
+        ("elasticsearch", "{elasticsearch: {force_merge: {collection: things}}}", True),
+    ],
+)
+def test_requests_that_change_collections_are_known(resolved, family, form, changes):
+    assert changes_data(resolved(form, family).phases) is changes
+
+
+def test_the_library_takes_a_prefix_for_every_family():
+    for path in LIBRARY.glob("*.yaml"):
+        workload = load_workload(path.stem)
+        for family in ("elasticsearch", "mongodb", "redis", "cassandra", "postgresql"):
+            try:
+                resolved = workload.for_family(family, 1)
+            except BadInput:
+                continue
+            if path.stem == "adbids":
+                # It has a collection per day.
+                with pytest.raises(BadInput, match="cannot use a prefix"):
+                    with_prefix(resolved, "x_")
+                continue
+            renamed = with_prefix(resolved, "x_")
+            assert all(name.startswith("x_") for name in renamed.collections)
+            # No request is left with an old name.
+            assert without_prefix(str(renamed.phases), "x_") == str(resolved.phases)
+            text = str([phase.operations for phase in renamed.phases])
+            assert not [name for name in resolved.collections if re.search(rf"'(collection)': '{name}'", text)]
