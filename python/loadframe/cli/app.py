@@ -36,7 +36,7 @@ SUMMARIES = {
     "fit": "Fit linear scaling, Amdahl's law, a hard knee and the USL to measured throughputs.",
     "cluster": "Start and manage named clusters that stay up for other commands.",
     "watch": "Show live metrics of each node, once a second: process, limits and store.",
-    "import": "Convert a workload of another tool: queries, ycsb, rally.",
+    "import": "Create a workload from your data (sample) or another tool: queries, ycsb, rally.",
     "workloads": "List the built-in workloads, or show the parameters, operations and phases of one.",
     "stores": "List the stores: their versions, and which of them are on this machine.",
     "calibrate": "Measure the load generator's own limits on this machine.",

@@ -1,4 +1,4 @@
-"""`loadframe import`: convert query lists, YCSB properties and Rally tracks to workload files."""
+"""`loadframe import`: create workload files from query lists, YCSB properties, Rally tracks and your own data."""
 
 import math
 from collections.abc import Sequence
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from loadframe.workload.importers import Imported
 
 commands = Application(
-    cls=Group, no_args_is_help=True, help="Convert a workload of another tool: queries, ycsb, rally."
+    cls=Group,
+    no_args_is_help=True,
+    help="Create a workload from your data (sample) or another tool: queries, ycsb, rally.",
 )
 app.add_typer(commands, name="import")
 
@@ -45,6 +47,47 @@ Examples:
   loadframe import rally ./my-track --test-mode --output small.yaml
   loadframe import rally ./my-track --allow-code --time-limit 2m --output my-track.yaml
 """
+_SAMPLE = """\b
+Examples:
+  loadframe import sample orders.csv --output orders.yaml
+  loadframe import sample trips.parquet --generate 1000000 --keep vendor_id --output trips.yaml
+"""
+
+
+@commands.command(epilog=_SAMPLE)
+def sample(
+    file: Annotated[Path, typer.Argument(help="Documents: NDJSON, CSV or Parquet; NDJSON and CSV may be compressed.")],
+    documents: Annotated[int, typer.Option(min=1, help="Documents to sample.")] = 10_000,
+    generate: Annotated[
+        int | None, typer.Option(min=1, help="Documents to generate. Default: as many as were sampled.")
+    ] = None,
+    keep: Annotated[
+        list[str], typer.Option(help="Field whose original values are kept, such as `address.country`. Repeatable.")
+    ] = [],
+    seed: Annotated[int, typer.Option(help="Seed of the sample and the generated documents.")] = 1,
+    output: Output = None,
+    as_json: Json = False,
+) -> None:
+    """Create a workload with generated documents that follow the distributions of your own.
+
+    Keywords, words and long numbers are replaced; --keep keeps the values of a field.
+    """
+    from loadframe.workload.sampling import Profile, Source, workload
+    from loadframe.workload.sampling.documents import read
+
+    output = _output_of(output, file.name.partition(".")[0])
+    source = Source(file.name, output.stem)
+    profile = Profile(read(file, documents, seed), keep=keep, seed=seed)
+    _write(workload(source, profile, generate or profile.sampled, output.stem), output, as_json)
+
+
+def _output_of(output: Path | None, name: str) -> Path:
+    """Return the workload file to write; BadInput if it or its corpus exists."""
+    output = output or Path(f"{name}.yaml")
+    for path in (output, output.with_name(f"{output.stem}-documents.ndjson")):
+        if path.exists():
+            raise BadInput("it exists already", where=str(path), remedy="name another file with --output")
+    return output
 
 
 @commands.command(epilog=_QUERIES)
@@ -175,12 +218,12 @@ def _write(imported: "Imported", output: Path | None, as_json: bool) -> None:
 
 
 def _requests(lines: Sequence[str], file: Path) -> None:
-    """Write the requests that a track's code generated."""
+    """Write a file that belongs to the workload: generated documents, or requests of a track's code."""
     try:
         file.parent.mkdir(exist_ok=True)
         file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     except OSError as error:
-        problem = f"the requests of its code cannot be written: {error.strerror}"
+        problem = f"the file cannot be written: {error.strerror}"
         raise BadInput(problem, where=str(file), remedy="name another workload file with --output") from None
 
 

@@ -1,0 +1,223 @@
+"""Distributions of sampled values: numbers and dates by quantiles, keywords by frequency, text by words and length."""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from itertools import accumulate, pairwise
+from typing import Any, Generic, Protocol, TypeVar
+
+from loadframe.workload.sampling import dates
+from loadframe.workload.sampling.pseudonyms import LONG_NUMBER, WORD, Pseudonyms
+
+#: The most quantiles of a distribution, and the fewest sampled values behind each.
+_QUANTILES, _VALUES_PER_QUANTILE = 500, 5
+#: The most distinct numbers that are drawn by frequency rather than by quantiles.
+_FEW = 100
+#: Attempts to draw a number that was not sampled.
+_ATTEMPTS = 20
+#: A text has this many words on average, and this share of its values occur once.
+_WORDS_OF_TEXT, _UNIQUE_TEXTS = 1.5, 0.5
+_Value = TypeVar("_Value", bound=Hashable)
+
+
+class Distribution(Protocol):
+    """A distribution of the values of a field."""
+
+    def draw(self, rng: random.Random) -> Any:
+        """Return a random value."""
+
+
+class Weighted(Generic[_Value]):
+    """Values by their frequency in the sample."""
+
+    def __init__(self, counts: Counter[_Value]) -> None:
+        """`counts` must not be empty."""
+        self.counts = counts
+        self.values = list(counts)
+        self._up_to = list(accumulate(counts.values()))
+
+    def draw(self, rng: random.Random) -> _Value:
+        """Return a random value."""
+        return rng.choices(self.values, cum_weights=self._up_to)[0]
+
+
+class Kept:
+    """Original values of a field that the user keeps."""
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        """`values` must not be empty."""
+        self.values = values
+
+    def draw(self, rng: random.Random) -> Any:
+        """Return one of the values."""
+        return rng.choice(self.values)
+
+
+class Quantiles:
+    """Numbers by their quantiles, each an average of several values, so that no extreme value is repeated.
+
+    Numbers with LONG_NUMBER or more digits never equal a sampled one, unless `exact`.
+    """
+
+    def __init__(self, numbers: Sequence[float], *, exact: bool = False) -> None:
+        """`numbers` must not be empty. `exact` accepts drawn numbers that equal sampled ones."""
+        ordered = sorted(numbers)
+        self.is_whole = all(isinstance(number, int) for number in ordered)
+        self._decimals = 0 if self.is_whole else max(_decimals(number) for number in ordered)
+        count = min(_QUANTILES, max(1, len(ordered) // _VALUES_PER_QUANTILE))
+        ends = [len(ordered) * place // count for place in range(count + 1)]
+        bins = [ordered[begin:end] for begin, end in pairwise(ends)]
+        self._knots = [bin_[0] if bin_[0] == bin_[-1] else sum(bin_) / len(bin_) for bin_ in bins]
+        self._lowest, self._highest = ordered[0], ordered[-1]
+        self._long = frozenset() if exact else frozenset(n for n in ordered if digits(n) >= LONG_NUMBER)
+
+    def draw(self, rng: random.Random) -> float:
+        """Return a random number, with as many decimals as the sampled ones."""
+        number = self._between(rng)
+        for _ in range(_ATTEMPTS):
+            if number not in self._long:
+                return number
+            number = self._between(rng)
+        step = 1 if self.is_whole else 10.0**-self._decimals
+        while number in self._long:
+            # Away from zero only if that stays within the sampled range.
+            number = number + step if number < self._highest or number <= 0 else number - step
+            number = int(number) if self.is_whole else round(number, self._decimals)
+            step *= 2
+        return number
+
+    def _between(self, rng: random.Random) -> float:
+        place = rng.random() * len(self._knots) - 0.5
+        low = min(max(int(place), 0), len(self._knots) - 1)
+        high = min(low + 1, len(self._knots) - 1)
+        share = min(max(place - low, 0.0), 1.0)
+        first, second = self._knots[low], self._knots[high]
+        number = first if first == second else first + (second - first) * share
+        return round(number) if self.is_whole else round(float(number), self._decimals)
+
+
+class Dates:
+    """Dates by quantiles, in the most frequent format and granularity of the sample."""
+
+    def __init__(self, format_: dates.DateFormat, instants: Sequence[int]) -> None:
+        """`instants` are in microseconds since 1970."""
+        self.format = format_
+        self._unit = dates.unit(instants)
+        # A day is shared by many; an instant identifies.
+        self._quantiles = Quantiles([instant // self._unit for instant in instants], exact=format_.is_day)
+
+    def draw(self, rng: random.Random) -> str:
+        """Return the text of a random date."""
+        return self.format.write(int(self._quantiles.draw(rng)) * self._unit)
+
+
+class Identifiers:
+    """Long whole numbers that repeat, such as references: pseudonyms by frequency."""
+
+    def __init__(self, counts: Counter[int], pseudonyms: Pseudonyms) -> None:
+        """`counts` must not be empty."""
+        self._weighted = Weighted(counts)
+        self._pseudonyms = pseudonyms
+
+    def draw(self, rng: random.Random) -> int:
+        """Return the pseudonym of a random number."""
+        return self._pseudonyms.number(self._weighted.draw(rng))
+
+
+class Keywords:
+    """Keywords by frequency. Repeated values become stable pseudonyms, values that occur once become new values."""
+
+    def __init__(self, counts: Counter[str], pseudonyms: Pseudonyms) -> None:
+        """`counts` must not be empty."""
+        self._weighted = Weighted(counts)
+        self._pseudonyms = pseudonyms
+        self.values = list(counts)
+
+    def draw(self, rng: random.Random) -> str:
+        """Return a random pseudonym."""
+        value = self._weighted.draw(rng)
+        if self._weighted.counts[value] == 1 and len(value) > 2:
+            return self._pseudonyms.fresh(value)
+        return self._pseudonyms.of(value)
+
+
+class Text:
+    """Text by its number of words, the frequency of words, and separators. All words are generated."""
+
+    def __init__(self, texts: Sequence[str], pseudonyms: Pseudonyms) -> None:
+        """`texts` must not be empty."""
+        self._pseudonyms = pseudonyms
+        words = [WORD.findall(text) for text in texts]
+        self._lengths = Weighted(Counter(map(len, words)))
+        # Without words, the text is punctuation only.
+        self._words = Weighted(Counter(word for text in words for word in text) or Counter({"": 1}))
+        between = (separator for text in texts for separator in _BETWEEN.findall(text) if len(separator) <= 4)
+        self._separators = Weighted(Counter(separator.replace("@", "-") for separator in between) or Counter({" ": 1}))
+
+    def draw(self, rng: random.Random) -> str:
+        """Return a random text."""
+        parts: list[str] = []
+        for _ in range(self._lengths.draw(rng)):
+            word = self._words.draw(rng)
+            # A new word for each that occurs once lets the vocabulary grow as in the original.
+            once = self._words.counts[word] == 1 and len(word) > 2
+            parts += [self._pseudonyms.fresh(word) if once else self._pseudonyms.word(word), self._separators.draw(rng)]
+        return "".join(parts[:-1])
+
+
+class Points:
+    """Geographic points as texts `latitude,longitude`."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        """All texts must satisfy `are_points`."""
+        pairs = [text.split(",") for text in texts]
+        self._parts = [Quantiles([float(pair[place]) for pair in pairs]) for place in range(2)]
+
+    def draw(self, rng: random.Random) -> str:
+        """Return the text of a random point."""
+        return ",".join(str(part.draw(rng)) for part in self._parts)
+
+
+_BETWEEN = re.compile(r"(?<=\w)\W+(?=\w)")
+_POINT = re.compile(r"\s*-?\d{1,2}\.\d+\s*,\s*-?\d{1,3}\.\d+\s*", re.ASCII)
+
+
+def of_texts(texts: Sequence[str], pseudonyms: Pseudonyms) -> Distribution:
+    """Return the distribution that fits texts: dates, points, text or keywords."""
+    parsed = dates.read_all(texts)
+    if parsed is not None:
+        return Dates(*parsed)
+    if all(_POINT.fullmatch(text) for text in texts):
+        return Points(texts)
+    counts = Counter(texts)
+    words = sum(len(WORD.findall(text)) for text in texts if " " in text) / len(texts)
+    once = sum(1 for count in counts.values() if count == 1)
+    if words >= _WORDS_OF_TEXT and once >= _UNIQUE_TEXTS * len(texts):
+        return Text(texts, pseudonyms)
+    return Keywords(counts, pseudonyms)
+
+
+def of_numbers(numbers: Sequence[float], pseudonyms: Pseudonyms) -> Distribution:
+    """Return the distribution that fits numbers: by frequency if there are few, else by quantiles."""
+    counts = Counter(numbers)
+    if len(counts) <= min(_FEW, len(numbers) / 2) and all(digits(number) < LONG_NUMBER for number in counts):
+        return Weighted(counts)
+    whole = Counter(number for number in numbers if isinstance(number, int) and digits(number) >= LONG_NUMBER)
+    if whole.total() == len(numbers) and len(whole) <= len(numbers) / 2:
+        return Identifiers(whole, pseudonyms)
+    return Quantiles(numbers)
+
+
+def digits(number: float) -> int:
+    """Return the number of significant digits of a number."""
+    text = repr(abs(number)).partition("e")[0].replace(".", "")
+    return len(text.strip("0")) if isinstance(number, float) else len(text)
+
+
+def _decimals(number: float) -> int:
+    text = repr(number)
+    if "e" in text:
+        mantissa, _, exponent = text.partition("e")
+        return max(0, len(mantissa.partition(".")[2]) - int(exponent))
+    return 0 if text.endswith(".0") else len(text.partition(".")[2])

@@ -1,0 +1,143 @@
+"""Random samples of documents from files: NDJSON, CSV and Parquet, plain or compressed."""
+
+import base64
+import csv
+import io
+import json
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, TypeVar
+
+from loadframe.base.errors import BadInput
+
+_PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
+_CSV = {".csv": ",", ".tsv": "\t"}
+_REMEDY = "name an NDJSON file (one JSON object a line), a CSV file with a header, or a Parquet file"
+_Item = TypeVar("_Item")
+
+
+def read(path: Path, most: int, seed: int) -> list[dict[str, Any]]:
+    """Return up to `most` random documents of a file. BadInput for a missing, empty or malformed file."""
+    name = path.name.lower()
+    packed = next((kind for suffix, kind in _PACKED.items() if name.endswith(suffix)), None)
+    plain = Path(name).with_suffix("") if packed else Path(name)
+    try:
+        if not path.is_file():
+            what = "this is a folder" if path.is_dir() else "the file does not exist"
+            raise BadInput(what, where=str(path), remedy="check the path")
+        rng = random.Random(seed)
+        if not packed and path.open("rb").read(4) == b"PAR1":
+            documents = _chosen(_parquet(path), most, rng)
+        elif plain.suffix in _CSV:
+            documents = _chosen(_csv(path, packed, _CSV[plain.suffix]), most, rng)
+        else:
+            lines = _chosen(_lines(path, packed), most, rng)
+            documents = [_object(text, f"{path}:{number}") for number, text in lines]
+    except (OSError, csv.Error) as error:
+        raise BadInput(f"cannot read the file: {error}", where=str(path), remedy=_REMEDY) from None
+    except UnicodeDecodeError:
+        raise BadInput("this is not UTF-8 text", where=str(path), remedy=_REMEDY) from None
+    if not documents:
+        raise BadInput("the file has no documents", where=str(path), remedy=_REMEDY)
+    return documents
+
+
+def plain(value: Any) -> Any:
+    """Return a value of a store or file as JSON: dates as ISO text, decimals as numbers, bytes as base64."""
+    result: Any = str(value) if value is not None else None
+    match value:
+        case float() if value - value != 0:
+            result = None
+        case bool() | int() | float():
+            result = value
+        case Mapping():
+            result = {str(key): plain(inner) for key, inner in value.items()}
+        case datetime() | date() | time():
+            result = value.isoformat()
+        case Decimal():
+            result = int(value) if value == value.to_integral_value() else float(value)
+        case bytes():
+            result = base64.b64encode(value).decode()
+        case list() | tuple() | set() | frozenset():
+            result = [plain(inner) for inner in value]
+    return result
+
+
+def _chosen(items: Iterable[_Item], most: int, rng: random.Random) -> list[_Item]:
+    """Return up to `most` random items, in their order (reservoir sampling)."""
+    kept: list[tuple[int, _Item]] = []
+    for place, item in enumerate(items):
+        if place < most:
+            kept.append((place, item))
+        elif (slot := rng.randint(0, place)) < most:
+            kept[slot] = (place, item)
+    return [item for _, item in sorted(kept, key=lambda entry: entry[0])]
+
+
+def _opened(path: Path, packed: str | None) -> io.TextIOWrapper:
+    import pyarrow
+
+    return io.TextIOWrapper(pyarrow.input_stream(str(path), compression=packed), encoding="utf-8-sig", newline="")
+
+
+def _lines(path: Path, packed: str | None) -> Iterator[tuple[int, str]]:
+    with _opened(path, packed) as file:
+        for number, line in enumerate(file, start=1):
+            text = line.strip()
+            if text and not (text.startswith("{") and text.endswith("}")):
+                raise BadInput("this line is not a JSON object", where=f"{path}:{number}", remedy=_REMEDY)
+            if text:
+                yield number, text
+
+
+def _object(text: str, where: str) -> dict[str, Any]:
+    try:
+        value: dict[str, Any] = json.loads(text, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise BadInput(f"invalid JSON: {error}", where=where, remedy="correct the line") from None
+    return value
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not a number in JSON")
+
+
+def _csv(path: Path, packed: str | None, delimiter: str) -> Iterator[dict[str, Any]]:
+    with _opened(path, packed) as file:
+        rows = csv.reader(file, delimiter=delimiter, strict=True)
+        header = next(rows, [])
+        if any("\0" in name for name in header) or len(set(header)) < len(header):
+            raise BadInput("the first line is not a header of distinct names", where=f"{path}:1", remedy=_REMEDY)
+        for row in rows:
+            if row and len(row) != len(header):
+                what = f"{len(row)} values for {len(header)} columns"
+                raise BadInput(what, where=f"{path}:{rows.line_num}", remedy="correct the line")
+            if row:
+                yield {name: _cell(text) for name, text in zip(header, row, strict=True) if text != ""}
+
+
+def _cell(text: str) -> Any:
+    """Return a cell as a number or boolean if it is one. Numbers with leading zeros stay texts."""
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        number = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return number if isinstance(number, int | float) and number - number == 0 else text
+
+
+def _parquet(path: Path) -> Iterator[dict[str, Any]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=1000):
+                for row in batch.to_pylist():
+                    yield {key: plain(value) for key, value in row.items() if value is not None}
+    except pyarrow.ArrowException as error:
+        raise BadInput(f"cannot read the Parquet file: {error}", where=str(path), remedy=_REMEDY) from None

@@ -1,0 +1,202 @@
+"""Schemas of sampled collections: copied from a live collection without its values, or inferred from documents."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from loadframe.workload.sampling.distributions import (
+    Dates,
+    Identifiers,
+    Kept,
+    Keywords,
+    Points,
+    Quantiles,
+    Text,
+    Weighted,
+)
+from loadframe.workload.sampling.profile import Array, Field, Object, Profile
+from loadframe.workload.sampling.pseudonyms import is_ipv4, looks_like_identifier
+
+#: Parameters of a mapping that hold no data of the user.
+# fmt: off
+_MAPPING = (
+    "type", "dynamic", "enabled", "index", "doc_values", "store", "norms", "format", "scaling_factor",
+    "ignore_above", "index_options", "analyzer", "search_analyzer", "similarity", "dims", "dimension",
+    "element_type", "method", "copy_to", "coerce", "ignore_malformed", "term_vector", "depth_limit",
+    "positive_score_impact", "eager_global_ordinals", "index_prefixes", "index_phrases", "include_in_parent",
+    "include_in_root", "max_shingle_size",
+)
+#: Analyzers that every cluster has.
+_ANALYZERS = (
+    "standard", "simple", "whitespace", "stop", "keyword", "pattern", "fingerprint", "english", "french", "german",
+    "spanish", "italian", "portuguese", "dutch", "russian", "arabic", "cjk", "danish", "finnish", "swedish",
+    "norwegian", "turkish", "greek", "hungarian", "romanian", "hindi",
+)
+# fmt: on
+#: Column of the number of a document, in tables without a key of one column.
+_NUMBER = "loadframe_number"
+_SETTINGS = ("number_of_shards", "number_of_replicas", "codec", "refresh_interval", "sort", "knn")
+#: Types of columns that accept the JSON values of a sample; others become text.
+_SQL = re.compile(
+    r"(smallint|integer|bigint|real|double precision|numeric(\(\d+(,-?\d+)?\))?|boolean|text|uuid|date|jsonb?|inet"
+    r"|character varying(\(\d+\))?|character(\(\d+\))?|timestamp(\(\d\))? with(out)? time zone"
+    r"|time(\(\d\))? without time zone)(\[\])*"
+)
+_INDEX = re.compile(r'(USING \w+ )?\((("[^"]+"|\w+)( \w+_ops)?( DESC| ASC)?(, )?)+\)')
+#: Date patterns of the search family, by strftime pattern.
+_DATE_FORMATS = {
+    "%Y-%m-%d %H:%M:%S": "yyyy-MM-dd HH:mm:ss",
+    "%Y-%m-%d %H:%M": "yyyy-MM-dd HH:mm",
+    "%Y%m%d": "yyyyMMdd",
+    "%d/%m/%Y": "dd/MM/yyyy",
+    "%m/%d/%Y": "MM/dd/yyyy",
+    "%Y/%m/%d": "yyyy/MM/dd",
+    "%Y/%m/%d %H:%M:%S": "yyyy/MM/dd HH:mm:ss",
+}
+
+Definitions = dict[str, dict[str, Any]]
+
+
+def safe(definition: Mapping[str, Any], family: str, profile: Profile | None) -> tuple[dict[str, Any], list[str]]:
+    """Return a live collection's definition without values of the user, and the parts that were left out."""
+    left_out: list[str] = []
+    if family == "elasticsearch":
+        mappings = _safe_mapping(
+            definition.get("mappings", {}), None if profile is None else profile.root, "", left_out.append
+        )
+        settings = {key: value for key, value in definition.get("settings", {}).items() if key in _SETTINGS}
+        if "analysis" in definition.get("settings", {}):
+            left_out.append("settings.analysis: analyzers may hold words of the data")
+        return {key: value for key, value in (("settings", settings), ("mappings", mappings)) if value}, left_out
+    safe_definition = dict(definition)
+    if family == "postgresql":
+        columns = {name: str(kind) for name, kind in definition["columns"].items()}
+        safe_definition["columns"] = {name: kind if _SQL.fullmatch(kind) else "text" for name, kind in columns.items()}
+        left_out += [f"type {k} of column {n}: text instead" for n, k in columns.items() if not _SQL.fullmatch(k)]
+        indexes = [index for index in definition.get("indexes", []) if _INDEX.fullmatch(index)]
+        left_out += ["an index with an expression or a condition"] * (len(definition.get("indexes", [])) - len(indexes))
+        safe_definition = with_key({**safe_definition, "indexes": indexes}, definition.get("key"))
+    return {key: value for key, value in safe_definition.items() if value != []}, left_out
+
+
+def _safe_mapping(
+    mapping: Mapping[str, Any], sampled: Object | None, path: str, report: Callable[[str], None]
+) -> dict[str, Any]:
+    """Return a mapping with known parameters only; properties with names that are data are left out."""
+    kept = {key: value for key, value in mapping.items() if key in _MAPPING}
+    for key in ("analyzer", "search_analyzer"):
+        if key in kept and kept[key] not in _ANALYZERS:
+            report(f"{key} of the field {path}")
+            del kept[key]
+    if "dynamic_templates" in mapping or "runtime" in mapping:
+        report("dynamic templates and runtime fields")
+    for part in ("properties", "fields"):
+        if not isinstance(mapping.get(part), dict):
+            continue
+        kept[part] = {}
+        for name, inner in mapping[part].items():
+            below = f"{path}.{name}" if path else name
+            field = sampled.fields.get(name) if sampled and part == "properties" else None
+            if looks_like_identifier(name) or (sampled and sampled.entry and part == "properties" and field is None):
+                report(f"a field of {path or 'the mapping'} with a name that is data")
+            elif inner.get("type") in ("alias", "join", "percolator"):
+                report(f"the field {below} of type {inner['type']}")
+            else:
+                kept[part][name] = _safe_mapping(inner, None if field is None else _object(field), below, report)
+    return kept
+
+
+def _object(field: Field) -> Object | None:
+    """Return the distribution of a field's objects, also inside arrays; None without objects."""
+    for kind in field.kinds.values():
+        if isinstance(kind, Object):
+            return kind
+        if isinstance(kind, Array) and kind.elements and (inner := _object(kind.elements[0])):
+            return inner
+    return None
+
+
+def inferred(profile: Profile) -> Definitions:
+    """Return the definitions of a collection for profiled documents, by family."""
+    fields = profile.root.fields
+    definitions: Definitions = {
+        "elasticsearch": {"mappings": {"properties": {name: _mapped(field) for name, field in fields.items()}}}
+    }
+    if profile.root.entry is None:
+        definitions["cassandra"] = {"columns": {name: _column(field, _CQL) for name, field in fields.items()}}
+        definitions["postgresql"] = {"columns": {name: _column(field, _POSTGRESQL) for name, field in fields.items()}}
+        key = key_of(profile)
+        definitions["postgresql"] = with_key(definitions["postgresql"], key)
+        if key is None:
+            del definitions["cassandra"]
+        else:
+            definitions["cassandra"]["key"] = key
+    return definitions
+
+
+def with_key(table: Mapping[str, Any], key: str | None) -> dict[str, Any]:
+    """Return a PostgreSQL table with a key, which bulk requests need; without one, add a column for it."""
+    if key is not None:
+        return {**table, "key": key}
+    return {**table, "columns": {_NUMBER: "bigint", **table["columns"]}, "key": _NUMBER}
+
+
+def key_of(profile: Profile) -> str | None:
+    """Return a field that identifies documents: `id`, `_id` or `key`, in every document, text or whole number."""
+    return next((name for name in ("id", "_id", "key") if profile.is_unique(name)), None)
+
+
+def _only(field: Field) -> Any:
+    """Return the distribution of a field's values other than null; None if there are several."""
+    kinds = [kind for kind in field.kinds.values() if kind is not None]
+    return kinds[0] if len(kinds) == 1 else None
+
+
+def _mapped(field: Field) -> dict[str, Any]:
+    """Return the mapping of a field for the search family."""
+    kind = _only(field)
+    scalar = {"whole": "long", "number": "double", "boolean": "boolean"}.get(_scalar(kind), "keyword")
+    mapping: dict[str, Any] = {"type": scalar}
+    match kind:
+        case Array() if kind.elements:
+            mapping = _mapped(kind.elements[0])
+        case Object():
+            mapping = {"properties": {name: _mapped(inner) for name, inner in kind.fields.items()}}
+        case Points():
+            mapping = {"type": "geo_point"}
+        case Dates() if kind.format.pattern in _DATE_FORMATS:
+            mapping = {"type": "date", "format": _DATE_FORMATS[kind.format.pattern]}
+        case Dates() if kind.format.is_iso:
+            mapping = {"type": "date"}
+        case Keywords() if all(is_ipv4(value) for value in kind.values):
+            mapping = {"type": "ip"}
+        case Text() | Kept() if isinstance(kind, Text) or field.has_long_text:
+            mapping = {"type": "text"}
+    return mapping
+
+
+def _scalar(kind: Any) -> str:
+    """Return `whole`, `number`, `boolean`, `text`, or empty for other values."""
+    if kind is None or isinstance(kind, Array | Object):
+        return ""
+    if isinstance(kind, Quantiles):
+        return "whole" if kind.is_whole else "number"
+    if isinstance(kind, Weighted | Kept):
+        types = {type(value) for value in kind.values}
+        names = {frozenset({bool}): "boolean", frozenset({int}): "whole"}
+        return names.get(frozenset(types), "number" if types <= {int, float} else "text")
+    return "whole" if isinstance(kind, Identifiers) else "text"
+
+
+_CQL = {"whole": "bigint", "number": "double", "boolean": "boolean", "": "text"}
+_POSTGRESQL = {"whole": "bigint", "number": "double precision", "boolean": "boolean", "": "jsonb"}
+
+
+def _column(field: Field, types: Mapping[str, str]) -> str:
+    kind = _only(field)
+    if isinstance(kind, Dates) and kind.format.pattern != "%H:%M:%S":
+        if kind.format.is_day and kind.format.is_iso:
+            return "date"
+        if kind.format.is_iso or (types is _POSTGRESQL and kind.format.pattern.startswith("%Y")):
+            return "timestamp" if types is _CQL else "timestamptz" if kind.format.zone else "timestamp"
+    return types.get(_scalar(kind), "text")

@@ -1,0 +1,216 @@
+"""`loadframe import sample` on files: distributions, anonymity, kept fields, and unusable files."""
+
+import bz2
+import csv
+import gzip
+import json
+import random
+import statistics
+from collections import Counter
+from pathlib import Path
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from commands import TRIPS, within
+from loadframe.workload import load_workload
+from loadframe.workload.sampling import Profile
+
+#: None of these may occur anywhere in a result, in any case.
+SECRETS = [
+    "alice.planted@example.com",
+    "planted",
+    "Zyxwoman",
+    "4929-1234-5678-9012",
+    "4929123456789012",
+    "79927398713",
+    "DE44500105175407324931",
+    "550e8400-e29b-41d4-a716-446655440000",
+    "hunter2secret",
+    "s3cr3t-token-abcdef",
+    "203.0.113.77",
+    "Évariste",
+]
+
+
+def document(number: int, rng: random.Random) -> dict:
+    """Return a document with secrets in every kind of place, of which some repeat and some are unique."""
+    secret = SECRETS[number % len(SECRETS)]
+    return {
+        "id": f"user-{number:08}-planted",
+        "email": f"alice{number}.planted@example.com",
+        "card": 4929123456789012,
+        "phone": 79927398713 if number % 2 else rng.randint(10**10, 10**11),
+        "balance": 4929123456.78 if number % 3 else rng.random() * 1e9,
+        "color": rng.choice(["Zyxwoman", "hunter2secret", "plain"]),
+        "note": f"Dear Zyxwoman, the card {secret} of Évariste is planted at line {number}",
+        "tags": [secret, "planted"][: number % 3],
+        "ip": "203.0.113.77",
+        "nested": {"deep": [{"value": secret, "number": 79927398713}], "uuid": SECRETS[7]},
+        "by_user": {"alice.planted@example.com": 1, "4929123456789012": {"x": secret}},
+        **({"rare": secret} if number % 10 == 0 else {}),
+    }
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def sampled(*words: object) -> None:
+    status, _, errors = within("import", "sample", *words, "--output", "made.yaml")
+    assert status == 0, errors
+
+
+def generated() -> list[dict]:
+    return [json.loads(line) for line in Path("made-documents.ndjson").read_text().splitlines()]
+
+
+def found_secrets(folder: Path, inputs: set[str]) -> set[str]:
+    """Return the secrets that occur in the files of a folder, except its inputs."""
+    texts = [path.read_text().casefold() for path in folder.iterdir() if path.name not in inputs]
+    assert texts
+    return {secret for secret in SECRETS for text in texts if secret.casefold() in text}
+
+
+def write(name: str, documents: list[dict]) -> None:
+    if name.endswith(".csv"):
+        flat = [{key: value for key, value in d.items() if not isinstance(value, dict | list)} for d in documents]
+        with Path(name).open("w", newline="") as file:
+            rows = csv.DictWriter(file, list(flat[0]))
+            rows.writeheader()
+            rows.writerows(flat)
+    elif name.endswith(".parquet"):
+        parquet.write_table(pyarrow.Table.from_pylist([{**d, "by_user": None} for d in documents]), name)
+    else:
+        opened = {".gz": gzip.open, ".bz2": bz2.open}.get(Path(name).suffix, open)
+        with opened(name, "wt", encoding="utf-8") as file:
+            file.writelines(json.dumps(document) + "\n" for document in documents)
+
+
+@pytest.mark.parametrize("name", ["users.ndjson", "users.json.gz", "users.ndjson.bz2", "users.csv", "users.parquet"])
+def test_no_planted_secret_occurs_in_the_result(folder, name):
+    rng = random.Random(5)
+    write(name, [document(number, rng) for number in range(300)])
+    sampled(name, "--generate", 900)
+    assert len(generated()) == 900
+    assert found_secrets(folder, {name}) == set()
+
+
+def test_a_single_document_reveals_no_secret(folder):
+    write("one.ndjson", [document(1, random.Random(1))])
+    sampled("one.ndjson", "--generate", 50)
+    assert found_secrets(folder, {"one.ndjson"}) == set()
+
+
+def test_a_kept_field_has_its_original_values_and_others_do_not(folder):
+    rng = random.Random(5)
+    write("users.ndjson", [document(number, rng) for number in range(300)])
+    sampled("users.ndjson", "--keep", "color")
+    assert {d["color"] for d in generated()} == {"Zyxwoman", "hunter2secret", "plain"}
+    assert found_secrets(folder, {"users.ndjson"}) == {"Zyxwoman", "hunter2secret"}
+
+
+def test_generated_documents_follow_the_sampled_distributions():
+    rng = random.Random(3)
+    documents = [
+        {
+            "amount": round(rng.lognormvariate(3, 0.5), 2),
+            "when": f"2024-{rng.randint(1, 6):02}-{rng.randint(1, 28):02}",
+            "state": rng.choices(["open", "paid", "void"], [70, 25, 5])[0],
+            "text": " ".join(rng.choices(["lorem", "ipsum", "dolor", "sit"], [8, 4, 2, 1], k=rng.randint(5, 15))),
+            "items": [{"count": rng.randint(1, 5)} for _ in range(rng.randint(0, 4))],
+            **({"discount": rng.randint(0, 1000)} if rng.random() < 0.3 else {}),
+        }
+        for _ in range(2000)
+    ]
+    made = list(Profile(documents).documents(2000))
+
+    def quantiles(values):
+        return statistics.quantiles(values, n=10)
+
+    assert quantiles([d["amount"] for d in made]) == pytest.approx(quantiles([d["amount"] for d in documents]), rel=0.1)
+    assert all(round(d["amount"], 2) == d["amount"] for d in made)
+    assert min(d["when"] for d in made) >= "2024-01-01"
+    assert max(d["when"] for d in made) <= "2024-06-28"
+    states = Counter(d["state"] for d in made)
+    assert [count / 2000 for _, count in states.most_common()] == pytest.approx([0.70, 0.25, 0.05], abs=0.04)
+    assert {len(state) for state in states} == {4}
+    words = [len(d["text"].split()) for d in made]
+    assert statistics.mean(words) == pytest.approx(10, abs=0.5)
+    vocabulary = Counter(word for d in made for word in d["text"].split())
+    assert len(vocabulary) == 4
+    assert vocabulary.most_common(1)[0][1] / sum(vocabulary.values()) == pytest.approx(8 / 15, abs=0.03)
+    assert statistics.mean(len(d["items"]) for d in made) == pytest.approx(2, abs=0.15)
+    assert {item["count"] for d in made for item in d["items"]} == {1, 2, 3, 4, 5}
+    assert sum("discount" in d for d in made) / 2000 == pytest.approx(0.3, abs=0.05)
+
+
+def test_the_same_seed_generates_the_same_documents(folder):
+    sampled(TRIPS)
+    first = Path("made-documents.ndjson").read_text()
+    for file in folder.iterdir():
+        file.unlink()
+    sampled(TRIPS)
+    assert Path("made-documents.ndjson").read_text() == first
+    for file in folder.iterdir():
+        file.unlink()
+    sampled(TRIPS, "--seed", 2)
+    assert Path("made-documents.ndjson").read_text() != first
+
+
+def test_ids_do_not_repeat():
+    documents = [{"id": number * 3, "key": f"k{number % 50}"} for number in range(500)]
+    made = list(Profile(documents).documents(5000, ["id"]))
+    assert len({d["id"] for d in made}) == 5000
+
+
+def test_the_workload_is_valid_for_the_stores_that_it_names(folder):
+    write("users.ndjson", [document(number, random.Random(5)) | {"by_user": {}} for number in range(100)])
+    sampled("users.ndjson")
+    workload = load_workload("./made.yaml")
+    for family in ("elasticsearch", "postgresql", "cassandra", "mongodb", "redis"):
+        resolved = workload.for_family(family, 1)
+        assert [phase.name for phase in resolved.phases if not phase.prepares] == ["queries"]
+    columns = workload.file.collections["made"].postgresql.columns
+    assert columns["color"] == "text"
+    assert columns["nested"] == "jsonb"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("a.ndjson", b"", "the file has no documents"),
+        ("a.csv", b"a,b\n", "the file has no documents"),
+        ("a.json", b'[{"a": 1}]\n', "a.json:1: this line is not a JSON object"),
+        ("a.json", b'{"a": 1}\n{"a": }\n', "a.json:2: invalid JSON"),
+        ("a.json", b'{"a": NaN}\n', "a.json:1: invalid JSON"),
+        ("a.json", b"%PDF-1.4\n", "a.json:1: this line is not a JSON object"),
+        ("a.json", b"\x89PNG\r\n\x1a\n\xff", "this is not UTF-8 text"),
+        ("a.json.gz", b"not gzip", "cannot read the file"),
+        ("a.csv", b"a,b\n1,2,3\n", "a.csv:2: 3 values for 2 columns"),
+        ("a.parquet", b"PAR1broken", "cannot read the Parquet file"),
+    ],
+)
+def test_an_unusable_file_is_one_message(folder, name, content, what):
+    Path(name).write_bytes(content)
+    status, output, errors = within("import", "sample", name)
+    assert (status, output) == (2, "")
+    assert what in errors
+    assert "Traceback" not in errors
+    assert [path.name for path in folder.iterdir()] == [name]
+
+
+def test_a_missing_file_an_unknown_field_and_an_existing_result_are_refused(folder):
+    assert within("import", "sample", "none.json")[0] == 2
+    status, _, errors = within("import", "sample", TRIPS, "--keep", "vendor")
+    assert status == 2
+    assert "vendor_id" in errors
+    Path("made-documents.ndjson").write_text("mine")
+    status, _, errors = within("import", "sample", TRIPS, "--output", "made.yaml")
+    assert status == 2
+    assert "it exists already" in errors
+    assert Path("made-documents.ndjson").read_text() == "mine"
+    assert not Path("made.yaml").exists()
