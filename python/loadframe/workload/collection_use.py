@@ -1,5 +1,6 @@
 """Collections of a resolved workload: other names for them, and whether its requests change them."""
 
+import fnmatch
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -54,7 +55,7 @@ def with_prefix(workload: ResolvedWorkload, prefix: str) -> ResolvedWorkload:
     return replace(
         workload,
         collections={names[name]: _with_aliases(part, prefix) for name, part in workload.collections.items()},
-        phases=[renamed(phase) for phase in workload.phases],
+        phases=tuple(renamed(phase) for phase in workload.phases),
         prefix=prefix,
     )
 
@@ -140,6 +141,9 @@ class _Renaming:
         return changed
 
     def _known(self, operation: str, name: str) -> str:
+        if "*" in name and (matching := fnmatch.filter(self._names, name)):
+            # With the prefix, a pattern matches only collections with the prefix.
+            return self._names[matching[0]].removesuffix(matching[0]) + name
         if name not in self._names:
             raise _refusal(f"the operation {operation} uses {name}, which is not a collection of the workload")
         return self._names[name]
