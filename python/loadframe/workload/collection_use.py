@@ -73,10 +73,10 @@ def without_prefix(described: Any, prefix: str) -> Any:
     Otherwise a generated prefix would make equal loads look different.
     """
     if isinstance(described, str):
-        return described.replace(prefix, "") if prefix else described
+        return re.sub(rf"(?<!\w){re.escape(prefix)}(?=\w)", "", described) if prefix else described
     if isinstance(described, Mapping):
         return {key: without_prefix(value, prefix) for key, value in described.items()}
-    return [without_prefix(value, prefix) for value in described] if isinstance(described, list) else described
+    return [without_prefix(value, prefix) for value in described] if isinstance(described, list | tuple) else described
 
 
 def changes_data(phases: Sequence[ResolvedPhase]) -> bool:
