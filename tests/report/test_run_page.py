@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pages import Page
 from rich.console import Console
@@ -25,7 +26,7 @@ from loadframe.report.labels import (
 )
 from loadframe.report.plot import Axis, Figure, Panel, Trace
 from loadframe.report.plot.draw import data, draw
-from loadframe.report.plots.run import phase_over_time
+from loadframe.report.plots.run import phase_over_time, run_over_time
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page
 from loadframe.report.run.terminal import print_run
@@ -194,6 +195,23 @@ def test_a_second_that_the_end_cut_short_is_not_drawn(run):
     )
     assert last == whole[:-1]
     assert only == whole[:1]
+
+
+def test_attempts_are_drawn_beside_requests_that_were_retried(run):
+    first = run.summary.phases[0]
+    retried = replace(first, operations={"range_100": replace(first.operations["range_100"], retries=3)})
+    column = run.series.schema.get_field_index("retries")
+    series = run.series.set_column(column, "retries", pa.array([3] * run.series.num_rows))
+    again = changed(run, series=series, summary=replace(run.summary, phases=(retried,)))
+    plain, attempts = (
+        [trace for trace in run_over_time(of, "f").traces if trace.name == "attempts, with retries"]
+        for of in (run, again)
+    )
+    assert not plain
+    rows = series.filter(pc.equal(series["phase"], first.name)).filter(pc.equal(series["operation"], "range_100"))
+    by_second = rows.group_by("second").aggregate([("requests", "sum"), ("retries", "sum")]).sort_by("second")
+    expected = [row["requests_sum"] + row["retries_sum"] for row in by_second.to_pylist()]
+    assert list(attempts[0].y) == expected[: len(attempts[0].y)]
 
 
 def changed(run, **members):

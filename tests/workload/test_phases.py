@@ -211,6 +211,18 @@ def test_a_journey_is_walked_with_its_own_think_times(load, tmp_path):
     accepted({**made, "target": {"driver": "null"}}, tmp_path)
 
 
+def test_retries_have_pauses_and_limits(load, tmp_path):
+    retry = "{attempts: 4, backoff: constant, base: 20ms, cap: 1s, jitter: 0, budget: 10 %, on: [rejected]}"
+    made = plan(load, f"{{name: p, operation: a, clients: 1, duration: 0.1s, retry: {retry}}}")
+    stream = made["streams"][0]
+    assert stream["retries"] == 3
+    assert stream["back_off"] == {
+        "base": 0.02, "factor": 1, "cap": 1.0, "jitter": 0.0, "budget": 0.1, "on": ["rejected"],
+        "respect_retry_after": True,
+    }  # fmt: skip
+    accepted({**made, "target": {"driver": "null"}}, tmp_path)
+
+
 def test_a_condition_can_end_a_phase_early(load, tmp_path):
     condition = "{metric: error_share, above: 0.1, seconds: 3}"
     made = plan(load, f"{{name: p, operation: a, clients: 1, duration: 0.1s, stop_when: [{condition}]}}")
@@ -251,6 +263,12 @@ def accepted(made, folder):
         ),
         ("clients: 1, think_time: -1s", "-1s", "not a duration"),
         ("clients: 1, retries: -1", "-1", "at least 0"),
+        ("clients: 1, retry: {attempts: 1}", "1", "at least 2"),
+        ("clients: 1, retry: {attempts: 3, base: 3s}", "base: 3s", "first pause is longer"),
+        ("clients: 1, retry: {attempts: 3, budget: 0}", "0", "above 0"),
+        ("clients: 1, retry: {attempts: 3, on: [client]}", "client", "not valid"),
+        ("clients: 1, retry: {attempts: 3, jitter: 2}", "2", "not a share"),
+        ("clients: 1, retries: 1, retry: {attempts: 3}", "retries: 1", "exclude each other"),
         ("clients: 1, stop_when: [{metric: errors, above: 1}]", "errors", "not valid"),
     ],
 )

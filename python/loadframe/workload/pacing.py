@@ -1,10 +1,10 @@
-"""Load levels: constant, stepped or ramped clients and rates; think times; early stop conditions. Models only."""
+"""Load levels: constant, stepped or ramped clients and rates; think times; retries; early stop conditions."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Discriminator, Field, Strict, Tag, model_validator
 
-from loadframe.base.units import parse_rate
+from loadframe.base.units import parse_rate, parse_share
 from loadframe.workload.forms import Positive
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Rate, quantity, shown, wrong
 
@@ -107,3 +107,36 @@ class Condition(Model):
 def plan_level(level: int | float | Model) -> Any:
     """Return a number of clients, a rate or a think time for the plan."""
     return level.model_dump(exclude_none=True, by_alias=True) if isinstance(level, Model) else level
+
+
+#: A failure after which the same request may succeed.
+Retryable = Literal["connect", "timeout", "rejected", "server"]
+
+
+class Retry(Model):
+    """Retries of failed requests. The pauses follow from the seed and count towards the response time."""
+
+    #: Maximum number of attempts per request, the first included.
+    attempts: Annotated[int, Field(ge=2, le=101)]
+    backoff: Literal["constant", "exponential"] = "exponential"
+    #: Pause before the first retry; with `exponential`, each further pause is twice as long, up to `cap`.
+    base: Duration = 0.05
+    cap: Duration = 2.0
+    #: Maximum share by which chance lengthens a pause.
+    jitter: Annotated[float, quantity(parse_share, 100), Field(ge=0, le=1)] = 0.5
+    #: Maximum retries as a share of the requests; without it, only `attempts` limits them.
+    budget: Annotated[float, quantity(parse_share, 1e4), Field(gt=0)] | None = None
+    on: Annotated[tuple[Retryable, ...], Strict(False), NOT_EMPTY] = get_args(Retryable)
+    #: Wait at least as long as the store requests, up to 60 s.
+    respect_retry_after: bool = True
+
+    @model_validator(mode="after")
+    def _check_pauses(self) -> "Retry":
+        if self.base > self.cap:
+            raise wrong("the first pause is longer than the longest", "write a base of at most cap", key="base")
+        return self
+
+    def plan(self) -> dict[str, Any]:
+        """Return the pauses and limits in the format of plans."""
+        kept = self.model_dump(include={"base", "cap", "jitter", "budget", "respect_retry_after"})
+        return {**kept, "on": list(self.on), "factor": 1 if self.backoff == "constant" else 2}

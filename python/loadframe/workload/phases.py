@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, Strict, model_validator
 
 from loadframe.workload.forms import Positive, Text
 from loadframe.workload.journeys import Journey, SimulatedClock, every_step
-from loadframe.workload.pacing import USUAL_ARRIVALS, Arrivals, ClientLevel, Clients, Condition, Rates, ThinkTime
+from loadframe.workload.pacing import USUAL_ARRIVALS, Arrivals, ClientLevel, Clients, Condition, Rates, Retry, ThinkTime
 from loadframe.workload.variables import Weight
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, did_you_mean, wrong
 
@@ -39,7 +39,7 @@ class Load(Model):
 
     Source: requests are due when its events arrive; `workers` (4 by default) connections ingest them.
 
-    Retryable failures are resent up to `retries` times.
+    A request that failed for a passing reason is resent up to `retries` times; `retry` sets pauses and limits.
     """
 
     operation: Text | None = None
@@ -55,6 +55,7 @@ class Load(Model):
     arrivals: Arrivals | None = None
     max_in_flight: Positive | None = None
     retries: Annotated[int, Field(ge=0, le=100)] | None = None
+    retry: Retry | None = None
     source: Text | None = None
     workers: Annotated[int, Field(ge=1, le=4096)] | None = None
 
@@ -82,6 +83,8 @@ class Load(Model):
             raise wrong(what, "use exactly one of operation, mix and journey")
         self._check_order()
         self._check_users()
+        if self.retry is not None and self.retries is not None:
+            raise wrong("retries and retry exclude each other", "write the number as attempts in retry", key="retries")
         if self._check_source():
             return
         if self.users is None and (self.clients is None) == (self.rate is None):
@@ -117,7 +120,7 @@ class Load(Model):
         if self.operation is None:
             key = "mix" if self.mix is not None else "journey"
             raise wrong(f"a source requires operation, not {key}", "use one operation", key=key)
-        for key in ("clients", "think_time", "users", "rate", "arrivals", "max_in_flight"):
+        for key in ("clients", "think_time", "users", "rate", "arrivals", "max_in_flight", "retry"):
             if getattr(self, key) is not None:
                 raise wrong(f"{key} has no effect with a source, whose events set the pace", f"remove {key}", key=key)
         return True

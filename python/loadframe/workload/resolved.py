@@ -176,10 +176,17 @@ class ResolvedPhase:
                 **_requests(stream),
                 "pacing": load_model(stream),
                 "stop": _stop(stream) or self.stop,
-                "retries": stream.retries or 0,
+                **_retries(stream),
             }
             for stream in self.streams
         ]
+
+
+def _retries(stream: Stream) -> dict[str, Any]:
+    """Return the retries of a stream in the format of plans."""
+    if stream.retry is None:
+        return {"retries": stream.retries or 0}
+    return {"retries": stream.retry.attempts - 1, "back_off": stream.retry.plan()}
 
 
 @dataclass(frozen=True)

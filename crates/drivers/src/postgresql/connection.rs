@@ -111,7 +111,10 @@ impl ConnectOptions {
 
 impl fmt::Debug for ConnectOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConnectOptions").field("timeout", &self.timeout).field("user", &self.user).finish_non_exhaustive()
+        f.debug_struct("ConnectOptions")
+            .field("timeout", &self.timeout)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
     }
 }
 

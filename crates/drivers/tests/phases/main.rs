@@ -328,6 +328,16 @@ fn retries_are_counted_and_stay_inside_the_response_time() {
     assert!(least("p/a/response") >= 15_000_000, "three attempts of 5 ms each");
     assert!(least("p/a/service") < 15_000_000, "the last attempt");
 
+    let mut limited = stream.clone();
+    limited["back_off"] = json!({"base": 0.001, "budget": 0.2});
+    let (outcome, _folder) = run::<Moody>(&plan(limited));
+    assert_eq!(outcome["operations"][0]["retries"], 6, "a fifth of 30 requests");
+
+    let mut other = stream.clone();
+    other["back_off"] = json!({"on": ["connect"]});
+    let (outcome, _folder) = run::<Moody>(&plan(other));
+    assert_eq!(outcome["operations"][0]["retries"], 0, "the failures are of another class");
+
     let mut unasked = stream;
     unasked["retries"] = json!(0);
     let (outcome, _folder) = run::<Moody>(&plan(unasked));

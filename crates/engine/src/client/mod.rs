@@ -40,6 +40,7 @@ use crate::util::draw::hash_name;
 use crate::workload::numbering::Use;
 use balance::Balance;
 pub use request::unsent;
+use retry_state::RetryBudget;
 use users::{UserConfig, UserPool};
 
 /// After this many requests without a wait a client yields to the other clients of its thread.
@@ -108,6 +109,7 @@ struct Stream {
     roams: bool,
     /// Requests so far, by choice.
     turns: Vec<Cell<u64>>,
+    retry_budget: RetryBudget,
     ends: Option<Instant>,
 }
 
@@ -240,8 +242,8 @@ impl<D: Driver> Worker<D> {
             let balance =
                 Balance::new(nodes, stream_plan.choices.len(), share.index, share.count(parts)).map(RefCell::new);
             let turns = vec![Cell::new(0); stream_plan.choices.len()];
-            let issued = Cell::new(0);
-            let part = Rc::new(Stream { index, key, share, issued, count, balance, roams, turns, ends });
+            let (issued, retry_budget) = (Cell::new(0), RetryBudget::default());
+            let part = Rc::new(Stream { index, key, share, issued, count, balance, roams, turns, retry_budget, ends });
             stream = Some(part.clone());
             match plan.pacing {
                 Pacing::Closed { think_time, .. } => {

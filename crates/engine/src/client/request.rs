@@ -108,7 +108,7 @@ impl<D: Driver> Worker<D> {
         self.waiting.borrow_mut()[seat.place] = Some((choice.slot, start.scheduled));
         // Compute the times after the answer: the phase may end during the request.
         let times = || self.times(stream, seat, start);
-        let most = self.phase.plan.streams[stream.index].retries;
+        let plan = &self.phase.plan.streams[stream.index];
         let mut retries = 0;
         let (driver, context) = (&self.phase.driver, &self.phase.context);
         if let Some(visible) = &choice.visible {
@@ -116,16 +116,17 @@ impl<D: Driver> Worker<D> {
             self.keep_answer(connection, choice, &reply);
             return self.record(stream, choice, seat, start, reply);
         }
+        stream.retry_budget.earn(&plan.back_off);
         let (is_first, newest) = self.before(connection, choice, draw);
         let mut retry_state = RetryState::default();
         let mut reply = loop {
             let reply = driver.execute(connection, &choice.operation, context, draw, retry_state.documents()).await;
-            if retries == most || !RetryState::may_pass(&reply) {
+            if retries == plan.retries || !RetryState::is_retryable(&plan.back_off, &reply) {
                 break retry_state.settle(reply);
             }
-            let due = reply.done
-                + RetryState::pause(&reply, retries, draw.unit(salt::BACK_OFF + u64::from(retries.min(1000))));
-            if self.ends(stream).is_some_and(|ends| due > ends) {
+            let chance = draw.unit(salt::BACK_OFF + u64::from(retries.min(1000)));
+            let due = reply.done + RetryState::pause(&plan.back_off, &reply, retries, chance);
+            if self.ends(stream).is_some_and(|ends| due > ends) || !stream.retry_budget.take(&plan.back_off) {
                 break retry_state.settle(reply);
             }
             retries += 1;

@@ -1,16 +1,44 @@
 //! Retry state of a request: all of it, or the documents of a bulk request that the store rejected. Stored
 //! documents are not sent again: a store that generates ids would store them twice.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use crate::driver::{ErrorClass, Failure, Reply};
+use crate::plan::BackOff;
 
-/// Pause before the first retry. It doubles with each further retry.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Maximum pause, unless the store requests a longer one.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 /// Maximum pause that a store can request.
 const LONGEST_ASKED: Duration = Duration::from_secs(60);
+
+/// Retries that a worker may still send, at most this many at once.
+const MAX_TOKENS: f64 = 10.0;
+
+/// Budget of retries of one stream on one worker: each request adds to it, each retry takes 1 from it.
+#[derive(Debug, Default)]
+pub struct RetryBudget(Cell<f64>);
+
+impl RetryBudget {
+    /// Adds one request's share.
+    pub fn earn(&self, back_off: &BackOff) {
+        if let Some(budget) = back_off.budget {
+            self.0.set((self.0.get() + budget).min(MAX_TOKENS.max(budget)));
+        }
+    }
+
+    /// Takes one retry. Returns false if the budget is used up.
+    pub fn take(&self, back_off: &BackOff) -> bool {
+        if back_off.budget.is_none() {
+            return true;
+        }
+        let left = self.0.get() - 1.0;
+        // Sums of shares such as 0.1 are not exact.
+        let enough = left >= -1e-9;
+        if enough {
+            self.0.set(left);
+        }
+        enough
+    }
+}
 
 /// Remaining work and results of the attempts so far.
 #[derive(Debug, Default)]
@@ -34,17 +62,18 @@ impl RetryState {
         self.documents.as_deref()
     }
 
-    /// Returns whether a retry may succeed after this attempt.
-    pub fn may_pass(reply: &Reply) -> bool {
-        let whole = reply.outcome.as_ref().is_err_and(|failure| failure.class.may_pass());
-        whole || !reply.rejected.is_empty()
+    /// Returns whether this attempt failed in a way that is retried.
+    pub fn is_retryable(back_off: &BackOff, reply: &Reply) -> bool {
+        let whole = reply.outcome.as_ref().is_err_and(|failure| back_off.on.contains(&failure.class));
+        whole || (!reply.rejected.is_empty() && back_off.on.contains(&ErrorClass::Rejected))
     }
 
-    /// Returns the back-off before the next attempt, after `retries` retries. `spread` in [0, 1) lengthens it
-    /// by up to half, so that clients that failed together do not retry together.
-    pub fn pause(reply: &Reply, retries: u32, spread: f64) -> Duration {
-        let doubled = FIRST_PAUSE.saturating_mul(1 << retries.min(10)).min(LONGEST_PAUSE).mul_f64(1.0 + spread / 2.0);
-        doubled.max(reply.retry_after.unwrap_or_default().min(LONGEST_ASKED))
+    /// Returns the pause before the next attempt, after `retries` retries. `chance` is in [0, 1).
+    pub fn pause(back_off: &BackOff, reply: &Reply, retries: u32, chance: f64) -> Duration {
+        let grown = back_off.base.as_secs_f64() * back_off.factor.powi(retries.min(100) as i32);
+        let pause = grown.min(back_off.cap.as_secs_f64()) * (1.0 + back_off.jitter * chance);
+        let requested = reply.retry_after.filter(|_| back_off.respect_retry_after).unwrap_or_default();
+        Duration::from_secs_f64(pause.max(0.0)).max(requested.min(LONGEST_ASKED))
     }
 
     /// Records an attempt that will be retried.
@@ -98,7 +127,7 @@ mod tests {
     fn only_the_documents_that_were_rejected_are_left_by_their_places_in_the_whole() {
         let mut state = RetryState::default();
         let first = reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]);
-        assert!(RetryState::may_pass(&first) && state.documents().is_none());
+        assert!(RetryState::is_retryable(&BackOff::default(), &first) && state.documents().is_none());
         state.after(&first);
         assert_eq!(state.documents(), Some(&[1, 4, 9][..]));
         state.after(&reply(1, Some(ErrorClass::Rejected), &[0, 2]));
@@ -124,35 +153,63 @@ mod tests {
     fn documents_that_failed_for_what_they_are_stay_failed() {
         let mut state = RetryState::default();
         let mixed = Reply { lost: true, ..reply(5, Some(ErrorClass::Item), &[0, 1]) };
-        assert!(RetryState::may_pass(&mixed), "two of five were rejected");
+        assert!(RetryState::is_retryable(&BackOff::default(), &mixed), "two of five were rejected");
         state.after(&mixed);
         assert_eq!(outcome(state.settle(reply(2, None, &[]))), Some(ErrorClass::Item));
         let mut state = RetryState::default();
         state.after(&Reply { lost: false, ..mixed });
         assert_eq!(outcome(state.settle(reply(2, None, &[]))), None, "only rejected documents failed");
-        assert!(!RetryState::may_pass(&reply(5, Some(ErrorClass::Item), &[])));
-        assert!(!RetryState::may_pass(&reply(5, None, &[])));
+        assert!(!RetryState::is_retryable(&BackOff::default(), &reply(5, Some(ErrorClass::Item), &[])));
+        assert!(!RetryState::is_retryable(&BackOff::default(), &reply(5, None, &[])));
     }
 
     #[test]
     fn pauses_double_up_to_a_limit_and_are_as_long_as_the_store_asks() {
-        let pause = |retries, spread, asked: Option<u64>| {
+        let usual = BackOff::default();
+        let pause = |back_off: &BackOff, retries, chance, asked: Option<u64>| {
             let retry_after = asked.map(Duration::from_secs);
-            RetryState::pause(&Reply { retry_after, ..reply(0, Some(ErrorClass::Rejected), &[]) }, retries, spread)
+            let reply = Reply { retry_after, ..reply(0, Some(ErrorClass::Rejected), &[]) };
+            RetryState::pause(back_off, &reply, retries, chance).as_millis()
         };
-        let all: Vec<u128> = (0..7).map(|retries| pause(retries, 0.0, None).as_millis()).collect();
+        let all: Vec<u128> = (0..7).map(|retries| pause(&usual, retries, 0.0, None)).collect();
         assert_eq!(all, [50, 100, 200, 400, 800, 1600, 2000]);
-        assert_eq!(pause(u32::MAX, 0.0, None), LONGEST_PAUSE);
-        assert_eq!(pause(1, 0.5, None).as_millis(), 125);
-        assert_eq!(pause(0, 0.9, Some(3)).as_secs(), 3);
-        assert!(pause(3, 0.0, Some(0)).as_millis() == 400 && pause(0, 0.0, Some(9999)) == LONGEST_ASKED);
+        assert_eq!(pause(&usual, u32::MAX, 0.0, None), 2000);
+        assert_eq!(pause(&usual, 1, 0.5, None), 125);
+        assert_eq!(pause(&usual, 0, 0.9, Some(3)), 3000);
+        assert_eq!((pause(&usual, 3, 0.0, Some(0)), pause(&usual, 0, 0.0, Some(9999))), (400, 60_000));
+        let constant = BackOff { factor: 1.0, jitter: 0.0, respect_retry_after: false, ..usual };
+        assert_eq!([0, 1, 9].map(|retries| pause(&constant, retries, 0.9, Some(3))), [50; 3]);
+    }
+
+    #[test]
+    fn only_the_listed_classes_are_retried() {
+        let back_off = BackOff { on: vec![ErrorClass::Connect], ..BackOff::default() };
+        assert!(RetryState::is_retryable(&back_off, &reply(0, Some(ErrorClass::Connect), &[])));
+        assert!(!RetryState::is_retryable(&back_off, &reply(0, Some(ErrorClass::Timeout), &[])));
+        assert!(!RetryState::is_retryable(&back_off, &reply(5, Some(ErrorClass::Item), &[0, 1])));
+    }
+
+    #[test]
+    fn a_budget_limits_retries_to_its_share_of_the_requests() {
+        let limited = BackOff { budget: Some(0.1), ..BackOff::default() };
+        let budget = RetryBudget::default();
+        let taken = (0..1000).filter(|_| {
+            budget.earn(&limited);
+            budget.take(&limited)
+        });
+        assert_eq!(taken.count(), 100);
+        // Unused shares add up to ten retries at most.
+        (0..1000).for_each(|_| budget.earn(&limited));
+        assert_eq!((0..100).filter(|_| budget.take(&limited)).count(), 10);
+        let free = RetryBudget::default();
+        assert!(free.take(&BackOff::default()));
     }
 
     #[test]
     fn a_request_that_fails_as_a_whole_is_tried_again_as_a_whole() {
         let mut state = RetryState::default();
         let gone = reply(0, Some(ErrorClass::Connect), &[]);
-        assert!(RetryState::may_pass(&gone));
+        assert!(RetryState::is_retryable(&BackOff::default(), &gone));
         state.after(&gone);
         assert_eq!(state.documents(), None);
         assert_eq!(outcome(state.settle(gone)), Some(ErrorClass::Connect));

@@ -11,12 +11,14 @@ use crate::plan::access::{Auth, Tls};
 use crate::util::draw::hash_name;
 
 pub mod access;
+mod back_off;
 mod error;
 mod journey;
 mod seconds;
 mod source;
 mod visible;
 
+pub use back_off::BackOff;
 pub use error::{PlanError, PlanErrorKind};
 pub use journey::{Ask, Branch, Clock, Comparison, Missing, Repeat, Step, Test, Timed, When};
 pub use source::{Events, GeneratorPlan, Kind, Listen, Replay, Source};
@@ -210,10 +212,12 @@ pub struct Stream {
     pub pacing: Pacing,
     /// When the stream is over.
     pub stop: Stop,
-    /// Maximum number of immediate retries after a retryable failure. Retries count towards the response
-    /// time.
+    /// Maximum number of retries of a request. Retries and their pauses count towards the response time.
     #[serde(default)]
     pub retries: u32,
+    /// Pauses and limits of retries.
+    #[serde(default)]
+    pub back_off: BackOff,
 }
 
 /// Order of the operations of a mix.

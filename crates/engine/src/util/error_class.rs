@@ -1,7 +1,10 @@
 //! Error classes.
 
+use serde::Deserialize;
+
 /// Class of an error, by which errors are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "snake_case")]
 #[repr(usize)]
 pub enum ErrorClass {
     /// The connection failed or broke.

@@ -121,6 +121,10 @@ def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figu
             seconds, counts = _per_second(_single(rows, phase), rate)
             x = numbers(seconds + start + 0.5)
             traces.append(Trace(x, numbers(counts), phase.name, line, panel=panel, legend=False))
+        if any(operation.retries for operation in phase.single.values()):
+            seconds, attempts = _attempts(_single(rows, phase))
+            x = numbers(seconds + start + 0.5)
+            traces.append(Trace(x, numbers(attempts), "attempts, with retries", Line(COLORS[3], dash="dot"), panel=0))
         for operation in phase.operations:
             of_operation = rows.filter(pc.equal(rows["operation"], operation))
             traces += _percentiles(of_operation, start + 0.5, len(rates), operation)
@@ -184,6 +188,13 @@ def _per_second(rows: pa.Table, rate: Rate = THROUGHPUT) -> tuple[npt.NDArray[An
     if not len(second):
         return np.array([]), np.array([])
     counts = np.bincount(second, weights=rows[rate.column].to_numpy())
+    return np.arange(len(counts), dtype=float), counts
+
+
+def _attempts(rows: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Return the seconds and their attempts: finished requests, failed ones included, and retries."""
+    second = rows["second"].to_numpy()
+    counts = np.bincount(second, weights=rows["requests"].to_numpy() + rows["retries"].to_numpy())
     return np.arange(len(counts), dtype=float), counts
 
 
