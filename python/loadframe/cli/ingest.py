@@ -69,7 +69,9 @@ def ingest(  # noqa: PLR0915 - one list of options and the order of their checks
         str | None, option(Topic.EVENTS, help="Accept connections at this host:port. Port 0: any free port.")
     ] = None,
     for_: Annotated[str | None, option(Topic.EVENTS, "--for", help="Stop after this time.")] = None,
-    idle: Annotated[str | None, option(Topic.EVENTS, help="Stop when no line arrives for this time, from the start on.")] = None,
+    idle: Annotated[
+        str | None, option(Topic.EVENTS, help="Stop when no line arrives for this time, from the start on.")
+    ] = None,
     acknowledge: Annotated[
         bool, option(Topic.EVENTS, "--acknowledge", help="Send each connection the number of its stored lines.")
     ] = False,
