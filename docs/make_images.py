@@ -32,7 +32,7 @@ experiment: nodes
 question: How far does the store scale with nodes?
 store:
   kind: sim
-  settings: {service: 20ms, sigma: 0.05, kappa: 0.02, stall: 400ms, stall_every: 3s}
+  settings: {service: 20ms, sigma: 0.05, kappa: 0.02}
 workload: nyc_taxis
 with: {documents: 1000}
 measure: range_100

@@ -390,9 +390,7 @@ def run_page(page: Page, folder: Path) -> None:
 
 
 def pages(top: Path) -> Iterator[Path]:
-    """Yield the pages that may contain commands, without those of the previous layout."""
+    """Yield all pages: at the top, in docs, and of experiments."""
     yield from sorted(top.glob("*.md"))
-    yield top / "docs" / "index.md"
-    for folder in ("start", "tutorials", "how-to", "reference", "explanation", "project"):
-        yield from sorted((top / "docs" / folder).rglob("*.md"))
-    yield from sorted((top / "experiments").rglob("*.md"))
+    for folder in ("docs", "experiments"):
+        yield from sorted((top / folder).rglob("*.md"))
