@@ -63,7 +63,7 @@ def description(objective):
             "scheme": "full", "hard": []}  # fmt: skip
 
 
-@pytest.mark.parametrize("code", ["cluster_state", "errors", "unsteady"])
+@pytest.mark.parametrize("code", ["cluster_state", "unsteady"])
 def test_a_ranking_and_its_confirmation_are_of_valid_runs_only(runs, code):
     """Half of the runs of either setting are invalid, and would turn the ranking round."""
     spoilt = [
@@ -77,6 +77,15 @@ def test_a_ranking_and_its_confirmation_are_of_valid_runs_only(runs, code):
         assert one.standings == other.standings
         assert one.winner == other.winner == (1,)
         assert [c.ratio for c in one.confirmation.contrasts] == [c.ratio for c in other.confirmation.contrasts]
+
+
+def test_a_combination_at_which_requests_failed_does_not_win_though_the_default_fails_as_often(runs):
+    spoilt = [made_invalid(run, "errors") if run.block in (1, 2) else run for run in runs]
+    result = analyse(description("throughput"), spoilt, costs=False)[1]
+    assert (result.winner, result.confirmation) == (None, None)
+    (standing,) = [standing for standing in result.standings if standing.combination]
+    assert (standing.ratio.low, standing.ratio.high, standing.better) == (0.0, np.inf, None)
+    assert "the store failed in 4 runs" in lead(result, {"x": [0, 1]})[0]
 
 
 def test_a_winner_that_was_measured_again_with_failures_only_is_not_confirmed(runs):

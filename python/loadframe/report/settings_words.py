@@ -1,5 +1,6 @@
 """Sentences on a settings experiment: significant effects, the best combination, and its confirmation."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -55,8 +56,12 @@ def aliases_text(result: SettingsAt, response: Response, term: Sequence[int]) ->
 
 
 def effect_text(contrast: Contrast) -> str:
-    """Write an effect as a ratio with its interval."""
+    """Write an effect as a ratio with its interval; `below 1.2`, `above 0.8` or `unknown` where runs failed."""
     ratio = contrast.ratio
+    if contrast.low_open or contrast.high_open:
+        if not contrast.high_open and math.isfinite(ratio.high):
+            return f"below {ratio.high:.3g}"
+        return f"above {ratio.low:.3g}" if ratio.low > 0 else "unknown"
     return estimate_text(ratio) if ratio.is_finite else f"{ratio.value:.3g}"
 
 
@@ -89,6 +94,12 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
     measure = response.measure.phrase
     if all(fit.p is None for fit in ranked):
         return f"Inconclusive: whether a setting changes {measure} is unknown: too few valid runs."
+    if not claimed and result.failed:
+        failed = sum(failed for failed, _ in result.failed.values())
+        return (
+            f"Inconclusive: which settings change {measure} is unknown, because the store failed in"
+            f" {counted(failed, 'run')}, which bound each effect on one side at most."
+        )
     if not claimed and result.winner is not None:
         return (
             f"Inconclusive: no setting or interaction, averaged over all combinations, changes {measure} by more than"

@@ -1,8 +1,8 @@
 """Analysis of a settings experiment: effects on each response, ranking against the default, winner, confirmation.
 
-Each cluster size is analysed separately, since the best setting depends on it. Models and ratios use valid runs. A run
-in which the store failed ranks below any figure: a combination at which the store fails more often than at the default
-does not win.
+Each cluster size is analysed separately, since the best setting depends on it. Ratios use valid runs. A run in which
+the store failed ranks below any figure: models take it for the worst run (see `model`), and a combination at which the
+store failed does not win.
 """
 
 import itertools
@@ -18,7 +18,7 @@ import numpy as np
 
 from loadframe.analyze.compare import LEVEL, Comparison, Group, Measure, compare
 from loadframe.analyze.compare.warnings import runs_by_reason
-from loadframe.analyze.estimate import holm
+from loadframe.analyze.estimate import Estimate, holm
 from loadframe.analyze.executions import AGAIN, FIRST
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding
@@ -27,7 +27,7 @@ from loadframe.analyze.scale.telemetry import cores_used
 from loadframe.analyze.scale.treatments import main_operation
 from loadframe.analyze.sessions import blocks_of
 from loadframe.analyze.settings import warnings as rules
-from loadframe.analyze.settings.model import Array, Data, EffectsModel, Term, columns_of, fit_model, widened
+from loadframe.analyze.settings.model import Array, Data, EffectsModel, Term, columns_of, fit_with_failures, widened
 from loadframe.analyze.settings.ranking import Numbers, Standing, rank
 from loadframe.analyze.settings.schemes import ADAPTIVE, CONFIRM
 from loadframe.record import Run
@@ -145,6 +145,10 @@ class _Designed:
     #: The indices of the levels of each run in `used`, in the order of the factors.
     rows: Sequence[tuple[int, ...]]
     blocks: Sequence[Hashable]
+    #: The runs in which the store failed, with their levels and blocks.
+    failed: Sequence[RecordedRun]
+    failed_rows: Sequence[tuple[int, ...]]
+    failed_blocks: Sequence[Hashable]
 
 
 def _designed(
@@ -155,10 +159,16 @@ def _designed(
     objective = Measure(phase, description["objective"], None if description["objective"] in RATES else main)
     designed = [run for run in runs if not run.id.startswith(CONFIRM)]
     used = [run for run in designed if run.usable and objective.of(run) and math.isfinite(objective.figure(run).high)]
-    rows = [tuple(_index(levels, run.treatment.get(name)) for name, levels in factors.items()) for run in used]
+    failed = [run for run in designed if run.requests_failed]
+    both = [*used, *failed]
+    rows = [tuple(_index(levels, run.treatment.get(name)) for name, levels in factors.items()) for run in both]
     adaptive = description["scheme"] in ADAPTIVE
-    blocks: Sequence[Hashable] = [0] * len(used) if adaptive else blocks_of(used)
-    return _Designed(at, phase, main, objective, factors, runs, designed, used, rows, blocks)
+    blocks: Sequence[Hashable] = [0] * len(both) if adaptive else blocks_of(both)
+    number = len(used)
+    return _Designed(
+        at, phase, main, objective, factors, runs, designed, used, rows[:number], blocks[:number], failed,
+        rows[number:], blocks[number:],
+    )  # fmt: skip
 
 
 def _responses(description: Mapping[str, Any], design: _Designed) -> tuple[Response, ...]:
@@ -186,10 +196,7 @@ def _analyse(
     )
     default = (0,) * len(factors)
     with_figures = list(dict.fromkeys([default, *rows]))
-    failed_runs = [run for run in designed if run.requests_failed]
-    failed_at = [
-        tuple(_index(levels, run.treatment.get(name)) for name, levels in factors.items()) for run in failed_runs
-    ]
+    failed_runs, failed_at = design.failed, design.failed_rows
     numbers = {row: number for number, row in enumerate(dict.fromkeys([*with_figures, *failed_at]))}
     combinations = tuple(
         tuple(levels[index] for levels, index in zip(factors.values(), row, strict=True)) for row in numbers
@@ -201,7 +208,7 @@ def _analyse(
     failures = _Failures(rows, failed_at)
     failed = {numbers[row]: failures.at(dict(enumerate(row))) for row in dict.fromkeys(failed_at)}
     ranked = rank(chosen, design.blocks, logs, higher=higher, effects=effects, results=results) if used else []
-    standings = _without_survivors(ranked, list(numbers), failures)
+    standings = _without_survivors(ranked, list(numbers), failures, higher=higher)
     best = _winner(description["scheme"], responses, standings, factors, combinations, higher, failures)
     confirmation = _confirmation(design.runs, factors, best, design.at, objective)
     return SettingsAt(
@@ -244,21 +251,27 @@ def _response(measure: Measure, design: _Designed, description: Mapping[str, Any
     known = [
         index for index, run in enumerate(design.used) if measure.of(run) and math.isfinite(measure.figure(run).high)
     ]
-    rows, blocks = design.rows, design.blocks
+    values = [math.log(measure.of(design.used[index]) or math.nan) for index in known]
+    higher, failed = measure.better == "higher", len(design.failed_rows)
+    worst = min(values, default=0.0) if higher else max(values, default=0.0)
+    rows = [*(design.rows[index] for index in known), *design.failed_rows]
+    blocks = [*(design.blocks[index] for index in known), *design.failed_blocks]
     hard = [name in description["hard"] for name in design.factors]
-    model = fit_model(
+    model = fit_with_failures(
         Data(
-            rows=np.array([rows[index] for index in known]),
-            response=np.array([math.log(measure.of(design.used[index]) or math.nan) for index in known]),
-            blocks=[blocks[index] for index in known],
+            rows=np.array(rows),
+            response=np.array([*values, *[worst] * failed]),
+            blocks=blocks,
             plots=[
-                (blocks[index], *(level for level, is_hard in zip(rows[index], hard, strict=True) if is_hard))
-                for index in known
+                (block, *(level for level, is_hard in zip(row, hard, strict=True) if is_hard))
+                for row, block in zip(rows, blocks, strict=True)
             ],
             levels=[max(row[index] for row in rows) + 1 for index in range(len(design.factors))],
             hard=hard,
             alone=description["scheme"] in _ALONE,
-        )
+        ),
+        failed,
+        higher=higher,
     )
     model = widened(model, measure.stretch(design.used[index] for index in known))
     return Response(measure, model, {})
@@ -295,16 +308,25 @@ class _Failures:
 
 
 def _without_survivors(
-    ranked: Sequence[Standing], rows: Sequence[tuple[int, ...]], failures: _Failures
+    ranked: Sequence[Standing], rows: Sequence[tuple[int, ...]], failures: _Failures, *, higher: bool
 ) -> tuple[Standing, ...]:
-    """Return the ranking with the combinations last at which the store fails more often, without a probability."""
-    failing = [
-        replace(standing, better=None)
-        for standing in ranked
-        if failures.more_than_default(dict(enumerate(rows[standing.combination])))
-    ]
-    names = {standing.combination for standing in failing}
-    return (*(standing for standing in ranked if standing.combination not in names), *failing)
+    """Return the ranking with the combinations last at which the store failed, without a probability.
+
+    The runs that survive are a selection, so the ratio of such a combination is bounded on its good side only. If the
+    store failed at the default, the ratios of all others are bounded on their bad side only.
+    """
+
+    def failed(number: int) -> bool:
+        return failures.at(dict(enumerate(rows[number])))[0] > 0
+
+    def opened(standing: Standing) -> Standing:
+        ratio, here, there = standing.ratio, failed(standing.combination), failed(0)
+        lower, upper = (here, there) if higher else (there, here)
+        ratio = Estimate(ratio.value, 0.0 if lower else ratio.low, math.inf if upper else ratio.high)
+        return replace(standing, ratio=ratio, better=None if here else standing.better)
+
+    standings = [opened(standing) if standing.combination else standing for standing in ranked]
+    return tuple(sorted(standings, key=lambda standing: standing.combination != 0 and failed(standing.combination)))
 
 
 def _failing(
@@ -350,7 +372,7 @@ def _winner(
     higher: bool,
     failures: _Failures,
 ) -> Levels | None:
-    """Return the best combination; None if it is the default or the store fails more often at it."""
+    """Return the best combination; None if it is the default or the store failed at it."""
     if scheme in _FRACTIONS and responses:
         levels = []
         for index, factor in enumerate(factors.values()):
@@ -360,11 +382,11 @@ def _winner(
             good = good and best is not None and not failures.more_than_default({index: best.levels[0]})
             levels.append(factor[best.levels[0]] if best and good else factor[0])
         chosen = tuple(levels)
-        return None if chosen == combinations[0] or failures.more_than_default(_row(factors, chosen)) else chosen
+        return None if chosen == combinations[0] or failures.at(_row(factors, chosen))[0] else chosen
     if not standings or standings[0].combination == 0:
         return None
     first = combinations[standings[0].combination]
-    return None if failures.more_than_default(_row(factors, first)) else first
+    return None if failures.at(_row(factors, first))[0] else first
 
 
 def _confirmation(

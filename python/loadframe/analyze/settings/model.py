@@ -6,6 +6,10 @@ between clusters in the same state, the others against those between runs on one
 designs use Lenth's pseudo standard error ("Quick and easy analysis of unreplicated factorials", Technometrics 31,
 1989), which treats most effects as noise. Effects of a level alone share the same default runs, so their errors are
 correlated and Lenth's method does not apply.
+
+Slow runs fail more often than fast ones, so the runs that survive are a selection. A run in which the store failed
+therefore enters the model with the worst value of all runs, which is an upper bound of its performance. An effect on
+which it bears is bounded on one side only, and failures on both sides of an effect make it unknown.
 """
 
 import itertools
@@ -131,18 +135,28 @@ class TermFit:
 class Contrast:
     """The difference of one level from the default, or the interaction of two two-level factors.
 
-    In the unit of the response, with its 95 % interval, which is unbounded if the variance of runs is unknown.
+    In the unit of the response, with its 95 % interval, which is unbounded if the variance of runs is unknown. Failed
+    runs open an end of the interval.
     """
 
     term: Term
     levels: tuple[int, ...]
     value: float
     half_width: float
+    low_open: bool = False
+    high_open: bool = False
 
     @property
     def ratio(self) -> Estimate:
         """The effect as a ratio to the default, with its interval."""
-        return on_log_scale(math.exp(self.value), self.half_width)
+        ratio = on_log_scale(math.exp(self.value), self.half_width)
+        return Estimate(ratio.value, 0.0 if self.low_open else ratio.low, math.inf if self.high_open else ratio.high)
+
+    @property
+    def excludes_none(self) -> bool:
+        """Whether an end of the interval shows that there is an effect; an unknown variance does not matter."""
+        half = self.half_width if math.isfinite(self.half_width) else 0.0
+        return (self.value > half and not self.low_open) or (self.value < -half and not self.high_open)
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,6 +246,31 @@ def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
         if abs(one.value) > more(one) + (one.half_width if math.isfinite(one.half_width) else 0.0)
     }
     contrasts = tuple(replace(one, half_width=one.half_width + more(one)) for one in model.contrasts)
+    terms = tuple(fit if fit.p is None or fit.term in clear else replace(fit, p=1.0) for fit in model.terms)
+    return replace(model, contrasts=contrasts, terms=terms)
+
+
+def fit_with_failures(data: Data, failed: int, *, higher: bool) -> EffectsModel:
+    """Fit a model in which the last `failed` runs have the worst value, and open the intervals of their effects.
+
+    `higher` says whether more is better. A term is significant only if the bounded end of an effect excludes 0.
+    """
+    model = fit_model(data)
+    if not failed:
+        return model
+    values = np.array([one.value for one in model.contrasts])
+    low_open, high_open = np.zeros((2, len(values)), dtype=bool)
+    for index in range(len(data.response) - failed, len(data.response)):
+        worse = data.response.copy()
+        worse[index] -= 1.0 if higher else -1.0
+        moved = np.array([one.value for one in fit_model(replace(data, response=worse)).contrasts]) - values
+        low_open |= moved < -_TINY
+        high_open |= moved > _TINY
+    contrasts = tuple(
+        replace(one, low_open=bool(low), high_open=bool(high))
+        for one, low, high in zip(model.contrasts, low_open, high_open, strict=True)
+    )
+    clear = {one.term for one in contrasts if one.excludes_none}
     terms = tuple(fit if fit.p is None or fit.term in clear else replace(fit, p=1.0) for fit in model.terms)
     return replace(model, contrasts=contrasts, terms=terms)
 

@@ -1,0 +1,79 @@
+"""Settings at which the store fails: claims and winners when slow runs die, with known truth.
+
+In each experiment, a full factorial of two settings is run several times. The first setting has the stated true effect
+on throughput. With it, the store fails in the slowest share of the runs. The second setting does nothing.
+
+    python -m benchmarks.simulate_failures
+"""
+
+import itertools
+
+import numpy as np
+from benchmarks.promises import Promises
+
+from loadframe.analyze.settings.model import Data, EffectsModel, fit_model, fit_with_failures
+
+_NOISE, _REPETITIONS = 0.1, 6
+#: True ratio of the first setting, and the share of its runs that fail.
+_CASES = tuple(itertools.product((1.0, 0.8, 1.25), (0.0, 0.1, 0.4)))
+_LEVEL = 0.05
+
+
+def main(trials: int = 1000) -> None:
+    """Print a row for each true ratio and share of failed runs."""
+    promise = Promises()
+    print("| true ratio | runs that fail | ratio of survivors | survivors: claimed better / worse |"
+          " claimed better / worse | interval holds the ratio | other setting claimed |")  # fmt: skip
+    print("|--:|--:|--:|--:|--:|--:|--:|")
+    for ratio, share in _CASES:
+        random = np.random.default_rng(4)
+        rows = np.array([_experiment(random, ratio, share) for _ in range(trials)])
+        gain, *shares, other = rows.mean(axis=0)
+        before = " / ".join(f"{value:.1%}" for value in shares[:2])
+        now = " / ".join(f"{value:.1%}" for value in shares[2:4])
+        what = f"ratio {ratio:g}, {share:.0%} fail"
+        if ratio <= 1:
+            promise.at_most(f"claimed better, {what}", shares[2], trials, _LEVEL / 2)
+        if not share:
+            promise.at_least(f"coverage, {what}", shares[4], trials, 0.95)
+        promise.at_most(f"other setting claimed, {what}", other, trials, _LEVEL)
+        print(f"| {ratio:g} | {share:.0%} | {np.exp(gain):.2f} | {before} | {now} | {shares[4]:.1%} | {other:.1%} |")
+    promise.settle()
+
+
+def _experiment(random: np.random.Generator, ratio: float, share: float) -> list[float]:
+    """Return the survivors' gain, claims by survivors and with failures, coverage, claims of the other setting."""
+    rows = np.tile(list(itertools.product((0, 1), repeat=2)), (_REPETITIONS, 1))
+    noise = _NOISE * random.standard_normal(len(rows))
+    logs = np.log(ratio) * rows[:, 0] + noise
+    treated = rows[:, 0] == 1
+    fails = treated & (noise <= np.quantile(noise[treated], share, method="lower")) & (share > 0)
+    alive = ~fails
+    gain = logs[alive & treated].mean() - logs[~treated].mean()
+    survivors = fit_model(_data(rows[alive], logs[alive]))
+    order = np.concatenate([np.flatnonzero(alive), np.flatnonzero(fails)])
+    logs = np.where(fails, logs[alive].min(), logs)
+    whole = fit_with_failures(_data(rows[order], logs[order]), int(fails.sum()), higher=True)
+    (effect,) = [contrast.ratio for contrast in whole.contrasts if contrast.term == (0,)]
+    held = effect.low <= ratio <= effect.high
+    return [gain, *_claims(survivors), *_claims(whole), float(held), float(_p(whole, (1,)) < _LEVEL)]
+
+
+def _data(rows: np.ndarray, logs: np.ndarray) -> Data:
+    alike = [0] * len(rows)
+    return Data(rows=rows, response=logs, blocks=alike, plots=alike, levels=[2, 2], hard=[False, False])
+
+
+def _p(model: EffectsModel, term: tuple[int, ...]) -> float:
+    return next(fit.p for fit in model.terms if fit.term == term) or 0.0
+
+
+def _claims(model: EffectsModel) -> list[float]:
+    """Return whether the first setting is claimed to be better, and to be worse."""
+    claimed = _p(model, (0,)) < _LEVEL
+    value = next(contrast.value for contrast in model.contrasts if contrast.term == (0,))
+    return [float(claimed and value > 0), float(claimed and value < 0)]
+
+
+if __name__ == "__main__":
+    main()

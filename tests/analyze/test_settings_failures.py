@@ -1,0 +1,111 @@
+"""Settings at which the store fails: slow runs die more often, and the survivors must not look like an improvement."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.settings.analysis import analyse
+from loadframe.record.schema.summary import Latency
+from loadframe.report.settings_words import effect_text, lead
+from made_up_runs import MadeUp, invalid, operation, phase, summary
+
+FACTORS = {"cache": [0, 1], "threads": [2, 4]}
+DESCRIPTION = {
+    "factors": FACTORS, "at": {}, "measure": ["look"], "objective": "throughput", "scheme": "full", "hard": [],
+}  # fmt: skip
+CACHE, THREADS = (0,), (1,)
+
+
+def experiment(random, dies, *, effects=(0.0, 0.0), repetitions=6, noise=0.1):
+    """Return the runs of a full factorial; `dies(cache, threads, noise)` says whether the store fails in a run.
+
+    `effects` are logarithms of the ratios of the second levels of both settings.
+    """
+    runs = []
+    for block, cache, threads in itertools.product(range(1, repetitions + 1), (0, 1), (2, 4)):
+        deviation = noise * random.standard_normal()
+        rate = 100 * np.exp(effects[0] * cache + effects[1] * (threads == 4) + deviation)
+        figures = operation(rate, response=Latency(p50=1 / rate, p99=5 / rate))
+        verdict = invalid(*(["node_lost"] if dies(cache, threads, deviation) else []))
+        made = MadeUp(summary(phase("look", {"read": figures}), verdict=verdict))
+        runs.append(RecordedRun(f"b{block}-{cache}-{threads}", block, {"cache": cache, "threads": threads}, made))
+    return runs
+
+
+def slow_ones_die(cache, threads, deviation):
+    """With the cache, the slowest two fifths of the runs kill the store."""
+    return cache == 1 and deviation < -0.025
+
+
+def effect(result, term):
+    (contrast,) = [contrast for contrast in result.responses[0].model.contrasts if contrast.term == term]
+    return contrast
+
+
+def survivors_gain(runs):
+    """Return the ratio of the mean logarithms of the runs that survived, with and without the cache."""
+    logs = {level: [np.log(run.phase("look").throughput) for run in runs
+                    if run.treatment["cache"] == level and not run.requests_failed] for level in (0, 1)}  # fmt: skip
+    return np.mean(logs[1]) - np.mean(logs[0])
+
+
+def test_survivors_of_a_setting_that_kills_slow_runs_do_not_make_it_better():
+    random = np.random.default_rng(5)
+    trials, claimed, held, wins, naive = 100, 0, 0, 0, []
+    for _ in range(trials):
+        runs = experiment(random, slow_ones_die)
+        (result,) = analyse(DESCRIPTION, runs, costs=False)
+        naive.append(survivors_gain(runs))
+        cache = effect(result, CACHE)
+        held += cache.ratio.low <= 1.0 <= cache.ratio.high
+        claimed += result.responses[0].claimed(CACHE) and cache.value > 0
+        wins += result.winner is not None and result.winner[0] == 1 and result.failed != {}
+    assert np.mean(naive) > 0.05, "the survivors are faster by selection alone"
+    assert claimed == 0
+    # Failed runs count as the worst of all, which is more than the slow ones among them deserve.
+    assert held >= 0.85 * trials
+    # A combination wins only if the store survived all of its runs, which is rare here.
+    assert wins <= 0.1 * trials
+
+
+def test_a_setting_that_does_not_fail_keeps_its_bounded_effect():
+    """The store dies without the cache and with few threads, so more threads and the cache are better at least."""
+    random = np.random.default_rng(6)
+    trials, claims, held = 60, np.zeros(2), 0
+    for _ in range(trials):
+        runs = experiment(random, lambda cache, threads, deviation: (cache, threads, deviation < -0.1) == (0, 2, True),
+                          effects=(0.3, 0.3), noise=0.08)  # fmt: skip
+        (result,) = analyse(DESCRIPTION, runs, costs=False)
+        claims += [result.responses[0].claimed(term) for term in (CACHE, THREADS)]
+        contrasts = [effect(result, term).ratio for term in (CACHE, THREADS)]
+        held += all(ratio.low <= np.exp(0.3) <= ratio.high for ratio in contrasts)
+    assert claims.min() >= 0.9 * trials
+    assert held >= 0.93 * trials
+
+
+def test_reports_state_bounded_and_unknown_effects():
+    random = np.random.default_rng(7)
+    runs = experiment(random, lambda cache, threads, deviation: False, effects=(0.5, 0.0), noise=0.01)
+    dead = [run for run in runs if run.id in ("b1-1-2", "b2-1-4")]
+    for run in dead:
+        run.run.__dict__["summary"] = summary(run.phase("look"), verdict=invalid("node_lost"))
+    (result,) = analyse(DESCRIPTION, [RecordedRun(*vars(run).values()) for run in runs], costs=False)
+    assert effect_text(effect(result, CACHE)).startswith("below 1.")
+    assert effect_text(effect(result, THREADS)) == "unknown"
+    assert not result.responses[0].claimed(CACHE)
+    assert lead(result, FACTORS)[0].startswith("Inconclusive: which settings change throughput")
+    assert result.winner in (None, (0, 4)), "the store failed at both combinations with the cache"
+    ratios = {standing.combination: standing.ratio for standing in result.standings}
+    failing = [ratios[number] for number in result.failed]
+    assert all(ratio.low == 0.0 for ratio in failing)
+
+
+@pytest.mark.parametrize("objective", ["throughput", "p99"])
+def test_a_failed_run_counts_as_the_worst_in_every_measure(objective):
+    random = np.random.default_rng(8)
+    runs = experiment(random, lambda cache, threads, deviation: cache == 1 and threads == 4, noise=0.01)
+    (result,) = analyse({**DESCRIPTION, "objective": objective}, runs, costs=False)
+    cache = effect(result, CACHE)
+    assert (cache.low_open, cache.high_open) == ((True, False) if objective == "throughput" else (False, True))
