@@ -138,13 +138,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
 
 
 class _ByCluster(LoadScopeScheduling):
-    """Keep together the tests of a module, contract tests by store, and tests that share nodes or Slurm."""
+    """Keep together the tests of a module, contract tests by store, and tests that share nodes or Slurm.
+
+    Each page of the documentation is its own piece.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         module, _, name = nodeid.partition("::")
         if module.startswith("tests/contract/"):
             parameters = name.partition("[")[2].rstrip("]").split("-")
             return next((f"{kind} cluster" for kind in parameters if kind in loadframe.store.stores()), module)
+        if module == "tests/docs/test_pages.py":
+            return nodeid
         if module.startswith("tests/workload/") and module.endswith("_on_a_store.py"):
             return "shared nodes"
         return "slurm" if "slurm" in module else module
