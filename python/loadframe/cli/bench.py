@@ -218,6 +218,7 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Encryption, Limits
     from loadframe.experiment.design.estimate import resolved_seconds
+    from loadframe.experiment.runner.existing import remove_leftovers
     from loadframe.experiment.runner.listener import Listeners
     from loadframe.experiment.runner.preflight import check_load
     from loadframe.experiment.runner.recover_run import recover_runs
@@ -261,6 +262,8 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
             require_in_time(actions, chosen)
             started = Cluster.start(spec, listener.step)
         with started as live:
+            if hosts or cluster:
+                remove_leftovers(live, cluster, listener)
             resolved = loaded.for_family(live.store.family, live.size, listener.step)
             phases = _chosen(resolved, override, reuse)
             if hosts or cluster:

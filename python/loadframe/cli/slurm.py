@@ -148,6 +148,8 @@ def _show(batch: "Batch", planned: "ResourceEstimate", job: str | None) -> None:
 def _machines(loaded: "Experiment", planned: "ResourceEstimate", requested: int | None) -> int:
     """Return the number of machines for nodes. BadInput if the nodes do not fit on the requested number."""
     host = loaded.file.store.host
+    if loaded.exists:
+        return requested or 1
     if host not in ("slurm", "mpi"):
         raise BadInput(
             f"the nodes of {loaded.name} would all run on the first rank's machine (store: {{host: {host}}})",

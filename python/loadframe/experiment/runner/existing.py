@@ -349,6 +349,10 @@ class ExistingClusters:
 
     def _resize(self, target: _Target, cluster: Cluster, nodes: int | None) -> Cluster:
         """Return the cluster with another number of nodes: by the user's command, or stopped and started again."""
+        if target.name is not None and any(not node.alive or node.paused or node.cut for node in cluster.nodes):
+            # An earlier run has left it damaged.
+            target.cluster = None
+            target.cluster = cluster = Cluster.respawn(target.name, nodes or cluster.size, self._listener.step)
         if nodes is None or nodes == cluster.size:
             return cluster
         if target.changes.nodes is None:
@@ -555,6 +559,24 @@ class ExistingClusters:
             if earlier.cluster is None and earlier.nodes is not None and scale_command(self._experiment):
                 cluster.resize(earlier.nodes, self._listener.step)
         ledger.delete()
+
+
+def remove_leftovers(cluster: Cluster, name: str | None, listener: Listener) -> None:
+    """Remove the collections of killed experiments from a cluster, and restore its settings.
+
+    `name` is that of a cluster of Loadframe. BadInput if an experiment is using the cluster.
+    """
+    for ledger in list(of_cluster([] if name else cluster.addresses, name)):
+        if not ledger.changes.kept:
+            listener.remark(f"removing leftovers of an interrupted experiment ({ledger.changes.experiment})")
+            _undo(cluster, ledger.changes, listener)
+            ledger.changes.settings = {}
+            # Only an experiment can restore the number of nodes.
+            if ledger.changes.nodes in (None, cluster.size):
+                ledger.delete()
+                continue
+            ledger.write()
+        ledger.release()
 
 
 def _undo(
