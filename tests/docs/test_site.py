@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from markdown.extensions.toc import slugify
 
 TOP = Path(__file__).parents[2]
+#: Pages outside the site.
+OTHERS = [page for name in ("*.md", "lab/**/*.md", "experiments/**/*.md") for page in sorted(TOP.glob(name))]
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +45,14 @@ def test_the_search_index_contains_the_pages(site):
     index = json.loads((site[0] / "search" / "search_index.json").read_text())
     assert any(entry["location"].startswith("start/install") for entry in index["docs"])
     assert (site[0] / "search" / "search_index.js").exists(), "a page that is opened as a file cannot read JSON"
+
+
+@pytest.mark.parametrize("page", OTHERS, ids=lambda page: str(page.relative_to(TOP)))
+def test_links_of_pages_outside_the_site_resolve(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for target, anchor in re.findall(r"\]\((?!\w+:)([^)#\s]*)(?:#([^)\s]+))?\)", text):
+        file = page.parent / target if target else page
+        assert file.exists(), target
+        if anchor:
+            headings = re.findall(r"^#+ +(.*?)\s*$", file.read_text(), re.MULTILINE)
+            assert anchor in {slugify(re.sub(r"[`*]", "", heading), "-") for heading in headings}, f"{target}#{anchor}"
