@@ -26,6 +26,7 @@ def yellow(missing: int, *declared: tuple[int, int], nodes: int = 1) -> Health:
         ),
         (yellow(5), 1, ["the cluster is yellow, with 5 copies of data not in service"]),
         (yellow(1), 1, ["the cluster is yellow, with 1 copy of data not in service"]),
+        (Health(ready=False, status="ok", nodes=1, moving=0, missing=2), 1, ["2 copies of data not in service"]),
         (Health(ready=True, status="green", nodes=1, moving=0, missing=0), 1, []),
     ],
 )

@@ -129,8 +129,11 @@ def incomplete(health: Health, size: int) -> list[str]:
     # Declared copies that so few nodes cannot hold are expected to be missing, such as a replica on a single node.
     as_declared = health.declared and health.missing <= health.unheld(size)
     if not health.ready and not as_declared:
-        missing = f", with {counted(health.missing, *health.piece)} not in service" if health.missing else ""
-        return [f"the cluster is {health.status}{missing}"]
+        if not health.missing:
+            return [f"the cluster is {health.status}"]
+        missing = f"{counted(health.missing, *health.piece)} not in service"
+        # A store may report `ok` for seconds after it lost data, until its timeout.
+        return [missing if health.status == "ok" else f"the cluster is {health.status}, with {missing}"]
     return []
 
 
