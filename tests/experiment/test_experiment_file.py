@@ -93,6 +93,34 @@ def test_every_part_of_the_store_can_be_a_factor(load):
     }  # fmt: skip
 
 
+def test_nodes_have_a_price_by_their_size(load):
+    prices = "prices: {node_hour: {512m: 0.1, 1g: 0.15}, by: store.limits.memory}"
+    factors = f"factors: {{store.limits.memory: [512m, 1g]}}\n{prices}"
+    experiment = load(EXPERIMENT.replace("factors: {nodes: [1, 2, 4], clients: [1, 8]}", factors))
+    assert experiment.describe()["prices"]["node_hour"] == [0.1, 0.15]
+    assert "prices" not in load(EXPERIMENT).describe()
+
+
+@pytest.mark.parametrize(
+    ("prices", "what"),
+    [
+        ("{node_hour: {1: 0.1}, by: nodes}", "node_hour lacks a price for nodes 2, 4"),
+        ("{node_hour: {1: 0.1}, by: node}", "node is not a factor"),
+        ("{node_hour: {1: 0.1}}", "give both or neither"),
+        ("{node_hour: 0.1, by: nodes}", "give both or neither"),
+        ("{node_hour: 0}", "above 0"),
+        ("{node_hour: 0.1, storage: 10g}", "storage requires gb_month"),
+        ("{node_hour: 0.1, gb_month: 0.1}", "gb_month requires storage"),
+    ],
+)
+def test_prices_that_are_missing_are_refused_at_their_place(load, prices, what):
+    with pytest.raises(BadInput) as refused:
+        load(f"{EXPERIMENT}prices: {prices}\n")
+    text = f"{refused.value.where}: {refused.value.what}; {refused.value.remedy}"
+    assert what in text
+    assert f"e.yaml:{EXPERIMENT.count(chr(10)) + 1}:" in text
+
+
 def test_disk_cores_and_encryption_are_factors_too(load):
     factors = (
         'store.limits.disk.write: [10m/s, 20m/s], store.limits.cores: [1, "2 each"], store.encryption: [none, both]'

@@ -267,6 +267,11 @@ class Experiment:
         for key in ("hosts", "cluster", *EXISTING_KEYS):
             if key not in self.file.store.model_fields_set:
                 del description["store"][key]
+        if self.file.prices is None:
+            del description["prices"]
+        elif prices := self.file.prices.of_levels(getattr(self.file, "factors", {})):
+            # In the order of the levels: treatments hold them in base units.
+            description["prices"]["node_hour"] = prices
         if self.file.store.encryption == "none":
             del description["store"]["encryption"]
         if not any(description["store"]["limits"]["disk"].values()):

@@ -1,12 +1,13 @@
 """Report sections for all kinds of experiments: published figures, latency buckets, CPU, executions, stored events."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rich.console import Console
 
 from loadframe.analyze.bands import bands_at
+from loadframe.analyze.cost import Cost, Prices
 from loadframe.analyze.executions import executions_at
 from loadframe.analyze.experiment import RecordedExperiment
 from loadframe.analyze.processes import processes_at
@@ -14,6 +15,8 @@ from loadframe.analyze.published import beside
 from loadframe.analyze.scale.factor_curves import curves_over
 from loadframe.analyze.stored import stored_at
 from loadframe.report.bands import experiment_bands, experiment_bands_on_terminal
+from loadframe.report.cost import TITLE as COST
+from loadframe.report.cost import cost_on_terminal, cost_table
 from loadframe.report.cpu import experiment_cpu, experiment_cpu_on_terminal
 from loadframe.report.executions import TITLE as EXECUTIONS
 from loadframe.report.executions import experiment_executions, experiment_executions_on_terminal
@@ -38,6 +41,8 @@ class Further:
     sections: Sections
     tables: Sequence[TerminalTable]
     document: dict[str, Any]
+    #: Sentences on the cheapest cluster for a demand.
+    sentences: list[str] = field(default_factory=list)
 
     def print(self, console: Console) -> None:
         """Print the tables, with an empty line after each."""
@@ -46,7 +51,12 @@ class Further:
             console.print()
 
 
-def further(folder: RecordedExperiment, bounds: Sequence[float] = ()) -> Further:
+def further(
+    folder: RecordedExperiment,
+    bounds: Sequence[float] = (),
+    prices: Prices | None = None,
+    costs: Sequence[Cost] = (),
+) -> Further:
     """Return the sections, tables and JSON keys of an experiment; latency buckets only if `bounds` (s) are given."""
     sections: list[tuple[str, Table]] = []
     tables: list[TerminalTable] = []
@@ -58,6 +68,10 @@ def further(folder: RecordedExperiment, bounds: Sequence[float] = ()) -> Further
         sections.append(("Published and measured", published_section(figures)))
         tables.append(published_on_terminal(figures))
         document["published"] = [figure.as_dict() for figure in figures]
+    if prices and costs:
+        sections.append((COST, cost_table(prices, costs)))
+        tables.append(cost_on_terminal(prices, costs))
+        document["cost"] = {"currency": prices.currency, "treatments": [entry.as_dict() for entry in costs]}
     if bounds:
         bands = bands_at(folder, bounds)
         sections.append(("Latency buckets", experiment_bands(bands, bounds)))

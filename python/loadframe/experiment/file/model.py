@@ -1,6 +1,7 @@
 """Models of the keys that all experiment files share."""
 
 import re
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, Strict, Tag, model_validator
@@ -275,6 +276,47 @@ class Until(Model):
     most: Annotated[int, Field(ge=2, le=1000)]
 
 
+Price = Annotated[float, Field(gt=0)]
+
+
+class Prices(Model):
+    """Prices of the nodes and their storage, for the costs in reports.
+
+    `node_hour` is one price, or a price for each level of the factor `by`, such as `store.limits.cpus`.
+    """
+
+    node_hour: Annotated[
+        Annotated[Price, Tag("price")] | Annotated[dict[str, Price], NOT_EMPTY, Tag("prices")],
+        Discriminator(lambda value: "prices" if isinstance(value, dict) else "price"),
+    ]
+    by: str | None = None
+    storage: Size | None = None
+    gb_month: Price | None = None
+    currency: Annotated[str, Field(min_length=1, max_length=8)] = "USD"
+
+    @model_validator(mode="after")
+    def _check_pairs(self) -> "Prices":
+        if isinstance(self.node_hour, dict) != (self.by is not None):
+            what = "node_hour has a price for each level of a factor, and by names that factor"
+            raise wrong(what, "give both or neither", key="by" if self.by else "node_hour")
+        if (self.storage is None) != (self.gb_month is None):
+            given, lacking = ("storage", "gb_month") if self.storage else ("gb_month", "storage")
+            raise wrong(f"{given} requires {lacking}", f"add {lacking}", key=given)
+        return self
+
+    def of_levels(self, factors: Mapping[str, Sequence[Any]]) -> list[float] | None:
+        """Return the price for each level of `by`, None without it; refuse unknown factors and levels without one."""
+        if self.by is None or not isinstance(self.node_hour, dict):
+            return None
+        if self.by not in factors:
+            raise wrong(f"{self.by} is not a factor", did_you_mean(self.by, factors), key="prices")
+        missing = [level for level in factors[self.by] if str(level) not in self.node_hour]
+        if missing:
+            levels = ", ".join(map(str, missing))
+            raise wrong(f"node_hour lacks a price for {self.by} {levels}", "add it", key="prices")
+        return [self.node_hour[str(level)] for level in factors[self.by]]
+
+
 #: Value of `prepare` that keeps filled collections between runs that need the same data.
 ONCE = "once"
 
@@ -304,11 +346,18 @@ class ExperimentFile(Model):
     connections: Annotated[int, Field(ge=1)] | None = None
     samples: bool = False
     allow_bad: bool = False
+    prices: Prices | None = None
 
     @property
     def fills_once(self) -> bool:
         """Whether runs that need the same data share it, even if other runs come between."""
         return self.prepare == (ONCE,) or self.store.data == "keep"
+
+    @model_validator(mode="after")
+    def _check_prices(self) -> "ExperimentFile":
+        if self.prices:
+            self.prices.of_levels(getattr(self, "factors", {}))
+        return self
 
     @model_validator(mode="after")
     def _check_until(self) -> "ExperimentFile":

@@ -15,7 +15,7 @@ from loadframe.record.draft import SESSION
 from loadframe.record.fingerprint import changes
 
 #: Keys that may change between two sessions. A change of any other key would mix different runs in one folder.
-_REWORDABLE = ("question", "file", "published", "axes")
+_REWORDABLE = ("question", "file", "published", "axes", "prices")
 #: Further keys that only affect reports, by kind of experiment.
 _DISPLAY_KEYS = {"scale": ("objective",)}
 
@@ -65,7 +65,7 @@ class ExperimentFolder:
         if self._recorded():
             earlier = _require_same(file, description)
             # These keys only affect reports, so they may be added later.
-            keys = ("published", "axes", *_DISPLAY_KEYS.get(description.get("kind", ""), ()))
+            keys = ("published", "axes", "prices", *_DISPLAY_KEYS.get(description.get("kind", ""), ()))
             updates = {key: description[key] for key in keys if description.get(key)}
             if any(earlier.get(key) != value for key, value in updates.items()):
                 _write(file, {**earlier, **updates})

@@ -18,10 +18,13 @@ from loadframe.analyze.capacity import (
     read_capacities,
 )
 from loadframe.analyze.capacity.demand import sentence as demand_sentence
+from loadframe.analyze.cost import Prices, cheapest, cost
+from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.errors import BadInput
 from loadframe.base.units import format_share
 from loadframe.report import capacity_words
+from loadframe.report.cost import cheapest_text
 from loadframe.report.fit import sentence as fit_sentence
 from loadframe.report.further import Further, further
 from loadframe.report.kinds import Report
@@ -40,9 +43,20 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
     capacities = read_capacities(path)
     fitted, refusal = _curve(capacities)
     demands = _demands(capacities, fitted)
-    more = further(capacities.folder, bands)
+    prices = Prices.of(capacities.folder.description) if capacities.bounds.over != USERS else None
+    costs = (
+        [cost(prices, of.treatment, of.nodes, _bracketed(of)) for of in capacities.capacities if of.rate]
+        if prices
+        else []
+    )
+    more = further(capacities.folder, bands, prices, costs)
+    if prices:
+        rates = [capacity_words.demand_text(asked)[0] for asked in capacities.folder.description.get("demands", [])]
+        single = any(capacity.bracket for capacity in capacities.capacities)
+        answers = (cheapest(costs, rate) for rate in rates)
+        more.sentences.extend(cheapest_text(prices, answer, by_one_search=single) for answer in answers)
     return Report(
-        _page(capacities, fitted, refusal, [sentence for _, sentence in demands], more.sections),
+        _page(capacities, fitted, refusal, [*(words for _, words in demands), *more.sentences], more.sections),
         capacity_words.document(capacities, demands) | more.document,
         lambda console: _show(capacities, demands, more, console),
         _unanswerable(capacities),
@@ -59,6 +73,15 @@ def _unanswerable(capacities: Capacities) -> BadInput | None:
         where=str(capacities.folder.path),
         remedy="relax the SLO, give the store more resources, or lower search: least",
     )
+
+
+def _bracketed(capacity: Capacity) -> Estimate:
+    """Return the capacity; for a single search, between the rates that passed and failed."""
+    assert capacity.rate is not None
+    if capacity.bracket:
+        held, failed = capacity.bracket
+        return Estimate(held, held, failed)
+    return capacity.rate
 
 
 def _only_nodes(capacities: Capacities) -> bool:
@@ -168,8 +191,8 @@ def _show(capacities: Capacities, demands: list[tuple[Demand, str]], more: Furth
     more.print(console)
     for capacity in capacities.capacities:
         console.print(Text(capacity_words.sentence(capacity, capacities.slo)))
-    for _, sentence in demands:
-        console.print(Text(sentence))
+    for words in (*(words for _, words in demands), *more.sentences):
+        console.print(Text(words))
     for line in capacity_words.limits(capacities):
         console.print(Text(line, style="dim"))
     for line in capacity_words.invalid_trials(capacities):

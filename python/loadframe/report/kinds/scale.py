@@ -8,7 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
+from loadframe.analyze.cost import Cost, Prices, cost
 from loadframe.analyze.finding import Finding
+from loadframe.analyze.rates import THROUGHPUT
 from loadframe.analyze.scale.sweep import PhaseCurves, Sweep, Tiers, read_sweep
 from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted, format_count, format_nodes
@@ -265,10 +267,25 @@ def _speedups(curves: PhaseCurves) -> TerminalTable:
     return table
 
 
+def _costs(sweep: Sweep, prices: Prices) -> list[Cost]:
+    """Return the cost of each treatment of the first measured phase."""
+    default = int(sweep.folder.description["store"].get("nodes") or 1)
+    costs = []
+    for curves in sweep.curves:
+        if curves.phase != sweep.curves[0].phase:
+            continue
+        for treatment in curves.treatments:
+            levels = {"nodes": treatment.nodes, "clients": treatment.clients, **curves.others}
+            named = {name: level for name, level in levels.items() if level is not None}
+            costs.append(cost(prices, named, treatment.nodes or default, treatment.throughput))
+    return costs
+
+
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report: curves, fits and speed-ups."""
     sweep = read_sweep(path)
-    more = further(sweep.folder, bands)
+    prices = Prices.of(sweep.folder.description) if sweep.rate is THROUGHPUT else None
+    more = further(sweep.folder, bands, prices, _costs(sweep, prices) if prices else ())
     return Report(
         sweep_page(sweep, more.sections, more.curves),
         sweep.as_dict() | more.document,
