@@ -325,7 +325,10 @@ class Session:
             self._shell.wait(5)
 
     def _processes(self) -> list[psutil.Process]:
-        """Return the running processes of this session: descendants of the shell, and those with its state folder."""
+        """Return the processes of this session: of the shell's session, its descendants, and those with its state folder.
+
+        A server that rewrites its title loses its environment and its command line, but not its session.
+        """
         running: dict[int, psutil.Process] = {}
         with contextlib.suppress(psutil.Error):
             shell = psutil.Process(self._shell.pid)
@@ -335,6 +338,9 @@ class Session:
             with contextlib.suppress(psutil.Error):
                 words = [process.environ().get("LOADFRAME_STATE", ""), *process.cmdline()]
                 if process.pid != os.getpid() and any(state in word for word in words):
+                    running[process.pid] = process
+            with contextlib.suppress(ProcessLookupError):
+                if os.getsid(process.pid) == self._shell.pid:
                     running[process.pid] = process
         return [process for process in running.values() if _is_alive(process)]
 

@@ -186,8 +186,9 @@ def test_commands_in_the_background_are_compared_and_ended(tmp_path):
     assert not psutil.pid_exists(number) or psutil.Process(number).status() == psutil.STATUS_ZOMBIE
 
 
-def test_processes_that_left_the_shell_are_ended(tmp_path):
-    carry_out(tmp_path, "```console\n$ (setsid sleep 300 & echo $! > pid)\n```\n")
+@pytest.mark.parametrize("words", ["setsid sleep 300", "env -i sleep 300"])
+def test_processes_that_left_the_shell_are_ended(tmp_path, words):
+    carry_out(tmp_path, f"```console\n$ ({words} & echo $! > pid)\n```\n")
     number = int((tmp_path / "page" / "pid").read_text())
     end = time.monotonic() + 5
     while psutil.pid_exists(number) and time.monotonic() < end:
