@@ -325,7 +325,7 @@ class Session:
             self._shell.wait(5)
 
     def _processes(self) -> list[psutil.Process]:
-        """Return the processes of this session: of the shell's session, its descendants, and those with its state folder.
+        """Return the processes of the shell's session, its descendants, and those with its state folder.
 
         A server that rewrites its title loses its environment and its command line, but not its session.
         """
