@@ -8,10 +8,14 @@ from courses import course, grown, paused, pieces
 
 from loadframe.analyze.elastic import by_chance, drifted
 from loadframe.analyze.elastic.course import Event
+from loadframe.analyze.elastic.groups import bounded
 from loadframe.analyze.elastic.measures import ChangeInRun, Value, disturbed, measure, running_median
 from loadframe.analyze.elastic.repeated import repeated
 from loadframe.analyze.elastic.warnings import UNKNOWN_LATENCY, warnings
 from loadframe.analyze.estimate import mean_interval
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.record.schema.summary import GeneratorFigures, Latency, StreamSummary
+from made_up_runs import MadeUp, operation, phase, summary
 
 #: A node is requested at 120 s, joins at 150 s and has its data at 200 s; throughput is halved until 220 s.
 GROW = ChangeInRun(begin=120.0, end=600.0, before=1, after=2, open=False, p99=0.02, errors=0.01)
@@ -338,3 +342,61 @@ def test_pauses_that_recur_after_the_change_do_not_delay_break_even(period):
     grown = [paused(course(360, noise=0.05, rho=0.5, seed=seed, x=factor), period, 10, seed) for seed in range(40)]
     values = [measure(shown, change, 60.0)["break_even"].value for shown in grown]
     assert np.median(values) == pytest.approx(42.0, abs=3.0)
+
+
+#: Measures, with their true value from the course of the store itself.
+DISTURBED_BY_GENERATOR = ("growth", "realised_gain", "x1", "lost_work", "disturbance", "slowdown", "latency_debt", "l1")
+
+
+@pytest.mark.parametrize("limited", [False, True])
+def test_intervals_hold_the_truth_though_the_generator_limits_one_part_of_the_run_more(limited):
+    """After the change the generator costs 4 % of the throughput, and adds a quarter to response times."""
+    change, names = replace(GROW, end=360.0), DISTURBED_BY_GENERATOR
+    changes = {"x": pieces((120, 1.0), (160, 0.5), (600, 1.5)), "l": pieces((120, 1.0), (160, 3.0), (600, 0.8))}
+    held = dict.fromkeys(names, 0)
+    truth = measure(course(360, **changes), change, 60.0)
+    for seed in range(0, 180, 3):
+        values = []
+        for number in range(seed, seed + 3):
+            run = course(360, noise=0.02, rho=0.5, seed=number, **changes)
+            after = run.times > 120
+            run = replace(
+                run,
+                throughput=run.throughput * np.where(after, 0.96, 1.0),
+                response_p99=run.response_p99 * np.where(after, 1.25, 1.0),
+                most=1 / 0.96 if limited else 1.0,
+                fastest=0.8 if limited else 1.0,
+            )
+            values.append(measure(run, change, 60.0))
+        for name in names:
+            mean = repeated(name, 3, dict(enumerate(value[name] for value in values)), {}).mean
+            # The maximum of noisy seconds is above the truth in any case.
+            tolerance = 0.1 * truth[name].value if name in ("slowdown", "disturbance") else 0.0
+            held[name] += mean.low - tolerance <= truth[name].value <= mean.high + tolerance
+    if limited:
+        assert min(held.values()) >= 56, held
+    else:
+        assert held["growth"] < 30, "without bounds, the interval is about the generator"
+        assert held["latency_debt"] < 30
+
+
+def test_bounds_of_event_and_control_widen_their_difference():
+    event, control = Value(5.0, low=4.0, high=7.0), Value(3.0, low=2.5)
+    both = repeated("lost_work", 2, {1: event, 2: event}, {1: control, 2: control})
+    assert (both.mean.low, both.mean.value, both.mean.high) == (4.0, 5.0, 7.0)
+    assert (both.difference.low, both.difference.value, both.difference.high) == (1.0, 2.0, 4.5)
+    open_end = repeated("latency_debt", 2, {1: event, 2: replace(event, high=np.inf)}, {})
+    assert (open_end.mean.low, open_end.mean.high) == (4.0, np.inf)
+
+
+def test_a_course_has_the_bounds_of_its_runs_figures():
+    times, service = (Latency(count=1000, mean=0.5 * p99, p50=0.4 * p99, p99=p99) for p99 in (0.050, 0.030))
+    entry = phase("look", {"look": operation(100.0, response=times, service=service)})
+    generator = GeneratorFigures(threads=1, cpu_share=0.5, cpu_share_peak=0.6, waited_share=0.03)
+    closed = RecordedRun("r", 1, {}, MadeUp(summary(entry, generator=generator)))
+    limited = bounded(course(60), closed)
+    assert (limited.most, limited.fastest) == (pytest.approx(1 / 0.97), 1.0)
+    due = replace(entry, streams=(StreamSummary("main", {"open": {"rate": 100.0, "arrivals": "constant"}}),))
+    late = replace(generator, waited_share=0.0, lateness_p99=0.03)
+    limited = bounded(course(60), RecordedRun("r", 1, {}, MadeUp(summary(due, generator=late))))
+    assert (limited.most, limited.fastest) == (1.0, pytest.approx(0.6))

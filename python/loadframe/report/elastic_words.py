@@ -1,5 +1,6 @@
 """Sentences on an elastic experiment, and its measures as texts, for page and terminal."""
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -183,7 +184,7 @@ def _row(measure: Repeated, rate: Rate) -> Row:
     unit = rate.unit if named.unit == "rate" else named.unit
     control = [value.value for value in measure.control.values()]
     censored = any(value.censored for value in measure.control.values())
-    alone = Estimate(sum(control) / len(control), float("-inf"), float("inf")) if control else None
+    alone = _alone(sum(control) / len(control)) if control else None
     return Row(
         title=named.title,
         value=_measure_text(measure, unit),
@@ -195,7 +196,8 @@ def _row(measure: Repeated, rate: Rate) -> Row:
 
 def _measure_text(measure: Repeated, unit: str | None = None) -> str:
     """Write a measure: `12.3 s [10.1, 14.5]`, `> 480 s (in 1 of 3 runs)`, `12.3 s (from 1 of 3 runs)`."""
-    text = _text(measure.mean, unit or MEASURES[measure.name].unit)
+    mean = _alone(measure.mean.value) if measure.censored else measure.mean
+    text = _text(mean, unit or MEASURES[measure.name].unit)
     if measure.censored:
         runs = f" (in {measure.censored} of {len(measure.values)} runs)" if len(measure.values) > 1 else ""
         text = f"> {text}{runs}"
@@ -214,7 +216,17 @@ def _plain(measure: Repeated) -> str:
     return format_count(measure.mean.value)
 
 
+def _alone(value: float) -> Estimate:
+    """Return a value without an interval."""
+    return Estimate(value, -math.inf, math.inf)
+
+
 def _text(estimate: Estimate, unit: str) -> str:
+    """Write an estimate; if one end of its interval is open, name the other: `12.3 s (at least 8 s)`."""
+    ends = [(word, end) for word, end in (("least", estimate.low), ("most", estimate.high)) if math.isfinite(end)]
+    if len(ends) == 1 and ends[0][1] > 0:
+        ((word, end),) = ends
+        return f"{_text(_alone(estimate.value), unit)} (at {word} {_text(_alone(end), unit)})"
     if unit == "share":
         return percent_text(estimate) if estimate.is_finite else f"{100 * estimate.value:.3g} %"
     if unit in ("s", "seconds"):

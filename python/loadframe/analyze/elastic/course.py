@@ -158,6 +158,10 @@ class Course:
     unasked: Flags | None = None
     rate: Rate = THROUGHPUT
     succeeded: Series | None = None  #: successful requests, 1/s; None if throughput counts them
+    #: Largest factor from measured to true throughput, and smallest from measured to true response times: bounds of the
+    #: effect of the load generator.
+    most: float = 1.0
+    fastest: float = 1.0
 
     @property
     def successes(self) -> Series:
@@ -236,7 +240,7 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
     else:
         done = rows[rate.column].to_numpy()
     failed = rows["requests"].to_numpy() - rows["successes"].to_numpy() + rows["dropped"].to_numpy()
-    main = max(phase.single, key=lambda name: phase.operations[name].successes)
+    main = main_operation(phase)
     units = [(entry["time"] - zero, str(entry["unit"])) for entry in run.events if entry["kind"] == BALANCING]
     of_main = pc.equal(rows["operation"], main).to_numpy()
     unanswered, oldest = _unanswered(rows.filter(of_main), first, length)
@@ -258,6 +262,11 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
         rate=rate,
         succeeded=np.bincount(second, weights=succeeded, minlength=length).astype(float),
     )
+
+
+def main_operation(phase: PhaseSummary) -> str:
+    """Return the operation with the most successes."""
+    return max(phase.single, key=lambda name: phase.operations[name].successes)
 
 
 def _ingesting(phase: PhaseSummary) -> list[str]:

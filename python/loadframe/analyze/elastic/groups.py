@@ -20,10 +20,11 @@ from typing import Any
 import numpy as np
 
 from loadframe.analyze.elastic import warnings as rules
-from loadframe.analyze.elastic.course import Course, Event, Series, deaths, read_course
+from loadframe.analyze.elastic.course import Course, Event, Series, deaths, main_operation, read_course
 from loadframe.analyze.elastic.measures import ChangeInRun, Value, change_failed, disturbed, measure, service
 from loadframe.analyze.elastic.repeated import MEASURES, UNUSUAL, StepMeasures, repeated
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
+from loadframe.analyze.figures import stretch_of
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.rates import Rate, rate_of
 from loadframe.record.schema.event_kinds import BALANCED, FIRED, JOINED, LEAVING, LEFT
@@ -152,7 +153,7 @@ def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
     treatment = {"transition": transition, "load": load}
     rate = rate_of(description)
     runs = [run for run in folder.runs if run.status == "done" and treatment.items() <= run.treatment.items()]
-    courses = {run.id: course for run in runs if run.run and (course := read_course(run.run, rate))}
+    courses = {run.id: bounded(course, run) for run in runs if run.run and (course := read_course(run.run, rate))}
     usable = [run for run in runs if run.id in courses and run.sound and run.narrow]
     with_event = tuple(run for run in usable if run.treatment["event"])
     controls = tuple(run for run in usable if not run.treatment["event"])
@@ -172,6 +173,16 @@ def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
     )
     rate = next((course.rate for course in courses.values()), rate)
     return Group(transition, load, is_open, rate, with_event, controls, invalid, courses, steps, scores, warnings)
+
+
+def bounded(course: Course, run: RecordedRun) -> Course:
+    """Return the course of a run with the bounds of its throughput and of the p99 of its main operation."""
+    phase = next(iter(run.run.summary.measured)) if run.run else None
+    if phase is None:
+        return course
+    main = main_operation(phase)
+    most = stretch_of([run.figure(phase.name, "throughput")]).high
+    return replace(course, most=most, fastest=stretch_of([run.figure(phase.name, "response", main, "p99")]).low)
 
 
 def _steps(

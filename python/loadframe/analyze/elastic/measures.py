@@ -23,7 +23,7 @@ literature, on a common axis.
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -128,10 +128,25 @@ _ORDINARY = 2.0
 
 @dataclass(frozen=True)
 class Value:
-    """A measure of one run; if `censored`, `value` is a lower bound."""
+    """A measure of one run; if `censored`, `value` is a lower bound.
+
+    `low` and `high` are bounds of the effect of the load generator; None if it has none.
+    """
 
     value: float
     censored: bool = False
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def below(self) -> float:
+        """How much smaller the true value may be."""
+        return 0.0 if self.low is None else max(self.value - self.low, 0.0)
+
+    @property
+    def above(self) -> float:
+        """How much larger the true value may be."""
+        return 0.0 if self.high is None else max(self.high - self.value, 0.0)
 
 
 @dataclass(frozen=True)
@@ -215,7 +230,8 @@ def disturbed(course: Course, change: ChangeInRun, window: float, controls: Sequ
 def measure(course: Course, change: ChangeInRun, window: float, during: Disturbed | None = None) -> dict[str, Value]:
     """Return the available measures of a change by name; see `repeated.MEASURES` for titles and units.
 
-    Sums run over the disturbed seconds of the course, or over those of another run (`during`).
+    Sums run over the disturbed seconds of the course, or over those of another run (`during`). If the load generator
+    limited the run, values have bounds.
     """
     instants = _instants(course, change)
     values = instants | _moved(course, change) | service(course, change)
@@ -225,29 +241,58 @@ def measure(course: Course, change: ChangeInRun, window: float, during: Disturbe
     if level is None or during is None:
         return values
     x = course.throughput[course.within(change.begin, change.end)]
+    # The generator may have limited one part of the run more than another.
+    most = course.most
+    deficit = _deficit(course, change, level)
     values |= {
-        "x0": Value(level.x0),
-        "x1": Value(level.x1),
+        "x0": _scaled(level.x0, 1.0, most),
+        "x1": _scaled(level.x1, 1.0, most),
         "stabilisation": stabilisation(course, change, window, level, _joined(instants)),
-        "disturbance": Value(_depth(x, level.x0, during.throughput)),
-        "lost_work": Value(signed_sum(_deficit(course, change, level), during.throughput)),
+        "disturbance": _within(
+            depth := _depth(x, level.x0, during.throughput),
+            max(1 - (1 - depth) * most, 0.0) if most > 1 else depth,
+            1 - (1 - depth) / most if most > 1 else depth,
+        ),
+        "lost_work": _within(
+            lost := signed_sum(deficit, during.throughput),
+            lost - (most - 1) * (done := signed_sum(1 - deficit, during.throughput)),
+            lost + (1 - 1 / most) * done,
+        ),
     }
     values |= _latency(course, change, window, level, during)
     if level.x1 > 0 and made:
-        values["elastic_efficiency"] = Value(float(x.sum()) / (level.x1 * len(x)))
+        values["elastic_efficiency"] = _scaled(float(x.sum()) / (level.x1 * len(x)), 1 / most, most)
     if not change.open:
         before, _ = _windows(course, change, window)
         earlier = course.throughput[before]
         # A sum compares with a mean: a median ignores pauses, which recur after the change.
-        values["break_even"] = break_even(x, float(earlier.mean()), long_run_deviation(earlier, clipped=False), window)
+        before_mean, deviation = float(earlier.mean()), long_run_deviation(earlier, clipped=False)
+        at = break_even(x, before_mean, deviation, window)
+        if most > 1 and not at.censored:
+            soonest, latest = (
+                break_even(x * most, before_mean, deviation, window),
+                break_even(x, before_mean * most, deviation, window),
+            )
+            at = replace(at, low=soonest.value, high=np.inf if latest.censored else latest.value)
+        values["break_even"] = at
     # Failed changes bring nothing.
     if not change.open and made:
-        values["growth"] = Value(level.x1 / level.x0)
+        values["growth"] = _scaled(level.x1 / level.x0, 1 / most, most)
         if change.after != change.before and change.before and change.after:
-            values["realised_gain"] = Value((level.x1 / level.x0) / (change.after / change.before))
+            values["realised_gain"] = _scaled((level.x1 / level.x0) / (change.after / change.before), 1 / most, most)
         if change.capacity:
-            values["capacity_reached"] = Value(level.x1 / change.capacity)
+            values["capacity_reached"] = _scaled(level.x1 / change.capacity, 1.0, most)
     return values
+
+
+def _within(value: float, low: float, high: float) -> Value:
+    """Return a value with bounds, or without if they leave it exact."""
+    return Value(value) if low == value == high else Value(value, low=low, high=high)
+
+
+def _scaled(value: float, low: float, high: float) -> Value:
+    """Return a positive value whose true value is from `low` to `high` times as large."""
+    return _within(value, value * low, value * high)
 
 
 def _latency(course: Course, change: ChangeInRun, window: float, level: Levels, during: Disturbed) -> dict[str, Value]:
@@ -255,13 +300,20 @@ def _latency(course: Course, change: ChangeInRun, window: float, level: Levels, 
     horizon = course.within(change.begin, change.end)
     unknown = int(course.unknown[horizon].sum())
     values = {"unknown_latency": Value(float(unknown))}
-    values |= {name: Value(known) for name, known in (("l0", level.l0), ("l1", level.l1)) if np.isfinite(known)}
+    fastest = course.fastest
+    slowest = 1 / fastest if fastest > 0 else np.inf
+    values |= {
+        name: _scaled(known, fastest, 1.0) for name, known in (("l0", level.l0), ("l1", level.l1)) if np.isfinite(known)
+    }
     p99 = course.response_p99[horizon]
     if np.isfinite(level.l0) and np.isfinite(p99).any():
-        values["slowdown"] = Value(float(np.nanmax(p99)) / level.l0, bool(unknown))
+        values["slowdown"] = replace(
+            _scaled(float(np.nanmax(p99)) / level.l0, fastest, slowest), censored=bool(unknown)
+        )
     excess = _excess(course.response_p99, course, change, window, during.joined)
     if excess is not None:
-        values["latency_debt"] = Value(signed_sum(excess, during.latency), bool(unknown))
+        debt, low, high = _debts(excess, course, change, level, during)
+        values["latency_debt"] = replace(_within(debt, low, high), censored=bool(unknown))
     return values
 
 
@@ -300,6 +352,26 @@ def _excess(series: Series, course: Course, change: ChangeInRun, window: float, 
     ideal = np.where(course.times[horizon] - change.begin < joined, first, last)
     excess: Series = np.nan_to_num((series[horizon] - ideal) / first, nan=0.0)
     return excess
+
+
+def _debts(
+    excess: Series, course: Course, change: ChangeInRun, level: Levels, during: Disturbed
+) -> tuple[float, float, float]:
+    """Return the sum of the excess over the disturbed seconds, with its bounds.
+
+    Times relative to L0 may be shorter or longer by the factor `fastest` of the course. The ideal before the node
+    joined is L0, and exact.
+    """
+    debt, fastest = signed_sum(excess, during.latency), course.fastest
+    times = course.times[course.within(change.begin, change.end)] - change.begin
+    before = (times < during.joined).astype(float)
+    after = (1 - before) * level.l1 / level.l0
+    total, exact, uncertain = (signed_sum(part, during.latency) for part in (excess + before + after, before, after))
+    if fastest == 1 or total == 0:
+        return debt, debt, debt
+    if fastest == 0:
+        return debt, -np.inf if uncertain else -exact, np.inf
+    return debt, total * fastest - uncertain / fastest - exact, total / fastest - uncertain * fastest - exact
 
 
 def _joined(instants: dict[str, Value]) -> float:
@@ -438,13 +510,15 @@ def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
     values = {"errors": Value(float(failed.sum())), "longest_gap": Value(float(_longest((x == 0) & due)))}
     if change.p99 is not None or change.errors is not None:
         p99 = course.response_p99[horizon]
-        broken = np.zeros(len(x), dtype=bool)
+        broken, at_least = np.zeros((2, len(x)), dtype=bool)
         if change.p99 is not None:
             # In a second with an unknown response time no request was answered.
             broken |= (p99 > change.p99) | course.unknown[horizon]
+            at_least |= (p99 * course.fastest > change.p99) | course.unknown[horizon]
         if change.errors is not None:
-            broken |= failed > change.errors * (course.successes[horizon] + failed)
-        values["violation"] = Value(float(broken.sum()))
+            failing = failed > change.errors * (course.successes[horizon] + failed)
+            broken, at_least = broken | failing, at_least | failing
+        values["violation"] = _within(float(broken.sum()), float(at_least.sum()), float(broken.sum()))
     seen = [(time, value) for time, value in course.missing if change.begin <= time < change.end]
     if seen:
         times = [*(time for time, _ in seen[1:]), change.end]

@@ -1,8 +1,9 @@
 """Names and units of elastic measures, and their means over repetitions."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from loadframe.analyze.elastic.measures import Value
@@ -15,7 +16,7 @@ class Repeated:
 
     `runs` is the number of runs with the event, `mean` their mean. If some values are censored, it is a lower bound
     with an interval open above. `difference` is the mean difference between event and control over the blocks that have
-    both.
+    both. The bounds of values widen all intervals.
     """
 
     name: str
@@ -28,8 +29,8 @@ class Repeated:
     @property
     def conditional(self) -> Estimate | None:
         """The mean of the uncensored runs; None if no run is censored, or all are."""
-        known = [value.value for value in self.values.values() if not value.censored]
-        return mean_interval(known) if known and self.censored else None
+        known = [value for value in self.values.values() if not value.censored]
+        return _mean(known) if known and self.censored else None
 
     @property
     def censored(self) -> int:
@@ -39,7 +40,7 @@ class Repeated:
     @property
     def drift(self) -> Estimate | None:
         """The mean in the control runs, the effect of time alone, or None without control runs."""
-        return mean_interval([value.value for value in self.control.values()]) if self.control else None
+        return _mean(list(self.control.values())) if self.control else None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the measure for JSON."""
@@ -56,13 +57,25 @@ class Repeated:
 
 def repeated(name: str, runs: int, values: Mapping[int, Value], control: Mapping[int, Value]) -> Repeated:
     """Return a measure over the repetitions that have it; at least one must."""
-    mean = mean_interval([value.value for value in values.values()])
+    mean = _mean(list(values.values()))
     if any(value.censored for value in values.values()):
         mean = Estimate(mean.value, min(mean.low, mean.value) if math.isfinite(mean.low) else -math.inf, math.inf)
     both = [block for block in values if block in control]
     known = both and not any(values[block].censored or control[block].censored for block in both)
-    differences = [values[block].value - control[block].value for block in both]
-    return Repeated(name, runs, values, control, mean, mean_interval(differences) if known else None)
+    differences = [_difference(values[block], control[block]) for block in both]
+    return Repeated(name, runs, values, control, mean, _mean(differences) if known else None)
+
+
+def _mean(values: Sequence[Value]) -> Estimate:
+    """Return the mean of the runs' values; the means of their bounds widen the interval."""
+    mean = mean_interval([value.value for value in values])
+    below, above = (fmean(widths) for widths in zip(*((value.below, value.above) for value in values), strict=True))
+    return Estimate(mean.value, mean.low - below, mean.high + above)
+
+
+def _difference(event: Value, control: Value) -> Value:
+    value = event.value - control.value
+    return Value(value, low=value - event.below - control.above, high=value + event.above + control.below)
 
 
 @dataclass(frozen=True)
