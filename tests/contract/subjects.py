@@ -55,6 +55,8 @@ _OF_DOCUMENTS = (
     "test_a_bulk_request_counts_its_bad_item",
     "test_bulk_requests_put_change_and_remove_documents",
     "test_bulk_requests_that_meet_acknowledge_each_document_once",
+    "test_a_sampled_collection_becomes_a_workload_that_runs",
+    "test_a_schema_becomes_a_workload_that_runs",
     "test_every_step_of_wikipedia_is_answered_well",
     "test_every_step_of_ycsb_is_answered_well",
     "test_a_node_comes_and_goes_under_load_and_nothing_is_lost",

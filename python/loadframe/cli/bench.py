@@ -111,7 +111,7 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
         str | None, option(Topic.LOAD, help="Rate of the measured phases, such as 1000/s (open loop).")
     ] = None,
     arrivals: Annotated[
-        Literal["poisson", "constant"] | None,
+        Literal["constant", "poisson"] | None,
         option(
             Topic.LOAD,
             help="Arrivals of open loads: poisson (as from many independent users) or constant (evenly spaced). "

@@ -1,31 +1,45 @@
 """`loadframe import`: create workload files from query lists, YCSB properties, Rally tracks and your own data."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_duration, parse_size
+from loadframe.cli import access
 from loadframe.cli.app import Application, Group, app
-from loadframe.cli.choices import assignments
+from loadframe.cli.choices import ClusterHosts, ClusterName, StoreKind, assignments
 from loadframe.cli.output import Json, print_json, tell
 from loadframe.cli.topics import Topic, option
 
 if TYPE_CHECKING:
     from loadframe.workload.importers import Imported
+    from loadframe.workload.sampling import Profile, Query, Source
 
 commands = Application(
     cls=Group,
     no_args_is_help=True,
-    help="Create a workload from your data (sample) or another tool: queries, ycsb, rally.",
+    help="Create a workload from your data (sample, mapping) or another tool: queries, ycsb, rally.",
 )
 app.add_typer(commands, name="import")
 
 Output = Annotated[
     Path | None, option(Topic.OUTPUT, "--output", "-o", help="Workload file to write. Default: standard output.")
+]
+Collection = Annotated[
+    str | None,
+    option(Topic.EXISTING, help="Index, table, collection or key prefix to sample; SCHEMA.TABLE is allowed."),
+]
+Queries = Annotated[
+    Path | None,
+    option(Topic.DATA, help="Slow log, or file of searches, MongoDB commands or SELECT statements."),
+]
+Database = Annotated[
+    str | None,
+    option(Topic.EXISTING, help="PostgreSQL or MongoDB database, or Cassandra keyspace. Default: loadframe."),
 ]
 
 _QUERIES = """\b
@@ -50,38 +64,156 @@ Examples:
 _SAMPLE = """\b
 Examples:
   loadframe import sample orders.csv --output orders.yaml
+  loadframe import sample --store postgresql --hosts 10.0.0.5 --user app --database shop --collection orders
   loadframe import sample trips.parquet --generate 1000000 --keep vendor_id --output trips.yaml
 """
+_MAPPING = """\b
+Examples:
+  loadframe import mapping mapping.json --generate 100000 --output orders.yaml
+  loadframe import mapping --store opensearch --hosts 10.0.0.5:9200 --collection orders
+"""
+
+
+@commands.command(epilog=_MAPPING)
+def mapping(
+    context: typer.Context,
+    file: Annotated[
+        Path | None, typer.Argument(help="Mapping of Elasticsearch or OpenSearch, in JSON. Or give --hosts.")
+    ] = None,
+    generate: Annotated[int, option(Topic.DATA, min=1, help="Documents to generate.")] = 10_000,
+    seed: Annotated[int, option(Topic.DATA, help="Seed of the generated documents.")] = 1,
+    store: StoreKind = access.DEFAULT_STORE,
+    hosts: ClusterHosts = None,
+    cluster: ClusterName = None,
+    collection: Collection = None,
+    database: Database = None,
+    user: access.User = None,
+    password_file: access.PasswordFile = None,
+    api_key_file: access.ApiKeyFile = None,
+    token_file: access.TokenFile = None,
+    ca: access.Ca = None,
+    cert: access.Cert = None,
+    key: access.Key = None,
+    insecure: access.Insecure = False,
+    compress: access.Compress = False,
+    output: Output = None,
+    as_json: Json = False,
+) -> None:
+    """Create a workload from a schema alone: synthetic documents with the types of its fields.
+
+    The schema is a mapping in a file, or the schema of a collection: an index of the search family, or a table of
+    PostgreSQL or Cassandra.
+    """
+    from loadframe.workload.sampling import of_mapping, of_schema
+
+    name = _collection_or_file(file, hosts, cluster, collection, database)
+    output = output_of(output, name.partition(".")[0])
+    source = of_mapping(file, output.stem) if file is not None else _from_cluster(context, name, 1, empty=True)[0]
+    _write(of_schema(source, generate, output.stem, seed), output, as_json)
 
 
 @commands.command(epilog=_SAMPLE)
 def sample(
-    file: Annotated[Path, typer.Argument(help="Documents: NDJSON, CSV or Parquet; NDJSON and CSV may be compressed.")],
-    documents: Annotated[int, typer.Option(min=1, help="Documents to sample.")] = 10_000,
+    context: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Argument(help="Documents: NDJSON, CSV or Parquet. Or give --hosts. NDJSON and CSV may be compressed."),
+    ] = None,
+    documents: Annotated[int, option(Topic.DATA, min=1, help="Documents to sample.")] = 10_000,
     generate: Annotated[
-        int | None, typer.Option(min=1, help="Documents to generate. Default: as many as were sampled.")
+        int | None, option(Topic.DATA, min=1, help="Documents to generate. Default: as many as were sampled.")
     ] = None,
     keep: Annotated[
-        list[str], typer.Option(help="Field whose original values are kept, such as `address.country`. Repeatable.")
+        list[str],
+        option(Topic.DATA, help="Field whose original values are kept, such as `address.country`. Repeatable."),
     ] = [],
-    seed: Annotated[int, typer.Option(help="Seed of the sample and the generated documents.")] = 1,
+    seed: Annotated[int, option(Topic.DATA, help="Seed of the sample and the generated documents.")] = 1,
+    queries: Queries = None,
+    store: StoreKind = access.DEFAULT_STORE,
+    hosts: ClusterHosts = None,
+    cluster: ClusterName = None,
+    collection: Collection = None,
+    database: Database = None,
+    user: access.User = None,
+    password_file: access.PasswordFile = None,
+    api_key_file: access.ApiKeyFile = None,
+    token_file: access.TokenFile = None,
+    ca: access.Ca = None,
+    cert: access.Cert = None,
+    key: access.Key = None,
+    insecure: access.Insecure = False,
+    compress: access.Compress = False,
     output: Output = None,
     as_json: Json = False,
 ) -> None:
     """Create a workload with generated documents that follow the distributions of your own.
 
-    Keywords, words and long numbers are replaced; --keep keeps the values of a field.
+    The documents come from a file or from a collection of a cluster. Keywords, words and long numbers are replaced;
+    --keep keeps the values of a field.
     """
     from loadframe.workload.sampling import Profile, Source, workload
-    from loadframe.workload.sampling.documents import read
+    from loadframe.workload.sampling.documents import read as read_documents
 
-    output = _output_of(output, file.name.partition(".")[0])
-    source = Source(file.name, output.stem)
-    profile = Profile(read(file, documents, seed), keep=keep, seed=seed)
-    _write(workload(source, profile, generate or profile.sampled, output.stem), output, as_json)
+    name = _collection_or_file(file, hosts, cluster, collection, database)
+    output = output_of(output, name.partition(".")[0])
+    sampled: Sequence[Mapping[str, Any]]
+    if file is not None:
+        source, sampled = Source(file.name, output.stem), read_documents(file, documents, seed)
+    else:
+        source, sampled = _from_cluster(context, name, documents)
+    profile = Profile(sampled, keep=keep, seed=seed)
+    asked, ignored = queries_of(queries, source, profile)
+    _write(workload(source, profile, generate or profile.sampled, output.stem, asked, ignored), output, as_json)
 
 
-def _output_of(output: Path | None, name: str) -> Path:
+def queries_of(file: Path | None, source: "Source", profile: "Profile") -> "tuple[Sequence[Query], Sequence[str]]":
+    """Return the queries of a file with pseudonyms, and its parts that were left out; nothing without a file."""
+    from loadframe.workload.sampling import queries
+
+    return ((), ()) if file is None else queries.read(file, source.collection, profile)
+
+
+def _collection_or_file(
+    file: Path | None, hosts: str | None, cluster: str | None, collection: str | None, database: str | None
+) -> str:
+    """Return the name of the file or collection to sample; BadInput unless exactly one is given."""
+    if (file is None) == (hosts is None and cluster is None):
+        given = "neither" if file is None else "both"
+        raise BadInput(f"expected a file or --hosts, not {given}", remedy="name a file of documents, or a cluster")
+    if hosts and cluster:
+        raise BadInput("--hosts and --cluster exclude each other", remedy="remove one of them")
+    if file is not None:
+        for name, value in (("--collection", collection), ("--database", database)):
+            if value is not None:
+                raise BadInput(f"{name} requires --hosts or --cluster", remedy=f"remove {name}")
+        return file.name
+    if collection is None:
+        raise BadInput("--hosts and --cluster require --collection", remedy="add --collection NAME")
+    return collection
+
+
+def _from_cluster(
+    context: typer.Context, collection: str, documents: int, *, empty: bool = False
+) -> "tuple[Source, Sequence[Mapping[str, Any]]]":
+    """Return a collection's definition and random documents; BadInput if it is missing, or empty unless `empty`."""
+    from loadframe.cluster import Cluster
+    from loadframe.workload.sampling import Source
+
+    given = context.params
+    if given["cluster"] is not None:
+        live = access.named(given["cluster"], given["store"], context)
+    else:
+        addresses, reached = access.existing(given)
+        live = Cluster.attach(addresses, given["store"], reached)
+    sampled = live.store.sample(live.addresses, collection, documents, given["database"])
+    if not sampled.documents and not empty:
+        what = f"the collection {collection} has no documents"
+        raise BadInput(what, where=", ".join(live.addresses), remedy="name a collection with documents")
+    title = f"the collection {collection} of {live.store.kind}"
+    return Source(title, collection, live.store.family, sampled.definition, sampled.key), sampled.documents
+
+
+def output_of(output: Path | None, name: str) -> Path:
     """Return the workload file to write; BadInput if it or its corpus exists."""
     output = output or Path(f"{name}.yaml")
     for path in (output, output.with_name(f"{output.stem}-documents.ndjson")):
@@ -191,14 +323,26 @@ def rally(
     _write(imported, output, as_json)
 
 
-def _write(imported: "Imported", output: Path | None, as_json: bool) -> None:
-    """Write the workload file, and list the parts that were left out."""
+def write(imported: "Imported", output: Path) -> "tuple[str, Imported, list[Path]]":
+    """Write the workload file and the files that belong to it.
+
+    Returns the workload's text, the import without invalid entries, and the paths of the other files.
+    """
     text, imported = imported.valid()
-    files = [] if output is None else [output.parent / name for name in imported.files]
-    if output is not None:
-        _to_file(text, output)
-        for path, lines in zip(files, imported.files.values(), strict=True):
-            _requests(lines, path)
+    files = [output.parent / name for name in imported.files]
+    _to_file(text, output)
+    for path, lines in zip(files, imported.files.values(), strict=True):
+        _requests(lines, path)
+    return text, imported, files
+
+
+def _write(imported: "Imported", output: Path | None, as_json: bool) -> None:
+    """Write the workload to a file or standard output, and list the parts that were left out."""
+    files: list[Path] = []
+    if output is None:
+        text, imported = imported.valid()
+    else:
+        text, imported, files = write(imported, output)
         tell(f"workload: {output}")
     if as_json:
         print_json(

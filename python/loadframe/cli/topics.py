@@ -14,6 +14,7 @@ class Topic(StrEnum):
     RUNS = "Runs to judge"
     CRITERIA = "Criteria"
     EXPERIMENT = "Experiment"
+    DATA = "Sample and generated documents"
     TRACK = "Track"
     SANDBOX = "Limits of the track's code"
     JOB = "Slurm job"

@@ -21,6 +21,7 @@ from loadframe.store.base import (
     NodeSpec,
     ProcessSpec,
     RunningSetting,
+    Sample,
     Store,
     Watch,
 )
@@ -38,6 +39,7 @@ __all__ = [
     "NodeSpec",
     "ProcessSpec",
     "RunningSetting",
+    "Sample",
     "Store",
     "Watch",
     "find",

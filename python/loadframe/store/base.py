@@ -175,6 +175,15 @@ class Member:
 
 
 @dataclass(frozen=True)
+class Sample:
+    """Documents of a collection, and its definition as in a workload file."""
+
+    documents: Sequence[Mapping[str, Any]]
+    definition: Mapping[str, Any]
+    key: str | None = None  #: field that identifies documents; None if the store creates ids
+
+
+@dataclass(frozen=True)
 class Balancing:
     """Progress of moving data between nodes. `unit` is the unit of `left`: pieces or bytes."""
 
@@ -449,6 +458,18 @@ class Store(ABC):
         BadInput if the store cannot count by field.
         """
         raise BadInput(f"Loadframe cannot count documents of {self.kind} by field", remedy="count them by other means")
+
+    def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
+        """Return up to `documents` random documents of a collection. BadInput if it does not exist.
+
+        `database` is the database or keyspace; default: the one of Loadframe's collections.
+        """
+        raise BadInput(f"Loadframe cannot sample {self.kind}", remedy="export the documents to a file")
+
+    def _refuse_database(self, database: str | None) -> None:
+        """BadInput for a database, in stores without databases."""
+        if database is not None:
+            raise BadInput(f"{self.kind} does not have databases", remedy="leave --database out")
 
     @abstractmethod
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:

@@ -7,6 +7,7 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,11 +25,12 @@ from loadframe.store.base import (
     Member,
     NodePlan,
     NodeSpec,
+    Sample,
     Store,
     Unreachable,
     Watch,
 )
-from loadframe.store.cassandra import config
+from loadframe.store.cassandra import config, sampling
 from loadframe.store.cassandra.cql import DENIED, TEMPORARY, Connection, CqlError
 from loadframe.store.cassandra.ring import Ring, figures
 from loadframe.store.distribution import Distribution
@@ -467,6 +469,10 @@ class Cassandra(Store):
             if not self._tables(addresses):
                 self._ask(addresses, f"DROP KEYSPACE IF EXISTS {KEYSPACE}", timeout=_SCHEMA_TIMEOUT)
             self._agree(addresses)
+
+    def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
+        """Return rows of a table of the keyspace `database`."""
+        return sampling.read(partial(self._ask, addresses), name, documents, database or KEYSPACE)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Count at QUORUM, which includes the latest writes. This reads all data."""

@@ -18,6 +18,7 @@ from loadframe.store.base import (
     NodeSpec,
     ProcessSpec,
     RunningSetting,
+    Sample,
     Store,
     Unreachable,
     Watch,
@@ -25,7 +26,7 @@ from loadframe.store.base import (
 from loadframe.store.distribution import Distribution, Wheel
 from loadframe.store.encryption import Encryption
 from loadframe.store.first_answer import first_answer
-from loadframe.store.mongodb import config, figures, shards
+from loadframe.store.mongodb import config, figures, sampling, shards
 from loadframe.store.mongodb import replica_set as sets
 from loadframe.store.mongodb.client import ADMINISTRATOR, Client, MongoError
 from loadframe.store.vendors import Offer
@@ -325,6 +326,10 @@ class MongoDB(Store):
         except MongoError as error:
             if error.code != _NO_COLLECTION:
                 raise
+
+    def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
+        """Return random documents of a collection, read from the primary."""
+        return sampling.read(self._leader(addresses), name, documents, database or DATABASE)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Count on the primary, which has all writes. This reads the whole index of ids."""

@@ -18,6 +18,7 @@ from loadframe.store.base import (
     NodePlan,
     NodeSpec,
     RunningSetting,
+    Sample,
     Store,
     Unreachable,
     Watch,
@@ -25,11 +26,12 @@ from loadframe.store.base import (
 from loadframe.store.distribution import Distribution, Wheel
 from loadframe.store.encryption import Encryption, refuse_settings
 from loadframe.store.first_answer import first_answer
-from loadframe.store.postgresql import config, figures, replication
+from loadframe.store.postgresql import config, figures, replication, sampling
 from loadframe.store.postgresql.client import DATABASE, SLOW, USER, Client, PostgresError
 
 #: Columns of a table without declared columns: an id, and the document as jsonb.
 ID, DOCUMENT = "id", "document"
+_WHOLE = {ID: "text", DOCUMENT: "jsonb"}
 
 
 def create(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
@@ -286,6 +288,10 @@ class Postgresql(Store):
         except PostgresError as error:
             if not error.no_database:
                 raise
+
+    def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
+        """Return random rows of `[SCHEMA.]TABLE`, read from the first server that answers."""
+        return sampling.read(self._first(addresses), name, documents, database or DATABASE, _WHOLE)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Count on the primary, which has all writes. This reads the whole table."""

@@ -18,6 +18,7 @@ from loadframe.store.base import (
     NodePlan,
     NodeSpec,
     RunningSetting,
+    Sample,
     Store,
     Unreachable,
     Watch,
@@ -26,6 +27,7 @@ from loadframe.store.distribution import Distribution
 from loadframe.store.encryption import AUTHORITY, BUNDLE, Encryption
 from loadframe.store.first_answer import first_answer
 from loadframe.store.redis import cluster as ring
+from loadframe.store.redis import sampling
 from loadframe.store.redis.client import USER, Client
 
 #: Names of the server's executable, in order of preference.
@@ -367,6 +369,11 @@ class Redis(Store):
             if self._ring(addresses) is None:
                 registry.ask("UNLINK", name)
             registry.ask("HDEL", _COLLECTIONS, name)
+
+    def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
+        """Return the values of keys `NAME:...`, of all nodes of a cluster."""
+        self._refuse_database(database)
+        return sampling.read(self._masters(addresses), name, documents)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Count the collection's distinct keys."""

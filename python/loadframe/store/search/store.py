@@ -7,9 +7,9 @@ from typing import Any, Protocol, Self
 
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import OPEN, Access
-from loadframe.store.base import Figure, Health, Member, RunningSetting, Store, Unreachable, Watch
+from loadframe.store.base import Figure, Health, Member, RunningSetting, Sample, Store, Unreachable, Watch
 from loadframe.store.first_answer import first_answer
-from loadframe.store.search import membership
+from loadframe.store.search import membership, sampling
 from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
 
 #: Above the priority of the products' templates (100 to 200).
@@ -339,6 +339,15 @@ class SearchStore(Store):
         if is_behind and drop(self.request, addresses, name, composed=self._composes(addresses)):
             return
         self.request(addresses, "DELETE", f"/{name}?ignore_unavailable=true")
+
+    def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
+        """Return random documents of an index, alias or data stream."""
+        self._refuse_database(database)
+        indices = self._indices(addresses, name)
+        if not indices:
+            what = f"the cluster does not have the index {name}"
+            raise BadInput(what, where=", ".join(addresses), remedy="check --collection")
+        return sampling.read(self.request, addresses, name, documents, indices)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Refresh the index, and count its documents."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput
-from loadframe.store.base import Figure, Found, Installation, NodePlan, NodeSpec
+from loadframe.store.base import Figure, Found, Installation, NodePlan, NodeSpec, Sample
 from loadframe.store.distribution import Distribution
 from loadframe.store.search.store import SearchStore
 from loadframe.store.sim.model import FOLDER, VERSION, SimModel
@@ -65,6 +65,10 @@ class Sim(SearchStore):
             *(("--founding",) if node.founders else ()),
         )
         return NodePlan(files={}, folders=(), argv=argv, environment={"LANG": "C.UTF-8"}, facts={}, shared=(FOLDER,))
+
+    def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
+        """Refuse: the simulated store keeps no documents."""
+        raise BadInput("the simulated store keeps no documents to sample", remedy="sample a file or a real store")
 
     def begin_run(self, addresses: Sequence[str], seed: str) -> None:
         """Draw the service times of all nodes from `seed` from now on."""

@@ -5,6 +5,6 @@ and `sampled` puts the workload together. Sampled values are replaced by pseudon
 """
 
 from loadframe.workload.sampling.profile import Profile
-from loadframe.workload.sampling.sampled import Query, Source, workload
+from loadframe.workload.sampling.sampled import Query, Source, of_mapping, of_schema, workload
 
-__all__ = ["Profile", "Query", "Source", "workload"]
+__all__ = ["Profile", "Query", "Source", "of_mapping", "of_schema", "workload"]

@@ -133,6 +133,10 @@ class Keywords:
         self._weighted = Weighted(counts)
         self._pseudonyms = pseudonyms
         self.values = list(counts)
+        # Queries need them before documents are drawn.
+        for value, count in counts.items():
+            if count > 1:
+                pseudonyms.of(value)
 
     def draw(self, rng: random.Random) -> str:
         """Return a random pseudonym."""

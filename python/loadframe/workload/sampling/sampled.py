@@ -3,10 +3,13 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from loadframe.base.errors import BadInput
 from loadframe.workload.importers.imported import Hole, Imported, literal, name_of
-from loadframe.workload.sampling import schema
+from loadframe.workload.importers.source import json_of, text_of
+from loadframe.workload.sampling import schema, synthetic
 from loadframe.workload.sampling.distributions import Dates, Keywords, Quantiles
 from loadframe.workload.sampling.profile import Profile
 
@@ -44,6 +47,34 @@ class Source:
     key: str | None = None
 
 
+def of_mapping(path: Path, collection: str) -> Source:
+    """Return the source for a JSON file with a mapping: of `GET INDEX/_mapping`, or of an index definition."""
+    content = json_of(text_of(path), str(path))
+    while isinstance(content, dict) and not content.keys() & {"properties", "mappings"} and len(content) == 1:
+        content = next(iter(content.values()))
+    definition = content if isinstance(content, dict) and "mappings" in content else {"mappings": content}
+    mappings = definition["mappings"]
+    if not isinstance(mappings, dict) or not isinstance(mappings.get("properties"), dict):
+        remedy = "name a JSON file with `properties`, such as the answer to GET INDEX/_mapping"
+        raise BadInput("this is not a mapping", where=str(path), remedy=remedy)
+    return Source(path.name, collection, "elasticsearch", definition)
+
+
+def of_schema(source: Source, count: int, stem: str, seed: int) -> Imported:
+    """Return a workload with synthetic documents for a collection's definition. BadInput if it has no fields."""
+    definition, left_out = schema.safe(source.definition, source.family, None)
+    made = list(synthetic.documents(definition, source.family, count, seed))
+    key = source.key if source.key in made[0] else None
+    if key is not None and len({document[key] for document in made}) < count:
+        for number, document in enumerate(made):
+            document[key] = number if isinstance(document[key], int) else str(number)
+    profile = Profile(made, seed=seed)
+    data = _data(source, {source.family: definition}, profile, key, count, stem, [])
+    files = {f"{stem}-documents.ndjson": [_line(document) for document in made]}
+    remarks = (f"{count:,} synthetic documents with the types of the schema.",)
+    return Imported(data, remarks, tuple(dict.fromkeys(left_out)), source.title, files=files)
+
+
 def workload(
     source: Source, profile: Profile, count: int, stem: str, queries: Sequence[Query] = (), left_out: Sequence[str] = ()
 ) -> Imported:
@@ -57,7 +88,7 @@ def workload(
     if key is not None and key not in profile.root.fields:
         key = None
     documents = profile.documents(count, [key] if key else [])
-    lines = [json.dumps(document, ensure_ascii=False, separators=(",", ":")) for document in documents]
+    lines = [_line(document) for document in documents]
     remarks = [f"{profile.sampled:,} sampled documents; {count:,} generated ones."]
     if profile.kept:
         remarks.append(f"Fields with original values: {', '.join(sorted(profile.kept))}.")
@@ -70,6 +101,10 @@ def workload(
         source.title,
         files={f"{stem}-documents.ndjson": lines},
     )
+
+
+def _line(document: Mapping[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
 def _data(

@@ -42,9 +42,13 @@ _SQL = re.compile(
     r"|character varying(\(\d+\))?|character(\(\d+\))?|timestamp(\(\d\))? with(out)? time zone"
     r"|time(\(\d\))? without time zone)(\[\])*"
 )
+_CQL_TYPES = re.compile(
+    r"(ascii|bigint|boolean|date|decimal|double|float|inet|int|smallint|text|time|timestamp|timeuuid|tinyint|uuid"
+    r"|varchar|varint|list|set|map|frozen|[<>, ])+"
+)
 _INDEX = re.compile(r'(USING \w+ )?\((("[^"]+"|\w+)( \w+_ops)?( DESC| ASC)?(, )?)+\)')
 #: Date patterns of the search family, by strftime pattern.
-_DATE_FORMATS = {
+DATE_FORMATS = {
     "%Y-%m-%d %H:%M:%S": "yyyy-MM-dd HH:mm:ss",
     "%Y-%m-%d %H:%M": "yyyy-MM-dd HH:mm",
     "%Y%m%d": "yyyyMMdd",
@@ -70,13 +74,28 @@ def safe(definition: Mapping[str, Any], family: str, profile: Profile | None) ->
         return {key: value for key, value in (("settings", settings), ("mappings", mappings)) if value}, left_out
     safe_definition = dict(definition)
     if family == "postgresql":
-        columns = {name: str(kind) for name, kind in definition["columns"].items()}
-        safe_definition["columns"] = {name: kind if _SQL.fullmatch(kind) else "text" for name, kind in columns.items()}
+        columns = {name: str(kind) for name, kind in definition.get("columns", {}).items()}
+        safe_columns = {name: kind if _SQL.fullmatch(kind) else "text" for name, kind in columns.items()}
+        safe_definition |= {"columns": safe_columns} if columns else {}
         left_out += [f"type {k} of column {n}: text instead" for n, k in columns.items() if not _SQL.fullmatch(k)]
-        indexes = [index for index in definition.get("indexes", []) if _INDEX.fullmatch(index)]
+        indexes: list[Any] = [index for index in definition.get("indexes", []) if _INDEX.fullmatch(index)]
         left_out += ["an index with an expression or a condition"] * (len(definition.get("indexes", [])) - len(indexes))
         safe_definition = with_key({**safe_definition, "indexes": indexes}, definition.get("key"))
+    if family == "cassandra":
+        columns = {name: str(kind) for name, kind in definition["columns"].items()}
+        safe_definition["columns"] = {name: _safe_cql(kind) for name, kind in columns.items()}
+        left_out += [f"type {k} of column {n}: text instead" for n, k in columns.items() if _safe_cql(k) != k]
+    if family == "mongodb":
+        indexes = [index for index in definition.get("indexes", []) if not any(map(looks_like_identifier, index))]
+        safe_definition["indexes"] = indexes
     return {key: value for key, value in safe_definition.items() if value != []}, left_out
+
+
+def _safe_cql(kind: str) -> str:
+    """Return a CQL type that a generated value fits; bigint for counters, and text for user-defined types."""
+    if kind == "counter":
+        return "bigint"
+    return kind if _CQL_TYPES.fullmatch(kind) else "text"
 
 
 def _safe_mapping(
@@ -136,8 +155,8 @@ def inferred(profile: Profile) -> Definitions:
 
 def with_key(table: Mapping[str, Any], key: str | None) -> dict[str, Any]:
     """Return a PostgreSQL table with a key, which bulk requests need; without one, add a column for it."""
-    if key is not None:
-        return {**table, "key": key}
+    if key is not None or "columns" not in table:
+        return {**table, **({"key": key} if key else {})}
     return {**table, "columns": {_NUMBER: "bigint", **table["columns"]}, "key": _NUMBER}
 
 
@@ -164,8 +183,8 @@ def _mapped(field: Field) -> dict[str, Any]:
             mapping = {"properties": {name: _mapped(inner) for name, inner in kind.fields.items()}}
         case Points():
             mapping = {"type": "geo_point"}
-        case Dates() if kind.format.pattern in _DATE_FORMATS:
-            mapping = {"type": "date", "format": _DATE_FORMATS[kind.format.pattern]}
+        case Dates() if kind.format.pattern in DATE_FORMATS:
+            mapping = {"type": "date", "format": DATE_FORMATS[kind.format.pattern]}
         case Dates() if kind.format.is_iso:
             mapping = {"type": "date"}
         case Keywords() if all(is_ipv4(value) for value in kind.values):

@@ -1,0 +1,109 @@
+"""`loadframe new`: create a workload and an experiment from documents, a mapping and queries."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from loadframe.base.errors import BadInput
+from loadframe.cli import access
+from loadframe.cli.app import app
+from loadframe.cli.choices import StoreKind
+from loadframe.cli.output import Json, print_json, tell
+from loadframe.cli.topics import Topic, option
+
+_EXAMPLES = """\b
+Examples:
+  loadframe new orders.ndjson
+  loadframe new orders.csv --store postgresql --queries slow.log
+  loadframe new orders.ndjson --mapping mapping.json --queries searches.ndjson --output search/orders.yaml
+"""
+
+_EXPERIMENT = """\
+experiment: {name}
+store: {{kind: {kind}, nodes: 1, limits: {{cpus: 1, memory: 2g}}}}
+workload: ./{file}
+kind: scale
+scaling: strong
+factors: {{clients: [1, 2, 4, 8, 16]}}
+measure: queries
+repetitions: 3
+"""
+
+
+@app.command(epilog=_EXAMPLES)
+def new(
+    documents: Annotated[Path, typer.Argument(help="Documents: NDJSON, CSV or Parquet.")],
+    mapping: Annotated[
+        Path | None, option(Topic.DATA, help="Mapping of Elasticsearch or OpenSearch, in JSON. Default: inferred.")
+    ] = None,
+    queries: Annotated[
+        Path | None, option(Topic.DATA, help="Slow log, or file of searches, MongoDB commands or SELECT statements.")
+    ] = None,
+    store: StoreKind = access.DEFAULT_STORE,
+    sample: Annotated[int, option(Topic.DATA, min=1, help="Documents to sample.")] = 10_000,
+    generate: Annotated[
+        int | None, option(Topic.DATA, min=1, help="Documents to generate. Default: as many as were sampled.")
+    ] = None,
+    keep: Annotated[
+        list[str],
+        option(Topic.DATA, help="Field to keep with its original values. Repeatable."),
+    ] = [],
+    seed: Annotated[int, option(Topic.DATA, help="Seed of the sample and the generated documents.")] = 1,
+    output: Annotated[
+        Path | None, option(Topic.OUTPUT, "--output", "-o", help="Workload file to write. Default: NAME.yaml.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Create a workload and an experiment from your documents, and check both.
+
+    The workload has generated documents, as with `loadframe import sample`. The experiment measures its queries with 1
+    to 16 clients.
+    """
+    from loadframe.cli.import_ import output_of, queries_of, write
+    from loadframe.experiment.file.reader import load_experiment
+    from loadframe.load import render_operations
+    from loadframe.store import find
+    from loadframe.workload import load_workload
+    from loadframe.workload.sampling import Profile, Source, of_mapping, workload
+    from loadframe.workload.sampling.documents import read
+
+    kind = find(store)
+    if mapping is not None and kind.family != "elasticsearch":
+        raise BadInput(f"--mapping does not apply to {store}", remedy="remove --mapping, or choose another --store")
+    output = output_of(output, documents.name.partition(".")[0])
+    experiment = output.with_name(f"{output.stem}-experiment.yaml")
+    if experiment.exists():
+        raise BadInput("it exists already", where=str(experiment), remedy="name another file with --output")
+    source = Source(documents.name, output.stem) if mapping is None else of_mapping(mapping, output.stem)
+    profile = Profile(read(documents, sample, seed), keep=keep, seed=seed)
+    asked, ignored = queries_of(queries, source, profile)
+    imported = workload(source, profile, generate or profile.sampled, output.stem, asked, ignored)
+    with TemporaryDirectory(prefix="loadframe-new-") as folder:
+        # Nothing is written unless everything is valid.
+        tried = Path(folder) / output.name
+        write(imported, tried)
+        text = _EXPERIMENT.format(name=output.stem, kind=store, file=output.name)
+        (Path(folder) / experiment.name).write_text(text, encoding="utf-8")
+        load_experiment(Path(folder) / experiment.name)
+        resolved = load_workload(str(tried)).for_family(kind.family, 1, offline=True)
+        operations = [
+            name
+            for phase in resolved.phases
+            # A placeholder: nothing is sent.
+            for name, _ in render_operations(phase.plan(seed=seed, hosts=["127.0.0.1:9"], driver=kind.driver))
+        ]
+    _, imported, _ = write(imported, output)
+    experiment.write_text(text, encoding="utf-8")
+    following = f"loadframe run {experiment}"
+    if as_json:
+        files = {"workload": str(output), "experiment": str(experiment)}
+        print_json({**files, "operations": operations, "left_out": list(imported.left_out), "next": following})
+        return
+    tell(f"workload: {output}")
+    tell(f"experiment: {experiment}")
+    for entry in imported.left_out:
+        tell(f"left out: {entry}")
+    tell(f"checked: {len(operations)} operations, valid for {store}")
+    tell(f"next: {following}")

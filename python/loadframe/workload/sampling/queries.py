@@ -1,0 +1,272 @@
+"""Queries of slow logs and files: searches, MongoDB commands and SQL statements, with anonymised values.
+
+Accepted lines: a search body in JSON; a slow-log line of Elasticsearch or OpenSearch (text with `source[...]`, or
+JSON); a slow query of MongoDB's log, or a profiler document; SQL, or a PostgreSQL log line with `statement:` or
+`execute`. A JSON file may also hold a list of bodies, or the steps of the MPI benchmarker.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from loadframe.base.errors import BadInput
+from loadframe.workload.importers.imported import literal, name_of
+from loadframe.workload.importers.source import text_of
+from loadframe.workload.sampling import dates
+from loadframe.workload.sampling.distributions import digits
+from loadframe.workload.sampling.profile import Profile
+from loadframe.workload.sampling.pseudonyms import LONG_NUMBER, looks_like_identifier
+from loadframe.workload.sampling.sampled import Query
+
+#: The most distinct queries to import, the most frequent first.
+_MOST = 100
+_LARGEST_LOG = 256 * 2**20
+_REMEDY = "name a slow log, or a file with one search, MongoDB command or SELECT a line"
+
+#: Words of the query languages that are values, not data.
+_WORDS = frozenset(
+    [
+        *("asc", "desc", "and", "or", "AND", "OR", "true", "false", "auto", "none", "all", "avg", "sum", "min", "max"),
+        *("best_fields", "most_fields", "cross_fields", "phrase", "phrase_prefix", "bool_prefix", "score", "_score"),
+        *("_doc", "_shard_doc", "_id", "_source", "_count", "_key", "_first", "_last", "day", "week", "month", "year"),
+        *(
+            "hour",
+            "minute",
+            "second",
+            "quarter",
+            "1d",
+            "1h",
+            "1m",
+            "1w",
+            "1M",
+            "1y",
+            "1s",
+            "AUTO",
+            "multiply",
+            "replace",
+        ),
+        *("_last", "constant_score", "standard", "english", "simple", "whitespace", "keyword", "field", "boolean"),
+        *("plain", "arc", "fixed_interval", "calendar_interval", "within", "intersects", "contains", "disjoint"),
+    ]
+)
+#: Subfields with exact values.
+_SUBFIELDS = ("keyword", "raw", "exact")
+#: A relative date, a duration or distance, a time zone, or a date pattern.
+_TERM = re.compile(
+    r"now([+-]\d+[smhdwMy])*(/[smhdwMy])?|\d{1,6}[a-zA-Z]{1,2}|[+-]\d\d:\d\d|UTC|-?\d{1,3}%"
+    r"|(?=.*(yy|uu|HH))[yYuMdHhmsSnZX:./ T'-]{4,30}"
+)
+_KEY = re.compile(r"[a-z$_][A-Za-z0-9_]*")
+#: Keys below which names of the user's own choice stand.
+_NAMED = frozenset(("aggs", "aggregations"))
+_SOURCE = re.compile(r"source\[(\{.*\})\](?:,|$|\s)")
+_LOGGED = re.compile(r"(?:statement|execute [^:]*):\s*(.*)", re.DOTALL)
+_SELECT = re.compile(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
+_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+#: A text, a quoted identifier, a number, or a word of a statement.
+_TOKEN = re.compile(r"'((?:[^']|'')*)'|(\"(?:[^\"]|\"\")*\")|(?<![\w.$])(\d+(?:\.\d+)?)(?![\w])|(\$\w*\$)")
+
+
+def read(path: Path, collection: str, profile: Profile) -> tuple[list[Query], list[str]]:
+    """Return the queries of a file, most frequent first, and its parts that were left out. BadInput without queries.
+
+    `collection` is the collection's name in the workload.
+    """
+    text = text_of(path, _LARGEST_LOG)
+    counts: Counter[str] = Counter()
+    ignored = 0
+    for family, request in _requests(text):
+        if request is None:
+            ignored += 1
+        else:
+            counts[json.dumps([family, request], sort_keys=True)] += 1
+    if not counts:
+        raise BadInput("the file has no queries", where=str(path), remedy=_REMEDY)
+    families = Counter(json.loads(key)[0] for key in counts)
+    family = families.most_common(1)[0][0]
+    values = _Values(profile)
+    forms: Counter[str] = Counter()
+    for key, count in counts.items():
+        of, request = json.loads(key)
+        if of == family:
+            forms[json.dumps(_FORMS[family](request, collection, values))] += count
+    chosen = forms.most_common(_MOST)
+    left_out = [f"{path.name}: {ignored:,} lines that are not queries"] if ignored else []
+    left_out += [f"{path.name}: queries of {other}" for other in families if other != family]
+    if len(forms) > len(chosen):
+        left_out.append(f"{path.name}: {len(forms) - len(chosen):,} less frequent queries")
+    return [Query({family: json.loads(form)}, weight) for form, weight in chosen], left_out
+
+
+def _requests(text: str) -> Iterator[tuple[str, Any]]:
+    """Yield family and request of each query of a file; None for a line that is not a query."""
+    try:
+        whole = json.loads(text)
+    except (ValueError, RecursionError):
+        whole = None
+    if isinstance(whole, list | dict):
+        for entry in whole if isinstance(whole, list) else [whole]:
+            steps = entry.get("search_queries") if isinstance(entry, dict) else None
+            for query in steps if isinstance(steps, list) else [entry]:
+                yield _of_json(query)
+        return
+    lines = text.splitlines()
+    if not any(line.lstrip().startswith("{") or _SOURCE.search(line) for line in lines):
+        yield from _of_sql(text)
+        return
+    for line in lines:
+        if not line.strip():
+            continue
+        try:
+            yield _of_json(json.loads(match[1] if (match := _SOURCE.search(line)) else line))
+        except (ValueError, RecursionError):
+            yield "", None
+
+
+def _of_json(entry: Any) -> tuple[str, Any]:
+    """Return family and request of a JSON value: a search body, a log entry or a MongoDB command."""
+    if not isinstance(entry, dict):
+        return "", None
+    for key in ("elasticsearch.slowlog.source", "source", "body"):
+        inner = entry.get(key)
+        if isinstance(inner, str):
+            try:
+                inner = json.loads(inner)
+            except (ValueError, RecursionError):
+                return "", None
+        if isinstance(inner, dict):
+            return _search_body(inner)
+    attributes = entry.get("attr")
+    command = entry.get("command", attributes.get("command") if isinstance(attributes, dict) else entry)
+    if isinstance(command, dict) and ("find" in command or "aggregate" in command):
+        return "mongodb", {key: command[key] for key in _MONGO_KEYS if key in command}
+    if entry.keys() & {"query", "aggs", "aggregations", "knn", "size", "sort"}:
+        return _search_body(entry)
+    return "", None
+
+
+def _search_body(body: dict[str, Any]) -> tuple[str, Any]:
+    """Return the family and a search; None for a search with a script, whose text may hold data."""
+    return "elasticsearch", None if '"script' in json.dumps(body) else body
+
+
+_MONGO_KEYS = ("find", "aggregate", "filter", "sort", "projection", "limit", "skip", "pipeline")
+
+
+def _of_sql(text: str) -> Iterator[tuple[str, Any]]:
+    """Yield the SELECT statements of an SQL file or a PostgreSQL log."""
+    is_log = re.search(r"^.*\bLOG:.*$", text, re.MULTILINE) is not None
+    if is_log:
+        # A statement goes on in lines that begin with a tab.
+        statements = [match[1] if (match := _LOGGED.search(entry)) else "" for entry in re.split(r"\n(?!\t)", text)]
+    else:
+        statements = _COMMENT.sub(" ", text).split(";")
+    for statement in statements:
+        bare = " ".join(_COMMENT.sub(" ", statement).split()).rstrip(";")
+        if bare:
+            yield "postgresql", bare if _SELECT.match(bare) and "$" not in bare else None
+
+
+class _Values:
+    """Replaces values of queries by the pseudonyms of the sampled values."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._fields = set(profile.paths)
+
+    def is_field(self, text: str) -> bool:
+        """Whether a text is the path of a field, perhaps with a subfield or a weight."""
+        path = text.partition("^")[0].removeprefix("$")
+        return path in self._fields or self._is_subfield(path)
+
+    def _is_subfield(self, path: str) -> bool:
+        outer, _, inner = path.rpartition(".")
+        return inner in _SUBFIELDS and outer in self._fields
+
+    def text(self, text: str, key: str = "") -> str:
+        """Return the replacement of a text under a key; words of the language, fields and dates stay."""
+        if text in _WORDS or self.is_field(text) or _TERM.fullmatch(text) or dates.read(text):
+            return text
+        if key in self._profile.kept:
+            return text
+        return self._profile.pseudonyms.known(text)
+
+    def number(self, number: float) -> float:
+        """Return a number; a long whole number becomes its pseudonym, a long decimal one is rounded."""
+        if digits(number) < LONG_NUMBER:
+            return number
+        if isinstance(number, int):
+            return self._profile.pseudonyms.number(number)
+        return float(f"{number:.{LONG_NUMBER - 3}g}")
+
+    def of(self, value: Any, key: str = "", *, named: bool = False) -> Any:
+        """Return a JSON value with replaced texts and numbers, and with new names for aggregations."""
+        match value:
+            case bool() | None:
+                return value
+            case int() | float():
+                return self.number(value)
+            case str():
+                return self.text(value, key)
+            case list():
+                return [self.of(inner, key) for inner in value]
+            case _:
+                return {
+                    (f"part_{place}" if named else self.key(name)): self.of(
+                        inner, name if self.is_field(name) else key, named=name in _NAMED and not named
+                    )
+                    for place, (name, inner) in enumerate(value.items(), start=1)
+                }
+
+    def key(self, name: str) -> str:
+        """Return a key of an object: fields and words of the language stay."""
+        is_word = _KEY.fullmatch(name) and not looks_like_identifier(name) and not self._is_data(name)
+        if is_word or self.is_field(name):
+            return name
+        return self._profile.pseudonyms.known(name)
+
+    def _is_data(self, name: str) -> bool:
+        return self._profile.pseudonyms.is_sampled(name) and name not in _WORDS
+
+
+def _search(body: dict[str, Any], collection: str, values: _Values) -> dict[str, Any]:
+    return {"search": {"collection": name_of(collection), "request_cache": False, "body": literal(values.of(body))}}
+
+
+def _mongo(command: dict[str, Any], collection: str, values: _Values) -> dict[str, Any]:
+    """Return a find or aggregate with replaced values."""
+    if "aggregate" in command:
+        pipeline = literal(values.of(command.get("pipeline", [])))
+        return {"aggregate": {"collection": name_of(collection), "pipeline": pipeline}}
+    keys = ("filter", "sort", "projection", "limit", "skip")
+    parts = {key: literal(values.of(command[key])) for key in keys if command.get(key)}
+    return {"find": {"collection": name_of(collection), **parts}}
+
+
+def _sql(statement: str, collection: str, values: _Values) -> dict[str, Any]:
+    """Return a SELECT with replaced literals."""
+
+    def replaced(match: re.Match[str]) -> str:
+        text, name, number, dollar = match.groups()
+        if name is not None or dollar is not None:
+            return match[0]
+        if number is not None:
+            return str(values.number(json.loads(number))) if number[:1] != "0" or number == "0" else number
+        pieces = [values.text(piece) for piece in text.replace("''", "'").split("%")]
+        return "'" + "%".join(pieces).replace("'", "''") + "'"
+
+    # The table has the name of the workload's collection, without a schema.
+    table_name = re.compile(rf'\b(FROM|JOIN)\s+(?:"?\w+"?\.)?"?{re.escape(collection)}"?(?![\w"])', re.IGNORECASE)
+    table = '"' + name_of(collection) + '"'
+    renamed = table_name.sub(lambda match: f"{match[1]} {table}", _TOKEN.sub(replaced, statement))
+    return {"sql": {"statement": literal(renamed)}}
+
+
+_FORMS: dict[str, Callable[[Any, str, _Values], dict[str, Any]]] = {
+    "elasticsearch": _search,
+    "mongodb": _mongo,
+    "postgresql": _sql,
+}

@@ -1,0 +1,105 @@
+"""Queries of slow logs and files in sampled workloads: their forms, and the anonymity of their values."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from test_sampled_files import document, found_secrets, generated, write
+
+from commands import within
+from loadframe.workload import load_workload
+
+SEARCH = {
+    "size": 20,
+    "query": {
+        "bool": {
+            "filter": [
+                {"term": {"email": "alice1.planted@example.com"}},
+                {"terms": {"color": ["Zyxwoman", "hunter2secret"]}},
+                {"range": {"phone": {"gte": 79927398713}}},
+            ],
+            "must": {"match": {"note": {"query": "card of Évariste Zyxwoman", "operator": "and"}}},
+        }
+    },
+    "sort": [{"id": "asc"}],
+    "aggs": {"for planted": {"terms": {"field": "color", "size": 5}}},
+}
+SLOW_TEXT = (
+    "[2024-05-01T10:00:00,000][WARN ][i.s.s.query] [node-1] [users][0] took[1.2s], took_millis[1200], types[], "
+    f"search_type[QUERY_THEN_FETCH], source[{json.dumps(SEARCH)}], id[],"
+)
+SLOW_JSON = json.dumps({"type": "index_search_slowlog", "elasticsearch.slowlog.source": json.dumps(SEARCH)})
+SQL_LOG = (
+    "2024-05-01 10:00:00 UTC [7] LOG:  duration: 1200.1 ms  statement: SELECT * FROM users -- planted\n"
+    "\tWHERE email = 'alice1.planted@example.com' AND color IN ('Zyxwoman') AND phone > 79927398713 LIMIT 5\n"
+    "2024-05-01 10:00:01 UTC [7] LOG:  duration: 2.1 ms  statement: UPDATE users SET color = 'planted'\n"
+)
+FIND = {"find": "users", "filter": {"email": "alice1.planted@example.com", "color": "Zyxwoman"}, "limit": 5}
+MONGO_LOG = json.dumps({"c": "COMMAND", "msg": "Slow query", "attr": {"ns": "a.users", "command": FIND}})
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = random.Random(5)
+    write("users.ndjson", [document(number, rng) for number in range(300)])
+    return tmp_path
+
+
+def operation(log: str) -> dict:
+    """Import the documents with a log, check that no secret is left, and return the only query's form."""
+    Path("slow.log").write_text(log)
+    status, _, errors = within("import", "sample", "users.ndjson", "--queries", "slow.log", "--output", "users.yaml")
+    assert status == 0, errors
+    Path("made-documents.ndjson").write_text(Path("users-documents.ndjson").read_text())
+    assert found_secrets(Path(), {"users.ndjson", "slow.log"}) == set()
+    workload = load_workload("./users.yaml")
+    names = [name for name in workload.file.operations if name.startswith("query")]
+    assert names == ["query_1"]
+    forms = workload.file.operations["query_1"]
+    return {f: form.dump() for f in ("elasticsearch", "mongodb", "postgresql") if (form := getattr(forms, f))}
+
+
+@pytest.mark.parametrize("log", [SLOW_TEXT, SLOW_JSON, json.dumps(SEARCH), f"{SLOW_TEXT}\n\nother\n{SLOW_TEXT}"])
+def test_a_search_keeps_its_structure_and_finds_the_generated_values(log):
+    body = operation(log)["elasticsearch"]["search"]["body"]
+    clauses = body["query"]["bool"]
+    assert [next(iter(clause)) for clause in clauses["filter"]] == ["term", "terms", "range"]
+    assert clauses["must"]["match"]["note"]["operator"] == "and"
+    assert (body["size"], body["sort"]) == (20, [{"id": "asc"}])
+    assert list(body["aggs"].values()) == [{"terms": {"field": "color", "size": 5}}]
+    colors = clauses["filter"][1]["terms"]["color"]
+    assert set(colors) <= {made["color"] for made in generated()}
+
+
+def test_a_statement_of_a_log_becomes_sql_for_the_table_of_the_workload():
+    statement = operation(SQL_LOG)["postgresql"]["sql"]["statement"]
+    assert statement.startswith('SELECT * FROM "users" WHERE email = ')
+    assert statement.endswith("LIMIT 5")
+    color = statement.partition("color IN ('")[2].partition("'")[0]
+    assert color in {made["color"] for made in generated()}
+
+
+def test_a_command_of_a_mongodb_log_becomes_a_find():
+    find = operation(MONGO_LOG)["mongodb"]["find"]
+    assert (find["collection"], find["limit"], list(find["filter"])) == ("users", 5, ["color", "email"])
+    assert find["filter"]["color"] in {made["color"] for made in generated()}
+
+
+def test_frequent_queries_have_a_larger_weight():
+    other = json.dumps({"query": {"match_all": {}}})
+    Path("slow.log").write_text(f"{SLOW_TEXT}\n{other}\n{SLOW_TEXT}\n")
+    status, _, errors = within("import", "sample", "users.ndjson", "--queries", "slow.log", "--output", "u.yaml")
+    assert status == 0, errors
+    (queries,) = [phase for phase in load_workload("./u.yaml").file.phases if phase.name == "queries"]
+    assert queries.mix == {"query_1": 2, "query_2": 1}
+
+
+@pytest.mark.parametrize("content", ["", "nothing here\n", '{"a": 1}\n', "DROP TABLE users;", "%PDF"])
+def test_a_file_without_queries_is_refused(content):
+    Path("slow.log").write_text(content)
+    status, _, errors = within("import", "sample", "users.ndjson", "--queries", "slow.log", "--output", "u.yaml")
+    assert status == 2
+    assert "the file has no queries" in errors
+    assert not Path("u.yaml").exists()
