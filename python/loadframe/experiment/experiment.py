@@ -11,7 +11,14 @@ from loadframe.cluster import below
 from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.file.expression import Expression, expression, is_expression, require_names
 from loadframe.experiment.file.factors import COLLECTIONS, HOSTS, RANKS_PER_NODE, SETTINGS, WITH, Factor, Level
-from loadframe.experiment.file.model import EXISTING_KEYS, PLACEMENT_KEYS, REMOTE_HOSTS, ExperimentFile, Levels
+from loadframe.experiment.file.model import (
+    EXISTING_KEYS,
+    PLACEMENT_KEYS,
+    REMOTE_HOSTS,
+    ExperimentFile,
+    Levels,
+    share_of_capacity,
+)
 from loadframe.load import Generator
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.collection_use import with_prefix
@@ -94,6 +101,8 @@ class Experiment:
     measured: tuple[str, ...]
     #: Published figures that the report shows beside the measured ones.
     published: tuple["PublishedFigure", ...] = ()
+    #: Rates (1/s) that an earlier experiment found, with their treatments, for a rate that is a share of them.
+    capacities: tuple[tuple[Mapping[str, Level], float], ...] = ()
     #: Number of nodes of the existing cluster, once it is known.
     found_nodes: int | None = None
     #: Prefix of the names of its collections on an existing cluster.
@@ -244,7 +253,23 @@ class Experiment:
         None if the file does not set it, or for `clients: auto`.
         """
         value: Level = expression_values(self, treatment).get(key, getattr(self.file, key, None))
+        share = share_of_capacity(value)
+        if share is not None and self.capacities:
+            return share * self._capacity(treatment)
         return None if isinstance(value, str) else value
+
+    def _capacity(self, treatment: Mapping[str, Level]) -> float:
+        """Return the capacity (1/s) of a treatment; BadInput unless exactly one earlier treatment has its levels."""
+        levels = {WITH + name: value for name, value in self.workload.parameters.items()}
+        levels |= {**treatment, "nodes": self.nodes(treatment)}
+        rates = [
+            rate for of, rate in self.capacities if all(levels.get(name, level) == level for name, level in of.items())
+        ]
+        if len(rates) != 1:
+            shown = ", ".join(f"{name} {level}" for name, level in {**treatment, "nodes": levels["nodes"]}.items())
+            what = f"{len(rates)} treatments of the capacity experiment have the levels {shown}, not 1"
+            raise self.document.error(("capacity",), what, "measure the capacity at these levels")
+        return rates[0]
 
     @property
     def arrivals(self) -> list[str]:
@@ -274,6 +299,10 @@ class Experiment:
             description["prices"]["node_hour"] = prices
         if self.file.store.encryption == "none":
             del description["store"]["encryption"]
+        if self.capacities:
+            description["capacities"] = [{"treatment": dict(of), "rate": rate} for of, rate in self.capacities]
+        elif description.get("capacity", ...) is None:
+            del description["capacity"]
         if not any(description["store"]["limits"]["disk"].values()):
             del description["store"]["limits"]["disk"]
         description |= {key: description[key] or None for key in ("samples", "allow_bad")}

@@ -261,6 +261,36 @@ Clients = Annotated[Annotated[Count, Tag("level")] | Annotated[Written, Tag("exp
 PerSecond = Annotated[Annotated[Rate, Tag("level")] | Annotated[Written, Tag("expression")], BY_FORM]
 
 
+_OF_CAPACITY = re.compile(r"\s*(?P<percent>\d+(?:\.\d+)?)\s*%\s+of\s+capacity\s*")
+
+
+def share_of_capacity(rate: object) -> float | None:
+    """Return the share in a rate such as `70 % of capacity`; None for other rates."""
+    matched = _OF_CAPACITY.fullmatch(rate) if isinstance(rate, str) else None
+    return float(matched["percent"]) / 100 if matched else None
+
+
+def _check_share(value: str) -> str:
+    if not 0 < (share_of_capacity(value) or 0.0) <= 10:
+        raise wrong("the share of the capacity must be above 0 and at most 1000 %", "write 70 % of capacity")
+    return value
+
+
+def _rate_form(value: object) -> str:
+    if share_of_capacity(value) is not None:
+        return "share"
+    return "expression" if is_expression(value) else "level"
+
+
+#: A rate, 1/s, an expression for one, or a share of an earlier capacity.
+SharedRate = Annotated[
+    Annotated[Rate, Tag("level")]
+    | Annotated[Written, Tag("expression")]
+    | Annotated[str, BeforeValidator(_check_share), Tag("share")],
+    Discriminator(_rate_form),
+]
+
+
 #: A share, written `5%` or 0.05.
 Share = Annotated[float, quantity(parse_share, 100), Field(gt=0)]
 
@@ -370,12 +400,24 @@ class ExperimentFile(Model):
 class PacedFile(ExperimentFile):
     """Experiment file that may set clients or a rate for all runs.
 
-    `crash` names a node that is killed and restarted after the load of each run.
+    `crash` names a node that is killed and restarted after the load of each run. `capacity` is the folder of a capacity
+    experiment, for a rate that is a share of its result.
     """
 
     clients: Clients | None = None
-    rate: PerSecond | None = None
+    rate: SharedRate | None = None
+    capacity: Annotated[str, Field(min_length=1)] | None = None
     crash: Annotated[str, Field(pattern=r"node-\d+")] | None = None
+
+    @model_validator(mode="after")
+    def _check_capacity(self) -> "PacedFile":
+        share = share_of_capacity(self.rate)
+        if share is not None and self.capacity is None:
+            raise wrong("rate is a share of the capacity, and capacity is missing",
+                        "add capacity: results/NAME, the folder of a capacity experiment", key="rate")  # fmt: skip
+        if share is None and self.capacity is not None:
+            raise wrong("capacity requires a rate such as 70 % of capacity", "remove it, or add rate", key="capacity")
+        return self
 
 
 class CurvesFile(PacedFile):

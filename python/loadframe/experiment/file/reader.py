@@ -13,8 +13,8 @@ from loadframe.experiment import kinds
 from loadframe.experiment.experiment import PACES, Experiment, check_expressions, with_hard_factors
 from loadframe.experiment.file.existing import check_existing, with_kind
 from loadframe.experiment.file.expression import is_expression
-from loadframe.experiment.file.factors import Factor, read_factors
-from loadframe.experiment.file.model import ONCE, ExperimentFile
+from loadframe.experiment.file.factors import Factor, Level, read_factors
+from loadframe.experiment.file.model import ONCE, ExperimentFile, PacedFile
 from loadframe.experiment.kinds import Kind
 from loadframe.workload import Workload, load_workload
 from loadframe.workload.resolved import with_levels
@@ -49,6 +49,7 @@ def load_experiment(path: str | Path) -> Experiment:
     if file.until and not kind.open_ended:
         what = f"experiments of kind {file.kind} do not support until"
         raise document.error(("until",), what, "remove until, and set repetitions", key=True)
+    experiment = _with_capacities(experiment)
     check_existing(experiment)
     kind.check(experiment)
     check_expressions(experiment)
@@ -60,6 +61,40 @@ def load_experiment(path: str | Path) -> Experiment:
     if file.arrivals and not experiment.arrivals:
         what = "arrivals requires an open load, but all loads are closed loop"
         raise document.error(("arrivals",), what, "remove arrivals, or set a rate", key=True)
+    return experiment
+
+
+def _with_capacities(experiment: Experiment) -> Experiment:
+    """Return the experiment with the results of its capacity experiment, if its rate is a share of them."""
+    file, document = experiment.file, experiment.document
+    folder = file.capacity if isinstance(file, PacedFile) else None
+    if folder is None:
+        return experiment
+    # Imported here because the statistics take a second to import.
+    from loadframe.analyze.capacity import Kind as Answer
+    from loadframe.analyze.capacity import read_capacities
+
+    path = document.path.parent / Path(folder).expanduser()
+    try:
+        results = read_capacities(path)
+    except (BadInput, KeyError, TypeError) as error:
+        why = error.what if isinstance(error, BadInput) else "it is not of kind capacity"
+        what = f"cannot read a capacity experiment in {folder}: {why}"
+        raise document.error(("capacity",), what, "name the folder of a capacity experiment") from None
+    rates: list[tuple[dict[str, Level], float]] = []
+    for capacity in results.capacities:
+        if capacity.over != "rate":
+            what = f"{folder} has a capacity in {capacity.over}, not a rate"
+            raise document.error(("capacity",), what, "name the folder of a search over the rate")
+        if capacity.rate is not None and capacity.kind is Answer.BRACKETED:
+            nodes = {} if experiment.exists else {"nodes": capacity.nodes}
+            rates.append(({**nodes, **capacity.treatment}, capacity.rate.value))
+    if not rates:
+        what = f"the experiment in {folder} found no capacity"
+        raise document.error(("capacity",), what, "see its report; change its search or slo, and run it again")
+    experiment = replace(experiment, capacities=tuple(rates))
+    for run in experiment.kind.design(experiment).runs:
+        experiment.pace("rate", run.treatment)
     return experiment
 
 

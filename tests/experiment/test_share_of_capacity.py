@@ -1,0 +1,124 @@
+"""A rate that is a share of the capacity that an earlier experiment found, on a service with a known limit."""
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from test_existing_clusters import Witness, carry_out
+
+from loadframe.analyze.capacity import Kind, read_capacities
+from loadframe.base.errors import BadInput
+from loadframe.experiment.design.blocks import design
+from loadframe.experiment.file.reader import load_experiment
+
+#: Requests per second that the service serves.
+LIMIT = 150
+WORKLOAD = """\
+workload: rest
+operations: {ask: {http: {method: GET, path: /}}}
+phases: [{name: ask, operation: ask, clients: 1, duration: 1s}]
+"""
+
+
+class Service(ThreadingHTTPServer):
+    """A service that answers 429 to requests beyond LIMIT a second."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        self._lock, self._tokens, self._last = threading.Lock(), 0.3 * LIMIT, time.monotonic()
+        service = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True
+
+            def do_GET(self) -> None:
+                self.send_response(200 if service.take() else 429)
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    def take(self) -> bool:
+        with self._lock:
+            now = time.monotonic()
+            self._tokens = min(self._tokens + LIMIT * (now - self._last), 0.3 * LIMIT)
+            self._last = now
+            if self._tokens < 1:
+                return False
+            self._tokens -= 1
+            return True
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    """The service, as text for `store`."""
+    monkeypatch.setenv("LOADFRAME_STATE", str(tmp_path / "state"))
+    (tmp_path / "rest.yaml").write_text(WORKLOAD)
+    with Service() as service:
+        threading.Thread(target=service.serve_forever, args=(0.02,), daemon=True).start()
+        yield f"{{kind: http, hosts: 127.0.0.1:{service.server_port}}}"
+        service.shutdown()
+
+
+def write(folder, name, store, text):
+    path = folder / f"{name}.yaml"
+    path.write_text(f"experiment: {name}\nstore: {store}\nworkload: ./rest.yaml\n{text}")
+    return path
+
+
+@pytest.mark.store
+def test_a_rate_follows_the_capacity_that_was_found(tmp_path, store):
+    text = "kind: capacity\nslo: {response: 10s}\nsearch: {start: 50, factor: 8, most: 400, precision: 50%}\n"
+    carry_out(write(tmp_path, "found", store, text), Witness())
+    [capacity] = read_capacities(tmp_path / "found").capacities
+    if capacity.kind is Kind.UNKNOWN:
+        pytest.skip("others use this machine so much that the generator was the limit throughout")
+    assert capacity.kind is Kind.BRACKETED and capacity.rate is not None
+    text = "kind: compare\nvariants: {a: {threads: 1}, b: {threads: 2}}\nrepetitions: 1\n"
+    path = write(tmp_path, "share", store, f"{text}rate: 50 % of capacity\ncapacity: found\n")
+    runs = carry_out(path, Witness())
+    for run in runs:
+        (stream,) = run.raw_manifest["workload"]["phases"][0]["streams"]
+        assert stream["pacing"]["open"]["rate"] == pytest.approx(0.5 * capacity.rate.value)
+    described = json.loads((tmp_path / "share" / "experiment.json").read_text())
+    assert described["capacities"] == [{"treatment": {}, "rate": capacity.rate.value}]
+
+
+@pytest.mark.store
+def test_a_capacity_that_was_not_found_is_refused(tmp_path, store):
+    text = "kind: capacity\nslo: {response: 1us, percentile: p50}\nsearch: {start: 50, least: 50, most: 100}\n"
+    carry_out(write(tmp_path, "none", store, text), Witness())
+    path = write(
+        tmp_path,
+        "share",
+        store,
+        "kind: scale\nfactors: {threads: [1, 2]}\nrate: 70 % of capacity\ncapacity: none\n",
+    )
+    with pytest.raises(BadInput, match="the experiment in none found no capacity") as caught:
+        load_experiment(path)
+    assert str(caught.value.where).endswith("share.yaml:7:11")
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("rate: 70 % of capacity\n", "capacity is missing"),
+        ("rate: 70/s\ncapacity: found\n", "capacity requires a rate such as 70 % of capacity"),
+        ("rate: 0 % of capacity\ncapacity: found\n", "must be above 0"),
+        ("rate: 70 % of capacity\ncapacity: absent\n", "cannot read a capacity experiment in absent"),
+    ],
+)
+def test_incomplete_shares_are_refused(tmp_path, text, what):
+    (tmp_path / "rest.yaml").write_text(WORKLOAD)
+    path = write(
+        tmp_path, "e", "{kind: http, hosts: 127.0.0.1:9}", f"kind: scale\nfactors: {{threads: [1, 2]}}\n{text}"
+    )
+    with pytest.raises(BadInput, match=what):
+        design(load_experiment(path))
