@@ -1,5 +1,8 @@
 """Targets of a simulation: shares in its tables that must be met, within the error of the number of trials."""
 
+import sys
+from collections.abc import Callable
+
 from scipy import stats
 
 #: Significance level at which a share misses its target.
@@ -27,3 +30,13 @@ class Promises:
     def _note(self, what: str, share: float, side: str, promised: float, chance: float) -> None:
         if chance < _CHANCE:
             self.missed.append(f"{what}: {100 * share:.1f} %, promised {side} {100 * promised:g} %")
+
+
+def start(main: Callable[..., None]) -> None:
+    """Run a simulation from the command line: `python -m benchmarks.simulate_NAME [TRIALS [TABLE...]]`."""
+    words = sys.argv[1:]
+    if not all(word.isdecimal() for word in words[:1]):
+        sys.exit(
+            f"usage: python -m benchmarks.simulate_NAME [TRIALS [TABLE...]]; TRIALS must be a number, got {words[0]}"
+        )
+    main(*map(int, words[:1]), *words[1:])

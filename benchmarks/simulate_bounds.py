@@ -10,7 +10,7 @@ sends the requests of one group late, by less than a millisecond.
 from dataclasses import replace
 
 import numpy as np
-from benchmarks.promises import Promises
+from benchmarks.promises import Promises, start
 from benchmarks.simulate_gate import made_up
 
 from loadframe.analyze.compare import Group, Measure
@@ -121,4 +121,4 @@ def _run(side: int, block: int, rate: float, waited: float) -> RecordedRun:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from statistics import fmean, stdev
 
 import numpy as np
-from benchmarks.promises import Promises
+from benchmarks.promises import Promises, start
 from scipy import special
 
 from loadframe.analyze.capacity.answers import Attempt, Capacity, Search, capacities_of
@@ -90,4 +90,4 @@ def _old_holds(truth: float, capacity: Capacity) -> bool:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -4,6 +4,8 @@ Run-to-run variance is log-normal with 3 %. In the first table each block has on
 by a standard deviation of 0 to 20 %. In the second, sessions (nights) differ by 0 to 10 %, and each has runs of one
 group only. In the third, the noise violates the assumptions of the method. Power is the share of trials in which a true
 worsening of throughput has p < 0.05. Seeds are fixed.
+
+    python -m benchmarks.simulate_comparison
 """
 
 import math
@@ -11,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from benchmarks.promises import Promises
+from benchmarks.promises import Promises, start
 from scipy import special
 
 from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate, estimate_ratio
@@ -186,4 +188,4 @@ def _unpaired(runs: int, spread: float, trials: int) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

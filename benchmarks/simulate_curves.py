@@ -5,13 +5,12 @@
 Seeds are fixed. 60 trials of each row take about four minutes of one core. The tables: lab/simulations/curves.md.
 """
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from benchmarks.promises import Promises
+from benchmarks.promises import Promises, start
 
 from loadframe.analyze.scalability import ScalabilityFit, fit, warnings
 from loadframe.analyze.scalability.fitting import fit_model
@@ -217,4 +216,4 @@ def main(trials: int = 200, *names: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:2]), *sys.argv[2:])
+    start(main)

@@ -8,7 +8,7 @@ the throughput of one second, and its p99 is a multiple of L0.
 """
 
 import numpy as np
-from benchmarks.promises import Promises
+from benchmarks.promises import Promises, start
 
 from loadframe.analyze.elastic.course import Course
 from loadframe.analyze.elastic.measures import ChangeInRun, disturbed, measure
@@ -161,4 +161,4 @@ def _course(source, factors, noise, rho, pauses=None):
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -9,7 +9,7 @@ on throughput. With it, the store fails in the slowest share of the runs. The se
 import itertools
 
 import numpy as np
-from benchmarks.promises import Promises
+from benchmarks.promises import Promises, start
 
 from loadframe.analyze.settings.model import Data, EffectsModel, fit_model, fit_with_failures
 
@@ -76,4 +76,4 @@ def _claims(model: EffectsModel) -> list[float]:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

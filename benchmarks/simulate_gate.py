@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from benchmarks.promises import Promises
+from benchmarks.promises import Promises, start
 
 from loadframe.analyze.compare import Group
 from loadframe.analyze.experiment import RecordedRun
@@ -152,7 +152,7 @@ def _share(count: int, trials: int) -> str:
 def main(trials: int = 300) -> None:
     """Print the tables of lab/simulations/gate.md; power is computed from a fifth of the trials."""
     promise = Promises()
-    began, fewer = time.monotonic(), trials // 5
+    began, fewer = time.monotonic(), max(trials // 5, 1)
     print(f"Nothing got worse: {trials} gates in each row; something did: {fewer}\n")
     changes: list[tuple[str, dict[str, Any]]] = [
         ("5 % in all", {"worse": 0.05}),
@@ -191,4 +191,4 @@ def main(trials: int = 300) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

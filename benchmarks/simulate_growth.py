@@ -1,9 +1,10 @@
-"""Coverage of the interval of growth with the documents, and rate of false claims of growth."""
+"""Coverage of the interval of growth with the documents, and rate of false claims of growth.
 
-import sys
+Run it with `python -m benchmarks.simulate_growth`.
+"""
 
 import numpy as np
-from benchmarks.promises import Promises
+from benchmarks.promises import Promises, start
 
 from loadframe.analyze.verdict.growth import growth
 from loadframe.simulate.load import autoregressive
@@ -59,4 +60,4 @@ def _cell(
 
 
 if __name__ == "__main__":
-    main(*(int(word) for word in sys.argv[1:]))
+    start(main)

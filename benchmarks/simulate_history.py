@@ -4,12 +4,14 @@ A history has one to three runs in each of 10 to 60 sessions. The standard devia
 sessions, and successive sessions have a correlation of 0 to 0.7. Three partly correlated measures are tested together,
 like throughput, p50 and p99 in the gate. A true change is a drop by 10 or 20 % in the last third of the sessions, with
 3 % between sessions. Seeds are fixed.
+
+    python -m benchmarks.simulate_history
 """
 
 import math
 
 import numpy as np
-from benchmarks.promises import Promises
+from benchmarks.promises import Promises, start
 
 from loadframe.analyze.history import LEVEL, change_points
 
@@ -63,4 +65,4 @@ def _wandering(random: np.random.Generator, length: int, correlation: float) -> 
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from benchmarks.promises import Promises
+from benchmarks.promises import Promises, start
 from scipy import special
 
 from loadframe.analyze.percentiles import is_too_short, ranks
@@ -83,4 +83,4 @@ def _interval(times: Array, quantile: float, short: bool) -> tuple[float, float]
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

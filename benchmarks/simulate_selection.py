@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from benchmarks.promises import Promises
+from benchmarks.promises import Promises, start
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lower_bound
@@ -106,4 +106,4 @@ def _row(name: str, noise: float, repetitions: int, figures: Array) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

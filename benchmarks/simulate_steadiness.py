@@ -1,7 +1,10 @@
-"""False and true positive rates of the steadiness test with autocorrelated seconds."""
+"""False and true positive rates of the steadiness test with autocorrelated seconds.
+
+Run it with `python -m benchmarks.simulate_steadiness`.
+"""
 
 import numpy as np
-from benchmarks.promises import Promises
+from benchmarks.promises import Promises, start
 
 from loadframe.analyze.verdict.steadiness import steadiness
 from loadframe.simulate.load import autoregressive
@@ -39,4 +42,4 @@ def main(trials: int = 1000) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

@@ -1,7 +1,10 @@
-"""False alarms of the overload trigger with constant throughput, and its delay after a true drop."""
+"""False alarms of the overload trigger with constant throughput, and its delay after a true drop.
+
+Run it with `python -m benchmarks.simulate_trigger`.
+"""
 
 import numpy as np
-from benchmarks.promises import Promises
+from benchmarks.promises import Promises, start
 
 from loadframe.experiment.elastic.triggers import throughput_drop
 from loadframe.simulate.load import autoregressive
@@ -16,10 +19,8 @@ FALLS, WATCHED = 180, 300
 def main(trials: int = 60) -> None:
     """Print the table of lab/simulations/trigger.md, with `trials` runs per cell, and a third of runs with a drop."""
     promise = Promises()
-    source = np.random.default_rng(SEED)
-    print(
-        f"{trials} runs a cell without a fall, {trials // 3} with each, seed {SEED}; drop: 5%, seconds: 10, window: 60s"
-    )
+    source, falls = np.random.default_rng(SEED), max(trials // 3, 1)
+    print(f"{trials} runs a cell without a fall, {falls} with each, seed {SEED}; drop: 5%, seconds: 10, window: 60s")
     print("noise  rho  false alarms    false alarms, clients    seconds until a fall of")
     print("            in 15 minutes   arrive for 5 minutes     " + "".join(f"{drop:<22.0%}" for drop in DROPS))
     for noise in NOISES:
@@ -31,7 +32,7 @@ def main(trials: int = 60) -> None:
             ]
             for share in alarms:
                 promise.at_most(f"false alarms, {noise:.0%}, rho {rho}", float(share), trials, 0.05)
-            delays = [_delay(source, drop, noise, rho, trials // 3) for drop in DROPS]
+            delays = [_delay(source, drop, noise, rho, falls) for drop in DROPS]
             print(
                 f"{noise:5.0%}  {rho:.1f}  {alarms[0]:12.1%}  {alarms[1]:16.1%}           {''.join(delays)}", flush=True
             )
@@ -55,4 +56,4 @@ def _seen(source, level, noise, rho, since):
 
 
 if __name__ == "__main__":
-    main()
+    start(main)

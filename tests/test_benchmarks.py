@@ -2,6 +2,7 @@
 
 import importlib
 import socket
+import sys
 from pathlib import Path
 from threading import Thread
 
@@ -27,6 +28,20 @@ def test_each_module_imports_names_that_exist(module):
     name = ".".join(module.relative_to(ROOT).with_suffix("").parts)
     if module.stem != "__init__":
         importlib.import_module(name)
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted((ROOT / "benchmarks").glob("simulate_*.py"))])
+def test_each_simulation_is_started_by_one_command(name, monkeypatch):
+    module = importlib.import_module(f"benchmarks.{name}")
+    assert module.main.__doc__.startswith("Print ")
+    assert f"python -m benchmarks.{name}" in module.__doc__
+    started = []
+    monkeypatch.setattr(sys, "argv", [name, "7", "power"])
+    module.start(lambda *words: started.append(words))
+    assert started == [(7, "power")]
+    monkeypatch.setattr(sys, "argv", [name, "many"])
+    with pytest.raises(SystemExit, match="TRIALS must be a number, got many"):
+        module.start(module.main)
 
 
 def test_a_measurement_that_there_is_not_is_refused_with_the_nearest_name():
