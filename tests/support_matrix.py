@@ -111,6 +111,11 @@ CAPABILITIES = (
         has=_verb("bulk"),
     ),
     Capability(
+        "import a workload from its data",
+        ("test_a_sampled_collection_becomes_a_workload_that_runs", "test_a_schema_becomes_a_workload_that_runs"),
+        has=_overrides("sample"),
+    ),
+    Capability(
         "take_in (events)",
         real=dict.fromkeys(("opensearch", "mongodb", "cassandra"), "workload/test_any_order_of_events_on_a_store.py"),
         has=_verb("take_in"),

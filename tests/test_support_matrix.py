@@ -16,7 +16,7 @@ def test_the_page_has_the_current_tables():
 def test_each_contract_test_belongs_to_one_capability():
     exist = frozenset[str]().union(*(names_of_tests(file) for file in (TESTS / "contract").glob("test_contract_*.py")))
     named = [test for row in CAPABILITIES for test in row.contract]
-    assert sorted(named) == sorted(exist)
+    assert sorted(named) == sorted(exist), "add new contract tests to CAPABILITIES of tests/support_matrix.py"
 
 
 @pytest.mark.parametrize(
