@@ -2,12 +2,14 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from recorded import served
 
 from loadframe.base.errors import BadInput
 from loadframe.load import run_phase
+from loadframe.store.access import Auth
 
 pytestmark = pytest.mark.store
 ONLY = "postgresql"
@@ -306,3 +308,15 @@ def test_rows_before_a_savepoint_count_and_those_after_it_do_not(things):
     ]
     (done,) = things.asked({"sql": {"transaction": [{"statement": text} for text in statements]}})
     assert (done["error"], done["documents"], counted(things, "true")) == (None, 1, 1)
+
+
+def test_a_sample_that_the_server_forbids_is_bad_input(things):
+    store, addresses = things.cluster.store, things.cluster.addresses
+    server = store.client(addresses[0])
+    server.ask("CREATE ROLE nosy LOGIN PASSWORD 'nosy'")
+    try:
+        access = replace(store._access, auth=Auth("basic", "nosy", "nosy"))
+        with pytest.raises(BadInput, match="permission denied for table things"):
+            store.with_access(access).sample(addresses, "things", 10)
+    finally:
+        server.ask("DROP ROLE nosy")

@@ -5,6 +5,7 @@ import csv
 import gzip
 import json
 import random
+import re
 import statistics
 from collections import Counter
 from pathlib import Path
@@ -159,6 +160,24 @@ def test_the_same_seed_generates_the_same_documents(folder):
         file.unlink()
     sampled(TRIPS, "--seed", 2)
     assert Path("made-documents.ndjson").read_text() != first
+
+
+def test_shared_parts_of_values_stay_shared():
+    rng = random.Random(2)
+    documents = [
+        {
+            "url": f"https://shop.example.com/item/{rng.randrange(10**6)}",
+            "stamp": str(1_700_000_000_000_000_000 + rng.randrange(10**9)),
+        }
+        for _ in range(500)
+    ]
+    made = list(Profile(documents).documents(500))
+    shapes = [re.fullmatch(r"(\w+://\w+\.\w+\.\w+/\w+/)(\d+)", d["url"]) for d in made]
+    assert len({shape[1] for shape in shapes}) == 1
+    assert "example" not in shapes[0][1]
+    assert len({shape[2] for shape in shapes}) > 400
+    assert len({d["stamp"][:9] for d in made}) == 1
+    assert not {d["stamp"] for d in made} & {d["stamp"] for d in documents}
 
 
 def test_ids_do_not_repeat():

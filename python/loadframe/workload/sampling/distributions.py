@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Generic, Protocol, TypeVar
 
 from loadframe.workload.sampling import dates
-from loadframe.workload.sampling.pseudonyms import LONG_NUMBER, WORD, Pseudonyms
+from loadframe.workload.sampling.pseudonyms import LONG_NUMBER, WORD, Parts, Pseudonyms
 
 #: The most quantiles of a distribution, and the fewest sampled values behind each.
 _QUANTILES, _VALUES_PER_QUANTILE = 500, 5
@@ -133,17 +133,18 @@ class Keywords:
         self._weighted = Weighted(counts)
         self._pseudonyms = pseudonyms
         self.values = list(counts)
+        self._parts = Parts(counts)
         # Queries need them before documents are drawn.
         for value, count in counts.items():
             if count > 1:
-                pseudonyms.of(value)
+                pseudonyms.of(value, self._parts)
 
     def draw(self, rng: random.Random) -> str:
         """Return a random pseudonym."""
         value = self._weighted.draw(rng)
         if self._weighted.counts[value] == 1 and len(value) > 2:
-            return self._pseudonyms.fresh(value)
-        return self._pseudonyms.of(value)
+            return self._pseudonyms.fresh(value, self._parts)
+        return self._pseudonyms.of(value, self._parts)
 
 
 class Text:

@@ -4,15 +4,19 @@ A pseudonym does not depend on the value that it replaces, except for its shape,
 get equal pseudonyms. No pseudonym equals a sampled value.
 """
 
+import os
 import random
 import re
 import string
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 
 #: Numbers with at least this many digits are identifiers: they are replaced, never repeated.
 LONG_NUMBER = 7
 #: Attempts to draw a value that was not sampled.
 _ATTEMPTS = 50
+#: Characters after the shared beginning of words that stay random.
+_RANDOM_CHARACTERS = 10
 #: Shortest value for which a pseudonym may become longer, if all of its length were sampled.
 _LENGTHENED = 4
 
@@ -33,6 +37,22 @@ def looks_like_identifier(text: str) -> bool:
 def is_ipv4(text: str) -> bool:
     """Whether a text is an IPv4 address."""
     return bool(_IPV4.fullmatch(text))
+
+
+class Parts:
+    """Parts that several texts share, such as the host of addresses: words, and the beginning of long words.
+
+    Stores compress repeated parts, so that pseudonyms without them would need more space.
+    """
+
+    def __init__(self, texts: Collection[str]) -> None:
+        """`texts` are the distinct values of a field."""
+        words = Counter(word for text in texts for word in set(WORD.findall(text)))
+        self.words = frozenset(word for word, count in words.items() if count > 1)
+        begin = os.path.commonprefix(list(texts)) if len(texts) > 1 else ""  # noqa: RUF071 - not paths
+        # Enough characters must stay random for distinct values.
+        room = min(map(len, texts), default=0) - _RANDOM_CHARACTERS
+        self.begin = begin[: max(room, 0)] if WORD.fullmatch(begin) and all(map(WORD.fullmatch, texts)) else ""
 
 
 class Pseudonyms:
@@ -56,10 +76,10 @@ class Pseudonyms:
         """Whether a text was sampled, as a value or as a word of one."""
         return text.casefold() in self._sampled
 
-    def of(self, text: str) -> str:
-        """Return the pseudonym of a text."""
+    def of(self, text: str, parts: "Parts | None" = None) -> str:
+        """Return the pseudonym of a text; a new one keeps the `parts` that it shares with similar texts."""
         if text not in self._texts:
-            self._texts[text] = self._unused(text)
+            self._texts[text] = self._unused(text, parts)
         return self._texts[text]
 
     def known(self, text: str) -> str:
@@ -84,18 +104,26 @@ class Pseudonyms:
             self._numbers[number] = drawn if number > 0 else -drawn
         return self._numbers[number]
 
-    def fresh(self, like: str) -> str:
+    def fresh(self, like: str, parts: "Parts | None" = None) -> str:
         """Return a new random text of the same shape, which was not sampled."""
         for _ in range(_ATTEMPTS):
-            text = self._shaped(like)
+            text = self._shaped(like) if parts is None else self._composed(like, parts)
             if text.casefold() not in self._sampled:
                 return text
         return text + self._random.choice(string.ascii_lowercase) if len(like) >= _LENGTHENED else text
 
-    def _unused(self, like: str) -> str:
+    def _composed(self, like: str, parts: "Parts") -> str:
+        """Return a random text in which shared words and the shared beginning have their pseudonyms."""
+        if is_ipv4(like) or _UUID.fullmatch(like):
+            return self._shaped(like)
+        begin = parts.begin if like.startswith(parts.begin) else ""
+        words = WORD.sub(lambda m: self.word(m[0]) if m[0] in parts.words else self.fresh(m[0]), like[len(begin) :])
+        return (self.word(begin) if begin else "") + words.replace("@", "-")
+
+    def _unused(self, like: str, parts: "Parts | None" = None) -> str:
         """Return a new text that is not the pseudonym of another text, if there is one of this shape."""
         for _ in range(_ATTEMPTS):
-            text = self.fresh(like)
+            text = self.fresh(like, parts)
             if text not in self._used:
                 break
         self._used.add(text)
