@@ -98,7 +98,11 @@ RESULTS = (
     ),
     ("`cluster down`", "the end of the cluster", "`name`, `state`, `unreached`"),
     ("`watch`", "a line for each poll", "`time`, `nodes`, `host`, `gaps`"),
-    ("`import queries`, `import ycsb`, `import rally`", "the workload", "`file`, `text`, `requests`, `left_out`"),
+    (
+        "`import sample`, `import queries`, `import ycsb`, `import rally`",
+        "the workload",
+        "`file`, `text`, `requests`, `left_out`",
+    ),
     ("`workloads`", "a list of workloads", "`name`, `description`"),
     (
         "`workloads NAME`",
