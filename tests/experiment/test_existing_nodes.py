@@ -28,7 +28,7 @@ pytestmark = [
 #: Adds the second server to a Redis Cluster, or removes it; the addresses of both are in the file `nodes`.
 SCRIPT = """\
 #!{python}
-import pathlib, subprocess, sys
+import pathlib, subprocess, sys, time
 first, second = pathlib.Path("nodes").read_text().split()
 
 def cli(*words, at=first):
@@ -37,15 +37,35 @@ def cli(*words, at=first):
     assert done.returncode == 0 and "[ERR]" not in done.stdout, done.stdout + done.stderr
     return done.stdout.strip()
 
+def settle():
+    command = ["redis-cli", "--cluster", "check", first]
+    while True:
+        done = subprocess.run(command, capture_output=True, text=True)
+        if "[OK] All nodes agree" in done.stdout and "[OK] All 16384 slots covered" in done.stdout:
+            return
+        time.sleep(0.1)
+
+def serve(*nodes):
+    while any("cluster_state:ok" not in cli("cluster", "info", at=node) for node in nodes):
+        time.sleep(0.05)
+
+def move(source, target):
+    cli("--cluster", "reshard", first, "--cluster-from", source, "--cluster-to", target, "--cluster-slots", "50",
+        "--cluster-yes")
+    settle()
+
 if sys.argv[1] == "2":
     cli("--cluster", "add-node", second, first)
-    while "cluster_known_nodes:2" not in cli("cluster", "info", at=second):
-        pass
-    cli("--cluster", "rebalance", first, "--cluster-use-empty-masters")
+    # Each knows the other as a master once the handshake is over.
+    while any(cli("cluster", "nodes", at=node).count("master") != 2 for node in (first, second)):
+        time.sleep(0.05)
+    settle()
+    move(cli("cluster", "myid"), cli("cluster", "myid", at=second))
+    serve(first, second)
 else:
+    settle()
     other = cli("cluster", "myid", at=second)
-    cli("--cluster", "reshard", first, "--cluster-from", other, "--cluster-to", cli("cluster", "myid"),
-        "--cluster-slots", "8192", "--cluster-yes")
+    move(other, cli("cluster", "myid"))
     cli("--cluster", "del-node", first, other)
 print(first)
 if sys.argv[1] == "2":
@@ -98,6 +118,7 @@ def test_the_users_command_changes_the_number_of_nodes(ring, write):
     store = {"kind": "redis", "hosts": ring[0].address, "scale_command": "./scale.py {nodes}"}
     witness = Witness()
     runs = carry_out(write(json.dumps(store), "kind: scale\nprepare: once\nfactors: {nodes: [1, 2]}\n"), witness)
+    assert [run.summary.failure for run in runs] == [None, None]
     assert {run.raw_manifest["store"]["nodes"]: len(run.raw_manifest["store"]["addresses"]) for run in runs} == {
         1: 1,
         2: 2,
@@ -111,17 +132,31 @@ def test_the_users_command_changes_the_number_of_nodes(ring, write):
 def test_an_elastic_experiment_adds_a_node_with_the_users_command(ring, write):
     text = """\
     kind: elastic
-    transitions: {more: {timeline: [{at: 2s, add: 1}]}}
+    transitions: {more: {timeline: [{at: 1s, add: 1}]}}
     loads: {few: {clients: 1}}
-    duration: 12s
+    duration: 30s
     window: 5s
     control: false
     """
     store = {"kind": "redis", "hosts": ring[0].address, "nodes": 1, "scale_command": "./scale.py {nodes}"}
     (run,) = carry_out(write(json.dumps(store), text), Witness())
+    assert run.summary.failure is None
     kinds = [event["kind"] for event in run.events]
+    assert "node joined" in kinds, [*run.events]
     assert kinds.index("node requested") < kinds.index("node joined") < kinds.index("cluster balanced")
     assert run.summary.status == "done"
+    assert ring[0].foreign() == [] and not ledgers()
+
+
+def test_an_interrupt_restores_the_number_of_nodes(ring, write, tmp_path):
+    store = {"kind": "redis", "hosts": ring[0].address, "scale_command": "./scale.py {nodes}"}
+    path = write(json.dumps(store), "kind: scale\nfactors: {nodes: [2], clients: [1, 2]}\nduration: 60s\n")
+    with Running("run", path, "--output", tmp_path / "e", folder=tmp_path) as running:
+        running.wait_for("phase look")
+        assert "cluster_known_nodes:2" in ring[0].ask("CLUSTER", "INFO").split()
+        status, _ = running.send(signal.SIGINT)
+    assert status == 130
+    assert "cluster_known_nodes:1" in ring[0].ask("CLUSTER", "INFO").split()
     assert ring[0].foreign() == [] and not ledgers()
 
 

@@ -352,13 +352,14 @@ class Cluster(ClusterView):
             report(f"running {self._scale.command} for {format_nodes(nodes)}")
             self._emit(ClusterEvent(events.REQUESTED if more else events.LEAVING, names))
             progress = {} if tell is None else {"tell": tell}
+            ready = self.health().ready
             addresses = self._scale.carry_out(nodes, self.health, **progress)
             self._attached = nodes
             if addresses:
                 listed = [Node(f"node-{index}", address) for index, address in enumerate(addresses)]
                 self._roster.update(listed, drop=[node.name for node in self._roster.nodes[len(listed) :]])
             self._emit(ClusterEvent(events.JOINED if more else events.LEFT, names))
-            self._scale.settle(self.health, **progress)
+            self._scale.settle(self.health, **progress, ready=ready)
             self._emit(ClusterEvent(events.BALANCED, ()))
         return list(names)
 

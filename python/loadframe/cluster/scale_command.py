@@ -80,13 +80,13 @@ class ScaleCommand:
             self._wait(f"waiting for {format_nodes(nodes)}", now, tell)
         return addresses
 
-    def settle(self, health: Callable[[], Health], tell: Progress = _quiet) -> None:
-        """Wait until the store moves no data; StoreFailed after the time limit."""
+    def settle(self, health: Callable[[], Health], tell: Progress = _quiet, *, ready: bool = True) -> None:
+        """Wait until the store moves no data and, with `ready`, is ready; StoreFailed after the time limit."""
         end = time.monotonic() + self.within
-        while (now := health()).moving:
+        while (now := health()).moving or (ready and not now.ready):
             if time.monotonic() > end:
                 raise StoreFailed(
-                    f"the cluster still moves data {format_duration(self.within)} after the change",
+                    f"the cluster still moves data or is not ready {format_duration(self.within)} after the change",
                     remedy="raise store.scale_within",
                 )
             self._wait("waiting for balanced data", now, tell)

@@ -93,6 +93,9 @@ class ExistingClusters:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            # Otherwise the first wait of the restoration would raise it again.
+            interrupts.answer()
         with interrupts.deferred():
             for target in self._targets.values():
                 self._restore(target)
