@@ -99,10 +99,11 @@ RESULTS = (
     ("`cluster down`", "the end of the cluster", "`name`, `state`, `unreached`"),
     ("`watch`", "a line for each poll", "`time`, `nodes`, `host`, `gaps`"),
     (
-        "`import sample`, `import queries`, `import ycsb`, `import rally`",
+        "`import sample`, `import mapping`, `import queries`, `import ycsb`, `import rally`",
         "the workload",
         "`file`, `text`, `requests`, `left_out`",
     ),
+    ("`new`", "the files that it writes", "`workload`, `experiment`, `operations`, `left_out`, `next`"),
     ("`workloads`", "a list of workloads", "`name`, `description`"),
     (
         "`workloads NAME`",
