@@ -22,12 +22,22 @@ PARTS = [(name, part) for name, parts in EXAMPLES.items() for part in parts]
 VARIABLES, OPERATIONS = EXAMPLES["values"][0], EXAMPLES["operations"][0]
 
 
+class Loader(yaml.SafeLoader):
+    """A loader that reads `on` as text, as YAML 1.2 and Loadframe do."""
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [entry for entry in entries if first in "tTfF" or entry[0] != "tag:yaml.org,2002:bool"]
+    for first, entries in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
 def completed(part: str) -> str:
     """Return a whole workload in which the sections of an example replace the defaults."""
     sections: dict[str, Any] = yaml.safe_load(WHOLE)
     sections["variables"] |= yaml.safe_load(VARIABLES)["variables"]
     sections["operations"] |= yaml.safe_load(OPERATIONS)["operations"]
-    for name, content in yaml.safe_load(part).items():
+    for name, content in yaml.load(part, Loader).items():
         sections[name] = content if isinstance(content, list) else sections.get(name, {}) | content
     return yaml.safe_dump(sections, sort_keys=False)
 

@@ -29,6 +29,9 @@ app.add_typer(commands, name="import")
 Output = Annotated[
     Path | None, option(Topic.OUTPUT, "--output", "-o", help="Workload file to write. Default: standard output.")
 ]
+NamedOutput = Annotated[
+    Path | None, option(Topic.OUTPUT, "--output", "-o", help="Workload file to write. Default: NAME.yaml.")
+]
 Collection = Annotated[
     str | None,
     option(Topic.EXISTING, help="Index, table, collection or key prefix to sample; SCHEMA.TABLE is allowed."),
@@ -96,7 +99,7 @@ def mapping(
     key: access.Key = None,
     insecure: access.Insecure = False,
     compress: access.Compress = False,
-    output: Output = None,
+    output: NamedOutput = None,
     as_json: Json = False,
 ) -> None:
     """Create a workload from a schema alone: synthetic documents with the types of its fields.
@@ -143,7 +146,7 @@ def sample(
     key: access.Key = None,
     insecure: access.Insecure = False,
     compress: access.Compress = False,
-    output: Output = None,
+    output: NamedOutput = None,
     as_json: Json = False,
 ) -> None:
     """Create a workload with generated documents that follow the distributions of your own.
