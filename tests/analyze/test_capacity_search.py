@@ -93,6 +93,11 @@ def test_where_the_generator_is_the_limit_the_answer_is_a_lower_bound():
     assert answer.rate <= 600 < answer.above
 
 
+def test_a_failed_rate_bounds_the_answer_though_rates_below_it_are_invalid():
+    answer, _ = carried_out(lambda rate, _: PASSED if rate <= 100 else FAILED if rate >= 200 else INVALID)
+    assert (answer.kind, answer.rate, answer.above) == (Kind.BRACKETED, 100, 200)
+
+
 def test_a_generator_that_can_do_nothing_leaves_the_capacity_unknown():
     answer, _ = carried_out(lambda rate, number: INVALID)
     assert answer.kind is Kind.UNKNOWN

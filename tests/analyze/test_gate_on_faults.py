@@ -97,7 +97,10 @@ def test_runs_with_failed_requests_stay_in_the_bounds_on_errors():
     gate = judge(new, bounds=[Bound("errors", 0.001)])
     assert gate.standing == "regression"
     assert "mean of 6 runs 3.33 %" in gate.checks[0].why
-    assert any("in 4 of 6 runs of new the store was at fault" in warning.cause for warning in gate.warnings)
+    (warning,) = (warning for warning in gate.warnings if "the store was at fault" in warning.cause)
+    assert warning.cause.startswith("in 4 of 6 runs of new the store was at fault (")
+    assert all(run.id in warning.cause for run in new[2:])
+    assert f"loadframe report {new[2].run.path}" in warning.remedy
 
 
 def test_response_times_of_successes_do_not_pass_with_more_failures_than_the_percentile_omits():

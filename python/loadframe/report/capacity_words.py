@@ -169,10 +169,9 @@ def limits(capacities: Capacities) -> list[str]:
     passes = f"A {'number of users' if users else 'rate'} passes if {slo_text(capacities.slo)}"
     if not users:
         passes += ", at least 99 % of the load was achieved, and the number of requests in flight did not grow"
-    words = [
-        f"{passes}. The answer passed two of three trials and was run again; the {'number' if users else 'rate'} above"
-        " it failed twice."
-    ]
+    bracketed = any(capacity.kind is Kind.BRACKETED for capacity in capacities.capacities)
+    above = f"; the {'number' if users else 'rate'} above it failed twice" if bracketed else ""
+    words = [f"{passes}. The answer passed two of three trials and was run again{above}."]
     if users:
         words.append(
             "Users wait for each answer and think before the next request: the slower the store, the fewer requests"

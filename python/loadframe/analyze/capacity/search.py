@@ -57,7 +57,7 @@ class Next:
 class Kind(StrEnum):
     """Kind of an answer: how its rate bounds the capacity."""
 
-    BRACKETED = "bracketed"  #: the answer passed, and a rate just above it failed
+    BRACKETED = "bracketed"  #: the answer passed, and a rate above it failed
     LOWER_BOUND = "lower bound"  #: the answer passed, and above it the generator was the limit
     AT_MOST = "at the upper bound"  #: the highest allowed rate passed
     NONE = "none"  #: no allowed rate passed
@@ -96,8 +96,9 @@ def search(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
     middle = bounds.rounded(math.sqrt(low * high))
     if high / low - 1 > bounds.precision and low < middle < high:
         return Next(middle, 1, "bisect")
-    kind = Kind.BRACKETED if tried[high].failed else Kind.LOWER_BOUND
-    return _verified(tried[low], kind, high)
+    # Between a passed and a failed rate, rates may be invalid: the bracket is then wider than the precision.
+    failed = min((rate for rate, tally in tried.items() if tally.failed and rate > low), default=None)
+    return _verified(tried[low], Kind.BRACKETED if failed else Kind.LOWER_BOUND, failed or high)
 
 
 def _down(bounds: Bounds, high: float | None, tried: "dict[float, _Rate]") -> Next | Answer:

@@ -7,7 +7,11 @@ from loadframe.analyze.compare.groups import Group
 from loadframe.analyze.compare.measures import Measure
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding, Rule
+from loadframe.analyze.verdict.rules import fault_of
 from loadframe.base.units import counted, format_share
+
+#: Causes that one finding lists.
+_SHOWN = 3
 
 
 def _nothing_done(label: str, count: int, measure: Measure) -> str:
@@ -59,9 +63,9 @@ NOTHING_DONE = Rule(
 )
 FAULTY_RUNS = Rule(
     "faulty_runs",
-    "in {faulty} of {total} runs of {label} the store was at fault (errors, drops, unsteadiness): the figures include"
-    " these runs, with the throughput and response times of their successes only",
-    "see the reasons with `loadframe report`; bound or measure errors, and response times of all requests (all-p99)",
+    "in {faulty} of {total} runs of {label} the store was at fault ({listed}): the figures include these runs, with the"
+    " throughput and response times of their successes only",
+    "see a run with `loadframe report {path}`; bound or measure errors, and response times of all requests (all-p99)",
 )
 FAILED_RUNS = Rule(
     "failed_runs",
@@ -106,10 +110,27 @@ UNMATCHED = Rule("unmatched", _unmatched, "compare runs of the same treatments, 
 def faulty_runs(groups: Sequence[Group]) -> list[Finding]:
     """Return a finding for each group with runs in which the store was at fault."""
     return [
-        FAULTY_RUNS(label=group.label, faulty=len(group.faulty), total=len(group.usable))
+        FAULTY_RUNS(
+            label=group.label,
+            faulty=len(group.faulty),
+            total=len(group.usable),
+            listed=_faults(group.faulty),
+            path=next((str(run.run.path) for run in group.faulty if run.run), "RUN"),
+        )
         for group in groups
         if group.faulty
     ]
+
+
+def _faults(runs: Sequence[RecordedRun]) -> str:
+    """Return the causes by which the store was at fault, each with its runs."""
+    causes: dict[str, list[str]] = {}
+    for run in runs:
+        for reason in run.reasons:
+            if fault_of(reason.code) == "store":
+                causes.setdefault(reason.cause, []).append(run.id)
+    shown = [f"{', '.join(names)}: {cause}" for cause, names in list(causes.items())[:_SHOWN]]
+    return "; ".join([*shown, f"and {len(causes) - _SHOWN} more causes"] if len(causes) > _SHOWN else shown)
 
 
 def runs_by_reason(runs: Iterable[RecordedRun]) -> str:
