@@ -1,5 +1,6 @@
 """Shared fixtures: temporary folders, and one real node for tests that need only a store."""
 
+import os
 import signal
 from collections import defaultdict
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.store import Store
 from slurm_daemons import SlurmDaemons
 
+# Styles and progress bars depend on the terminal, also of consoles that tests create.
+os.environ["TERM"] = "xterm-256color"
 # Tests are interrupted and hung up on, which a suite that was started in the background or by nohup would ignore.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)

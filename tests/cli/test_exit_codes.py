@@ -74,10 +74,14 @@ def test_the_documentation_lists_every_code_with_its_meaning():
     assert dict(rows) == {str(int(code)): code.meaning for code in ExitCode}
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.parametrize("words", [["workloads", "nyc_taxis"], ["stores", "--json"], ["bench", "--help"]])
-def test_an_output_without_a_reader_has_its_own_code(words):
+def test_an_output_without_a_reader_has_its_own_code(words, unbuffered):
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([LOADFRAME, *words], stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    done = subprocess.run(
+        [LOADFRAME, *words], stdout=writer, stderr=subprocess.PIPE, text=True, check=False, env=environment
+    )
     os.close(writer)
     assert (done.returncode, done.stderr) == (ExitCode.OUTPUT_CLOSED, "")

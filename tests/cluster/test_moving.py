@@ -91,7 +91,7 @@ def test_from_this_machine_to_others_and_back_by_the_commands_of_the_docs(there)
     result("cluster", "down", "abroad")
     elsewhere = result("cluster", "up", "abroad", "--nodes", 3, "--host", "ssh", "--machines", "m1,m2,m3")
     assert (elsewhere["state"], elsewhere["size"]) == ("running", 3)
-    assert elsewhere["settings"] == {"cluster-node-timeout": "6000"}
+    assert elsewhere["settings"] == {"cluster-node-timeout": 6000}
     assert not list(named.folder_of("abroad").glob("node-*"))
     with Cluster.load("abroad") as abroad:
         assert [node.on for node in abroad.nodes] == ["m1", "m2", "m3"]

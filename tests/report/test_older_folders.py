@@ -24,7 +24,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("older")
     for archive in FOLDERS.glob("*.tar.xz"):
         with tarfile.open(archive) as members:
-            members.extractall(path, filter="data")
+            members.extractall(path)
     return path
 
 

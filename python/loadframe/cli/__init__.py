@@ -83,7 +83,7 @@ def _run(arguments: list[str] | None) -> int:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
         # typer exits with 1 where the reader of the output left, and replaces standard output by this class.
         closed = code == ExitCode.FAILED and type(sys.stdout).__name__ == "PacifyFlushWrapper"
-        return ExitCode.OUTPUT_CLOSED if closed else code
+        return ExitCode.OUTPUT_CLOSED if closed or not _flushed() else code
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except (LoadframeError, RecursionError) as error:
@@ -101,13 +101,28 @@ def _run(arguments: list[str] | None) -> int:
         if not _output_is_closed():
             raise
         # The reader closed the pipe (`| head`), perhaps before the work was done.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return ExitCode.OUTPUT_CLOSED
     except Exception:
         # A library may have replaced KeyboardInterrupt by another exception.
         if not interrupts.asked():
             raise
     return ExitCode.OK
+
+
+def _flushed() -> bool:
+    """Write what Python still buffers for standard output; return False if its reader has left."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _discard_output()
+        return False
+    return True
+
+
+def _discard_output() -> None:
+    # Python flushes once more when it exits, and would report the same error.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _output_is_closed() -> bool:

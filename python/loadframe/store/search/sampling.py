@@ -15,7 +15,7 @@ def read(request: Any, addresses: Sequence[str], name: str, documents: int, indi
     # Of a series of indices, the last has the newest mappings.
     newest = indices[max(indices)]
     settings = newest.get("settings", {}).get("index", {})
-    definition = {"settings": settings, "mappings": newest.get("mappings", {})}
+    definition = {"settings": settings, "mappings": _without_type(newest.get("mappings", {}))}
     query = {"function_score": {"query": {"match_all": {}}, "random_score": {}, "boost_mode": "replace"}}
     body = {"size": min(documents, _PAGE), "query": query}
     answer = request(addresses, "POST", f"/{name}/_search?scroll={_KEEP_OPEN}", body, repeatable=True)
@@ -29,3 +29,12 @@ def read(request: Any, addresses: Sequence[str], name: str, documents: int, indi
     finally:
         request(addresses, "DELETE", "/_search/scroll", {"scroll_id": answer["_scroll_id"]})
     return Sample(sources[:documents], definition)
+
+
+def _without_type(mappings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return mappings without the type of documents, which Elasticsearch 6 puts around them."""
+    if len(mappings) == 1 and "properties" not in mappings:
+        (inner,) = mappings.values()
+        if isinstance(inner, dict) and "properties" in inner:
+            return inner
+    return mappings
