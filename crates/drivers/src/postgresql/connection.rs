@@ -119,10 +119,17 @@ impl fmt::Debug for ConnectOptions {
 }
 
 impl NodeConnection {
-    /// Connects and logs in, once fewer than `LOGINS` logins are in progress.
-    pub async fn open(host: &Host, connect_options: &ConnectOptions, limit: Limit) -> Result<Self, Failure> {
+    /// Connects and logs in, once fewer than `LOGINS` logins are in progress. `reach` limits the wait for a server that
+    /// is silent.
+    pub async fn open(
+        host: &Host,
+        connect_options: &ConnectOptions,
+        limit: Limit,
+        reach: Option<Duration>,
+    ) -> Result<Self, Failure> {
         let Some(_turn) = limit.within(connect_options.logins.acquire()).await else { return Err(limit.missed()) };
-        let wire = connect(host, connect_options.tls.as_ref(), limit).await?;
+        let connecting = reach.map_or(limit, |reach| Limit::starting_now(reach.min(limit.timeout)));
+        let wire = connect(host, connect_options.tls.as_ref(), connecting).await?;
         let marks = Arc::new(Marks::default());
         let config = connect_options.config();
         let login = config.connect_raw(Marked::new(wire, marks.clone()), NoTls);

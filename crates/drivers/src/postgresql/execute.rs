@@ -38,7 +38,7 @@ impl Execution<'_> {
             drop_connection(&mut connections[at]);
             let host = self.nodes.host(node).map_err(|failure| (failure, node))?;
             let setup = Setup::begin();
-            let opened = NodeConnection::open(&host, &self.nodes.connect_options, self.limit).await;
+            let opened = NodeConnection::open(&host, &self.nodes.connect_options, self.limit, None).await;
             connections[at] = Some(opened.map_err(|failure| (self.doubting(failure), node))?);
             reconnects::opened();
             setup.finish();

@@ -26,6 +26,9 @@ use crate::net::topology::Topology;
 /// Timeout of the role query.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+/// Wait for the connection of a role query. A longer one would delay the discovery of a server that comes back.
+const REACH: Duration = Duration::from_millis(400);
+
 /// Query for a server's role. A primary before a switchover is read-only.
 const ROLE: &str = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')";
 
@@ -171,7 +174,7 @@ impl PostgresNodes {
 
     async fn ask(&self, host: &Host) -> Result<Role, Failure> {
         let limit = Limit::starting_now(PATIENCE.min(self.connect_options.timeout));
-        let mut connection = NodeConnection::open(host, &self.connect_options, limit).await?;
+        let mut connection = NodeConnection::open(host, &self.connect_options, limit, Some(REACH)).await?;
         let told =
             limit.within(connection.run(|client| client.simple_query(ROLE))).await.ok_or_else(|| limit.missed())?;
         let told = told.map_err(|broken| broken.failure())?;
