@@ -216,7 +216,9 @@ def _plug(there: Machines, name: str, pid: int) -> None:
 def _pythons() -> set[str]:
     names = ("python3", *(f"python3.{minor}" for minor in range(30)))
     places = [f"{place}/{name}" for place in ("/usr/local/bin", "/usr/bin", "/bin") for name in names]
-    return {str(Path(place).resolve()) for place in (*places, sys.executable) if Path(place).exists()}
+    # A version manager's Pythons are found by the shells of the machine, even if the tests run with another.
+    managed = [str(path) for path in Path.home().glob(".pyenv/versions/*/bin/python3*") if path.name in names]
+    return {str(Path(place).resolve()) for place in (*places, *managed, sys.executable) if Path(place).exists()}
 
 
 def _await(address: str) -> None:
