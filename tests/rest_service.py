@@ -2,14 +2,13 @@
 
 import itertools
 import json
-import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from loopback_server import Handler, LoopbackServer
 
 
-class RestService:
+class RestService(LoopbackServer):
     """Context manager that serves the application. It returns an item only to the user who wrote it.
 
     `delay`: seconds per answer, for many concurrent requests. `answers`: number of answers after which it closes a
@@ -22,11 +21,9 @@ class RestService:
         numbers = itertools.count(1)
         service = self
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
+        class Answers(Handler):
             server_version = "rest-service/1.0"
             sys_version = ""
-            disable_nagle_algorithm = True
 
             def do_POST(self) -> None:
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -65,19 +62,4 @@ class RestService:
                 if self.answered == answers:
                     self.close_connection = True
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.address = f"127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(Answers)

@@ -1,11 +1,10 @@
 """A search service that hides its cluster, on loopback: it answers cluster and node calls with an error."""
 
 import json
-import threading
 from collections import Counter
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from loopback_server import Handler, LoopbackServer
 
 _ROOT = {
     "name": "serverless",
@@ -16,7 +15,7 @@ _ROOT = {
 _SHARDS = {"total": 1, "successful": 1, "failed": 0}
 
 
-class ServerlessSearch:
+class ServerlessSearch(LoopbackServer):
     """Context manager that counts bulk documents and refuses everything outside `_bulk`, `_count` and `_search`.
 
     `status`: HTTP status of the refusals.
@@ -25,10 +24,7 @@ class ServerlessSearch:
     def __init__(self, status: int) -> None:
         documents: Counter[str] = Counter()
 
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True
-
+        class Answers(Handler):
             def _serve(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 collection, _, call = self.path.partition("?")[0].strip("/").partition("/")
@@ -66,19 +62,4 @@ class ServerlessSearch:
                 if self.command != "HEAD":
                     self.wfile.write(text)
 
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.address = f"127.0.0.1:{self._server.server_port}"
-
-    def __enter__(self) -> Self:
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+        super().__init__(Answers)

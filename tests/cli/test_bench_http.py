@@ -232,4 +232,4 @@ def test_a_search_service_that_hides_its_cluster_is_measured(tmp_path, status):
     run = Run(tmp_path / "run")
     assert run.summary.phases[-1].operations["range_100"].successes
     (words,) = (words for words in run.summary.verdict.not_judged if "force_merge" in words)
-    assert f"the service does not support it: HTTP {status}" in words
+    assert f"the service refused it: HTTP {status}" in words

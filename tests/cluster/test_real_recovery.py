@@ -48,7 +48,7 @@ def cluster(request: pytest.FixtureRequest, module_state: Path) -> Iterator[Clus
     """One node of the store, with an empty collection, for all of its tests."""
     kind: str = request.param
     if kind == "redis" and not (shutil.which("redis-server") or shutil.which("valkey-server")):
-        pytest.skip("there is no redis-server and no valkey-server on this machine")
+        pytest.skip("neither redis-server nor valkey-server is installed")
     spec = ClusterSpec(store=kind, name=f"outage-{kind}", host="netns", settings=SETTINGS[kind])
     with Cluster.start(spec) as started:
         started.create_collection("things", COLLECTIONS.get(kind, {}))

@@ -5,10 +5,8 @@ import re
 import signal
 import stat
 import sys
-import threading
 import time
 from contextlib import ExitStack
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from textwrap import dedent
 
@@ -18,6 +16,7 @@ from test_existing_clusters import WORKLOAD, Witness, carry_out, ledgers
 from commands import Running, loadframe, open_folder
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.record import Run
+from loopback_server import Handler, LoopbackServer
 from own_servers import POSTGRES, REDIS, Redis, free_port
 from rest_service import RestService
 
@@ -222,29 +221,16 @@ def test_running_services_are_variants_of_a_comparison(tmp_path):
     assert not ledgers()
 
 
-class LoginPage:
+class LoginPage(Handler):
     """A web server that answers every request with a login page."""
 
-    def __enter__(self) -> str:
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                text = b"<html><title>Log in</title></html>"
-                self.send_response(200)
-                self.send_header("Content-Type", "text/html")
-                self.send_header("Content-Length", str(len(text)))
-                self.end_headers()
-                self.wfile.write(text)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
-        return f"127.0.0.1:{self._server.server_port}"
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def do_GET(self) -> None:
+        text = b"<html><title>Log in</title></html>"
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
 
 
 CLIENTS = "kind: scale\nfactors: {clients: [1, 2]}\n"
@@ -267,16 +253,16 @@ def refused(write):
 
 
 def test_clusters_that_are_not_as_expected_are_refused_before_the_first_run(refused, tmp_path):
-    with Redis(tmp_path) as server, LoginPage() as page:
+    with Redis(tmp_path) as server, LoopbackServer(LoginPage) as page:
         closed = f"127.0.0.1:{free_port()}"
         assert f"cannot connect to {closed}" in refused(f"{{kind: redis, hosts: [{server.address}, {closed}]}}")
         assert "cluster runs redis 7" in refused(f"{{kind: redis, version: '6.2', hosts: {server.address}}}")
         assert "the cluster has 1 node, not 3" in refused(f"{{kind: redis, nodes: 3, hosts: {server.address}}}")
-        assert "not a cluster of Elasticsearch or OpenSearch" in refused(f"{{kind: opensearch, hosts: {page}}}")
+        assert "not a cluster of Elasticsearch or OpenSearch" in refused(f"{{kind: opensearch, hosts: {page.address}}}")
         for kind in ("redis", "postgresql", "mongodb"):
             access = ", user: a, password_file: nodes" if kind == "postgresql" else ""
             (tmp_path / "nodes").write_text("secret")
-            refused(f"{{kind: {kind}, hosts: {page}{access}}}")
+            refused(f"{{kind: {kind}, hosts: {page.address}{access}}}")
         assert refused(f"{{kind: opensearch, hosts: {server.address}}}")
         assert server.foreign() == []
 

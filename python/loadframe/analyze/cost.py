@@ -35,20 +35,22 @@ class Prices:
         return cls(given["currency"], price if by else [price], by, levels, storage)
 
     def hourly(self, nodes: int, levels: Mapping[str, Any]) -> float:
-        """Return the price of a cluster for an hour; `levels` are those of the treatment."""
+        """Return the price of a cluster for an hour, by the levels of its treatment."""
         number = 0 if self.by is None else list(self.levels).index(levels[self.by])
         return nodes * (self.node_hour[number] + self.storage_hour)
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of one treatment at its throughput (requests/s), whose interval it inherits."""
+    """Cost of one treatment at its throughput (requests/s). The interval follows from that of the throughput."""
 
     treatment: Mapping[str, Any]
     nodes: int
     month: float
     rate: Estimate
     million: Estimate
+    #: Whether the ends of the throughput are the tried rates of one search, and no interval.
+    by_one_search: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cost for JSON."""
@@ -57,10 +59,13 @@ class Cost:
             "nodes": self.nodes,
             "per_month": self.month,
             "per_million_requests": self.million.as_dict(),
+            "by_one_search": self.by_one_search,
         }
 
 
-def cost(prices: Prices, treatment: Mapping[str, Any], nodes: int, rate: Estimate) -> Cost:
+def cost(
+    prices: Prices, treatment: Mapping[str, Any], nodes: int, rate: Estimate, *, by_one_search: bool = False
+) -> Cost:
     """Return the cost of a cluster that answers `rate` requests/s all the time."""
     hourly = prices.hourly(nodes, treatment)
 
@@ -73,24 +78,30 @@ def cost(prices: Prices, treatment: Mapping[str, Any], nodes: int, rate: Estimat
         hourly * MONTH,
         rate,
         Estimate(million(rate.value), million(rate.high) if math.isfinite(rate.high) else 0.0, million(rate.low)),
+        by_one_search,
     )
 
 
 @dataclass(frozen=True)
 class Cheapest:
-    """The cheapest treatment that sustains a demand, and whether the intervals leave others possible."""
+    """The cheapest treatment that sustains a demand (requests/s), and cheaper ones that may sustain it."""
 
     demand: float
     cost: Cost | None
-    #: Treatments whose interval contains the demand: they may or may not sustain it.
+    #: The demand is within their interval.
     open: tuple[Cost, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the answer for JSON."""
+        return {
+            "demand": self.demand,
+            "cheapest": self.cost and dict(self.cost.treatment),
+            "undecided": [dict(entry.treatment) for entry in self.open],
+        }
 
 
 def cheapest(costs: Sequence[Cost], demand: float) -> Cheapest:
-    """Return the cheapest treatment whose throughput reaches `demand` (requests/s) with 95 % confidence.
-
-    Cheaper treatments that may reach it are listed as open.
-    """
+    """Return the cheapest treatment that reaches `demand` (requests/s) by the low end of its throughput."""
     certain = [entry for entry in costs if entry.rate.low >= demand]
     best = min(certain, key=lambda entry: entry.month, default=None)
     limit = best.month if best else math.inf

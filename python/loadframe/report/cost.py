@@ -11,8 +11,8 @@ from loadframe.report.terminal_table import TerminalTable
 
 TITLE = "Cost"
 _NOTE = (
-    "Prices are those of the experiment file. A month has 730.5 hours. The cost of a million requests assumes the"
-    " measured throughput all the time; its interval follows from that of the throughput."
+    "Prices from the experiment file. A month has 730.5 hours. The cost of a million requests assumes the measured"
+    " throughput all the time. In brackets: 95 % intervals. One search gives the costs at two tried rates instead."
 )
 
 
@@ -26,10 +26,18 @@ def _rows(costs: Sequence[Cost]) -> list[tuple[str, str, str, str]]:
             treatment_text(entry.treatment) or "the cluster",
             format_count(entry.nodes),
             f"{entry.month:,.2f}",
-            measured_text(entry.million),
+            _million_text(entry),
         )
         for entry in costs
     ]
+
+
+def _million_text(entry: Cost) -> str:
+    """Write `0.70 [0.59, 0.83]`; for one search, the costs at the rates that failed and passed: `0.59 to 0.70`."""
+    if not entry.by_one_search:
+        return measured_text(entry.million)
+    passed = f"{entry.million.high:.3g}"
+    return f"{entry.million.low:.3g} to {passed}" if entry.million.low else f"at most {passed}"
 
 
 def cost_table(prices: Prices, costs: Sequence[Cost]) -> Table:
@@ -46,18 +54,20 @@ def cost_on_terminal(prices: Prices, costs: Sequence[Cost]) -> TerminalTable:
     return table
 
 
-def cheapest_text(prices: Prices, answer: Cheapest, *, by_one_search: bool) -> str:
-    """Return the sentence on the cheapest treatment for a demand; one search gives a bracket instead of an interval."""
+def cheapest_text(prices: Prices, answer: Cheapest) -> str:
+    """Return the sentence on the cheapest treatment for a demand."""
     demand = f"{format_count(answer.demand)} requests/s"
-    if answer.cost is None:
-        words = f"No measured cluster is certain to sustain {demand}."
-    else:
+    if answer.cost:
         words = f"Cheapest for {demand}: {_name(answer.cost)} at {answer.cost.month:,.2f} {prices.currency} per month."
-    if by_one_search:
-        return f"{words} This is an indication: one search gives no interval."
+    elif answer.open:
+        words = f"Whether a measured cluster sustains {demand} is inconclusive."
+    else:
+        words = f"No measured cluster sustains {demand}."
     if answer.open:
         names = "; ".join(f"{_name(entry)} at {entry.month:,.2f}" for entry in answer.open)
-        words += f" Cheaper, but undecided by the intervals: {names}. Repeat the experiment to decide."
+        words += f" Undecided: {names}. Repeat the experiment to decide."
+    if any(entry.by_one_search for entry in (answer.cost, *answer.open) if entry):
+        words += " One search gives only an indication."
     return words
 
 

@@ -1,7 +1,7 @@
 """Report sections for all kinds of experiments: published figures, latency buckets, CPU, executions, stored events."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
@@ -41,8 +41,6 @@ class Further:
     sections: Sections
     tables: Sequence[TerminalTable]
     document: dict[str, Any]
-    #: Sentences on the cheapest cluster for a demand.
-    sentences: list[str] = field(default_factory=list)
 
     def print(self, console: Console) -> None:
         """Print the tables, with an empty line after each."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The reasons for which a run is invalid, if any; what was not judged; drifts that have an explanation."""
+    """The reasons that affect a run's figures, rules that were not checked, and explained drifts."""
 
     reasons: tuple[Finding, ...]
     not_judged: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class JudgedPhase:
     throughput: npt.NDArray[np.float64]
     silent: Mapping[str, float] = field(default_factory=dict)  #: how long machines did not answer, s
     documents: npt.NDArray[np.float64] | None = None  #: documents in the collections; None if unknown
-    histograms: "HistogramLog | None" = None  #: those of the run, for exact bounds of response times
+    histograms: "HistogramLog | None" = None  #: histograms of the run, for exact bounds of response times
 
 
 Detector = Callable[[JudgedPhase], Iterator[Finding]]
@@ -157,7 +157,7 @@ def _figures(phases: Sequence[JudgedPhase], reasons: Sequence[Finding]) -> tuple
 
 
 def _beside_documents(phase: JudgedPhase) -> Steadiness | None:
-    """Return the steadiness of throughput without the effect of document growth; None if there is no such effect.
+    """Return the steadiness of throughput without the effect of document growth; None without that effect.
 
     There is one if an operation of closed-loop clients or users takes longer the more documents there are.
     """
@@ -168,7 +168,7 @@ def _beside_documents(phase: JudgedPhase) -> Steadiness | None:
 
 
 def _growing(phase: PhaseSummary) -> dict[str, GrowthFigures]:
-    """Return the operations whose response times grew with the number of documents."""
+    """Return the operations with response times that grew with the number of documents."""
     known = {name: operation.growth for name, operation in phase.operations.items()}
     return {name: growth for name, growth in known.items() if growth and growth.held and growth.grows}
 
@@ -205,7 +205,7 @@ def _sources(phase: JudgedPhase) -> Iterator[Finding]:
 
 @detector
 def _generator_and_ranks(phase: JudgedPhase) -> Iterator[Finding]:
-    """Yield findings about the generator as a whole, and about ranks. Of ranks with the same fault, name the worst."""
+    """Yield findings about the generator as a whole, and about ranks; name the worst rank for each fault."""
     worst: dict[str, Finding] = {}
     machines = {machine.machine: machine for machine in phase.summary.machines}
     ranks = phase.summary.ranks

@@ -130,8 +130,8 @@ class Session:
         #: Maximum requests per second of one worker, from calibration; None without calibration.
         self._ceiling = calibration.ceiling(cluster.store.driver) if calibration else None
         self._acknowledged = AcknowledgedDocuments()
-        #: Effects of preparing operations that the service does not support, as sentences.
-        self._unsupported: list[str] = []
+        #: Effects of preparing operations that the service refused, as sentences.
+        self._refused: list[str] = []
         self._sources = SourcesSampler()
 
     def create_collections(
@@ -264,7 +264,7 @@ class Session:
                 disturbed=hook.disturbs,
                 events=told,
                 stored=stored or (),
-                not_judged=self._unsupported,
+                not_judged=self._refused,
                 failures=[*failures, *failed_changes(told)],
                 failure=failure.what if failure and failure.fault == "generator" else None,
             )
@@ -353,7 +353,7 @@ class Session:
     def _preparation_error(self, phase: ResolvedPhase, outcome: Outcome) -> LoadframeError | None:
         """Return the error of a preparing phase with failed requests or unacknowledged events; None if it is complete.
 
-        Managed services offer no `force_merge` or `flush`. Notes that in `_unsupported` instead of returning an error.
+        Managed services refuse `force_merge` and `flush`. Notes that in `_refused` instead of returning an error.
         """
         for name, source in outcome.get("sources", {}).items():
             if source["left_over"]:
@@ -366,9 +366,9 @@ class Session:
                 continue
             name, errors = operation["operation"], operation["errors"]
             words = "".join(f": {without_compressed(error['message'])}" for error in errors[:1])
-            if errors and _is_unsupported(phase.operations[name], errors):
-                self._unsupported.append(f"effect of {name}: the service does not support it{words}")
-                self.listener.remark(f"{name} had no effect: the service does not support it{words}")
+            if errors and _is_refused(phase.operations[name], errors):
+                self._refused.append(f"effect of {name}: the service refused it{words}")
+                self.listener.remark(f"{name} had no effect: the service refused it{words}")
             else:
                 return _incomplete_error(f"{counted(failed, 'request')} of {name} failed{words}", phase)
         return None
@@ -546,8 +546,8 @@ def _unless_cancelled(failure: LoadframeError | None) -> LoadframeError | None:
     return None if cancelled else failure
 
 
-def _is_unsupported(form: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether a service lacks an operation that only tidies data: all failures are refusals by status."""
+def _is_refused(form: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether a service refused an operation that only tidies data, by the statuses of its answers."""
     return not _TIDYING.isdisjoint(form) and {error["status"] for error in errors} <= _NOT_OFFERED
 
 

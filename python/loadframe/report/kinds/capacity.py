@@ -1,5 +1,6 @@
 """The report on a capacity experiment."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from loadframe.analyze.capacity import (
     read_capacities,
 )
 from loadframe.analyze.capacity.demand import sentence as demand_sentence
-from loadframe.analyze.cost import Prices, cheapest, cost
+from loadframe.analyze.cost import Cost, Prices, cheapest, cost
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.errors import BadInput
@@ -44,21 +45,18 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
     fitted, refusal = _curve(capacities)
     demands = _demands(capacities, fitted)
     prices = Prices.of(capacities.folder.description) if capacities.bounds.over != USERS else None
-    costs = (
-        [cost(prices, of.treatment, of.nodes, _bracketed(of)) for of in capacities.capacities if of.rate]
-        if prices
-        else []
-    )
+    costs = _costs(capacities, prices) if prices else []
+    asked = capacities.folder.description.get("demands", [])
+    cheap = [cheapest(costs, capacity_words.demand_text(one)[0]) for one in asked] if costs else []
     more = further(capacities.folder, bands, prices, costs)
-    if prices:
-        rates = [capacity_words.demand_text(asked)[0] for asked in capacities.folder.description.get("demands", [])]
-        single = any(capacity.bracket for capacity in capacities.capacities)
-        answers = (cheapest(costs, rate) for rate in rates)
-        more.sentences.extend(cheapest_text(prices, answer, by_one_search=single) for answer in answers)
+    answers = [words for _, words in demands] + [cheapest_text(prices, answer) for answer in cheap if prices]
+    document = capacity_words.document(capacities, demands) | more.document
+    if cheap:
+        document["cost"]["demands"] = [answer.as_dict() for answer in cheap]
     return Report(
-        _page(capacities, fitted, refusal, [*(words for _, words in demands), *more.sentences], more.sections),
-        capacity_words.document(capacities, demands) | more.document,
-        lambda console: _show(capacities, demands, more, console),
+        _page(capacities, fitted, refusal, answers, more.sections),
+        document,
+        lambda console: _show(capacities, answers, more, console),
         _unanswerable(capacities),
     )
 
@@ -75,13 +73,19 @@ def _unanswerable(capacities: Capacities) -> BadInput | None:
     )
 
 
-def _bracketed(capacity: Capacity) -> Estimate:
-    """Return the capacity; for a single search, between the rates that passed and failed."""
-    assert capacity.rate is not None
-    if capacity.bracket:
-        held, failed = capacity.bracket
-        return Estimate(held, held, failed)
-    return capacity.rate
+def _costs(capacities: Capacities, prices: Prices) -> list[Cost]:
+    """Return the cost of each treatment at its capacity."""
+    costs = []
+    for capacity in capacities.capacities:
+        rate = capacity.rate
+        if rate is None:
+            continue
+        single = len(capacity.conclusive) == 1
+        if single:
+            # One search has no interval: its answer passed, and the next tried rate failed.
+            rate = Estimate(rate.value, rate.value, capacity.bracket[1] if capacity.bracket else math.inf)
+        costs.append(cost(prices, capacity.treatment, capacity.nodes, rate, by_one_search=single))
+    return costs
 
 
 def _only_nodes(capacities: Capacities) -> bool:
@@ -172,7 +176,7 @@ def _of(operation: str | None) -> str:
     return f" ({operation})" if operation else ""
 
 
-def _show(capacities: Capacities, demands: list[tuple[Demand, str]], more: Further, console: Console) -> None:
+def _show(capacities: Capacities, answers: Sequence[str], more: Further, console: Console) -> None:
     description = capacities.folder.description
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
     console.print(Text(capacity_words.slo_text(capacities.slo), style="dim"))
@@ -191,7 +195,7 @@ def _show(capacities: Capacities, demands: list[tuple[Demand, str]], more: Furth
     more.print(console)
     for capacity in capacities.capacities:
         console.print(Text(capacity_words.sentence(capacity, capacities.slo)))
-    for words in (*(words for _, words in demands), *more.sentences):
+    for words in answers:
         console.print(Text(words))
     for line in capacity_words.limits(capacities):
         console.print(Text(line, style="dim"))

@@ -1,0 +1,58 @@
+"""The cost of clusters on the terminal, and in the results of a capacity experiment."""
+
+import json
+import math
+import tarfile
+from pathlib import Path
+
+from commands import loadframe
+from loadframe.analyze.cost import Prices, cheapest, cost
+from loadframe.analyze.estimate import Estimate
+from loadframe.report.cost import cheapest_text, cost_table
+
+PRICES = {"currency": "EUR", "node_hour": 1.0, "by": None, "storage": None, "gb_month": None}
+PER_HOUR = Prices.of({"prices": PRICES})
+FOLDER = Path(__file__).parent.parent / "data" / "older_folders" / "capacity.tar.xz"
+
+
+def made(nodes, rate, **options):
+    return cost(PER_HOUR, {"nodes": nodes}, nodes, rate, **options)
+
+
+def million(entry):
+    (row,) = cost_table(PER_HOUR, [entry]).rows
+    return f"{row[-1].text} {row[-1].small}".strip()
+
+
+def test_a_bracket_of_one_search_is_not_written_as_an_interval():
+    assert million(made(1, Estimate(1000, 800, 1250))) == "0.28 [0.22, 0.35]"
+    assert million(made(1, Estimate(1000, 1000, 1250), by_one_search=True)) == "0.222 to 0.278"
+    assert million(made(1, Estimate(1000, 1000, math.inf), by_one_search=True)) == "at most 0.278"
+
+
+def test_the_sentence_says_what_the_intervals_leave_open():
+    one, two = made(1, Estimate(500, 450, 550)), made(2, Estimate(1000, 900, 1100))
+    assert cheapest_text(PER_HOUR, cheapest([one, two], 400)).startswith(
+        "Cheapest for 400 requests/s: nodes 1 at 730.50 EUR"
+    )
+    assert "Undecided: nodes 1 at 730.50." in cheapest_text(PER_HOUR, cheapest([one, two], 500))
+    assert cheapest_text(PER_HOUR, cheapest([one], 500)).startswith(
+        "Whether a measured cluster sustains 500 requests/s is"
+    )
+    assert cheapest_text(PER_HOUR, cheapest([one, two], 2000)) == "No measured cluster sustains 2,000 requests/s."
+    single = made(1, Estimate(500, 500, math.inf), by_one_search=True)
+    assert "only an indication" in cheapest_text(PER_HOUR, cheapest([single], 400))
+
+
+def test_a_capacity_experiment_with_prices_names_the_cheapest_cluster(tmp_path):
+    with tarfile.open(FOLDER) as members:
+        members.extractall(tmp_path)
+    file = tmp_path / "capacity" / "experiment.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "prices": PRICES, "demands": [10.0, 1e6]}))
+    done = loadframe("report", "capacity", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    costs = json.loads(done.stdout)["cost"]
+    (treatment,) = costs["treatments"]
+    assert (treatment["per_month"], treatment["by_one_search"]) == (730.5, True)
+    assert [answer["cheapest"] for answer in costs["demands"]] == [{"nodes": 1}, None]
+    assert "Cheapest for 10 requests/s" in " ".join(loadframe("report", "capacity", cwd=tmp_path).stdout.split())
