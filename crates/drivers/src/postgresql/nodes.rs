@@ -4,9 +4,9 @@
 //! and once a second while a server is missing.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use loadframe_engine::driver::{ErrorClass, Failure};
@@ -26,8 +26,11 @@ use crate::net::topology::Topology;
 /// Timeout of the role query.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Wait for the connection of a role query. A longer one would delay the discovery of a server that comes back.
+/// Shortest limit for the connection of a role query. A server that comes back is found only after a query that waited
+/// for a silent address.
 const REACH: Duration = Duration::from_millis(400);
+/// The limit is at least this many times as long as the slowest role query so far, for distant servers.
+const REACHES: u32 = 4;
 
 /// Query for a server's role. A primary before a switchover is read-only.
 const ROLE: &str = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only')";
@@ -55,6 +58,8 @@ pub struct PostgresNodes {
     known: AtomicBool,
     tables: Mutex<HashMap<String, Arc<Table>>>,
     refresh_throttle: RefreshThrottle,
+    /// Duration of the slowest role query so far, ms; 0 before the first.
+    slowest: AtomicU64,
 }
 
 /// Role reported by a server.
@@ -76,6 +81,7 @@ impl PostgresNodes {
             known: AtomicBool::new(false),
             tables: Mutex::default(),
             refresh_throttle: RefreshThrottle::default(),
+            slowest: AtomicU64::new(0),
         })
     }
 
@@ -172,12 +178,20 @@ impl PostgresNodes {
         }
     }
 
+    /// Returns the limit for the connection of a role query; `None` before the first query has succeeded.
+    fn reach(&self) -> Option<Duration> {
+        let slowest = Duration::from_millis(self.slowest.load(Ordering::Relaxed));
+        self.is_known().then(|| REACH.max(slowest * REACHES))
+    }
+
     async fn ask(&self, host: &Host) -> Result<Role, Failure> {
         let limit = Limit::starting_now(PATIENCE.min(self.connect_options.timeout));
-        let mut connection = NodeConnection::open(host, &self.connect_options, limit, Some(REACH)).await?;
+        let began = Instant::now();
+        let mut connection = NodeConnection::open(host, &self.connect_options, limit, self.reach()).await?;
         let told =
             limit.within(connection.run(|client| client.simple_query(ROLE))).await.ok_or_else(|| limit.missed())?;
         let told = told.map_err(|broken| broken.failure())?;
+        self.slowest.fetch_max(began.elapsed().as_millis() as u64, Ordering::Relaxed);
         let row = told.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some((row.get(0) == Some("t"), row.get(1) == Some("on"))),
             _ => None,
@@ -212,6 +226,17 @@ impl Roles {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn distant_servers_have_more_time_to_answer() {
+        let hosts = ["127.0.0.1:5432".to_owned()];
+        let nodes = PostgresNodes::new(&hosts, Spread::Fixed, ConnectOptions::plain(ReadFrom::Primary)).unwrap();
+        assert_eq!(nodes.reach(), None, "how far the servers are is unknown");
+        nodes.known.store(true, Ordering::Release);
+        assert_eq!(nodes.reach(), Some(REACH));
+        nodes.slowest.store(300, Ordering::Relaxed);
+        assert_eq!(nodes.reach(), Some(Duration::from_millis(1200)));
+    }
 
     #[test]
     fn a_request_goes_where_it_may_be_read() {
