@@ -100,11 +100,11 @@ class Redis(Server):
         return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
     def fill(self) -> None:
-        """Write data that belongs to somebody else."""
+        """Write data of another user."""
         assert self.ask("SET", "foreign", "1") == "OK"
 
     def foreign(self) -> list[str]:
-        """Return what the server holds: keys."""
+        """Return all keys of the server."""
         return sorted(self.ask("KEYS", "*").split())
 
 
@@ -165,11 +165,11 @@ class Postgres(Server):
         return subprocess.run(words, capture_output=True, text=True, check=False, env=environment).stdout.strip()
 
     def fill(self) -> None:
-        """Write data that belongs to somebody else."""
+        """Write data of another user."""
         self.ask("CREATE DATABASE loadframe")
         self.ask("CREATE TABLE foreign_data AS SELECT 1 AS one", "loadframe")
 
     def foreign(self) -> list[str]:
-        """Return what the server holds: tables."""
+        """Return all tables of the database."""
         query = "SELECT tablename FROM pg_tables WHERE schemaname = 'public' ORDER BY 1"
         return self.ask(query, "loadframe").split()

@@ -117,7 +117,7 @@ def test_a_client_without_the_password_is_refused_while_load_runs(store, secret,
 def test_servers_run_as_the_dedicated_server_user(store, secret):
     user = LocalHost().server_user(named=store.cluster.store.needs_account)
     if user != SERVER_USER:
-        pytest.skip("this machine permits no user namespaces: `doctor` says what follows")
+        pytest.skip("this machine permits no user namespaces: `doctor` lists the consequences")
     for process in _processes(store):
         assert set(process.uids()) == set(process.gids()) == {SERVER_USER}, process.cmdline()
 
@@ -144,7 +144,7 @@ def test_the_password_is_in_private_files_alone(store, secret, tmp_path):
         # Only the server's user can read a node's copy of the secret.
         assert holder.parent.name == "config" or holder == folder / "password", holder
         assert holder.stat().st_mode & 0o007 == 0
-        # Some accounts have the group of `nobody`, and a server may run as `nobody`.
+        # A server may run as `nobody`, whose group is also the group of other accounts.
         assert holder.stat().st_gid not in {account.pw_gid for account in pwd.getpwall()} - {os.getegid()}, holder
         assert holder.parent.stat().st_mode & 0o007 == 0 or holder == folder / "password"
 
@@ -186,6 +186,6 @@ def test_the_command_that_is_shown_connects(store, secret):
     assert str(_folder(store) / "password") in console
     program, question = CONSOLES[store.kind]
     if shutil.which(program) is None:
-        pytest.skip(f"not applicable here: there is no {program}")
+        pytest.skip(f"this machine lacks {program}")
     ran = subprocess.run(f"{console} {question}", shell=True, capture_output=True, text=True, timeout=60, check=False)
     assert "42" in ran.stdout, ran.stderr
