@@ -201,6 +201,7 @@ def _from_cluster(
     """Return a collection's definition and random documents; BadInput if it is missing, or empty unless `empty`."""
     from loadframe.cluster import Cluster
     from loadframe.workload.sampling import Source
+    from loadframe.workload.sampling.documents import storable
 
     given = context.params
     if given["cluster"] is not None:
@@ -213,16 +214,21 @@ def _from_cluster(
         what = f"the collection {collection} has no documents"
         raise BadInput(what, where=", ".join(live.addresses), remedy="name a collection with documents")
     title = f"the collection {collection} of {live.store.kind}"
-    return Source(title, collection, live.store.family, sampled.definition, sampled.key), sampled.documents
+    return Source(title, collection, live.store.family, sampled.definition, sampled.key), storable(sampled.documents)
 
 
 def output_of(output: Path | None, name: str) -> Path:
     """Return the workload file to write; BadInput if it or its corpus exists."""
     output = output or Path(f"{name}.yaml")
     for path in (output, output.with_name(f"{output.stem}-documents.ndjson")):
-        if path.exists():
-            raise BadInput("it exists already", where=str(path), remedy="name another file with --output")
+        refuse_existing(path)
     return output
+
+
+def refuse_existing(path: Path) -> None:
+    """Refuse to overwrite a file, or to write through a link, even one that leads nowhere."""
+    if path.exists() or path.is_symlink():
+        raise BadInput("it exists already", where=str(path), remedy="name another file with --output")
 
 
 @commands.command(epilog=_QUERIES)
@@ -333,6 +339,8 @@ def write(imported: "Imported", output: Path) -> "tuple[str, Imported, list[Path
     """
     text, imported = imported.valid()
     files = [output.parent / name for name in imported.files]
+    for path in files:
+        refuse_existing(path)
     _to_file(text, output)
     for path, lines in zip(files, imported.files.values(), strict=True):
         _requests(lines, path)
@@ -368,7 +376,10 @@ def _requests(lines: Sequence[str], file: Path) -> None:
     """Write a file that belongs to the workload: generated documents, or requests of a track's code."""
     try:
         file.parent.mkdir(exist_ok=True)
-        file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        with file.open("x", encoding="utf-8") as opened:
+            opened.writelines(f"{line}\n" for line in lines)
+    except FileExistsError:
+        refuse_existing(file)
     except OSError as error:
         problem = f"the file cannot be written: {error.strerror}"
         raise BadInput(problem, where=str(file), remedy="name another workload file with --output") from None

@@ -61,7 +61,7 @@ def new(
     The workload has generated documents, as with `loadframe import sample`. The experiment measures its queries with 1
     to 16 clients.
     """
-    from loadframe.cli.import_ import output_of, queries_of, write
+    from loadframe.cli.import_ import output_of, queries_of, refuse_existing, write
     from loadframe.experiment.file.reader import load_experiment
     from loadframe.load import render_operations
     from loadframe.store import find
@@ -74,8 +74,7 @@ def new(
         raise BadInput(f"--mapping does not apply to {store}", remedy="remove --mapping, or choose another --store")
     output = output_of(output, documents.name.partition(".")[0])
     experiment = output.with_name(f"{output.stem}-experiment.yaml")
-    if experiment.exists():
-        raise BadInput("it exists already", where=str(experiment), remedy="name another file with --output")
+    refuse_existing(experiment)
     source = Source(documents.name, output.stem) if mapping is None else of_mapping(mapping, output.stem)
     profile = Profile(read(documents, sample, seed), keep=keep, seed=seed)
     asked, ignored = queries_of(queries, source, profile)

@@ -49,3 +49,44 @@ def test_a_file_without_a_mapping_is_refused(folder, content):
     assert (status, output) == (2, "")
     assert "Traceback" not in errors
     assert [path.name for path in folder.iterdir()] == ["mapping.json"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "what"),
+    [
+        ({"a": "text"}, "the field a is not an object"),
+        ({"a": None}, "the field a is not an object"),
+        ({"a": {"type": ["x"]}}, "the parameter type of the field a has an invalid value"),
+        ({"a": {"properties": {"b": {"type": 3}}}}, "the parameter type of the field a.b has an invalid value"),
+        ({"a": {"type": "dense_vector", "dims": "abc"}}, "the parameter dims of the field a has an invalid value"),
+        ({"a": {"type": "dense_vector", "dims": 10**9}}, "the parameter dims of the field a has an invalid value"),
+        ({"a": {"type": "keyword", "fields": {"x": "y"}}}, "the field a.x is not an object"),
+        ({"a": {"properties": [1]}}, "the parameter properties of the field a has an invalid value"),
+        ({"a": {"type": "keyword", "copy_to": [1]}}, "the parameter copy_to of the field a has an invalid value"),
+    ],
+)
+def test_a_malformed_field_is_refused(folder, fields, what):
+    Path("mapping.json").write_text(json.dumps({"properties": fields}))
+    status, output, errors = within("import", "mapping", "mapping.json")
+    assert (status, output) == (2, "")
+    assert what in errors
+    assert [path.name for path in folder.iterdir()] == ["mapping.json"]
+
+
+def test_parameters_that_may_hold_data_are_left_out():
+    fields = {
+        "at": {"type": "date", "format": "'planted' yyyy||yyyy-MM-dd'T'HH:mm"},
+        "day": {"type": "date", "format": "yyyy-MM-dd'T'HH:mm||epoch_millis"},
+        "name": {"type": "keyword", "similarity": "planted", "copy_to": ["alice@planted.example"]},
+        "owner": {"type": "constant_keyword", "value": "planted", "meta": {"by": "planted"}},
+    }
+    Path("mapping.json").write_text(json.dumps({"mappings": {"properties": fields}, "aliases": {"planted": {}}}))
+    status, _, errors = within("import", "mapping", "mapping.json", "--generate", 20, "--output", "made.yaml")
+    assert status == 0, errors
+    for left_out in ("format of the field at", "similarity of the field name", "copy_to of the field name"):
+        assert left_out in errors
+    assert "planted" not in Path("made.yaml").read_text() + Path("made-documents.ndjson").read_text() + errors
+    mapped = load_workload("./made.yaml").file.collections["made"].elasticsearch.mappings["properties"]
+    assert mapped["day"] == fields["day"]
+    documents = [json.loads(line) for line in Path("made-documents.ndjson").read_text().splitlines()]
+    assert len({document["owner"] for document in documents}) == 1

@@ -16,9 +16,9 @@ from pyarrow import parquet
 
 from commands import TRIPS, within
 from loadframe.workload import load_workload
-from loadframe.workload.sampling import Profile
+from loadframe.workload.sampling import Profile, documents
 
-#: None of these may occur anywhere in a result, in any case.
+#: Texts that must be absent from all results, in upper and lower case.
 SECRETS = [
     "alice.planted@example.com",
     "planted",
@@ -36,7 +36,7 @@ SECRETS = [
 
 
 def document(number: int, rng: random.Random) -> dict:
-    """Return a document with secrets in every kind of place, of which some repeat and some are unique."""
+    """Return a document with secrets in all kinds of values. Some secrets repeat, others are unique."""
     secret = SECRETS[number % len(SECRETS)]
     return {
         "id": f"user-{number:08}-planted",
@@ -104,6 +104,95 @@ def test_a_single_document_reveals_no_secret(folder):
     write("one.ndjson", [document(1, random.Random(1))])
     sampled("one.ndjson", "--generate", 50)
     assert found_secrets(folder, {"one.ndjson"}) == set()
+
+
+@pytest.mark.parametrize("others", [0, 60])
+@pytest.mark.parametrize(
+    ("value", "part"), [(4929123456789012, "4929123"), (4929123456.78, "4929123"), ("52.520008,13.404954", "52.5200")]
+)
+def test_a_number_that_many_documents_share_is_not_replaced_by_its_neighbour(value, part, others):
+    rng = random.Random(4)
+
+    def other() -> object:
+        if isinstance(value, str):
+            return f"{rng.uniform(10, 80):.6f},{rng.uniform(10, 80):.6f}"
+        return type(value)(value * rng.uniform(0.2, 0.9))
+
+    made = list(Profile([{"x": value}] * 40 + [{"x": other()} for _ in range(others)]).documents(200))
+    assert [d for d in made if str(d["x"]).startswith(part)] == []
+
+
+KEYS = ["10.0.0.5", "https://planted.example/x", "fe80::1:2", "+49 (301) 9018-20", "DE44 5001 0517 5407 3249 31"]
+
+
+def test_keys_that_are_addresses_or_long_numbers_become_pseudonyms():
+    made = list(Profile([{"by": {key: 1, "total": 2}} for key in KEYS]).documents(50))
+    assert {"total"} < {key for d in made for key in d["by"]}
+    assert not set(KEYS) & {key for d in made for key in d["by"]}
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ['{"a": 12345678901234567890}'] * 9,
+        ['{"a": 1' + "0" * 400 + "}"] * 9,
+        ['{"a": 1' + "0" * 400 + "}", '{"a": -2' + "0" * 400 + "}"],
+        ['{"a": 1e400}', '{"a": -1e400}'],
+        [f'{{"a": 1.7{number}e308}}' for number in range(9)],
+        ['{"a": "x\\ud800planted", "b\\udfff": ["\\ud83d\\ude00"]}'] * 3,
+        ['{"a": "x\\u0000planted", "b": "\\u0000"}'] * 3,
+        ['{"a": "planted", "a": "x"}', "{}"],
+        ["\ufeff" + '{"a": "planted"}'],
+    ],
+)
+def test_unusual_values_become_valid_documents(lines):
+    Path("odd.ndjson").write_text("\n".join(lines))
+    sampled("odd.ndjson", "--generate", 30)
+    text = Path("made-documents.ndjson").read_text()
+    assert len([documents.parsed(line) for line in text.splitlines()]) == 30
+    assert "planted" not in text
+    assert "12345678901234567890" not in text
+
+
+def test_halves_of_surrogate_pairs_are_replaced_in_documents_of_a_store():
+    sampled_ones = [{"a\ud83d": ["\ude00x", {"b": "😀"}]}]
+    assert documents.storable(sampled_ones) == [{"a?": ["?x", {"b": "😀"}]}]
+
+
+def test_a_column_without_a_name_gets_one():
+    Path("frame.csv").write_text(",color\n0,red\n1,blue\n")
+    sampled("frame.csv")
+    assert {key for d in generated() for key in d} == {"column_1", "color"}
+
+
+def test_a_line_that_exceeds_the_limit_is_refused(monkeypatch):
+    monkeypatch.setattr(documents, "_LONGEST_LINE", 2**20)
+    for name in ("long.ndjson", "long.csv"):
+        Path(name).write_text('{"a": 1}\n{"a": "' + "x" * 2**20 + '"}\n')
+        status, _, errors = within("import", "sample", name)
+        assert status == 2
+        assert f"{name}:2: the line is longer than 1 MiB" in errors
+
+
+@pytest.mark.parametrize("name", ["made.yaml", "made-documents.ndjson"])
+def test_a_link_that_leads_nowhere_is_not_written_through(folder, name):
+    Path("one.ndjson").write_text('{"a": 1}\n')
+    Path(name).symlink_to(folder / "elsewhere")
+    for command in (("import", "sample"), ("new",)):
+        status, _, errors = within(*command, "one.ndjson", "--output", "made.yaml")
+        assert status == 2
+        assert f"{name}: it exists already" in errors
+    assert {path.name for path in folder.iterdir()} == {"one.ndjson", name}
+
+
+def test_a_kept_field_of_objects_is_refused():
+    Path("one.ndjson").write_text('{"a": {"b": [{"c": "planted"}]}}\n')
+    status, _, errors = within("import", "sample", "one.ndjson", "--keep", "a.b")
+    assert status == 2
+    assert "--keep a.b: the field holds no texts, numbers or booleans" in errors
+    assert "such as a.b.c" in errors
+    sampled("one.ndjson", "--keep", "a.b.c")
+    assert generated() == [{"a": {"b": [{"c": "planted"}]}}]
 
 
 def test_a_kept_field_has_its_original_values_and_others_do_not(folder):
@@ -206,6 +295,10 @@ def test_the_workload_is_valid_for_the_stores_that_it_names(folder):
         ("a.json", b'[{"a": 1}]\n', "a.json:1: this line is not a JSON object"),
         ("a.json", b'{"a": 1}\n{"a": }\n', "a.json:2: invalid JSON"),
         ("a.json", b'{"a": NaN}\n', "a.json:1: invalid JSON"),
+        ("a.json", b'{"a": 1' + b"0" * 5000 + b"}", "a.json:1: invalid JSON: number out of range"),
+        ("a.json", b'{"a":' * 5000 + b"1" + b"}" * 5000, "a.json:1: nested too deeply"),
+        ("a.json", b'{"a":' * 500 + b"1" + b"}" * 500, "nested too deeply"),
+        ("a.json", b'{"a": "\0"}', "a.json:1: invalid JSON"),
         ("a.json", b"%PDF-1.4\n", "a.json:1: this line is not a JSON object"),
         ("a.json", b"\x89PNG\r\n\x1a\n\xff", "this is not UTF-8 text"),
         ("a.json.gz", b"not gzip", "cannot read the file"),

@@ -81,6 +81,87 @@ def test_a_statement_of_a_log_becomes_sql_for_the_table_of_the_workload():
     assert color in {made["color"] for made in generated()}
 
 
+HIDDEN = ("planted", "4930901820", "4_930", "125e2b9c")
+
+
+def imported(documents: list[dict], queries: str) -> tuple[int, str, str]:
+    """Import documents with queries; return the exit status, the messages, and all output in lower case."""
+    write("a.ndjson", documents)
+    Path("queries").write_text(queries)
+    status, output, errors = within("import", "sample", "a.ndjson", "--queries", "queries", "--output", "a.yaml")
+    files = [path.read_text() for path in (Path("a.yaml"), Path("a-documents.ndjson")) if path.exists()]
+    return status, errors, "".join([output, errors, *files]).lower()
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "name = 'planted--foo' AND phone = 3",
+        "name = 'planted;foo'",
+        "name = E'it\\'s planted here'",
+        'name = "planted"',
+        "phone = 004930901820",
+        "phone = 4930901820e0",
+        "phone = 4_930_901_820 AND x = 0x125E2B9C",
+        "phone > -4930901820.55",
+        "phone > .4930901820",
+        "name = 'x' /* planted */ -- planted",
+        "name = 'x/*' AND name = '*/ planted'",
+        "name LIKE '%planted%'",
+    ],
+)
+@pytest.mark.parametrize("log", ["{};", "2024-01-01 UTC LOG:  duration: 3 ms  statement: {}\n2024 UTC DETAIL: planted"])
+def test_a_statement_reveals_no_value(condition, log):
+    documents = [{"name": "planted", "phone": 4930901820}] * 5
+    status, errors, text = imported(documents, log.format(f"SELECT * FROM a WHERE {condition}"))
+    assert status == 0, errors
+    assert [secret for secret in HIDDEN if secret in text] == []
+    assert [name for name in load_workload("./a.yaml").file.operations if name.startswith("query")] == ["query_1"]
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["name = 'planted", "x /* /* y */ planted */", "name = $$planted;$$", r"name = 'it\'s planted' OR name = 'a\'b'"],
+)
+def test_an_unclear_statement_is_left_out(condition):
+    statements = f"SELECT 1 FROM a;\nSELECT * FROM a WHERE {condition}"
+    status, errors, text = imported([{"name": "planted"}] * 5, statements)
+    assert status == 0, errors
+    assert "lines that are not queries" in errors
+    assert "planted" not in text
+
+
+def test_statements_may_stand_one_a_line():
+    statements = "SELECT 1 FROM a\nselect 2 FROM a WHERE name = 'x;y'\n"
+    assert imported([{"name": "planted"}] * 5, statements)[0] == 0
+    operations = load_workload("./a.yaml").file.operations
+    assert [name for name in operations if name.startswith("query")] == ["query_1", "query_2"]
+
+
+@pytest.mark.parametrize("value", ["123456AB", "4711X", "standard", "english", "UTC", "x\ud800planted"])
+def test_a_value_that_resembles_a_word_of_the_language_becomes_the_generated_one(value):
+    searches = [
+        {"query": {"term": {"plan": value}}, "sort": [{"plan": {"order": "asc", "mode": "min"}}]},
+        {"query": {"bool": {"filter": [{"terms": {"plan": [value]}}]}}},
+        {"query": {"match": {"plan": {"query": value, "operator": "and"}}}},
+    ]
+    documents = [{"plan": value.replace("\ud800", "?"), "note": f"asc and {number}"} for number in range(5)]
+    status, errors, text = imported(documents, json.dumps(searches))
+    assert status == 0, errors
+    assert value.lower() not in text
+    assert "planted" not in text
+    plan = json.loads(Path("a-documents.ndjson").read_text().splitlines()[0])["plan"]
+    written = Path("a.yaml").read_text()
+    assert written.count(plan) == 3
+    assert "operator: and" in written
+
+
+def test_a_number_of_more_than_64_bits_is_replaced():
+    status, errors, text = imported([{"a": 1}] * 5, '{"query": {"term": {"a": 12345678901234567890}}}')
+    assert status == 0, errors
+    assert "12345678901234567890" not in text
+
+
 def test_a_command_of_a_mongodb_log_becomes_a_find():
     find = operation(MONGO_LOG)["mongodb"]["find"]
     assert (find["collection"], find["limit"], list(find["filter"])) == ("users", 5, ["color", "email"])

@@ -16,6 +16,10 @@ _QUANTILES, _VALUES_PER_QUANTILE = 500, 5
 _FEW = 100
 #: Attempts to draw a number that was not sampled.
 _ATTEMPTS = 20
+#: The largest number: sums and differences of such numbers are finite.
+_LARGEST = 1e300
+#: A number that is sampled too often to draw another is reduced to between this share of it and itself.
+_REDUCED = 0.9
 #: A text has this many words on average, and this share of its values occur once.
 _WORDS_OF_TEXT, _UNIQUE_TEXTS = 1.5, 0.5
 _Value = TypeVar("_Value", bound=Hashable)
@@ -60,14 +64,18 @@ class Quantiles:
     Numbers with LONG_NUMBER or more digits never equal a sampled one, unless `exact`.
     """
 
-    def __init__(self, numbers: Sequence[float], *, exact: bool = False) -> None:
-        """`numbers` must not be empty. `exact` accepts drawn numbers that equal sampled ones."""
+    def __init__(self, numbers: Sequence[float], *, exact: bool = False, near: bool = False) -> None:
+        """`numbers` must not be empty.
+
+        `exact` accepts drawn numbers that equal sampled ones; `near` replaces these by the next number.
+        """
         ordered = sorted(numbers)
         self.is_whole = all(isinstance(number, int) for number in ordered)
         self._decimals = 0 if self.is_whole else max(_decimals(number) for number in ordered)
         count = min(_QUANTILES, max(1, len(ordered) // _VALUES_PER_QUANTILE))
         ends = [len(ordered) * place // count for place in range(count + 1)]
         bins = [ordered[begin:end] for begin, end in pairwise(ends)]
+        self._near = near
         self._knots = [bin_[0] if bin_[0] == bin_[-1] else sum(bin_) / len(bin_) for bin_ in bins]
         self._lowest, self._highest = ordered[0], ordered[-1]
         self._long = frozenset() if exact else frozenset(n for n in ordered if digits(n) >= LONG_NUMBER)
@@ -79,11 +87,16 @@ class Quantiles:
             if number not in self._long:
                 return number
             number = self._between(rng)
+        for _ in range(0 if self._near else _ATTEMPTS):
+            # The next number would reveal most digits of a number that many documents share.
+            reduced = self._rounded(number * rng.uniform(_REDUCED, 1))
+            if reduced not in self._long:
+                return reduced
         step = 1 if self.is_whole else 10.0**-self._decimals
         while number in self._long:
             # Away from zero only if that stays within the sampled range.
             number = number + step if number < self._highest or number <= 0 else number - step
-            number = int(number) if self.is_whole else round(number, self._decimals)
+            number = self._rounded(number)
             step *= 2
         return number
 
@@ -93,7 +106,9 @@ class Quantiles:
         high = min(low + 1, len(self._knots) - 1)
         share = min(max(place - low, 0.0), 1.0)
         first, second = self._knots[low], self._knots[high]
-        number = first if first == second else first + (second - first) * share
+        return self._rounded(first if first == second else first + (second - first) * share)
+
+    def _rounded(self, number: float) -> float:
         return round(number) if self.is_whole else round(float(number), self._decimals)
 
 
@@ -105,7 +120,8 @@ class Dates:
         self.format = format_
         self._unit = dates.unit(instants)
         # A day is shared by many; an instant identifies.
-        self._quantiles = Quantiles([instant // self._unit for instant in instants], exact=format_.is_day)
+        units = [instant // self._unit for instant in instants]
+        self._quantiles = Quantiles(units, exact=format_.is_day, near=True)
 
     def draw(self, rng: random.Random) -> str:
         """Return the text of a random date."""
@@ -205,6 +221,7 @@ def of_texts(texts: Sequence[str], pseudonyms: Pseudonyms) -> Distribution:
 
 def of_numbers(numbers: Sequence[float], pseudonyms: Pseudonyms) -> Distribution:
     """Return the distribution that fits numbers: by frequency if there are few, else by quantiles."""
+    numbers = [_bounded(number) for number in numbers]
     counts = Counter(numbers)
     if len(counts) <= min(_FEW, len(numbers) / 2) and all(digits(number) < LONG_NUMBER for number in counts):
         return Weighted(counts)
@@ -218,6 +235,13 @@ def digits(number: float) -> int:
     """Return the number of significant digits of a number."""
     text = repr(abs(number)).partition("e")[0].replace(".", "")
     return len(text.strip("0")) if isinstance(number, float) else len(text)
+
+
+def _bounded(number: float) -> float:
+    """Return a number that generated documents can hold: whole numbers of 64 bits, and finite decimal ones."""
+    if -(2**63) <= number < 2**63:
+        return number
+    return float(min(max(number, -_LARGEST), _LARGEST))
 
 
 def _decimals(number: float) -> int:

@@ -16,6 +16,8 @@ from loadframe.base.errors import BadInput
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _CSV = {".csv": ",", ".tsv": "\t"}
 _REMEDY = "name an NDJSON file (one JSON object a line), a CSV file with a header, or a Parquet file"
+#: The longest line, in characters, and whole number, in digits.
+_LONGEST_LINE, _LONGEST_NUMBER = 64 * 2**20, 1000
 _Item = TypeVar("_Item")
 
 
@@ -57,6 +59,8 @@ def plain(value: Any) -> Any:
             result = {str(key): plain(inner) for key, inner in value.items()}
         case datetime() | date() | time():
             result = value.isoformat()
+        case Decimal() if not value.is_finite():
+            result = None
         case Decimal():
             result = int(value) if value == value.to_integral_value() else float(value)
         case bytes():
@@ -83,9 +87,20 @@ def _opened(path: Path, packed: str | None) -> io.TextIOWrapper:
     return io.TextIOWrapper(pyarrow.input_stream(str(path), compression=packed), encoding="utf-8-sig", newline="")
 
 
+def _physical(file: io.TextIOWrapper, path: Path) -> Iterator[str]:
+    """Yield the lines of a file. BadInput for one that is too long to hold in memory."""
+    number = 0
+    while line := file.readline(_LONGEST_LINE + 1):
+        number += 1
+        if len(line) > _LONGEST_LINE:
+            what = f"the line is longer than {_LONGEST_LINE // 2**20} MiB"
+            raise BadInput(what, where=f"{path}:{number}", remedy=_REMEDY)
+        yield line
+
+
 def _lines(path: Path, packed: str | None) -> Iterator[tuple[int, str]]:
     with _opened(path, packed) as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(_physical(file, path), start=1):
             text = line.strip()
             if text and not (text.startswith("{") and text.endswith("}")):
                 raise BadInput("this line is not a JSON object", where=f"{path}:{number}", remedy=_REMEDY)
@@ -95,10 +110,35 @@ def _lines(path: Path, packed: str | None) -> Iterator[tuple[int, str]]:
 
 def _object(text: str, where: str) -> dict[str, Any]:
     try:
-        value: dict[str, Any] = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
+        value: dict[str, Any] = parsed(text)
+    except RecursionError:
+        raise BadInput("nested too deeply", where=where, remedy="remove the line") from None
+    except ValueError as error:
         raise BadInput(f"invalid JSON: {error}", where=where, remedy="correct the line") from None
     return value
+
+
+def parsed(text: str) -> Any:
+    """Parse JSON, with `storable` texts.
+
+    ValueError for invalid JSON, RecursionError for excessive nesting.
+    """
+    value = json.loads(text, parse_constant=_no_constant, parse_int=_whole)
+    return storable(value) if "\\ud" in text or "\\uD" in text else value
+
+
+def storable(value: _Item) -> _Item:
+    """Return a JSON value in which halves of surrogate pairs, which files cannot hold, are question marks."""
+    if "\\ud" not in json.dumps(value):
+        return value
+    replaced: _Item = json.loads(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
+    return replaced
+
+
+def _whole(text: str) -> int:
+    if len(text) > _LONGEST_NUMBER:
+        raise ValueError("number out of range")
+    return int(text)
 
 
 def _no_constant(name: str) -> Any:
@@ -107,8 +147,9 @@ def _no_constant(name: str) -> Any:
 
 def _csv(path: Path, packed: str | None, delimiter: str) -> Iterator[dict[str, Any]]:
     with _opened(path, packed) as file:
-        rows = csv.reader(file, delimiter=delimiter, strict=True)
-        header = next(rows, [])
+        rows = csv.reader(_physical(file, path), delimiter=delimiter, strict=True)
+        # Data frames write their index as a column without a name.
+        header = [name or f"column_{number}" for number, name in enumerate(next(rows, []), start=1)]
         if any("\0" in name for name in header) or len(set(header)) < len(header):
             raise BadInput("the first line is not a header of distinct names", where=f"{path}:1", remedy=_REMEDY)
         for row in rows:

@@ -125,6 +125,8 @@ class _Profiling:
     keep: frozenset[str]
     #: The paths of all fields.
     paths: dict[str, None]
+    #: The paths of fields with kept values.
+    kept: set[str]
 
 
 class Profile:
@@ -133,7 +135,7 @@ class Profile:
     def __init__(self, documents: Sequence[Mapping[str, Any]], *, keep: Sequence[str] = (), seed: int = 1) -> None:
         """Profile documents. `keep` names fields, `a.b` for nested ones, whose values stay as they are.
 
-        BadInput for a kept field that no document has.
+        BadInput for a kept field that no document has, or that holds only objects.
         """
         self._seed = seed
         self.pseudonyms = Pseudonyms(seed)
@@ -141,13 +143,17 @@ class Profile:
         self.kept = frozenset(keep)
         for document in documents:
             self.pseudonyms.avoid(_texts(document))
-        around = _Profiling(self.pseudonyms, self.kept, {})
+        around = _Profiling(self.pseudonyms, self.kept, {}, set())
         self.root = Object(documents, "", around)
         self.paths = tuple(around.paths)
         self._unique = {name for name in self.root.fields if _identify([document.get(name) for document in documents])}
         for field in keep:
             if field not in around.paths:
                 raise BadInput(f"--keep {field}: no document has this field", remedy=did_you_mean(field, self.paths))
+            if field not in around.kept:
+                inner = next((path for path in self.paths if path.startswith(f"{field}.")), None)
+                remedy = f"name a field inside it, such as {inner}" if inner else f"remove --keep {field}"
+                raise BadInput(f"--keep {field}: the field holds no texts, numbers or booleans", remedy=remedy)
 
     def documents(self, count: int, unique: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
         """Yield `count` random documents. Values of the top-level fields `unique` do not repeat."""
@@ -195,8 +201,10 @@ def _distribution(
         "text": lambda: distributions.of_texts(values, around.pseudonyms),
         "number": lambda: distributions.of_numbers(values, around.pseudonyms),
     }
-    kept = path in around.keep and kind in ("boolean", "text", "number")
-    return Kept(values) if kept else makers[kind.partition(" ")[0]]()
+    if path in around.keep and kind in ("boolean", "text", "number"):
+        around.kept.add(path)
+        return Kept(values)
+    return makers[kind.partition(" ")[0]]()
 
 
 def _identify(values: Sequence[Any]) -> bool:

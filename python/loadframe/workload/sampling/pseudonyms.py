@@ -21,7 +21,9 @@ _RANDOM_CHARACTERS = 10
 _LENGTHENED = 4
 
 _IDENTIFIER = re.compile(
-    rf"@|[0-9]{{{LONG_NUMBER},}}|[0-9a-f]{{8}}-[0-9a-f]{{4}}|[0-9a-f]{{16}}|(?:[0-9][ .-]?){{9}}", re.I
+    rf"@|://|[0-9]{{{LONG_NUMBER},}}|[0-9a-f]{{8}}-[0-9a-f]{{4}}|[0-9a-f]{{16}}|(?:[0-9][ ./()-]{{0,3}}){{9}}"
+    r"|(?:\d{1,3}\.){3}\d|[0-9a-f]{1,4}:(?:[0-9a-f]{0,4}:)+[0-9a-f]",
+    re.I,
 )
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-([0-9a-f])[0-9a-f]{3}-([0-9a-f])[0-9a-f]{3}-[0-9a-f]{12}", re.I)
 _IPV4 = re.compile(r"(?:(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])\.){3}(?:25[0-5]|2[0-4][0-9]|1?[0-9]?[0-9])")
@@ -30,7 +32,7 @@ WORD = re.compile(r"\w+")
 
 
 def looks_like_identifier(text: str) -> bool:
-    """Whether a text contains an e-mail address, a long number, a UUID or a long hexadecimal number."""
+    """Whether a text contains an address (e-mail, URL, IP), a long number, a UUID or a long hexadecimal number."""
     return bool(_IDENTIFIER.search(text))
 
 
@@ -100,7 +102,9 @@ class Pseudonyms:
         """Return the pseudonym of a whole number, with as many digits."""
         if number not in self._numbers:
             digits = len(str(abs(number)))
-            drawn = self._random.randint(10 ** (digits - 1), min(10**digits, 2**63) - 1)
+            # Numbers of 64 bits stay numbers of 64 bits.
+            end = min(10**digits, 2**63) if abs(number) < 2**63 else 10**digits
+            drawn = self._random.randint(10 ** (digits - 1), end - 1)
             self._numbers[number] = drawn if number > 0 else -drawn
         return self._numbers[number]
 

@@ -17,6 +17,7 @@ from loadframe.workload.importers.imported import literal, name_of
 from loadframe.workload.importers.source import text_of
 from loadframe.workload.sampling import dates
 from loadframe.workload.sampling.distributions import digits
+from loadframe.workload.sampling.documents import parsed
 from loadframe.workload.sampling.profile import Profile
 from loadframe.workload.sampling.pseudonyms import LONG_NUMBER, looks_like_identifier
 from loadframe.workload.sampling.sampled import Query
@@ -27,31 +28,25 @@ _LARGEST_LOG = 256 * 2**20
 _REMEDY = "name a slow log, or a file with one search, MongoDB command or SELECT a line"
 
 #: Words of the query languages that are values, not data.
-_WORDS = frozenset(
-    [
-        *("asc", "desc", "and", "or", "AND", "OR", "true", "false", "auto", "none", "all", "avg", "sum", "min", "max"),
-        *("best_fields", "most_fields", "cross_fields", "phrase", "phrase_prefix", "bool_prefix", "score", "_score"),
-        *("_doc", "_shard_doc", "_id", "_source", "_count", "_key", "_first", "_last", "day", "week", "month", "year"),
-        *(
-            "hour",
-            "minute",
-            "second",
-            "quarter",
-            "1d",
-            "1h",
-            "1m",
-            "1w",
-            "1M",
-            "1y",
-            "1s",
-            "AUTO",
-            "multiply",
-            "replace",
-        ),
-        *("_last", "constant_score", "standard", "english", "simple", "whitespace", "keyword", "field", "boolean"),
-        *("plain", "arc", "fixed_interval", "calendar_interval", "within", "intersects", "contains", "disjoint"),
-    ]
-)
+# fmt: off
+_WORDS = frozenset((
+    "asc", "desc", "and", "or", "AND", "OR", "true", "false", "auto", "AUTO", "none", "all", "avg", "sum", "min",
+    "max", "best_fields", "most_fields", "cross_fields", "phrase", "phrase_prefix", "bool_prefix", "score",
+    "_score", "_doc", "_shard_doc", "_id", "_source", "_count", "_key", "_first", "_last", "second", "minute",
+    "hour", "day", "week", "month", "quarter", "year", "1s", "1m", "1h", "1d", "1w", "1M", "1y", "multiply",
+    "replace", "constant_score", "standard", "english", "simple", "whitespace", "keyword", "field", "boolean",
+    "plain", "arc", "fixed_interval", "calendar_interval", "within", "intersects", "contains", "disjoint",
+))
+# fmt: on
+_ORDERS = ("asc", "desc")
+#: Keys whose values are data, besides names of fields.
+# fmt: off
+_DATA = frozenset((
+    "value", "values", "query", "gt", "gte", "lt", "lte", "from", "to", "terms", "wildcard", "prefix", "include",
+    "exclude", "like", "missing", "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$all", "$regex",
+    "$search",
+))
+# fmt: on
 #: Subfields with exact values.
 _SUBFIELDS = ("keyword", "raw", "exact")
 #: A relative date, a duration or distance, a time zone, or a date pattern.
@@ -65,9 +60,12 @@ _NAMED = frozenset(("aggs", "aggregations"))
 _SOURCE = re.compile(r"source\[(\{.*\})\](?:,|$|\s)")
 _LOGGED = re.compile(r"(?:statement|execute [^:]*):\s*(.*)", re.DOTALL)
 _SELECT = re.compile(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
-_COMMENT = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
-#: A text, a quoted identifier, a number, or a word of a statement.
-_TOKEN = re.compile(r"'((?:[^']|'')*)'|(\"(?:[^\"]|\"\")*\")|(?<![\w.$])(\d+(?:\.\d+)?)(?![\w])|(\$\w*\$)")
+#: Tokens of a statement. `open` begins a text, name or comment that does not end, or a nested comment.
+_TOKEN = re.compile(
+    r"""(?P<space>(?:\s|--[^\n]*|/\*(?:(?!/\*).)*?\*/)+)|(?P<escaped>[eE]'(?:[^'\\]|''|\\.)*')|(?P<text>'(?:[^']|'')*')"""
+    r"""|(?P<name>"(?:[^"]|"")*")|(?P<word>[^\W\d]\w*)|(?P<number>\.?\d[\w.]*)|(?P<end>;)|(?P<open>['"]|/\*)|(?P<other>.)""",
+    re.DOTALL,
+)
 
 
 def read(path: Path, collection: str, profile: Profile) -> tuple[list[Query], list[str]]:
@@ -104,7 +102,7 @@ def read(path: Path, collection: str, profile: Profile) -> tuple[list[Query], li
 def _requests(text: str) -> Iterator[tuple[str, Any]]:
     """Yield family and request of each query of a file; None for a line that is not a query."""
     try:
-        whole = json.loads(text)
+        whole = parsed(text)
     except (ValueError, RecursionError):
         whole = None
     if isinstance(whole, list | dict):
@@ -121,7 +119,7 @@ def _requests(text: str) -> Iterator[tuple[str, Any]]:
         if not line.strip():
             continue
         try:
-            yield _of_json(json.loads(match[1] if (match := _SOURCE.search(line)) else line))
+            yield _of_json(parsed(match[1] if (match := _SOURCE.search(line)) else line))
         except (ValueError, RecursionError):
             yield "", None
 
@@ -134,7 +132,7 @@ def _of_json(entry: Any) -> tuple[str, Any]:
         inner = entry.get(key)
         if isinstance(inner, str):
             try:
-                inner = json.loads(inner)
+                inner = parsed(inner)
             except (ValueError, RecursionError):
                 return "", None
         if isinstance(inner, dict):
@@ -158,16 +156,39 @@ _MONGO_KEYS = ("find", "aggregate", "filter", "sort", "projection", "limit", "sk
 
 def _of_sql(text: str) -> Iterator[tuple[str, Any]]:
     """Yield the SELECT statements of an SQL file or a PostgreSQL log."""
-    is_log = re.search(r"^.*\bLOG:.*$", text, re.MULTILINE) is not None
-    if is_log:
+    lines = [line for line in text.splitlines() if line.strip()]
+    if re.search(r"^.*\bLOG:.*$", text, re.MULTILINE):
         # A statement goes on in lines that begin with a tab.
-        statements = [match[1] if (match := _LOGGED.search(entry)) else "" for entry in re.split(r"\n(?!\t)", text)]
+        texts = [match[1] if (match := _LOGGED.search(entry)) else "" for entry in re.split(r"\n(?!\t)", text)]
     else:
-        statements = _COMMENT.sub(" ", text).split(";")
-    for statement in statements:
-        bare = " ".join(_COMMENT.sub(" ", statement).split()).rstrip(";")
-        if bare:
-            yield "postgresql", bare if _SELECT.match(bare) and "$" not in bare else None
+        texts = lines if all(map(_SELECT.match, lines)) else [text]
+    for part in texts:
+        for statement in _statements(part):
+            if statement != "":
+                yield "postgresql", statement
+
+
+def _statements(text: str) -> Iterator[str | None]:
+    """Yield the statements of a text without comments; None for other statements than SELECT and unclear ones."""
+    tokens: list[str] = []
+    is_clear = True
+
+    def whole() -> str | None:
+        statement = "".join(tokens).strip()
+        # A parameter, or a text between dollars.
+        is_query = _SELECT.match(statement) and "$" not in statement
+        return statement if statement == "" or (is_clear and is_query) else None
+
+    for match in _TOKEN.finditer(text):
+        kind, token = match.lastgroup, match[0]
+        if kind == "end":
+            yield whole()
+            tokens, is_clear = [], True
+            continue
+        # Some servers read a backslash and a quote as a part of the text.
+        is_clear = is_clear and kind != "open" and not (kind == "text" and token.endswith("\\'"))
+        tokens.append(" " if kind == "space" else token)
+    yield whole()
 
 
 class _Values:
@@ -186,11 +207,15 @@ class _Values:
         outer, _, inner = path.rpartition(".")
         return inner in _SUBFIELDS and outer in self._fields
 
-    def text(self, text: str, key: str = "") -> str:
-        """Return the replacement of a text under a key; words of the language, fields and dates stay."""
-        if text in _WORDS or self.is_field(text) or _TERM.fullmatch(text) or dates.read(text):
+    def text(self, text: str, key: str = "", *, is_data: bool = True) -> str:
+        """Return the replacement of a text under a key; fields, dates and words of the language stay.
+
+        With `is_data`, a sampled value is replaced even if it is a word of the language.
+        """
+        if key in self._profile.kept or self.is_field(text) or dates.read(text) or text in _ORDERS:
             return text
-        if key in self._profile.kept:
+        is_sampled = is_data and self._profile.pseudonyms.is_sampled(text)
+        if not is_sampled and (text in _WORDS or _TERM.fullmatch(text)):
             return text
         return self._profile.pseudonyms.known(text)
 
@@ -202,21 +227,27 @@ class _Values:
             return self._profile.pseudonyms.number(number)
         return float(f"{number:.{LONG_NUMBER - 3}g}")
 
-    def of(self, value: Any, key: str = "", *, named: bool = False) -> Any:
-        """Return a JSON value with replaced texts and numbers, and with new names for aggregations."""
+    def of(self, value: Any, key: str = "", *, named: bool = False, is_data: bool = False) -> Any:
+        """Return a JSON value with replaced texts and numbers, and with new names for aggregations.
+
+        `is_data` says whether texts stand directly below a field or a key of values.
+        """
         match value:
             case bool() | None:
                 return value
             case int() | float():
                 return self.number(value)
             case str():
-                return self.text(value, key)
+                return self.text(value, key, is_data=is_data)
             case list():
-                return [self.of(inner, key) for inner in value]
+                return [self.of(inner, key, is_data=is_data) for inner in value]
             case _:
                 return {
                     (f"part_{place}" if named else self.key(name)): self.of(
-                        inner, name if self.is_field(name) else key, named=name in _NAMED and not named
+                        inner,
+                        name if self.is_field(name) else key,
+                        named=name in _NAMED and not named,
+                        is_data=name in _DATA or self.is_field(name),
                     )
                     for place, (name, inner) in enumerate(value.items(), start=1)
                 }
@@ -227,6 +258,13 @@ class _Values:
         if is_word or self.is_field(name):
             return name
         return self._profile.pseudonyms.known(name)
+
+    def name(self, name: str, collection: str) -> str:
+        """Return the quoted name of a statement; one that is data is replaced, as some servers quote texts so."""
+        is_data = looks_like_identifier(name) or self._is_data(name)
+        return (
+            self._profile.pseudonyms.known(name) if is_data and not self.is_field(name) and name != collection else name
+        )
 
     def _is_data(self, name: str) -> bool:
         return self._profile.pseudonyms.is_sampled(name) and name not in _WORDS
@@ -250,19 +288,39 @@ def _sql(statement: str, collection: str, values: _Values) -> dict[str, Any]:
     """Return a SELECT with replaced literals."""
 
     def replaced(match: re.Match[str]) -> str:
-        text, name, number, dollar = match.groups()
-        if name is not None or dollar is not None:
-            return match[0]
-        if number is not None:
-            return str(values.number(json.loads(number))) if number[:1] != "0" or number == "0" else number
-        pieces = [values.text(piece) for piece in text.replace("''", "'").split("%")]
-        return "'" + "%".join(pieces).replace("'", "''") + "'"
+        token = match[0]
+        match match.lastgroup:
+            case "name":
+                return '"' + values.name(token[1:-1].replace('""', '"'), collection).replace('"', '""') + '"'
+            case "number":
+                return _number(token, values)
+            case "escaped" | "text" as kind:
+                text = token.partition("'")[2][:-1].replace("''", "'")
+                text = re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL) if kind == "escaped" else text
+                return "'" + "%".join(values.text(piece) for piece in text.split("%")).replace("'", "''") + "'"
+        return token
 
     # The table has the name of the workload's collection, without a schema.
     table_name = re.compile(rf'\b(FROM|JOIN)\s+(?:"?\w+"?\.)?"?{re.escape(collection)}"?(?![\w"])', re.IGNORECASE)
     table = '"' + name_of(collection) + '"'
     renamed = table_name.sub(lambda match: f"{match[1]} {table}", _TOKEN.sub(replaced, statement))
     return {"sql": {"statement": literal(renamed)}}
+
+
+def _number(token: str, values: _Values) -> str:
+    """Return the replacement of a number of a statement; a short number stays as it is written."""
+    bare = token.replace("_", "").lower()
+    bases = {"0x": 16, "0o": 8, "0b": 2}
+    number: float
+    try:
+        number = int(bare, bases.get(bare[:2], 10))
+    except ValueError:
+        try:
+            number = float(bare)
+        except ValueError:
+            return values.text(token)
+    replacement = values.number(number)
+    return token if replacement == number else str(replacement)
 
 
 _FORMS: dict[str, Callable[[Any, str, _Values], dict[str, Any]]] = {

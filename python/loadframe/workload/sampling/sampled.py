@@ -17,6 +17,8 @@ from loadframe.workload.sampling.profile import Profile
 _QUERIES_OF_A_KIND = 2
 #: The most values of a statement of PostgreSQL.
 _MOST_VALUES = 65_535
+#: The most dimensions of a vector.
+_MOST_DIMENSIONS = 65_536
 #: The most hits of a default query.
 _HITS = 10
 _ANONYMISED = (
@@ -57,7 +59,33 @@ def of_mapping(path: Path, collection: str) -> Source:
     if not isinstance(mappings, dict) or not isinstance(mappings.get("properties"), dict):
         remedy = "name a JSON file with `properties`, such as the answer to GET INDEX/_mapping"
         raise BadInput("this is not a mapping", where=str(path), remedy=remedy)
+    if not isinstance(definition.get("settings", {}), dict):
+        raise BadInput("the settings are not an object", where=str(path), remedy="correct the file")
+    _check_fields(mappings, "", str(path))
     return Source(path.name, collection, "elasticsearch", definition)
+
+
+def _check_fields(mapping: Mapping[str, Any], name: str, where: str) -> None:
+    """Refuse fields of a mapping that are not objects, and parameters of a wrong type, also in nested fields."""
+    dimensions = [mapping[key] for key in ("dims", "dimension") if key in mapping]
+    copies = mapping.get("copy_to", [])
+    wrong = {
+        "type": not isinstance(mapping.get("type", ""), str),
+        "dims": not all(isinstance(size, int) and 0 < size <= _MOST_DIMENSIONS for size in dimensions),
+        "copy_to": not all(isinstance(copy, str) for copy in (copies if isinstance(copies, list) else [copies])),
+    }
+    for part in ("properties", "fields"):
+        inner = mapping.get(part, {})
+        wrong[part] = not isinstance(inner, dict)
+        for below, field_ in inner.items() if isinstance(inner, dict) else ():
+            path = f"{name}.{below}" if name else below
+            if not isinstance(field_, dict):
+                raise BadInput(f"the field {path} is not an object", where=where, remedy="correct the mapping")
+            _check_fields(field_, path, where)
+    if any(wrong.values()):
+        key = next(key for key, is_wrong in wrong.items() if is_wrong)
+        of = f"of the field {name}" if name else "of the mapping"
+        raise BadInput(f"the parameter {key} {of} has an invalid value", where=where, remedy="correct the mapping")
 
 
 def of_schema(source: Source, count: int, stem: str, seed: int) -> Imported:

@@ -33,6 +33,9 @@ _ANALYZERS = (
     "norwegian", "turkish", "greek", "hungarian", "romanian", "hindi",
 )
 # fmt: on
+_SIMILARITIES = ("BM25", "boolean", "classic")
+#: Formats of dates, without literal texts except T and Z.
+_FORMAT = re.compile(r"(?:[\w|:./, \[\]+-]|'[TZ]')+", re.ASCII)
 #: Column of the number of a document, in tables without a key of one column.
 _NUMBER = "loadframe_number"
 _SETTINGS = ("number_of_shards", "number_of_replicas", "codec", "refresh_interval", "sort", "knn")
@@ -68,8 +71,9 @@ def safe(definition: Mapping[str, Any], family: str, profile: Profile | None) ->
         mappings = _safe_mapping(
             definition.get("mappings", {}), None if profile is None else profile.root, "", left_out.append
         )
-        settings = {key: value for key, value in definition.get("settings", {}).items() if key in _SETTINGS}
-        if "analysis" in definition.get("settings", {}):
+        given = definition.get("settings", {})
+        settings = {key: value for key, value in given.items() if key in _SETTINGS}
+        if "analysis" in given:
             left_out.append("settings.analysis: analyzers may hold words of the data")
         return {key: value for key, value in (("settings", settings), ("mappings", mappings)) if value}, left_out
     safe_definition = dict(definition)
@@ -103,8 +107,15 @@ def _safe_mapping(
 ) -> dict[str, Any]:
     """Return a mapping with known parameters only; properties with names that are data are left out."""
     kept = {key: value for key, value in mapping.items() if key in _MAPPING}
-    for key in ("analyzer", "search_analyzer"):
-        if key in kept and kept[key] not in _ANALYZERS:
+    safe_values: dict[str, Callable[[Any], bool]] = {
+        "analyzer": _ANALYZERS.__contains__,
+        "search_analyzer": _ANALYZERS.__contains__,
+        "similarity": _SIMILARITIES.__contains__,
+        "format": lambda value: _FORMAT.fullmatch(str(value)) is not None,
+        "copy_to": lambda value: not any(map(looks_like_identifier, [value] if isinstance(value, str) else value)),
+    }
+    for key, is_safe in safe_values.items():
+        if key in kept and not is_safe(kept[key]):
             report(f"{key} of the field {path}")
             del kept[key]
     if "dynamic_templates" in mapping or "runtime" in mapping:

@@ -22,7 +22,7 @@ Maker = Callable[[random.Random], Any]
 
 
 def documents(definition: Mapping[str, Any], family: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Yield `count` documents whose values have the types of a definition. BadInput if it has no fields."""
+    """Generate `count` documents with the fields and types of a definition. BadInput for one without fields."""
     rng = random.Random(f"synthetic:{seed}")
     if family == "elasticsearch":
         make = _object(definition.get("mappings", {}).get("properties", {}), rng)
@@ -44,7 +44,7 @@ def _object(properties: Mapping[str, Any], rng: random.Random) -> Callable[[rand
 
 
 def _field(field: Mapping[str, Any], rng: random.Random) -> Maker | None:
-    """Return the maker of a mapped field's values; None for types without values of their own."""
+    """Return the generator of a mapped field's values; None for types that documents do not set."""
     kind = field.get("type", "object")
     if kind in ("object", "nested"):
         return _object(field.get("properties", {}), rng)
@@ -58,12 +58,15 @@ def _field(field: Mapping[str, Any], rng: random.Random) -> Maker | None:
     if kind in ("text", "match_only_text", "search_as_you_type", "completion"):
         return _text(rng)
     known = {"double": "double", "float": "double", "half_float": "double", "scaled_float": "double"}
-    scalar = known.get(kind, kind if kind in (*_WHOLE, "boolean", "ip") else "bigint" if "long" in kind else "keyword")
+    scalar = known.get(
+        kind,
+        kind if kind in (*_WHOLE, "boolean", "ip", "constant_keyword") else "bigint" if "long" in kind else "keyword",
+    )
     return None if kind in ("alias", "join", "percolator", "binary") or "_range" in kind else _scalar(scalar, rng)
 
 
 def _column(kind: str, rng: random.Random) -> Maker:
-    """Return the maker of a column's values."""
+    """Return the generator of a column's values."""
     array = re.fullmatch(r"(?:list|set)<(.*)>|(.*)\[\]", kind)
     if array:
         inner = _column(array[1] or array[2], rng)
@@ -93,6 +96,8 @@ def _scalar(kind: str, rng: random.Random) -> Maker:
         "boolean": lambda rng: rng.random() < 0.5,
         "double": lambda rng: round(rng.lognormvariate(3, 1), 2),
         "bigint": lambda rng: rng.randrange(1_000_000),
+        # The first document sets the value for all.
+        "constant_keyword": lambda rng: words[0],
         "ip": lambda rng: f"10.{rng.randrange(256)}.{rng.randrange(256)}.{rng.randrange(256)}",
         "uuid": lambda rng: str(UUID(int=rng.getrandbits(128), version=4)),
     }
