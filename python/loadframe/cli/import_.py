@@ -36,6 +36,9 @@ Collection = Annotated[
     str | None,
     option(Topic.EXISTING, help="Index, table, collection or key prefix to sample; SCHEMA.TABLE is allowed."),
 ]
+Generate = Annotated[
+    int | None, option(Topic.DATA, min=1, help="Documents to generate. Default: as many as were sampled.")
+]
 Queries = Annotated[
     Path | None,
     option(Topic.DATA, help="Slow log, or file of searches, MongoDB commands or SELECT statements."),
@@ -123,9 +126,7 @@ def sample(
         typer.Argument(help="Documents: NDJSON, CSV or Parquet. Or give --hosts. NDJSON and CSV may be compressed."),
     ] = None,
     documents: Annotated[int, option(Topic.DATA, min=1, help="Documents to sample.")] = 10_000,
-    generate: Annotated[
-        int | None, option(Topic.DATA, min=1, help="Documents to generate. Default: as many as were sampled.")
-    ] = None,
+    generate: Generate = None,
     keep: Annotated[
         list[str],
         option(Topic.DATA, help="Field whose original values are kept, such as `address.country`. Repeatable."),

@@ -10,6 +10,7 @@ from loadframe.base.errors import BadInput
 from loadframe.cli import access
 from loadframe.cli.app import app
 from loadframe.cli.choices import StoreKind
+from loadframe.cli.import_ import Generate, NamedOutput, Queries, output_of, queries_of, refuse_existing, write
 from loadframe.cli.output import Json, print_json, tell
 from loadframe.cli.topics import Topic, option
 
@@ -38,22 +39,16 @@ def new(
     mapping: Annotated[
         Path | None, option(Topic.DATA, help="Mapping of Elasticsearch or OpenSearch, in JSON. Default: inferred.")
     ] = None,
-    queries: Annotated[
-        Path | None, option(Topic.DATA, help="Slow log, or file of searches, MongoDB commands or SELECT statements.")
-    ] = None,
+    queries: Queries = None,
     store: StoreKind = access.DEFAULT_STORE,
     sample: Annotated[int, option(Topic.DATA, min=1, help="Documents to sample.")] = 10_000,
-    generate: Annotated[
-        int | None, option(Topic.DATA, min=1, help="Documents to generate. Default: as many as were sampled.")
-    ] = None,
+    generate: Generate = None,
     keep: Annotated[
         list[str],
         option(Topic.DATA, help="Field to keep with its original values. Repeatable."),
     ] = [],
     seed: Annotated[int, option(Topic.DATA, help="Seed of the sample and the generated documents.")] = 1,
-    output: Annotated[
-        Path | None, option(Topic.OUTPUT, "--output", "-o", help="Workload file to write. Default: NAME.yaml.")
-    ] = None,
+    output: NamedOutput = None,
     as_json: Json = False,
 ) -> None:
     """Create a workload and an experiment from your documents, and check both.
@@ -61,7 +56,6 @@ def new(
     The workload has generated documents, as with `loadframe import sample`. The experiment measures its queries with 1
     to 16 clients.
     """
-    from loadframe.cli.import_ import output_of, queries_of, refuse_existing, write
     from loadframe.experiment.file.reader import load_experiment
     from loadframe.load import render_operations
     from loadframe.store import find

@@ -165,6 +165,14 @@ def test_a_column_without_a_name_gets_one():
     assert {key for d in generated() for key in d} == {"column_1", "color"}
 
 
+def test_a_date_that_python_lacks_is_refused():
+    moments = pyarrow.array([2**62], type=pyarrow.timestamp("us"))
+    parquet.write_table(pyarrow.table({"at": moments}), "far.parquet")
+    status, _, errors = within("import", "sample", "far.parquet")
+    assert status == 2
+    assert "far.parquet: cannot read the Parquet file" in errors
+
+
 def test_a_line_that_exceeds_the_limit_is_refused(monkeypatch):
     monkeypatch.setattr(documents, "_LONGEST_LINE", 2**20)
     for name in ("long.ndjson", "long.csv"):

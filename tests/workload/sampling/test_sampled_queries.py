@@ -104,6 +104,7 @@ def imported(documents: list[dict], queries: str) -> tuple[int, str, str]:
         "phone = 4930901820e0",
         "phone = 4_930_901_820 AND x = 0x125E2B9C",
         "phone > -4930901820.55",
+        "phone > 1e9 AND phone < 4930901820" + "0" * 5000,
         "phone > .4930901820",
         "name = 'x' /* planted */ -- planted",
         "name = 'x/*' AND name = '*/ planted'",
@@ -166,6 +167,13 @@ def test_a_command_of_a_mongodb_log_becomes_a_find():
     find = operation(MONGO_LOG)["mongodb"]["find"]
     assert (find["collection"], find["limit"], list(find["filter"])) == ("users", 5, ["color", "email"])
     assert find["filter"]["color"] in {made["color"] for made in generated()}
+
+
+def test_a_malformed_command_is_left_out():
+    commands = [{"find": "a", "filter": {"a": 1}}, {"find": "a", "filter": [1]}, {"aggregate": "a", "pipeline": 5}]
+    status, errors, _ = imported([{"a": 1}] * 5, json.dumps(commands))
+    assert status == 0, errors
+    assert "2 lines that are not queries" in errors
 
 
 def test_frequent_queries_have_a_larger_weight():

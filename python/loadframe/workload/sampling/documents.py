@@ -180,5 +180,6 @@ def _parquet(path: Path) -> Iterator[dict[str, Any]]:
             for batch in file.iter_batches(batch_size=1000):
                 for row in batch.to_pylist():
                     yield {key: plain(value) for key, value in row.items() if value is not None}
-    except pyarrow.ArrowException as error:
+    except (pyarrow.ArrowException, OverflowError, ValueError) as error:
+        # Overflows are dates that Python does not have.
         raise BadInput(f"cannot read the Parquet file: {error}", where=str(path), remedy=_REMEDY) from None

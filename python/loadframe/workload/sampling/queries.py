@@ -62,8 +62,8 @@ _LOGGED = re.compile(r"(?:statement|execute [^:]*):\s*(.*)", re.DOTALL)
 _SELECT = re.compile(r"\s*(?:SELECT|WITH)\b", re.IGNORECASE)
 #: Tokens of a statement. `open` begins a text, name or comment that does not end, or a nested comment.
 _TOKEN = re.compile(
-    r"""(?P<space>(?:\s|--[^\n]*|/\*(?:(?!/\*).)*?\*/)+)|(?P<escaped>[eE]'(?:[^'\\]|''|\\.)*')|(?P<text>'(?:[^']|'')*')"""
-    r"""|(?P<name>"(?:[^"]|"")*")|(?P<word>[^\W\d]\w*)|(?P<number>\.?\d[\w.]*)|(?P<end>;)|(?P<open>['"]|/\*)|(?P<other>.)""",
+    r"""(?P<space>(?:\s|--[^\n]*|/\*(?:(?!/\*).)*?\*/)+)|(?P<escaped>[eE]'(?:[^'\\]++|''|\\.)*+')|(?P<text>'(?:[^']++|'')*+')"""
+    r"""|(?P<name>"(?:[^"]++|"")*+")|(?P<word>[^\W\d]\w*)|(?P<number>\.?\d[\w.]*)|(?P<end>;)|(?P<open>['"]|/\*)|(?P<other>.)""",
     re.DOTALL,
 )
 
@@ -140,7 +140,8 @@ def _of_json(entry: Any) -> tuple[str, Any]:
     attributes = entry.get("attr")
     command = entry.get("command", attributes.get("command") if isinstance(attributes, dict) else entry)
     if isinstance(command, dict) and ("find" in command or "aggregate" in command):
-        return "mongodb", {key: command[key] for key in _MONGO_KEYS if key in command}
+        is_valid = all(isinstance(command.get(key, kind()), kind) for key, kind in _MONGO_TYPES.items())
+        return "mongodb", {key: command[key] for key in _MONGO_KEYS if key in command} if is_valid else None
     if entry.keys() & {"query", "aggs", "aggregations", "knn", "size", "sort"}:
         return _search_body(entry)
     return "", None
@@ -152,6 +153,7 @@ def _search_body(body: dict[str, Any]) -> tuple[str, Any]:
 
 
 _MONGO_KEYS = ("find", "aggregate", "filter", "sort", "projection", "limit", "skip", "pipeline")
+_MONGO_TYPES = {"filter": dict, "sort": dict, "projection": dict, "pipeline": list}
 
 
 def _of_sql(text: str) -> Iterator[tuple[str, Any]]:
@@ -311,14 +313,12 @@ def _number(token: str, values: _Values) -> str:
     """Return the replacement of a number of a statement; a short number stays as it is written."""
     bare = token.replace("_", "").lower()
     bases = {"0x": 16, "0o": 8, "0b": 2}
-    number: float
+    is_whole = bare.isdigit() or bare[:2] in bases
     try:
-        number = int(bare, bases.get(bare[:2], 10))
+        number = int(bare, bases.get(bare[:2], 10)) if is_whole else float(bare)
     except ValueError:
-        try:
-            number = float(bare)
-        except ValueError:
-            return values.text(token)
+        # Not a number, or one of thousands of digits.
+        return values.text(token)
     replacement = values.number(number)
     return token if replacement == number else str(replacement)
 
