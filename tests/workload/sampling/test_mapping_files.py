@@ -73,6 +73,17 @@ def test_a_malformed_field_is_refused(folder, fields, what):
     assert [path.name for path in folder.iterdir()] == ["mapping.json"]
 
 
+def test_documents_leave_out_fields_that_need_objects():
+    types = ("flattened", "geo_shape", "rank_feature", "histogram", "dense_vector", "date_nanos", "wildcard")
+    Path("mapping.json").write_text(json.dumps({"properties": {kind: {"type": kind} for kind in types}}))
+    status, _, errors = within("import", "mapping", "mapping.json", "--generate", 5, "--output", "made.yaml")
+    assert status == 0, errors
+    for line in Path("made-documents.ndjson").read_text().splitlines():
+        document = json.loads(line)
+        assert list(document) == ["date_nanos", "wildcard"]
+        assert document["date_nanos"].startswith("2024-")
+
+
 def test_parameters_that_may_hold_data_are_left_out():
     fields = {
         "at": {"type": "date", "format": "'planted' yyyy||yyyy-MM-dd'T'HH:mm"},

@@ -157,6 +157,37 @@ def test_a_value_that_resembles_a_word_of_the_language_becomes_the_generated_one
     assert "operator: and" in written
 
 
+def test_quantities_stay_unless_they_are_values():
+    search = {
+        "query": {
+            "bool": {
+                "filter": [
+                    {"term": {"plate": "4711AB"}},
+                    {"range": {"at": {"gte": "now-90d/d", "time_zone": "+01:00"}}},
+                    {"geo_distance": {"distance": "12km", "place": {"lat": 1.5, "lon": 2.5}}},
+                ],
+                "must": {"match": {"note": {"query": "x", "minimum_should_match": "75%"}}},
+            }
+        },
+        "aggs": {"per": {"date_histogram": {"field": "at", "fixed_interval": "30m"}}},
+    }
+    documents = [
+        {"plate": f"B {n}", "at": "2024-01-01", "place": "1.1,2.2", "note": f"words of a day {n}"} for n in range(9)
+    ]
+    status, errors, text = imported(documents, json.dumps(search))
+    assert status == 0, errors
+    assert [word for word in ("now-90d/d", "+01:00", "12km", "75%", "30m") if word not in text] == []
+    assert "4711ab" not in text
+    statement = "SELECT date_trunc('day', at) FROM a WHERE at > now() - INTERVAL '7 days' AND plate <> '4711AB'"
+    Path("a.yaml").unlink()
+    Path("a-documents.ndjson").unlink()
+    status, errors, text = imported(documents, statement)
+    assert status == 0, errors
+    assert "date_trunc('day', at)" in text
+    assert "interval '7 days'" in text
+    assert "4711ab" not in text
+
+
 def test_a_number_of_more_than_64_bits_is_replaced():
     status, errors, text = imported([{"a": 1}] * 5, '{"query": {"term": {"a": 12345678901234567890}}}')
     assert status == 0, errors

@@ -43,17 +43,20 @@ _ORDERS = ("asc", "desc")
 # fmt: off
 _DATA = frozenset((
     "value", "values", "query", "gt", "gte", "lt", "lte", "from", "to", "terms", "wildcard", "prefix", "include",
-    "exclude", "like", "missing", "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$all", "$regex",
+    "exclude", "like", "$eq", "$ne", "$gt", "$gte", "$lt", "$lte", "$in", "$nin", "$all", "$regex",
     "$search",
 ))
 # fmt: on
 #: Subfields with exact values.
 _SUBFIELDS = ("keyword", "raw", "exact")
-#: A relative date, a duration or distance, a time zone, or a date pattern.
+#: A relative date, a duration, a time zone, or a date pattern.
 _TERM = re.compile(
-    r"now([+-]\d+[smhdwMy])*(/[smhdwMy])?|\d{1,6}[a-zA-Z]{1,2}|[+-]\d\d:\d\d|UTC|-?\d{1,3}%"
+    r"now([+-]\d+[smhdwMy])*(/[smhdwMy])?|\d{1,3}(ms|[smhdwMy])|[+-]\d\d:\d\d|UTC"
+    r"|-?\d{1,3} (second|minute|hour|day|week|month|year)s?"
     r"|(?=.*(yy|uu|HH))[yYuMdHhmsSnZX:./ T'-]{4,30}"
 )
+#: A distance, size or share. Such a value of a field may identify, such as the plate 4711AB.
+_QUANTITY = re.compile(r"\d{1,6}[a-zA-Z]{1,2}|-?\d{1,3}%")
 _KEY = re.compile(r"[a-z$_][A-Za-z0-9_]*")
 #: Keys below which names of the user's own choice stand.
 _NAMED = frozenset(("aggs", "aggregations"))
@@ -66,6 +69,9 @@ _TOKEN = re.compile(
     r"""|(?P<name>"(?:[^"]++|"")*+")|(?P<word>[^\W\d]\w*)|(?P<number>\.?\d[\w.]*)|(?P<end>;)|(?P<open>['"]|/\*)|(?P<other>.)""",
     re.DOTALL,
 )
+
+#: Begin of a call whose first argument of several is a unit or a language.
+_FUNCTION = re.compile(r"\b(?:date_\w+|\w*to_ts\w+)\s*\($", re.IGNORECASE)
 
 
 def read(path: Path, collection: str, profile: Profile) -> tuple[list[Query], list[str]]:
@@ -212,12 +218,12 @@ class _Values:
     def text(self, text: str, key: str = "", *, is_data: bool = True) -> str:
         """Return the replacement of a text under a key; fields, dates and words of the language stay.
 
-        With `is_data`, a sampled value is replaced even if it is a word of the language.
+        With `is_data`, quantities are replaced, and sampled values even if they are words of the language.
         """
         if key in self._profile.kept or self.is_field(text) or dates.read(text) or text in _ORDERS:
             return text
-        is_sampled = is_data and self._profile.pseudonyms.is_sampled(text)
-        if not is_sampled and (text in _WORDS or _TERM.fullmatch(text)):
+        is_word = text in _WORDS or _TERM.fullmatch(text) or (not is_data and _QUANTITY.fullmatch(text))
+        if is_word and not (is_data and self._profile.pseudonyms.is_sampled(text)):
             return text
         return self._profile.pseudonyms.known(text)
 
@@ -299,7 +305,10 @@ def _sql(statement: str, collection: str, values: _Values) -> dict[str, Any]:
             case "escaped" | "text" as kind:
                 text = token.partition("'")[2][:-1].replace("''", "'")
                 text = re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL) if kind == "escaped" else text
-                return "'" + "%".join(values.text(piece) for piece in text.split("%")).replace("'", "''") + "'"
+                is_option = _FUNCTION.search(statement, max(0, match.start() - 40), match.start()) is not None
+                is_data = not (is_option and statement[match.end() : match.end() + 2].lstrip()[:1] == ",")
+                pieces = [values.text(piece, is_data=is_data) for piece in text.split("%")]
+                return "'" + "%".join(pieces).replace("'", "''") + "'"
         return token
 
     # The table has the name of the workload's collection, without a schema.

@@ -18,6 +18,24 @@ _BEGIN = datetime(2024, 1, 1, tzinfo=UTC)
 _SECONDS = 366 * 86_400
 _WHOLE = {"byte": 7, "short": 15, "smallint": 15, "tinyint": 7, "integer": 31, "int": 31}
 
+#: Types of which documents have no values: these fields hold none, or objects of a special form.
+_OMITTED = (
+    *(
+        "alias",
+        "join",
+        "percolator",
+        "binary",
+        "flattened",
+        "flat_object",
+        "geo_shape",
+        "shape",
+        "xy_shape",
+        "xy_point",
+    ),
+    *("rank_feature", "rank_features", "sparse_vector", "dense_vector", "knn_vector", "histogram"),
+    "aggregate_metric_double",
+)
+
 Maker = Callable[[random.Random], Any]
 
 
@@ -51,7 +69,7 @@ def _field(field: Mapping[str, Any], rng: random.Random) -> Maker | None:
     size = int(field.get("dims", field.get("dimension", 0)) or 0)
     if size:
         return lambda rng: [round(rng.uniform(-1, 1), 6) for _ in range(size)]
-    if kind == "date":
+    if kind in ("date", "date_nanos"):
         return _date(str(field.get("format", "")).partition("||")[0])
     if kind in ("geo_point", "point"):
         return lambda rng: {"lat": round(rng.uniform(-60, 70), 5), "lon": round(rng.uniform(-180, 180), 5)}
@@ -62,7 +80,7 @@ def _field(field: Mapping[str, Any], rng: random.Random) -> Maker | None:
         kind,
         kind if kind in (*_WHOLE, "boolean", "ip", "constant_keyword") else "bigint" if "long" in kind else "keyword",
     )
-    return None if kind in ("alias", "join", "percolator", "binary") or "_range" in kind else _scalar(scalar, rng)
+    return None if kind in _OMITTED or "_range" in kind else _scalar(scalar, rng)
 
 
 def _column(kind: str, rng: random.Random) -> Maker:
