@@ -10,6 +10,7 @@ from textwrap import dedent
 import pytest
 
 from commands import Running, loadframe, open_folder
+from loadframe.base.errors import BadInput
 from loadframe.experiment.design.blocks import describe, design
 from loadframe.experiment.file.reader import load_experiment
 from loadframe.experiment.runner.folder import ExperimentFolder
@@ -161,6 +162,47 @@ def test_settings_are_in_force_during_runs_and_restored(server, write):
     assert told == {"None", *levels}
     if server.kind == "postgresql":
         assert server.ask("SELECT count(*) FROM pg_file_settings WHERE sourcefile LIKE '%auto.conf'") == "0"
+
+
+#: Settings that make loading fail, by kind of store: name, value before, levels, and how to read the value.
+HOSTILE = {
+    "redis": ("maxmemory", "0", "1000, 2000", lambda server: server.ask("CONFIG", "GET", "maxmemory").split()[-1]),
+    "postgresql": ("search_path", '"$user", public', "absent, missing", lambda server: server.ask("SHOW search_path")),
+}
+
+
+def test_settings_are_restored_after_runs_that_failed(server, write):
+    name, default, levels, value = HOSTILE[server.kind]
+    before = server.foreign()
+    witness = Witness()
+    runs = carry_out(write(server, f"kind: settings\nfactors: {{store.settings.{name}: [{levels}]}}\n"), witness)
+    assert {run.summary.status for run in runs} == {"failed"}
+    assert f"restoring {name}" in witness.heard
+    assert value(server) == default
+    assert server.foreign() == before and not ledgers()
+
+
+def test_foreign_data_with_the_name_of_a_collection_is_refused_and_kept(server, write):
+    words = ("SET", "things", "1") if server.kind == "redis" else ("CREATE TABLE things (one int)", "loadframe")
+    server.ask(*words)
+    before = server.foreign()
+    try:
+        assert "things" in before
+        with pytest.raises(BadInput, match="the cluster already has things"):
+            carry_out(write(server, "kind: scale\nfactors: {clients: [1, 2]}\n", ", prefix: none"), Witness())
+        assert server.foreign() == before and not ledgers()
+    finally:
+        server.ask(*(("DEL", "things") if server.kind == "redis" else ("DROP TABLE things", "loadframe")))
+
+
+def test_variants_on_one_server_under_two_names_are_refused(server, write):
+    path = write(server, "kind: compare\nvariants: {a: {store.hosts: FIRST}, b: {store.hosts: SECOND}}\nclients: 1\n")
+    text = path.read_text().replace(f" hosts: {server.address}", "").replace(",,", ",").replace(",}", "}")
+    path.write_text(text.replace("FIRST", f'"{server.address}"').replace("SECOND", f'"localhost:{server.port}"'))
+    before = server.foreign()
+    with pytest.raises(BadInput, match="name the same node"):
+        carry_out(path, Witness())
+    assert server.foreign() == before and not ledgers()
 
 
 def test_levels_without_an_effect_of_their_own_are_refused_before_the_first_run(server, write):

@@ -218,7 +218,7 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Encryption, Limits
     from loadframe.experiment.design.estimate import resolved_seconds
-    from loadframe.experiment.runner.existing import remove_leftovers
+    from loadframe.experiment.runner.leftovers import remove_leftovers
     from loadframe.experiment.runner.listener import Listeners
     from loadframe.experiment.runner.preflight import check_load
     from loadframe.experiment.runner.recover_run import recover_runs

@@ -2,7 +2,7 @@
 
 from loadframe.cluster.cluster import Cluster
 from loadframe.cluster.node import Node
-from loadframe.cluster.reach import access_to
+from loadframe.cluster.reach import access_to, require_reachable, share_a_node
 from loadframe.cluster.scale_command import SCALED_WITHIN, ScaleCommand
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.host.base import Machine
@@ -31,4 +31,6 @@ __all__ = [
     "below",
     "is_path",
     "parse_machine",
+    "require_reachable",
+    "share_a_node",
 ]

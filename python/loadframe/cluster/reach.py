@@ -1,16 +1,20 @@
 """Addresses and access of an existing cluster, from the options of a command or the keys of an experiment."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import loadframe.store as stores
 from loadframe.base.errors import BadInput
 from loadframe.store import Access, Store
-from loadframe.store.access import Tls, endpoints
+from loadframe.store.access import Tls, endpoints, split_address
 from loadframe.store.secrets import credentials, warn_if_open
 
 Warn = Callable[[str], None]
+#: Time limit of a connection to an address, s.
+_CONNECT_TIMEOUT = 5.0
 
 
 def access_to(kind: str, hosts: str, given: Mapping[str, Any], warn: Warn) -> tuple[list[str], Access]:
@@ -36,6 +40,38 @@ def access_to(kind: str, hosts: str, given: Mapping[str, Any], warn: Warn) -> tu
     if tls and not tls.verify:
         warn("certificates are not verified: any server with these addresses is accepted")
     return addresses, Access(tls, auth, given["compress"])
+
+
+def require_reachable(addresses: Sequence[str]) -> None:
+    """Raise BadInput, with all addresses that do not accept connections, if there are any."""
+    refused = []
+    for address in addresses:
+        try:
+            socket.create_connection(split_address(address), timeout=_CONNECT_TIMEOUT).close()
+        except OSError as error:
+            refused.append(f"{address}: {error.strerror or error}")
+    if refused:
+        raise BadInput(
+            f"cannot connect to {'; '.join(refused)}",
+            where="--hosts",
+            remedy="start the node, or remove its address",
+        )
+
+
+def share_a_node(hosts: Collection[str], others: Collection[str]) -> bool:
+    """Return whether two lists of `host:port` share a node, even if they use different names of its host."""
+    return not _resolved(hosts).isdisjoint(_resolved(others))
+
+
+def _resolved(addresses: Collection[str]) -> set[str]:
+    """Return the addresses, and those with the IP addresses of their hosts."""
+    resolved = set(addresses)
+    for address in addresses:
+        # The host of an old ledger may be unknown by now.
+        with contextlib.suppress(OSError, UnicodeError, BadInput):
+            host, port = split_address(address)
+            resolved |= {f"{ip}:{port}" for *_, (ip, *_) in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    return resolved
 
 
 def _check_scheme(store: Store, hosts: str) -> None:

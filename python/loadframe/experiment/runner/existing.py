@@ -5,10 +5,9 @@ import hashlib
 import json
 import re
 import secrets
-import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -17,14 +16,16 @@ from typing import Any, Self
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.base.units import counted, format_nodes
-from loadframe.cluster import Cluster, access_to
+from loadframe.cluster import Cluster, access_to, require_reachable, share_a_node
 from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.existing import below, scale_command
 from loadframe.experiment.file.factors import COLLECTIONS, SETTINGS, WITH, Level
-from loadframe.experiment.runner.ledger import Changes, Ledger, of_cluster
+from loadframe.experiment.runner.ledger import Changes, Ledger, claim
+from loadframe.experiment.runner.leftovers import announce, drop_collections, undo
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.preflight import check_load
+from loadframe.experiment.runner.runtime_settings import RuntimeSettings
 from loadframe.experiment.runner.session import Session
 from loadframe.experiment.runner.stage import Stage
 from loadframe.workload.collection_use import changes_data
@@ -33,10 +34,6 @@ from loadframe.workload.collection_use import changes_data
 NO_PREFIX = "none"
 #: Attempts to reach a cluster again after a failed run, and the pause between them, s.
 _ATTEMPTS, _PAUSE = 3, 2.0
-#: Time limit of a connection to an address, and of a setting to take effect, s.
-_CONNECT_TIMEOUT = 5.0
-_EFFECT_WITHIN = 3.0
-_POLL = 0.05
 
 
 class ClusterLost(StoreFailed):
@@ -60,10 +57,7 @@ class _Target:
     #: None before the first use, and after a failure.
     cluster: Cluster | None
     ledger: Ledger
-    #: Values in effect, by setting and level as JSON, measured before the first run.
-    effects: dict[tuple[str, str], str] = field(default_factory=dict)
-    #: Settings that the cluster has now; missing ones are as before the experiment.
-    applied: dict[str, Any] = field(default_factory=dict)
+    settings: RuntimeSettings
 
     @property
     def changes(self) -> Changes:
@@ -149,8 +143,9 @@ class ExistingClusters:
         cluster = self._live(key)
         target = self._targets[key]
         cluster = self._resize(target, cluster, self._wanted_nodes(run.treatment))
-        self._apply(target, cluster, _settings(experiment, run.treatment))
-        cluster.observed["settings"] = {**(dict(cluster.spec.settings) if cluster.spec else {}), **target.applied}
+        target.settings.apply(cluster, _settings(experiment, run.treatment), target.text)
+        started_with = dict(cluster.spec.settings) if cluster.spec else {}
+        cluster.observed["settings"] = {**started_with, **target.settings.applied}
         return cluster
 
     def adapted(self, experiment: Experiment, run: PlannedRun) -> Experiment:
@@ -223,7 +218,7 @@ class ExistingClusters:
             if target.name is None:
                 target.cluster = None
             target.changes.data = None
-            target.applied = {}
+            target.settings.forget()
 
     def _key(self, treatment: Mapping[str, Level]) -> tuple[str, str]:
         store = self._experiment.file.store
@@ -242,16 +237,27 @@ class ExistingClusters:
         changes = Changes(
             cluster.store.kind, hosts, store.cluster, str(self._path.absolute()), "" if prefix == NO_PREFIX else prefix
         )
+        self._require_separate(hosts)
         wanted = self._adoptable(treatment, cluster)
-        for ledger in list(of_cluster(hosts, store.cluster)):
-            self._take_over(ledger, cluster, changes, wanted)
-        if store.cluster and changes.running is None:
+        if store.cluster:
             # `_attach` has started a stopped cluster.
             changes.running, changes.nodes = not self._started, cluster.size
-        name = f"{changes.prefix or 'names-'}{secrets.token_hex(4)}"
-        target = _Target(hosts, store.cluster, cluster, Ledger.new(name, changes))
+        ledger, earlier = claim(f"{changes.prefix or 'names-'}{secrets.token_hex(4)}", changes)
+        target = _Target(hosts, store.cluster, cluster, ledger, RuntimeSettings(ledger))
         self._targets[key] = target
+        for leftover in earlier:
+            self._take_over(leftover, target, wanted)
         return target
+
+    def _require_separate(self, hosts: Sequence[str]) -> None:
+        """Raise BadInput if another cluster of the experiment has one of these addresses."""
+        for other in self._targets.values():
+            if share_a_node(hosts, other.hosts):
+                raise BadInput(
+                    f"{other.text} and {', '.join(hosts)} name the same node",
+                    where="store.hosts",
+                    remedy="write the same addresses for the same cluster, and other addresses for another",
+                )
 
     #: Whether the last `_attach` started a cluster of Loadframe that was stopped.
     _started = False
@@ -270,7 +276,7 @@ class ExistingClusters:
         others = {name: getattr(store, name) for name in ("user", "insecure", "compress")}
         with _keys_of_store():
             addresses, access = access_to(kind, where, {**given, **others}, self._listener.remark)
-            _require_reachable(addresses)
+            require_reachable(addresses)
             return Cluster.attach(addresses, kind, access, scale_command(self._experiment))
 
     def _live(self, key: tuple[str, str]) -> Cluster:
@@ -368,12 +374,9 @@ class ExistingClusters:
         target.cluster = Cluster.respawn(target.name, nodes, self._listener.step)
         return target.cluster
 
-    # Settings
-
     def _test_settings(self, target: _Target, design: Design) -> None:
         """Set and read each level of each setting once, then restore it; BadInput for levels with the same effect."""
-        cluster = target.cluster
-        assert cluster
+        assert target.cluster
         levels: dict[str, list[Any]] = {}
         for run in design.runs:
             if self._targets.get(self._key(run.treatment)) is target:
@@ -384,57 +387,12 @@ class ExistingClusters:
             return
         self._listener.step(f"testing {counted(len(levels), 'setting')}")
         try:
-            before = cluster.store.running_settings(cluster.addresses, list(levels))
-            target.changes.settings = {
-                name: target.changes.settings.get(name, setting.explicit) for name, setting in before.items()
-            }
-            target.ledger.write()
-            for name, values in levels.items():
-                for level in values:
-                    target.effects[name, json.dumps(level)] = self._set(target, cluster, name, level)
-                self._set(target, cluster, name, None)
+            target.settings.test(target.cluster, levels)
         except BadInput as error:
             raise BadInput(
                 error.what, where=f"{self._experiment.document.path}: store.settings", remedy=error.remedy
             ) from error
-        for name, values in levels.items():
-            seen: dict[str, Any] = {}
-            for level in values:
-                value = target.effects[name, json.dumps(level)]
-                if value in seen:
-                    raise BadInput(
-                        f"{name} has the value {value} with the levels {seen[value]} and {level}",
-                        where=target.text,
-                        remedy="remove one of the levels; null stands for the value before the experiment",
-                    )
-                seen[value] = level
-
-    def _set(self, target: _Target, cluster: Cluster, name: str, level: Any) -> str:
-        """Set a setting, or restore it if `level` is None; return the value in effect."""
-        before = cluster.store.running_settings(cluster.addresses, [name])[name].value
-        cluster.configure({name: target.changes.settings[name] if level is None else level})
-        target.applied = {**target.applied, name: level}
-        # Some stores apply a setting only after they have answered.
-        end = time.monotonic() + _EFFECT_WITHIN
-        wanted = target.effects.get((name, json.dumps(level)))
-        while True:
-            value: str = cluster.store.running_settings(cluster.addresses, [name])[name].value
-            if value == wanted or (wanted is None and value != before) or time.monotonic() > end:
-                return value
-            time.sleep(_POLL)
-
-    def _apply(self, target: _Target, cluster: Cluster, settings: Mapping[str, Any]) -> None:
-        for name, level in settings.items():
-            if target.applied.get(name) == level and name in target.applied:
-                continue
-            value = self._set(target, cluster, name, level)
-            expected = target.effects.get((name, json.dumps(level)))
-            if expected is not None and value != expected:
-                raise StoreFailed(
-                    f"{name} has the value {value}, not {expected}, after it was set to {level}",
-                    where=target.text,
-                    remedy="check whether another client changes this setting",
-                )
+        target.settings.require_distinct(levels, target.text)
 
     # Collections
 
@@ -481,24 +439,27 @@ class ExistingClusters:
     def _drop(self, target: _Target) -> None:
         """Drop the collections that the experiment created."""
         assert target.cluster
-        _drop_all(target.cluster, target.changes, self._listener)
+        drop_collections(target.cluster, target.changes, self._listener)
         target.ledger.write()
 
     # The end, and leftovers
 
     def _restore(self, target: _Target) -> None:
         """Remove the experiment's collections, and restore settings, nodes and state; keep the ledger on failure."""
-        keep = self._experiment.file.store.data == "keep" and target.changes.data is not None
+        changes = target.changes
+        keep = self._experiment.file.store.data == "keep" and changes.data is not None
         try:
             cluster = self._live(self._key_of(target))
-            changed = [name for name, level in target.applied.items() if level is not None]
-            _undo(cluster, target.changes, self._listener, keep=keep, only=changed)
-            if target.name is None and target.changes.nodes not in (None, cluster.size):
-                cluster.resize(target.changes.nodes, self._listener.step)
+            undo(cluster, changes, self._listener, keep=keep, only=target.settings.changed())
+            if target.name is None and changes.nodes not in (None, cluster.size):
+                cluster.resize(changes.nodes, self._listener.step)
             if target.name is not None:
                 self._leave_as_found(target)
+            if keep and changes.collections:
+                changes.kept, changes.settings, changes.nodes = True, {}, None
+                target.ledger.write()
         except (LoadframeError, KeyboardInterrupt) as error:
-            left = [*target.changes.collections, *target.changes.settings]
+            left = [*changes.collections, *changes.settings]
             what = error.what if isinstance(error, LoadframeError) else "interrupted"
             self._listener.remark(
                 f"could not restore {target.text} ({what}); the next experiment on it will do so"
@@ -506,16 +467,14 @@ class ExistingClusters:
             )
             target.ledger.release()
             return
-        if keep and target.changes.collections:
-            target.changes.kept, target.changes.settings, target.changes.nodes = True, {}, None
-            target.ledger.write()
-            target.ledger.release()
-            self._listener.remark(
-                f"kept {', '.join(target.changes.collections)} on {target.text}; an experiment with the same data and"
-                " data: new uses and then removes it"
-            )
-        else:
+        if not changes.kept:
             target.ledger.delete()
+            return
+        target.ledger.release()
+        self._listener.remark(
+            f"kept {', '.join(changes.collections)} on {target.text}; an experiment with the same data and"
+            " data: new uses and then removes it"
+        )
 
     def _key_of(self, target: _Target) -> tuple[str, str]:
         return next(key for key, other in self._targets.items() if other is target)
@@ -546,65 +505,28 @@ class ExistingClusters:
             return None
         return self._fingerprint(experiment, treatment, cluster)
 
-    def _take_over(self, ledger: Ledger, cluster: Cluster, changes: Changes, wanted: str | None) -> None:
+    def _take_over(self, leftover: Ledger, target: _Target, wanted: str | None) -> None:
         """Undo the changes of an earlier command, or adopt the collections that it kept if they are as wanted."""
-        earlier = ledger.changes
+        earlier, changes, cluster = leftover.changes, target.changes, target.cluster
+        assert cluster
         if earlier.kept and (wanted is None or earlier.data != wanted or changes.collections):
-            ledger.release()
+            leftover.release()
             return
         if earlier.kept:
             changes.prefix, changes.collections = earlier.prefix, earlier.collections
             changes.data, changes.documents = earlier.data, earlier.documents
         else:
-            self._listener.remark(f"removing leftovers of an interrupted experiment ({earlier.experiment})")
-            _undo(cluster, earlier, self._listener)
-            changes.nodes, changes.running = earlier.nodes, earlier.running
+            announce(leftover, self._listener)
+            undo(cluster, earlier, self._listener)
             if earlier.cluster is None and earlier.nodes is not None and scale_command(self._experiment):
                 cluster.resize(earlier.nodes, self._listener.step)
-        ledger.delete()
-
-
-def remove_leftovers(cluster: Cluster, name: str | None, listener: Listener) -> None:
-    """Remove the collections of killed experiments from a cluster, and restore its settings.
-
-    `name` is that of a cluster of Loadframe. BadInput if an experiment is using the cluster.
-    """
-    for ledger in list(of_cluster([] if name else cluster.addresses, name)):
-        if not ledger.changes.kept:
-            listener.remark(f"removing leftovers of an interrupted experiment ({ledger.changes.experiment})")
-            _undo(cluster, ledger.changes, listener)
-            ledger.changes.settings = {}
-            # Only an experiment can restore the number of nodes.
-            if ledger.changes.nodes in (None, cluster.size):
-                ledger.delete()
-                continue
-            ledger.write()
-        ledger.release()
-
-
-def _undo(
-    cluster: Cluster,
-    changes: Changes,
-    listener: Listener,
-    *,
-    keep: bool = False,
-    only: Sequence[str] | None = None,
-) -> None:
-    """Restore settings, and drop collections unless `keep`; `only` limits the settings to restore."""
-    restored = {name: value for name, value in changes.settings.items() if only is None or name in only}
-    if restored:
-        listener.step(f"restoring {', '.join(restored)}")
-        cluster.configure(restored)
-    if not keep:
-        _drop_all(cluster, changes, listener)
-
-
-def _drop_all(cluster: Cluster, changes: Changes, listener: Listener) -> None:
-    for name in changes.collections:
-        if cluster.has_collection(name):
-            listener.step(f"dropping {name}")
-            cluster.drop_collection(name)
-    changes.collections, changes.documents, changes.data = [], {}, None
+            if earlier.nodes is not None:
+                changes.nodes = earlier.nodes
+            if earlier.running is not None:
+                changes.running = earlier.running
+        # A command that is killed between these steps leaves no collection without a ledger.
+        target.ledger.write()
+        leftover.delete()
 
 
 def _exists_already(names: Sequence[str], target: _Target) -> BadInput:
@@ -619,23 +541,6 @@ def _is_version(version: str, expected: str) -> bool:
     """Return whether a version, without a product's name, begins with the numbers of another."""
     numbers, wanted = (re.findall(r"\d+", text.rpartition(" ")[2]) for text in (version, expected))
     return numbers[: len(wanted)] == wanted
-
-
-def _require_reachable(addresses: Sequence[str]) -> None:
-    """Raise BadInput, with all addresses that do not accept connections, if there are any."""
-    refused = []
-    for address in addresses:
-        host, _, port = address.rpartition(":")
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT).close()
-        except OSError as error:
-            refused.append(f"{address}: {error.strerror or error}")
-    if refused:
-        raise BadInput(
-            f"cannot connect to {'; '.join(refused)}",
-            where="store.hosts",
-            remedy="start the node, or remove its address",
-        )
 
 
 @contextlib.contextmanager

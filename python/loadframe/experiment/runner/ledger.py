@@ -14,6 +14,10 @@ from typing import Any
 
 from loadframe.base import folders
 from loadframe.base.errors import BadInput
+from loadframe.cluster import share_a_node
+
+#: What a ledger contains, in messages.
+_CONTENT = "the list of changes to the cluster"
 
 
 @dataclass
@@ -58,21 +62,26 @@ class Ledger:
     def new(cls, name: str, changes: Changes) -> "Ledger":
         """Create and lock a ledger."""
         ledger = cls(folders.make(_folder()) / f"{name}.json", changes)
-        ledger.write()
+        try:
+            ledger.write()
+        except BadInput:
+            ledger.delete()
+            raise
         return ledger
 
     def write(self) -> None:
-        """Write the changes atomically; call it before each change is made."""
-        draft = self.path.with_suffix(".part")
-        with open(draft, "w", encoding="utf-8", opener=folders.ours_alone) as file:
-            json.dump(asdict(self.changes), file, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(self.path)
+        """Write the changes atomically; call it before each change is made. BadInput if the disk is full."""
+        with folders.writing(_CONTENT, self.path):
+            with open(self._draft, "w", encoding="utf-8", opener=folders.ours_alone) as file:
+                json.dump(asdict(self.changes), file, indent=2)
+                file.flush()
+                os.fsync(file.fileno())
+            self._draft.replace(self.path)
 
     def delete(self) -> None:
         """Delete the ledger, because nothing is left to undo."""
         self.path.unlink(missing_ok=True)
+        self._draft.unlink(missing_ok=True)
         _lock_of(self.path).unlink(missing_ok=True)
         self.release()
 
@@ -80,11 +89,29 @@ class Ledger:
         """Release the lock and keep the file."""
         self._lock.close()
 
+    @property
+    def _draft(self) -> Path:
+        return self.path.with_suffix(".part")
+
+
+def claim(name: str, changes: Changes) -> tuple[Ledger, list[Ledger]]:
+    """Create and lock a ledger; return it, and the locked ledgers of earlier commands for its cluster.
+
+    BadInput if another command is using the cluster, or if the disk is full.
+    """
+    with (
+        folders.writing(_CONTENT, _folder()),
+        # Otherwise two commands that start at once would not see each other.
+        folders.locked(folders.make(_folder()) / "claims.lock", lambda: None),
+    ):
+        earlier = list(of_cluster(changes.hosts, changes.cluster))
+        return Ledger.new(name, changes), earlier
+
 
 def of_cluster(hosts: Collection[str], cluster: str | None) -> Iterator[Ledger]:
     """Yield the ledgers of earlier commands for a cluster, locked; BadInput if another command is using the cluster.
 
-    A ledger belongs to the cluster if it has its name or one of its addresses.
+    A ledger belongs to the cluster if it has its name or one of its nodes.
     """
     for path in sorted(_folder().glob("*.json")):
         changes = _read(path)
@@ -109,7 +136,7 @@ def of_cluster(hosts: Collection[str], cluster: str | None) -> Iterator[Ledger]:
 def _same(changes: Changes, hosts: Collection[str], cluster: str | None) -> bool:
     if cluster is not None or changes.cluster is not None:
         return cluster == changes.cluster
-    return not set(hosts).isdisjoint(changes.hosts)
+    return share_a_node(hosts, changes.hosts)
 
 
 def _read(path: Path) -> Changes | None:

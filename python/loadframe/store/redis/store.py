@@ -354,7 +354,11 @@ class Redis(Store):
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
         """Return whether the collection was created, or has keys that other clients created."""
-        if self._registry(addresses).ask("HEXISTS", _COLLECTIONS, name):
+        registry = self._registry(addresses)
+        if registry.ask("HEXISTS", _COLLECTIONS, name):
+            return True
+        if self._ring(addresses) is None and registry.ask("EXISTS", name):
+            # A created collection would use this key as its index, and `drop_collection` would delete it.
             return True
         return any(keys for master in self._masters(addresses) for keys in master.keys(name))
 
