@@ -14,6 +14,7 @@ from loadframe.base.errors import BadInput
 from loadframe.experiment.design.blocks import describe, design
 from loadframe.experiment.file.reader import load_experiment
 from loadframe.experiment.runner.folder import ExperimentFolder
+from loadframe.experiment.runner.ledger import Changes, claim
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.loop import run_experiment
 from loadframe.record import Run
@@ -193,6 +194,43 @@ def test_foreign_data_with_the_name_of_a_collection_is_refused_and_kept(server, 
         assert server.foreign() == before and not ledgers()
     finally:
         server.ask(*(("DEL", "things") if server.kind == "redis" else ("DROP TABLE things", "loadframe")))
+
+
+def test_data_of_another_client_outlives_a_command_that_was_killed_before_it_created_its_collection(server, write):
+    before = server.foreign()
+    ledger, _ = claim("names-1", Changes(server.kind, [server.address], None, "killed", collections=["things"]))
+    ledger.changes.creating = True
+    ledger.write()
+    ledger.release()
+    statement = "CREATE TABLE things AS SELECT 1 AS one"
+    server.ask(*(("SET", "things:1", "1") if server.kind == "redis" else (statement, "loadframe")))
+    written = server.foreign()
+    try:
+        witness = Witness()
+        carry_out(write(server, "kind: scale\nfactors: {clients: [1, 2]}\n"), witness)
+        assert "keeping things: it has documents of another client" in witness.heard
+        assert server.foreign() == written != before and not ledgers()
+    finally:
+        server.ask(*(("DEL", "things:1") if server.kind == "redis" else ("DROP TABLE things", "loadframe")))
+
+
+def test_the_ledger_marks_collections_only_while_they_are_created(server, write):
+    states = []
+
+    def creating():
+        (path,) = ledgers()
+        return json.loads(path.read_text())["creating"]
+
+    class Reader(Witness):
+        def step(self, text):
+            if text.startswith("creating "):
+                states.append(creating())
+
+    carry_out(
+        write(server, "kind: scale\nprepare: once\nfactors: {clients: [1, 2]}\n"),
+        Reader(lambda: states.append(creating())),
+    )
+    assert states == [True, False, False]
 
 
 def test_variants_on_one_server_under_two_names_are_refused(server, write):

@@ -9,12 +9,14 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 from textwrap import dedent
+from types import SimpleNamespace
 
 import pytest
 from test_existing_clusters import WORKLOAD, Witness, carry_out, ledgers
 
 from commands import Running, loadframe, open_folder
 from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.experiment.runner import existing
 from loadframe.record import Run
 from loopback_server import Handler, LoopbackServer
 from own_servers import POSTGRES, REDIS, Redis, free_port
@@ -307,6 +309,27 @@ def test_a_cluster_that_disappears_ends_the_experiment_and_loses_no_run(write, t
         assert "resuming: 1 of 2" in done.stderr
         assert Run(output / "runs" / "b1-clients1").summary.status == "done"
         assert Run(output / "runs" / "b1-clients2").summary.status == "done"
+        assert server.foreign() == [] and not ledgers()
+
+
+def test_a_cluster_that_answers_at_the_last_attempt_serves_the_remaining_runs(write, tmp_path, monkeypatch):
+    with Redis(tmp_path) as server:
+        looks, pauses = [], []
+
+        def at_look():
+            looks.append(1)
+            if len(looks) == 1:
+                server.kill()
+
+        def pause(seconds):
+            pauses.append(seconds)
+            if len(pauses) == existing._ATTEMPTS - 1:
+                server.start()
+
+        monkeypatch.setattr(existing, "time", SimpleNamespace(sleep=pause))
+        runs = carry_out(write(f"{{kind: redis, hosts: {server.address}}}", CLIENTS), Witness(at_look))
+        assert len(pauses) == existing._ATTEMPTS - 1
+        assert runs[1].summary.status == "done"
         assert server.foreign() == [] and not ledgers()
 
 

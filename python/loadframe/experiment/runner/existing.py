@@ -284,21 +284,21 @@ class ExistingClusters:
         target = self._targets[key]
         if target.cluster is not None and target.name is not None and not Cluster.runs(target.name):
             target.cluster = None
-        for attempt in range(_ATTEMPTS):
-            if target.cluster is not None:
-                return target.cluster
+        attempts = 1
+        while target.cluster is None:
             interrupts.check()
             try:
                 target.cluster = self._attach(key)
             except LoadframeError as error:
-                if attempt == _ATTEMPTS - 1:
+                if attempts == _ATTEMPTS:
                     raise ClusterLost(
                         f"the cluster is lost: {error.what}",
                         where=target.text,
                         remedy="repair it, then repeat the command to resume; --retry-failed repeats failed runs",
                     ) from error
+                attempts += 1
                 time.sleep(_PAUSE)
-        raise AssertionError("an attempt returns or raises")
+        return target.cluster
 
     def _identity(self, cluster: Cluster) -> str:
         """Return what must be equal in all sessions of the experiment: version, and the number of nodes if fixed."""
@@ -427,9 +427,11 @@ class ExistingClusters:
         if present:
             raise _exists_already(present, target)
         # Before the collections exist, so that a killed command leaves none that is not listed.
-        target.changes.collections = names
+        target.changes.collections, target.changes.creating = names, True
         target.ledger.write()
         session.create_collections()
+        target.changes.creating = False
+        target.ledger.write()
 
     def _require_collections(self, target: _Target, session: Session) -> None:
         missing = [name for name in session.workload.collections if not session.cluster.has_collection(name)]

@@ -32,6 +32,8 @@ class Changes:
     prefix: str = ""
     #: Names of collections that the experiment created.
     collections: list[str] = field(default_factory=list)
+    #: Whether their creation has begun and not ended, so that another client may have created them.
+    creating: bool = False
     #: Settings before the experiment, with the values that restore them.
     settings: dict[str, Any] = field(default_factory=dict)
     #: Number of nodes before the experiment, and whether a cluster of Loadframe was running.

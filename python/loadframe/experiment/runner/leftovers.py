@@ -50,7 +50,12 @@ def undo(
 def drop_collections(cluster: Cluster, changes: Changes, listener: Listener) -> None:
     """Drop the collections that the experiment created."""
     for name in changes.collections:
-        if cluster.has_collection(name):
-            listener.step(f"dropping {name}")
-            cluster.drop_collection(name)
-    changes.collections, changes.documents, changes.data = [], {}, None
+        if not cluster.has_collection(name):
+            continue
+        # The experiment loads no document before it has created all collections.
+        if changes.creating and cluster.count(name):
+            listener.remark(f"keeping {name}: it has documents of another client")
+            continue
+        listener.step(f"dropping {name}")
+        cluster.drop_collection(name)
+    changes.collections, changes.creating, changes.documents, changes.data = [], False, {}, None
