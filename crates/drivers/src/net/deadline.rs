@@ -34,6 +34,11 @@ impl Limit {
         self.due.saturating_duration_since(Instant::now())
     }
 
+    /// The time since the request started.
+    pub fn spent(self) -> Duration {
+        self.timeout.saturating_sub(self.left())
+    }
+
     /// Whether the time is up.
     pub fn has_passed(self) -> bool {
         Instant::now() >= self.due

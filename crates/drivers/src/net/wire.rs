@@ -53,6 +53,13 @@ async fn attempt<T, F: Future<Output = io::Result<T>>>(connect: impl Fn() -> F) 
     attempts.next().await.unwrap_or_else(|| Err(io::Error::other("no attempt to connect")))
 }
 
+/// Returns the failure of a request that had `left` of its time to connect. A request that waited for its turn before
+/// shows nothing about the host: it timed out.
+fn unconnected(limit: Limit, left: Duration) -> Trouble {
+    let late = Trouble::late("no connection", limit);
+    if left < limit.timeout / 2 { late } else { Trouble::broken(late.message) }
+}
+
 /// One connection.
 pub enum Wire {
     /// Unencrypted.
@@ -64,13 +71,14 @@ pub enum Wire {
 impl Wire {
     /// Connects to the first address of the host that answers; performs the handshake if TLS is on.
     pub async fn connect(host: &Host, tls: Option<&Tls>, limit: Limit) -> Result<Self, Trouble> {
+        let left = limit.left();
         match limit.within(Self::open(host, tls)).await {
             Some(Ok(wire)) => Ok(wire),
             Some(Err(error)) => {
                 let words = refusal(&error).unwrap_or_else(|| error.to_string());
                 Err(Trouble::broken(format!("cannot connect: {words}")))
             }
-            None => Err(Trouble::broken(format!("no connection within {} s", limit.timeout.as_secs_f64()))),
+            None => Err(unconnected(limit, left)),
         }
     }
 
@@ -180,6 +188,8 @@ mod tests {
     use std::cell::Cell;
     use std::future::pending;
 
+    use loadframe_engine::driver::ErrorClass;
+
     use super::*;
 
     #[tokio::test]
@@ -203,6 +213,13 @@ mod tests {
         });
         assert_eq!(refused.await.unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
         assert_eq!(begun.get(), 1);
+    }
+
+    #[test]
+    fn a_request_that_waited_before_it_connected_has_timed_out() {
+        let limit = Limit::starting_now(Duration::from_secs(2));
+        let classes = [1900, 100].map(|left| unconnected(limit, Duration::from_millis(left)).class);
+        assert_eq!(classes, [ErrorClass::Connect, ErrorClass::Timeout]);
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use loadframe_engine::driver::{ErrorClass, Failure};
@@ -186,12 +186,11 @@ impl PostgresNodes {
 
     async fn ask(&self, host: &Host) -> Result<Role, Failure> {
         let limit = Limit::starting_now(PATIENCE.min(self.connect_options.timeout));
-        let began = Instant::now();
         let mut connection = NodeConnection::open(host, &self.connect_options, limit, self.reach()).await?;
         let told =
             limit.within(connection.run(|client| client.simple_query(ROLE))).await.ok_or_else(|| limit.missed())?;
         let told = told.map_err(|broken| broken.failure())?;
-        self.slowest.fetch_max(began.elapsed().as_millis() as u64, Ordering::Relaxed);
+        self.slowest.fetch_max(limit.spent().as_millis() as u64, Ordering::Relaxed);
         let row = told.iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some((row.get(0) == Some("t"), row.get(1) == Some("on"))),
             _ => None,
