@@ -1,6 +1,7 @@
 """`loadframe plan`: from a file by assumptions, from a folder by its runs; starts no cluster."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,6 +38,14 @@ def test_of_a_file_everything_is_supposed(tmp_path):
     assert planned["designs"][0]["sizes"] == [1, 2, 4]
     assert planned["best"] in [design["name"] for design in planned["designs"]]
     assert planned["effects"] == [{"factor": "nodes", "runs": 1, "least": None}]
+
+
+def test_the_text_explains_its_columns(tmp_path):
+    (tmp_path / "e.yaml").write_text(FILE)
+    _, told, _ = within("plan", tmp_path / "e.yaml")
+    words = " ".join(told.split())
+    for column in ("contention", "peak", "conclusive", "<"):
+        assert re.search(f"{column}(, coherency)?: [a-z0-9]", words), column
 
 
 def test_the_text_names_the_next_measurement(tmp_path):

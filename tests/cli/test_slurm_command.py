@@ -149,3 +149,24 @@ def test_a_job_that_ends_before_the_last_run_is_followed_by_one_that_goes_on(slu
     assert [address.split(":")[0] for address in placed[3]] == ["127.0.9.1", "127.0.9.2", "127.0.9.3"]
     assert list((state / "passing").iterdir()) == []
     assert [process for job in (first, second) for process in slurm.processes(job)] == []
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:6379", "localhost:6379", "[::1]:6379", "10.0.0.1:6379,127.0.0.2:6379"])
+def test_a_loopback_store_is_refused_because_the_machines_of_a_job_cannot_reach_it(folder, address):
+    Path("small.yaml").write_text(
+        f"experiment: small\nstore: {{kind: redis, hosts: '{address}'}}\nworkload: ycsb/b\nkind: scale\n"
+        "factors: {clients: [1, 2]}\nduration: 3s\n"
+    )
+    status, _, said = within("slurm", "small.yaml")
+    assert status == 2
+    assert "loopback" in said
+    assert not Path("small.sbatch").exists()
+
+
+def test_run_outside_of_a_job_does_not_claim_that_runs_are_recorded(folder, monkeypatch):
+    for name in ("SLURM_JOB_ID", "SLURM_JOBID"):
+        monkeypatch.delenv(name, raising=False)
+    status, _, said = within("run", "small.yaml")
+    assert status == 2
+    assert "not in a Slurm job" in said
+    assert "record" not in said

@@ -35,6 +35,16 @@ def test_measured_figures_are_found_again(tmp_path):
     assert list(path.parent.iterdir()) == [path], "nothing half-written is left"
 
 
+def test_a_quick_calibration_does_not_replace_a_complete_one(tmp_path):
+    quick = measured(quick=True)
+    assert quick.save(tmp_path)
+    assert Calibration.load(tmp_path) == quick
+    complete = measured()
+    complete.save(tmp_path)
+    assert quick.save(tmp_path) is None
+    assert Calibration.load(tmp_path) == complete
+
+
 def test_figures_of_other_hardware_are_not_this_machines(tmp_path, monkeypatch):
     measured().save(tmp_path)
     hardware = calibration.hardware()

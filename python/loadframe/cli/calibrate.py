@@ -69,10 +69,10 @@ def calibrate(
         other_machines = (
             {"machines": {machine: _described(other) for machine, other in others.items()}} if others else {}
         )
-        print_json({**_described(calibration), "kept": str(path), **other_machines})
+        print_json({**_described(calibration), "kept": path and str(path), **other_machines})
         return
     print_calibration(calibration)
-    tell(f"stored in {path}")
+    tell(f"stored in {path}" if path else "not stored, because a complete calibration of this machine exists")
     for machine, other in others.items():
         out.print(f"\n{machine}", markup=False, highlight=False)
         print_calibration(other)

@@ -27,7 +27,7 @@ def demo(
     ),
     as_json: Json = False,
 ) -> None:
-    """Start real clusters of one to four nodes, load them, and report how they scale. It takes about four minutes."""
+    """Start real clusters of one to four nodes, load them, and report how they scale. It takes about five minutes."""
     from loadframe.analyze.scale.sweep import read_sweep
     from loadframe.experiment.demo import demo_experiment
     from loadframe.experiment.design.blocks import design

@@ -27,6 +27,12 @@ Examples:
   loadframe plan nodes.yaml --sigma 0.1 --kappa 0.001 --noise 0.05
   loadframe plan results/nodes --budget 30
 """
+#: Explanation of the table of designs.
+_LEGEND = (
+    "contention, coherency: expected 95 % interval of the fitted parameter (median of simulated experiments). peak:"
+    " 5-95 % range of the fitted peak, ∞ if the curve has none. conclusive: share of experiments that report a peak. <:"
+    " most informative design per run."
+)
 
 
 @app.command(epilog=_EXAMPLES)
@@ -97,6 +103,7 @@ def _show(planned: "Plan") -> None:
     if planned.outlooks:
         out.print()
         out.print(_designs(planned))
+        out.print(Text(_LEGEND, style="dim"))
         out.print(Text(_advice(planned)))
     elif question.over:
         out.print(Text("No design within --budget has three sizes, which a curve requires."))
@@ -118,6 +125,12 @@ def _show(planned: "Plan") -> None:
             Text("As a gate, with a baseline in the same blocks, it would detect a worsening with this probability:")
         )
         out.print(_powers(planned.powers))
+        out.print(
+            Text(
+                "Percentages: probability that the gate stops this worsening.",
+                style="dim",
+            )
+        )
         out.print(
             Text(
                 "finds: the worsening that it detects in four of five cases. The variance of p99 is assumed to be twice"
@@ -170,7 +183,7 @@ def _advice(planned: "Plan") -> str:
     more = best.runs - planned.question.valid_runs
     cost = counted(more, "more run") if planned.question.valid_runs and more > 0 else counted(best.runs, "run")
     return (
-        f"Intervals are the median of simulated experiments. {true} The most informative design per run is"
+        f"{true} The most informative design per run is"
         f" {best.name!r}: {over} {', '.join(map(str, best.sizes))}, {best.repetitions} times each ({cost})."
     )
 

@@ -120,7 +120,7 @@ def carry_out(
     if retry_failed:
         for failed in folder.failed():
             folder.set_aside(failed)
-    tell(f"{_extent(loaded, planned)} in all; recorded in {path}")
+    tell(f"{_extent(loaded, planned)} in all")
     deadline = _deadline()
     try:
         with Console(loaded.kind.entries[0]) as console, deadline.watched():

@@ -6,8 +6,10 @@ import shlex
 import shutil
 import subprocess
 import sys
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -149,6 +151,7 @@ def _machines(loaded: "Experiment", planned: "ResourceEstimate", requested: int 
     """Return the number of machines for nodes. BadInput if the nodes do not fit on the requested number."""
     host = loaded.file.store.host
     if loaded.exists:
+        _require_reachable(loaded)
         return requested or 1
     if host not in ("slurm", "mpi"):
         raise BadInput(
@@ -166,6 +169,23 @@ def _machines(loaded: "Experiment", planned: "ResourceEstimate", requested: int 
             f"{math.ceil(planned.nodes / requested)}}})",
         )
     return requested or planned.machines
+
+
+def _require_reachable(loaded: "Experiment") -> None:
+    """Refuse loopback addresses of an existing cluster: on a machine of the job, they name that machine."""
+    from loadframe.experiment.design.blocks import design
+
+    named = [loaded.hosts(run.treatment) for run in design(loaded).runs] if not loaded.file.store.cluster else []
+    for address in dict.fromkeys(",".join(named).split(",")):
+        host = urlsplit(address if "//" in address else f"//{address}").hostname or ""
+        if host == "localhost" or (
+            re.fullmatch(r"127\.[\d.]+|[\da-f:]*:[\da-f:]*", host) and ip_address(host).is_loopback
+        ):
+            raise BadInput(
+                f"the job cannot reach the store at {address}: a loopback address names each machine itself",
+                where=str(loaded.document.path),
+                remedy="give an address in the cluster's network, or let the job start the store: {host: slurm}",
+            )
 
 
 def _option(text: str) -> str:

@@ -81,9 +81,15 @@ class Calibration:
         }
         return cls(**{**known, "drivers": drivers})
 
-    def save(self, cache: Path) -> Path:
-        """Write the calibration, replacing an older one of the machine; BadInput if the cache cannot be written."""
+    def save(self, cache: Path) -> Path | None:
+        """Write the calibration, replacing an older one of the machine. BadInput if the cache cannot be written.
+
+        None, without writing, for a quick calibration if the cache has a complete one: verdicts use only that.
+        """
         path = _path(cache, self.machine)
+        earlier = self.load(cache) if self.quick else None
+        if earlier and not earlier.quick:
+            return None
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             partial = path.with_suffix(f".{os.getpid()}")

@@ -153,6 +153,8 @@ def run_experiment(
             _check_load(experiment, design, stores, listener)
         if changed := folder.begin_session(versions | experiment.kind.code(experiment), instrument()):
             listener.remark(f"changed since the last session of this folder: {'; '.join(changed)}")
+        # Only now: a refusal above must not follow a message that the runs are recorded.
+        listener.step(f"recording in {folder.path}")
         if done:
             listener.remark(f"resuming: {done} of {len(design.runs)} runs are already recorded")
         _run_design(experiment, design, folder, listener, deadline, existing)
