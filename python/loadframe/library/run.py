@@ -1,0 +1,222 @@
+"""A recorded run: its tables, times, report and plots."""
+
+import math
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loadframe.analyze.failures import recorded_reasons
+from loadframe.analyze.percentiles import percentiles_of
+from loadframe.library.tables import Table, cell, table_of
+from loadframe.library.times import Times, buckets, selected
+from loadframe.record import Run as RecordedRun
+from loadframe.record.columns import SAMPLES_SCHEMA
+from loadframe.record.schema.summary import RecordedReason
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+#: Times that histograms record for each operation.
+_KINDS = ("response", "service", "failure")
+_STATISTICS = ("mean", "p50", "p90", "p99", "p999", "max")
+
+
+class Run:
+    """A recorded run. Opening it reads the manifest; tables are read on first use.
+
+    `operations`, `seconds`, `histograms`, `percentiles`, `telemetry`, `events` and `samples` are tables. The reference
+    page of run folders explains their columns.
+
+    >>> run = loadframe.open("results/tail")
+    >>> run
+    <Run tail: done, valid>
+    >>> run.seconds.to_polars().height > 0
+    True
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Open the run in a folder; BadInput if the folder is not a run, or is damaged."""
+        self._run = RecordedRun(Path(path))
+
+    @property
+    def path(self) -> Path:
+        """The run folder."""
+        return self._run.path
+
+    @property
+    def name(self) -> str:
+        """The name of the folder."""
+        return self.path.name
+
+    @property
+    def status(self) -> str:
+        """`done`, `failed` or `interrupted`."""
+        return self._run.summary.status
+
+    @property
+    def failure(self) -> str | None:
+        """The failure of a failed run."""
+        return self._run.summary.failure
+
+    @property
+    def valid(self) -> bool:
+        """Whether the verdict has no reason against the run."""
+        verdict = self._run.summary.verdict
+        return verdict is not None and verdict.valid
+
+    @property
+    def reasons(self) -> Table:
+        """The reasons of the verdict: a row each, with cause and remedy."""
+        rows = [{"code": it.code, "phase": it.phase, "cause": it.cause, "remedy": it.remedy} for it in self._reasons]
+        return Table("reasons", lambda: table_of(rows, ("code", "phase", "cause", "remedy")))
+
+    @property
+    def _reasons(self) -> tuple[RecordedReason, ...]:
+        return recorded_reasons(self._run) if self._run.summary.verdict else ()
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The content of manifest.json: everything needed to repeat the run."""
+        return self._run.raw_manifest
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The content of summary.json: figures and verdict."""
+        return self._run.raw_summary
+
+    @cached_property
+    def operations(self) -> Table:
+        """Figures of the measured windows: a row for each operation of each phase."""
+        return Table("operations", lambda: operations_table(self._run))
+
+    @cached_property
+    def seconds(self) -> Table:
+        """Counts and response times: a row for each phase, stream, operation, segment and second."""
+        return Table("seconds", lambda: self._run.series)
+
+    @cached_property
+    def histograms(self) -> Table:
+        """Times of the measured windows: a row for each phase, operation, kind, second and recorded value.
+
+        `kind` is response, service or failure. `time` is the start of the second, since the run began.
+        """
+        return Table("histograms", lambda: histograms_table(self._run))
+
+    @cached_property
+    def percentiles(self) -> Table:
+        """Percentiles of response times with 95 % intervals: a row for each phase, operation and percentile.
+
+        A bound is null if too few requests support it.
+        """
+        return Table("percentiles", lambda: percentiles_table(self._run))
+
+    @cached_property
+    def telemetry(self) -> Table:
+        """Samples of nodes, processes and the load generator: a row for each sample."""
+        return Table("telemetry", lambda: self._run.telemetry)
+
+    @cached_property
+    def events(self) -> Table:
+        """Events, such as changes of the cluster, in their order. Nested values are JSON."""
+        return Table("events", lambda: events_table(self._run))
+
+    @cached_property
+    def samples(self) -> Table:
+        """Each request, if the run recorded them (`samples=True`); else a table without rows."""
+        return Table("samples", lambda: _samples(self._run))
+
+    def response_times(
+        self, *, operation: str | None = None, phase: str | None = None, start: float = 0.0, end: float = math.inf
+    ) -> Times:
+        """Return the response times (done - scheduled) of successes in the measured windows.
+
+        Without `phase`: all measured phases. `start` and `end` select the seconds that begin in this range, s since the
+        run began.
+
+        >>> loadframe.open("results/tail").response_times(operation="read", start=2).count > 0
+        True
+        """
+        return selected([self._run], "response", phase, operation, start, end)
+
+    def service_times(
+        self, *, operation: str | None = None, phase: str | None = None, start: float = 0.0, end: float = math.inf
+    ) -> Times:
+        """Return the service times (done - sent) of successes, with the selection of `response_times`."""
+        return selected([self._run], "service", phase, operation, start, end)
+
+    def failure_times(
+        self, *, operation: str | None = None, phase: str | None = None, start: float = 0.0, end: float = math.inf
+    ) -> Times:
+        """Return the response times of failures, with the selection of `response_times`."""
+        return selected([self._run], "failure", phase, operation, start, end)
+
+    def __repr__(self) -> str:
+        return f"<Run {self.name}: {self.status}, {'valid' if self.valid else 'not valid'}>"
+
+    def _repr_html_(self) -> str:
+        head = f"<p><b>Run {cell(self.name)}</b>: {self.status}, {'valid' if self.valid else 'not valid'}</p>"
+        reasons = "".join(f"<li>{cell(reason.cause)}</li>" for reason in self._reasons)
+        return f"{head}{f'<ul>{reasons}</ul>' if reasons else ''}{self.operations._repr_html_()}"
+
+
+def operations_table(run: RecordedRun) -> "pa.Table":
+    """Return the figures of each operation of each phase in its measured window."""
+    rows = []
+    for phase in run.summary.phases:
+        for name, figures in phase.operations.items():
+            row: dict[str, Any] = {
+                "phase": phase.name,
+                "operation": name,
+                "prepares": phase.prepares,
+                "requests": figures.requests,
+                "successes": figures.successes,
+                "errors": sum(figures.errors.values()),
+                "dropped": figures.dropped,
+                "throughput": figures.throughput,
+                "documents_per_second": figures.documents_per_second,
+            }
+            for kind, latency in (("response", figures.response), ("service", figures.service)):
+                row |= {f"{kind}_{statistic}": latency.at(statistic) for statistic in _STATISTICS}
+            rows.append(row)
+    return table_of(rows, ("phase", "operation"))
+
+
+def histograms_table(run: RecordedRun) -> "pa.Table":
+    """Return each recorded value with its count, by phase, operation, kind and second."""
+    import pyarrow as pa
+
+    columns: dict[str, list[Any]] = {name: [] for name in ("phase", "operation", "kind", "time", "value", "count")}
+    tags = set(run.histograms.tags())
+    for phase in run.summary.phases:
+        for operation in phase.operations:
+            for kind in _KINDS:
+                tag = f"{phase.name}/{operation}/{kind}"
+                for time, histogram in run.histograms.seconds(tag) if tag in tags else ():
+                    for value, count in buckets(histogram):
+                        for name, part in zip(columns, (phase.name, operation, kind, time, value, count), strict=True):
+                            columns[name].append(part)
+    types = (pa.string(), pa.string(), pa.string(), pa.float64(), pa.float64(), pa.int64())
+    return pa.table({name: pa.array(columns[name], type_) for name, type_ in zip(columns, types, strict=True)})
+
+
+def percentiles_table(run: RecordedRun) -> "pa.Table":
+    """Return the percentiles of response times with their intervals, by phase and operation."""
+    rows = [
+        {"phase": phase, "operation": operation, "percentile": name, **percentile.as_dict()}
+        for phase, operations in percentiles_of(run).items()
+        for operation, percentiles in operations.items()
+        for name, percentile in percentiles.items()
+    ]
+    return table_of(rows, ("phase", "operation", "percentile"))
+
+
+def events_table(run: RecordedRun) -> "pa.Table":
+    """Return the events of a run in their order."""
+    return table_of(run.events, ("time", "wall", "kind"))
+
+
+def _samples(run: RecordedRun) -> "pa.Table":
+    import pyarrow as pa
+
+    return pa.Table.from_batches(run.samples(), SAMPLES_SCHEMA)

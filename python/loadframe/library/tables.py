@@ -1,0 +1,156 @@
+"""Tables of recorded data, read on first use and converted to Arrow, polars or pandas."""
+
+import importlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from loadframe.base.errors import BadInput
+from loadframe.base.printable import printable
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+    import pyarrow as pa
+
+#: Rows and columns of a table in a notebook.
+_ROWS, _COLUMNS = 10, 12
+
+
+class Table:
+    """A table that is read on first use. Times are seconds, unless a column says otherwise.
+
+    Any library with the Arrow PyCapsule interface reads it directly, such as `polars.DataFrame(table)` or DuckDB.
+
+    >>> table = loadframe.open("results/tail").operations
+    >>> table.columns[:3]
+    ['phase', 'operation', 'prepares']
+    >>> table.to_arrow().num_rows == len(table)
+    True
+    """
+
+    def __init__(self, name: str, read: "Callable[[], pa.Table]") -> None:
+        """Create the table `name`; `read` returns its content."""
+        self.name = name
+        self._read = read
+
+    @cached_property
+    def _content(self) -> "pa.Table":
+        return self._read()
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns."""
+        return list(self._content.column_names)
+
+    def to_arrow(self) -> "pa.Table":
+        """Return the table as a `pyarrow.Table`."""
+        return self._content
+
+    def to_polars(self) -> "polars.DataFrame":
+        """Return the table as a polars data frame; BadInput if polars is not installed."""
+        frame: polars.DataFrame = _module("polars").from_arrow(self._content)
+        return frame
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Return the table as a pandas data frame; BadInput if pandas is not installed."""
+        _module("pandas")
+        frame: pandas.DataFrame = self._content.to_pandas()
+        return frame
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return the Arrow stream of the table."""
+        return self._content.__arrow_c_stream__(requested_schema)
+
+    def __len__(self) -> int:
+        return int(self._content.num_rows)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """Yield each row as a dictionary."""
+        for batch in self._content.to_batches():
+            yield from batch.to_pylist()
+
+    def __repr__(self) -> str:
+        return f"<Table {self.name}: {len(self):,} rows, {len(self.columns)} columns>"
+
+    def _repr_html_(self) -> str:
+        shown = self._content.slice(0, _ROWS).select(self.columns[:_COLUMNS])
+        more = [f"{len(self):,} rows"] * (len(self) > _ROWS) + [f"{len(self.columns)} columns"] * (
+            len(self.columns) > _COLUMNS
+        )
+        note = f"<p>Excerpt of {' and '.join(more)}.</p>" if more else ""
+        return html_table(shown.column_names, (row.values() for row in shown.to_pylist())) + note
+
+
+def html_table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Return an HTML table of escaped values."""
+    head = "".join(f"<th>{cell(name)}</th>" for name in columns)
+    body = "".join(f"<tr>{''.join(f'<td>{cell(value)}</td>' for value in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def cell(value: object) -> str:
+    """Return a value as escaped HTML; empty for None."""
+    if isinstance(value, float):
+        value = f"{value:.4g}"
+    return escape(printable("" if value is None else str(value)))
+
+
+def table_of(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) -> "pa.Table":
+    """Return rows with different keys as a table; the columns `first` exist even without rows.
+
+    Lists and mappings become JSON. A column with values of several types becomes text.
+    """
+    import pyarrow as pa
+
+    names = dict.fromkeys([*first, *(key for row in rows for key in row)])
+    return pa.table({name: _column([row.get(name) for row in rows]) for name in names})
+
+
+def _column(values: Sequence[Any]) -> "pa.Array":
+    import pyarrow as pa
+
+    plain = [json.dumps(value) if isinstance(value, dict | list | tuple) else value for value in values]
+    kinds = {type(value) for value in plain} - {type(None)}
+    if kinds == {int, float}:
+        plain = [None if value is None else float(value) for value in plain]
+    elif len(kinds) > 1:
+        plain = [None if value is None else str(value) for value in plain]
+    return pa.array(plain)
+
+
+def with_columns(table: "pa.Table", constants: Mapping[str, Any]) -> "pa.Table":
+    """Return the table with further columns in front, each with the same value in every row."""
+    import pyarrow as pa
+
+    count = table.num_rows
+    for place, (name, value) in enumerate(constants.items()):
+        table = table.add_column(place, name, _column([value] * count) if count else pa.array([], pa.null()))
+    return table
+
+
+def concatenate(tables: "Sequence[pa.Table]") -> "pa.Table":
+    """Return the tables one after the other. Missing columns are null; columns of several types become text."""
+    import pyarrow as pa
+
+    kinds: dict[str, set[Any]] = {}
+    for table in tables:
+        for field in table.schema:
+            kinds.setdefault(field.name, set()).add(field.type)
+    texts = {name for name, types in kinds.items() if len(types) > 1 and any(map(pa.types.is_string, types))}
+    cast = [
+        table.cast(pa.schema([(f.name, pa.string() if f.name in texts else f.type) for f in table.schema]))
+        for table in tables
+    ]
+    return pa.concat_tables(cast, promote_options="permissive") if cast else pa.table({})
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise BadInput(
+            f"{name} is not installed", remedy=f"install it with `pip install 'loadframe[{name}]'`, or use to_arrow()"
+        ) from error

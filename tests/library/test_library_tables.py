@@ -1,0 +1,150 @@
+"""Tables and times of the library: their content equals the records, and percentiles merge exactly."""
+
+import math
+import sys
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import loadframe
+from simulated import Truth, write_experiment, write_run
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return loadframe.open(write_run(tmp_path_factory.mktemp("run"), "r", Truth(seconds=6)).path)
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory):
+    path = tmp_path_factory.mktemp("experiments") / "nodes"
+    truth = Truth(events=[(1.0, "node killed", {"node": "node-1", "counts": {"a": 1}})])
+    write_experiment(path, truth, nodes=(1, 2), clients=(1, 4), repetitions=2, invalid=["b1-nodes1-clients1"])
+    return loadframe.open(path)
+
+
+def values(histogram):
+    """Return every recorded value of a table of histograms."""
+    return np.repeat(histogram["value"].to_numpy(), histogram["count"].to_numpy())
+
+
+def rank_value(recorded, percent):
+    """Return the smallest value that at least this percentage of the values do not exceed."""
+    return np.sort(recorded)[max(math.ceil(percent / 100 * len(recorded)), 1) - 1]
+
+
+def test_open_returns_the_kind_of_the_folder(run, experiment):
+    assert isinstance(run, loadframe.Run)
+    assert isinstance(experiment, loadframe.Experiment)
+
+
+def test_open_refuses_other_folders(tmp_path):
+    with pytest.raises(loadframe.BadInput, match="neither a run nor an experiment"):
+        loadframe.open(tmp_path)
+    with pytest.raises(loadframe.BadInput, match="no such run folder"):
+        loadframe.open(tmp_path / "missing")
+
+
+@pytest.mark.parametrize(
+    "name", ["operations", "seconds", "histograms", "percentiles", "telemetry", "events", "samples"]
+)
+def test_tables_of_a_run_have_the_same_content_in_every_library(run, name):
+    table = getattr(run, name)
+    arrow, polars, pandas = table.to_arrow(), table.to_polars(), table.to_pandas()
+    assert isinstance(arrow, pa.Table)
+    assert polars.shape == pandas.shape == (len(table), len(table.columns)) == (arrow.num_rows, arrow.num_columns)
+    assert pl.DataFrame(table).equals(polars)
+    assert polars.to_dicts() == list(table)
+
+
+def test_histograms_hold_every_request_and_seconds_equal_the_series(run):
+    histograms = run.histograms.to_polars()
+    of_kind = dict(histograms.group_by("kind").agg(pl.col("count").sum()).iter_rows())
+    assert of_kind == {"response": run.response_times().count, "service": run.service_times().count}
+    assert run.seconds.to_arrow() == pa.parquet.read_table(run.path / "series.parquet")
+
+
+@pytest.mark.parametrize("percent", [1, 50, 90, 99, 99.9, 100])
+def test_percentiles_of_seconds_are_those_of_all_their_requests(run, percent):
+    histograms = run.histograms.to_polars().filter(kind="response")
+    begin = histograms["time"].min() + 2
+    chosen = histograms.filter(pl.col("time") >= begin)
+    times = run.response_times(start=begin)
+    assert times.count == chosen["count"].sum() < run.response_times().count
+    assert times.percentile(percent) == rank_value(values(chosen), percent)
+
+
+def test_percentiles_merge_over_runs_instead_of_being_averaged(experiment):
+    one, many = (experiment.response_times(where={"clients": clients}) for clients in (1, 4))
+    merged = experiment.response_times()
+    assert merged.count == one.count + many.count == (one + many).count == sum([one, many]).count
+    averaged = (one.percentile(99) + many.percentile(99)) / 2
+    kept = [run for run in experiment.runs if run["valid"]]
+    table = experiment.histograms.to_polars().filter(pl.col("run").is_in([run["run"] for run in kept]))
+    exact = rank_value(values(table.filter(kind="response")), 99)
+    assert merged.percentile(99) == sum([one, many]).percentile(99) == exact != averaged
+
+
+def test_figures_leave_out_invalid_runs_unless_they_are_named(experiment):
+    (invalid,) = [run["run"] for run in experiment.runs if not run["valid"]]
+    at = {"nodes": 1, "clients": 1}
+    both = experiment.response_times(where=at, runs=[run["run"] for run in experiment.runs])
+    alone = experiment.response_times(runs=[invalid])
+    assert both.count == experiment.response_times(where=at).count + alone.count
+    assert alone.count == experiment[invalid].response_times().count > 0
+
+
+def test_tables_of_an_experiment_name_run_and_factors(experiment):
+    for name in ("operations", "seconds", "histograms", "percentiles", "telemetry", "events"):
+        table = getattr(experiment, name).to_polars()
+        assert table.columns[:3] == ["run", "nodes", "clients"], name
+        assert set(table["run"]) == {run.name for run in experiment}, name
+    killed = experiment.events.to_polars().filter(kind="node killed")
+    assert set(killed["counts"]) == {'{"a": 1}'}
+    assert len(experiment.runs) == len(experiment) == 8
+
+
+def test_selections_name_the_nearest_word(run, experiment):
+    for select, message in (
+        (lambda: run.response_times(operation="range_10"), "unknown operation 'range_10'"),
+        (lambda: run.response_times(phase="lod"), "unknown phase 'lod'"),
+        (lambda: experiment.response_times(where={"node": 1}), "unknown factor 'node'.*\n.*nodes"),
+        (lambda: experiment["b1-nodes1-clients9"], "unknown run"),
+        (lambda: run.response_times().percentile(101), "from 0 to 100; got 101"),
+    ):
+        with pytest.raises(loadframe.BadInput, match=message):
+            select()
+
+
+def test_an_empty_selection_has_no_percentile(run):
+    times = run.response_times(start=1e6)
+    assert times.count == 0
+    assert math.isnan(times.percentile(99))
+    assert math.isnan(run.failure_times().mean)
+    assert "0 requests" in repr(times)
+    assert "nan" not in times._repr_html_()
+
+
+def test_shares_above_a_time_count_its_requests(run):
+    recorded = values(run.histograms.to_polars().filter(kind="response"))
+    limit = float(np.sort(recorded)[len(recorded) // 2])
+    assert run.response_times().share_above(limit) == pytest.approx(float((recorded > limit).mean()))
+
+
+@pytest.mark.parametrize("name", ["polars", "pandas"])
+def test_a_missing_library_is_named_with_its_extra(run, monkeypatch, name):
+    monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(loadframe.BadInput, match=rf"{name} is not installed\n.*loadframe\[{name}\]"):
+        getattr(run.seconds, f"to_{name}")()
+
+
+def test_notebooks_show_escaped_tables(run, experiment):
+    assert "<th>operation</th>" in run._repr_html_()
+    assert "12 rows" not in experiment.runs._repr_html_()
+    assert "Excerpt of" in run.seconds._repr_html_()
+    table = loadframe.Table("t", lambda: pa.table({"<b>": ["<script>\x1b[31m"]}))
+    assert "<script>" not in table._repr_html_()
+    assert "<b>" not in table._repr_html_()
+    assert "\x1b" not in table._repr_html_()
