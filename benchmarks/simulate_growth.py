@@ -6,7 +6,7 @@ Run it with `python -m benchmarks.simulate_growth`.
 import numpy as np
 from benchmarks.promises import Promises, start
 
-from loadframe.analyze.verdict.growth import growth
+from loadframe.analyze.verdict.trends import growth
 from loadframe.simulate.load import autoregressive
 
 SEED = 18

@@ -6,7 +6,7 @@ Run it with `python -m benchmarks.simulate_steadiness`.
 import numpy as np
 from benchmarks.promises import Promises, start
 
-from loadframe.analyze.verdict.steadiness import steadiness
+from loadframe.analyze.verdict.trends import steadiness
 from loadframe.simulate.load import autoregressive
 
 SEED = 22

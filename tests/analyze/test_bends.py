@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from loadframe.analyze.scale.bends import BEND
+from loadframe.analyze.scale.saturation import BEND
 from loadframe.analyze.scale.sweep import read_sweep
 from simulated import Truth, write_experiment
 

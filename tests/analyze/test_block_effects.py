@@ -7,8 +7,7 @@ from loadframe.analyze.scalability import fit
 from loadframe.analyze.scalability.fitting import fit_model
 from loadframe.analyze.scalability.intervals import parameters, spread
 from loadframe.analyze.scalability.models import USL
-from loadframe.analyze.scalability.observations import block_effects, gather
-from loadframe.analyze.scalability.table import parse_table
+from loadframe.analyze.scalability.observations import block_effects, gather, parse_table
 from loadframe.report.fit import sentence
 
 pytestmark = pytest.mark.slow

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from loadframe.analyze.dips.phases import overlaps
+from loadframe.analyze.dips import overlaps
 
 SECONDS = 300
 _TRIALS = 200

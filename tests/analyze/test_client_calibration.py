@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadframe.analyze.scale.client_calibration import Calibration, ClientsTried, calibrate, next_clients
+from loadframe.analyze.scale.saturation import Calibration, ClientsTried, calibrate, next_clients
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.report import scale_words
 from simulated import Truth, write_experiment

@@ -8,8 +8,8 @@ from pytest import approx
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.scale import warnings
+from loadframe.analyze.scale.saturation import by_source, cpu_shares
 from loadframe.analyze.scale.sweep import read_sweep
-from loadframe.analyze.scale.telemetry import by_source, cpu_shares
 from loadframe.cluster.node import Node
 from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.spec import ClusterSpec

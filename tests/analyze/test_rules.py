@@ -10,7 +10,7 @@ from loadframe.analyze.experiment import read_experiment
 from loadframe.analyze.finding import Rule
 from loadframe.analyze.gate import gate
 from loadframe.analyze.scalability import warnings as scalability_rules
-from loadframe.analyze.scale import bends, curves
+from loadframe.analyze.scale import curves, saturation
 from loadframe.analyze.scale import warnings as scale_rules
 from loadframe.analyze.settings import warnings as settings_rules
 from loadframe.analyze.verdict.judge import DETECTORS, JudgedPhase, detector, judge
@@ -21,7 +21,7 @@ from made_up_runs import operation, phase
 from simulated import Truth, write_experiment
 
 WARNINGS = (
-    compare_rules, elastic_rules, scalability_rules, scale_rules, settings_rules, bends, curves, exclusion, gate,
+    compare_rules, elastic_rules, scalability_rules, scale_rules, settings_rules, saturation, curves, exclusion, gate,
     history,
 )  # fmt: skip
 IDLE = GeneratorFigures(threads=1, cpu_share=0.1, cpu_share_peak=0.1, waited_share=0.0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from loadframe.analyze.verdict.steadiness import steadiness
+from loadframe.analyze.verdict.trends import steadiness
 from loadframe.simulate.load import autoregressive
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadframe.analyze.scalability.table import parse_table
+from loadframe.analyze.scalability.observations import parse_table
 from loadframe.base.errors import BadInput
 
 PAIRS = ((1.0, 20.0), (4.0, 78.5), (8.0, 1.3e2))

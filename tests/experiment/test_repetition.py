@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.compare import read_runs
-from loadframe.analyze.precision import widest_interval
-from loadframe.analyze.scale.treatments import pooled_noise
+from loadframe.analyze.scale.treatments import pooled_noise, widest_interval
 from loadframe.experiment.design.blocks import design
 from loadframe.experiment.design.repetition import StoppingRule
 from simulated import Truth, write_run

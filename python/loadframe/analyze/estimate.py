@@ -1,4 +1,4 @@
-"""Estimates with intervals: means over runs, shares, shrunken effects, rank tests and adjusted p-values.
+"""Estimates with intervals: means over runs, shares, shrunken effects, block effects, rank tests, adjusted p-values.
 
 The interval of a geometric mean is Student's t interval (95 %) of the mean of logarithms. Shares of requests have the
 binomial interval (Clopper and Pearson, "The use of confidence or fiducial limits illustrated in the case of the
@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev, variance
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -207,3 +208,28 @@ def _wins(first: Values, second: Values) -> float:
     below = np.searchsorted(ordered, second, side="left").sum()
     upto = np.searchsorted(ordered, second, side="right").sum()
     return float(below + upto) / 2
+
+
+Codes = npt.NDArray[np.int64]
+
+
+class Additive(NamedTuple):
+    """Effects of the blocks, which sum to 0, and the rank of the model; it is estimable if the rank is `columns`."""
+
+    effects: Array
+    rank: int
+    columns: int
+
+
+def additive_effects(treatments: Codes, blocks: Codes, logs: Array) -> Additive:
+    """Fit log = treatment + block + noise by least squares; both are numbered from 0, with one entry per run.
+
+    The solution of the smallest norm is returned for blocks that the treatments do not connect.
+    """
+    # The last block's effect is minus the sum of the others'.
+    indicator = np.eye(int(blocks.max()) + 1)[blocks]
+    of_treatments = np.eye(int(treatments.max()) + 1)[treatments]
+    design = np.column_stack([of_treatments, indicator[:, :-1] - indicator[:, -1:]])
+    solution, _, rank, _ = np.linalg.lstsq(design, logs, rcond=None)
+    of_blocks = solution[of_treatments.shape[1] :]
+    return Additive(np.append(of_blocks, -of_blocks.sum()), int(rank), design.shape[1])

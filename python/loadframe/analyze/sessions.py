@@ -1,4 +1,4 @@
-"""Sessions and blocks of runs, from their manifests.
+"""Sessions and blocks of runs, and the speed of the machine during them.
 
 A sitting is a sequence of runs on one machine without a pause above an hour, or the runs of one command. Runs of a
 sitting are correlated, so for a single group a sitting is a session. Between groups a sitting can hide drift: all runs
@@ -10,9 +10,13 @@ The command is the manifest's `session`. Without it (folders of earlier versions
 count as one command, and every other run as a separate command.
 """
 
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from datetime import datetime
 from itertools import pairwise
+from statistics import fmean, median
+
+import numpy as np
 
 from loadframe.analyze.experiment import RecordedRun
 
@@ -146,3 +150,48 @@ def _length(run: RecordedRun) -> float:
 def _machine(run: RecordedRun) -> Hashable:
     hardware = run.manifest.hardware
     return hardware.hostname, hardware.cpu
+
+
+#: Smallest change between groups of runs; smaller ones are within the reference's variance.
+_LEAST = 0.05
+#: Smallest number of degrees of freedom for a share of the variance.
+_FREEDOM = 10
+
+
+def reference_times(runs: Sequence[RecordedRun]) -> list[float]:
+    """Return all times of the CPU reference, s; empty for runs of versions that did not measure it."""
+    return [time for run in runs for time in run.manifest.hardware.yardstick]
+
+
+def speed_ratio(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> float:
+    """Return the machine's speed for the second group relative to the first; 1 if no change is detected."""
+    one, other = reference_times(first), reference_times(second)
+    if not one or not other:
+        return 1.0
+    factor = median(one) / median(other)
+    return factor if abs(factor - 1) >= _LEAST else 1.0
+
+
+def speed_range(runs: Sequence[RecordedRun]) -> float:
+    """Return the largest ratio between two runs' times of the CPU reference."""
+    times = [fmean(times_of_run) for run in runs if (times_of_run := reference_times([run]))]
+    return max(times) / min(times) if times else 1.0
+
+
+def speed_share(points: Sequence[tuple[Hashable, RecordedRun, float]]) -> float | None:
+    """Return the share of the variance between repetitions that the machine's pace explains, or None with too few runs.
+
+    Each point is a treatment, a run and its value. The share is the squared correlation of the logarithms, each minus
+    the mean of its treatment; 0 if faster results coincide with a slower machine.
+    """
+    rows = defaultdict(list)
+    for treatment, run, value in points:
+        if value > 0 and (times_of_run := reference_times([run])):
+            rows[treatment].append((np.log(value), -np.log(fmean(times_of_run))))
+    centred = [np.array(row) - np.mean(row, axis=0) for row in rows.values()]
+    if sum(len(group) - 1 for group in centred) < _FREEDOM:
+        return None
+    values, paces = np.concatenate(centred).T
+    scale = float((values**2).sum() * (paces**2).sum())
+    together = float((values * paces).sum())
+    return together**2 / scale if scale and together > 0 else 0.0

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.verdict.growth import growth
 from loadframe.analyze.verdict.judge import JudgedPhase, judge
 from loadframe.analyze.verdict.self_monitor import (
     both,
@@ -23,6 +22,7 @@ from loadframe.analyze.verdict.self_monitor import (
     rank_figures,
     reader_share,
 )
+from loadframe.analyze.verdict.trends import growth
 from loadframe.base.printable import without_compressed
 from loadframe.record import Summary
 from loadframe.record.redact import plain

@@ -44,7 +44,7 @@ def fit(
 ) -> None:
     """Fit linear scaling, Amdahl's law, a hard knee and the USL to measured throughputs."""
     from loadframe.analyze.scalability import fit as fit_models
-    from loadframe.analyze.scalability.table import parse_table
+    from loadframe.analyze.scalability.observations import parse_table
     from loadframe.report.fit import print_fit
 
     content = read_input(file, _MOST)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from loadframe.analyze.figures import STATES
 from loadframe.analyze.scalability import ScalabilityFit
-from loadframe.analyze.scale.client_calibration import Calibration
+from loadframe.analyze.scale.saturation import Calibration
 from loadframe.analyze.scale.sweep import PhaseCurves, Shape
 from loadframe.base.units import counted, format_count, format_nodes, format_share, format_shares
 from loadframe.report.fit import scaled_sentences, sentence

@@ -14,9 +14,8 @@ from typing import Any, Final
 import numpy as np
 
 from loadframe.analyze.capacity.criteria import Judgement, Slo, judge
-from loadframe.analyze.capacity.order import OrderEffect, order_effect
 from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, search
-from loadframe.analyze.capacity.thresholds import Array, Thresholds, thresholds
+from loadframe.analyze.capacity.trials import Array, OrderEffect, Thresholds, order_effect, thresholds
 from loadframe.analyze.estimate import ONE_SIDED, Estimate, mean_interval, mean_share, proportion, requests_needed
 from loadframe.analyze.exclusion import selected_runs
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment

@@ -13,16 +13,14 @@ from statistics import median
 from typing import Any, Literal
 
 from loadframe.analyze.compare import warnings as rules
-from loadframe.analyze.compare.differences import Difference, differences
 from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate, estimate_ratio
-from loadframe.analyze.compare.groups import Group, is_robust, treatments_text
+from loadframe.analyze.compare.groups import Difference, Group, differences, is_robust, treatments_text
 from loadframe.analyze.compare.measures import USUAL, Measure, measures_of
 from loadframe.analyze.estimate import Estimate, cliffs_delta, holm
 from loadframe.analyze.exclusion import selected_in_groups
 from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, RecordedRun, excluded, read_experiment
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.pace import pace
-from loadframe.analyze.sessions import block_of, sessions_of, started
+from loadframe.analyze.sessions import block_of, sessions_of, speed_ratio, started
 from loadframe.base.errors import BadInput
 
 
@@ -344,7 +342,7 @@ def _conditions(
     if not rules.interleaved(*instants):
         if all(len(instant) > 1 for instant in instants) and not one_session_each:
             warnings.append(rules.NOT_INTERLEAVED(**labels))
-        factor = pace(baseline.usable, group.usable)
+        factor = speed_ratio(baseline.usable, group.usable)
         if factor != 1:
             warnings.append(rules.OTHER_SPEED(**labels, factor=factor))
     return warnings

@@ -26,8 +26,13 @@ from typing import Literal
 import numpy as np
 from scipy import special
 
-from loadframe.analyze.compare.block_model import ContrastFit, Observation, fit_contrast
-from loadframe.analyze.compare.trimmed import paired_contrast, unpaired_contrast
+from loadframe.analyze.compare.block_model import (
+    ContrastFit,
+    Observation,
+    fit_contrast,
+    paired_contrast,
+    unpaired_contrast,
+)
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.figures import EXACT, Stretch
 

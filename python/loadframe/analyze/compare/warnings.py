@@ -2,8 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from loadframe.analyze.compare.differences import Difference
-from loadframe.analyze.compare.groups import Group
+from loadframe.analyze.compare.groups import Difference, Group
 from loadframe.analyze.compare.measures import Measure
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding, Rule

@@ -18,8 +18,7 @@ from loadframe.analyze.compare.warnings import runs_by_reason
 from loadframe.analyze.estimate import ONE_SIDED, geometric_mean, mean_share, proportion, requests_needed
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.failures import chance_of_more
-from loadframe.analyze.gate.checks import BLIND, Check, Standing, quantity, runs_text
-from loadframe.analyze.gate.thresholds import Bound
+from loadframe.analyze.gate.checks import BLIND, Bound, Check, Standing, quantity, runs_text
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.sessions import sessions_of
 from loadframe.base.units import counted

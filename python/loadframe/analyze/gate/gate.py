@@ -37,9 +37,18 @@ from loadframe.analyze.experiment import RecordedRun, excluded
 from loadframe.analyze.figures import Stretch
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.gate.absolute import against_bound, errors_needed, failed_runs, without_figure
-from loadframe.analyze.gate.checks import Check, Question, Standing, against_baseline, one_sided_p, together
+from loadframe.analyze.gate.checks import (
+    KINDS,
+    Bound,
+    Check,
+    Question,
+    Standing,
+    Thresholds,
+    against_baseline,
+    one_sided_p,
+    together,
+)
 from loadframe.analyze.gate.power import Graph
-from loadframe.analyze.gate.thresholds import KINDS, Bound, Thresholds
 from loadframe.analyze.history import since_last_change
 from loadframe.analyze.sessions import block_of, sessions_of
 from loadframe.base.errors import BadInput

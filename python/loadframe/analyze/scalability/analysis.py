@@ -13,6 +13,7 @@ from loadframe.analyze.scalability.fitting import (
     lack_of_fit,
     possible,
     r_squared,
+    saturates,
 )
 from loadframe.analyze.scalability.intervals import (
     CeilingChange,
@@ -37,7 +38,6 @@ from loadframe.analyze.scalability.models import (
 )
 from loadframe.analyze.scalability.observations import RESOLUTION, Observations, Residuals, gather
 from loadframe.analyze.scalability.result import ModelFit, Outlier, Robust, ScalabilityFit, outliers
-from loadframe.analyze.scalability.saturation import saturates
 
 
 def fit(

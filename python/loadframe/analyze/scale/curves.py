@@ -13,8 +13,7 @@ from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.analyze.scalability import ScalabilityFit, Scaling, fit
 from loadframe.analyze.scale import warnings as rules
-from loadframe.analyze.scale.bends import bend
-from loadframe.analyze.scale.client_calibration import Calibration, calibrate, clients_tried
+from loadframe.analyze.scale.saturation import Calibration, bend, calibrate, clients_tried
 from loadframe.analyze.scale.treatments import (
     Noise,
     Point,

@@ -17,7 +17,7 @@ from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.levels import SIZES, NumericLevels, numeric_levels
 from loadframe.analyze.rates import Rate, rate_of
 from loadframe.analyze.scale.treatments import Noise, main_operation, pooled_noise
-from loadframe.analyze.settings.schemes import CONFIRM
+from loadframe.analyze.settings import CONFIRM
 
 
 @dataclass(frozen=True)

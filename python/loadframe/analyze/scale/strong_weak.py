@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from loadframe.analyze.compare.differences import Difference, differences
+from loadframe.analyze.compare.groups import Difference, differences
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.exclusion import excluded_document
 from loadframe.analyze.scalability import ModelFit, ModelName, Scaling

@@ -1,4 +1,4 @@
-"""Figures of each treatment: its runs' throughputs and response times, and the interval of their mean.
+"""Figures of each treatment: its runs' throughputs and response times, the interval of their mean, the widest interval.
 
 The unit of statistics is the run. Few repetitions estimate their spread poorly, so all intervals share one: the
 coefficient of variation pooled over all repeated treatments, with Student's t for its degrees of freedom.
@@ -7,6 +7,7 @@ The chosen treatment is the one with the highest lower confidence bound. Empiric
 the treatments that it does not exceed significantly; on a plateau the result is close to the plateau's mean.
 """
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
@@ -16,6 +17,7 @@ from statistics import fmean, median
 import numpy as np
 
 from loadframe.analyze.compare.estimate_ratio import Observation, estimate_ratio
+from loadframe.analyze.compare.measures import Measure
 from loadframe.analyze.estimate import Estimate, half_width, on_log_scale, shrink
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.figures import EXACT, State, Stretch, stretch_of
@@ -282,3 +284,29 @@ def _gap(chosen: Treatment, other: Treatment) -> float:
 
 def _error(treatment: Treatment, noise: Noise) -> float:
     return noise.relative_error(len(treatment.points))
+
+
+def widest_interval(runs: Sequence[RecordedRun], phases: Iterable[str], rate: Rate = THROUGHPUT) -> float:
+    """Return the largest relative half-width of a treatment's 95 % interval.
+
+    Infinite until every treatment has a valid run and one of them is repeated.
+    """
+    return max((_widest(runs, phase, rate) for phase in phases), default=math.inf)
+
+
+def _widest(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float:
+    measure = _measure(runs, phase, rate)
+    groups: dict[str, list[float]] = defaultdict(list)
+    for run in runs:
+        value = measure.of(run)
+        groups[json.dumps(dict(run.treatment), sort_keys=True)] += [value] if value else []
+    if not all(groups.values()):
+        return math.inf
+    noise = pooled_noise(groups.values())
+    return max((noise.half_width(len(values)) for values in groups.values()), default=math.inf)
+
+
+def _measure(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> Measure:
+    if any(stream.is_open for run in runs for stream in run.streams(phase)):
+        return Measure(phase, "p50", main_operation(runs, phase))
+    return Measure(phase, rate.name)

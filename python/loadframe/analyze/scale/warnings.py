@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from loadframe.analyze import pace
 from loadframe.analyze.compare import Measure
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding, Rule
-from loadframe.analyze.scale.telemetry import cores_used, cpu_shares, samples
+from loadframe.analyze.scale.saturation import cores_used, cpu_shares, samples
 from loadframe.analyze.scale.treatments import Treatment
+from loadframe.analyze.sessions import speed_range, speed_share
 from loadframe.base.units import format_duration, format_nodes, format_share, format_shares
 
 #: Reads from storage above this (B/s) are more than housekeeping.
@@ -222,11 +222,11 @@ def _about_machine(
     stolen = [fmean(values) for run in usable if (values := samples(run, phase, "host", "cpu.stolen"))]
     if stolen and fmean(stolen) > _STOLEN:
         yield PROCESSORS_STOLEN(mean=fmean(stolen), most=max(stolen))
-    factor = pace.slowest(usable)
+    factor = speed_range(usable)
     if factor > _PACES:
         throughput = Measure(phase, "throughput")
         points = [(json.dumps(run.treatment), run, throughput.of(run) or 0.0) for run in usable]
-        yield SPEED_VARIED(factor=factor, share=pace.share(points))
+        yield SPEED_VARIED(factor=factor, share=speed_share(points))
     busy = {}
     for nodes, runs in by_nodes.items():
         shares = [fmean(values) for run in runs if (values := samples(run, phase, "host", "cpu.busy"))]

@@ -23,13 +23,13 @@ from loadframe.analyze.executions import AGAIN, FIRST
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.rates import RATES
-from loadframe.analyze.scale.telemetry import cores_used
+from loadframe.analyze.scale.saturation import cores_used
 from loadframe.analyze.scale.treatments import main_operation
 from loadframe.analyze.sessions import blocks_of
+from loadframe.analyze.settings import ADAPTIVE, CONFIRM
 from loadframe.analyze.settings import warnings as rules
 from loadframe.analyze.settings.model import Array, Data, EffectsModel, Term, columns_of, fit_with_failures, widened
 from loadframe.analyze.settings.ranking import Numbers, Standing, rank
-from loadframe.analyze.settings.schemes import ADAPTIVE, CONFIRM
 from loadframe.record import Run
 
 #: Schemes that may lack the best combination, so the winner combines the best level of each setting.

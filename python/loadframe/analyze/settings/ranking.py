@@ -15,8 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import special
 
-from loadframe.analyze.block_effects import additive_effects
-from loadframe.analyze.estimate import Estimate, Shrunken, half_width, on_log_scale, shrink
+from loadframe.analyze.estimate import Estimate, Shrunken, additive_effects, half_width, on_log_scale, shrink
 from loadframe.analyze.settings.model import Array, numbered
 
 Numbers = npt.NDArray[np.int64]

@@ -15,10 +15,9 @@ import numpy.typing as npt
 from loadframe.analyze.figures import Evidence, codes_about, measured_figures
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.verdict import rules
-from loadframe.analyze.verdict.growth import without_growth
 from loadframe.analyze.verdict.rules import RULES
 from loadframe.analyze.verdict.self_monitor import STRAGGLING, as_generator, stragglers
-from loadframe.analyze.verdict.steadiness import Steadiness, steadiness
+from loadframe.analyze.verdict.trends import Steadiness, steadiness, without_growth
 from loadframe.base.units import format_change, format_count
 from loadframe.record.schema.source import StoredEvents
 from loadframe.record.schema.summary import (

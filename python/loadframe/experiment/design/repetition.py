@@ -46,8 +46,8 @@ def next_block(experiment: Experiment, design: Callable[[Experiment], Design], r
         return ()
     # Imported here because the statistics take a second to import.
     from loadframe.analyze.experiment import RecordedRun
-    from loadframe.analyze.precision import widest_interval
     from loadframe.analyze.rates import RATES, THROUGHPUT
+    from loadframe.analyze.scale.treatments import widest_interval
     from loadframe.record import Run
 
     rate = RATES.get(getattr(experiment.file, "objective", ""), THROUGHPUT)

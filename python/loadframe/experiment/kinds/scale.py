@@ -13,7 +13,7 @@ from pydantic.types import Discriminator
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.rates import RATES, RateName
-from loadframe.analyze.scale.client_calibration import ClientsTried, clients_tried, every_clients, next_clients
+from loadframe.analyze.scale.saturation import ClientsTried, clients_tried, every_clients, next_clients
 from loadframe.experiment.design.blocks import factorial, run_id
 from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from loadframe.analyze.experiment import RecordedRun, read_attempts
 from loadframe.analyze.rates import RATES
-from loadframe.analyze.settings.schemes import ADAPTIVE, CONFIRM
+from loadframe.analyze.settings import ADAPTIVE, CONFIRM
 from loadframe.experiment.design.blocks import cluster_state, describe, in_blocks, refuse_too_many, run_id
 from loadframe.experiment.design.plans import changes, fraction, full, plackett_burman, tpe
 from loadframe.experiment.design.repetition import next_block, with_repetitions

@@ -1,4 +1,4 @@
-"""Capacity from all trials of some searches: the rate at which half of the trials pass, on a log scale.
+"""Statistics over the trials of capacity searches: the threshold rate, and effects of the order of trials.
 
 A trial at rate r of a search with capacity C passes with the probability l + (1 - 2 l) / (1 + exp(-ln(C / r) / s)), a
 psychometric function (Wichmann and Hill, "The psychometric function: I", Perception and Psychophysics 63, 2001). All
@@ -7,8 +7,12 @@ is the posterior mean over a grid of capacities and scales with flat priors on t
 "Bayesian adaptive estimation of psychometric slope and threshold", Vision Research 39, 1999). Averaging over the scale
 avoids the bias of fitting it together with as many capacities, which would underestimate it. That the search chose its
 rates by earlier outcomes causes no bias, since the choice depends on recorded outcomes only.
+
+Order effects: trials at one rate in one search differ only in their order. So the logarithm of the response time is
+regressed on the number of the trial, with a separate level for each rate of each search.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +21,7 @@ import numpy.typing as npt
 from scipy import special
 
 from loadframe.analyze.capacity.search import Outcome, Trial
+from loadframe.analyze.estimate import Estimate, half_width
 
 Array = npt.NDArray[np.float64]
 
@@ -140,3 +145,42 @@ def _thresholds(searches: Sequence[_Counted], grid: _Grid, likelihoods: Array, w
     if -np.inf < held < failed < np.inf:
         low, high, error = min(low, held), max(high, failed), max(error, (failed - held) / np.sqrt(12))
     return Thresholds(means, low, high, error)
+
+
+#: The one-sided level at which an order effect is reported, and its minimum degrees of freedom.
+_LEVEL, _FREEDOM = 0.025, 2
+
+
+@dataclass(frozen=True)
+class OrderEffect:
+    """The factor by which response times grow from one trial to the next, with its 95 % interval and one-sided p."""
+
+    factor: Estimate
+    p: float
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether response times grow by more than chance."""
+        return self.p < _LEVEL
+
+
+def order_effect(rates: Sequence[Sequence[tuple[int, float]]]) -> OrderEffect | None:
+    """Return the order effect; None if too few trials repeat a rate.
+
+    `rates` holds the trials of each rate of each search: their number in the search, and the response time (s, above
+    0).
+    """
+    repeated = [trials for trials in rates if len(trials) > 1]
+    freedom = sum(len(trials) - 1 for trials in repeated) - 1
+    if freedom < _FREEDOM:
+        return None
+    rows = [np.array([(number, math.log(response)) for number, response in trials]) for trials in repeated]
+    within = np.concatenate([row - row.mean(axis=0) for row in rows])
+    number, log = within.T
+    square = float(number @ number)
+    slope = float(number @ log) / square
+    left = log - slope * number
+    error = math.sqrt(float(left @ left) / freedom / square)
+    p = float(special.stdtr(freedom, -slope / error)) if error else float(slope <= 0)
+    half = half_width(error, freedom)
+    return OrderEffect(Estimate(math.exp(slope), math.exp(slope - half), math.exp(slope + half)), p)

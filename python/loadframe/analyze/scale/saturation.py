@@ -1,0 +1,290 @@
+"""Saturated resources: at the bends of curves over clients, and for the calibration of the number of clients.
+
+The report states the observation, not the cause: a queue shows where requests wait, not always the reason.
+
+Calibration of clients, with the bounds of the elasticity paper: every node between 20 % and 90 % of its CPUs. If no CPU
+limit applies to the nodes, only throughput shows whether there are enough clients.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import isfinite
+from statistics import fmean
+
+import pyarrow.compute as pc
+
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.finding import Finding, Rule
+from loadframe.analyze.processes import ALL, processes_of
+from loadframe.analyze.rates import THROUGHPUT, Rate
+from loadframe.analyze.scale.treatments import Treatment
+from loadframe.base.units import format_count, format_nodes, format_share
+
+_NODE = "node:"
+
+
+def samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[float]:
+    """Return the samples of a metric from all sources with this prefix; see `by_source`."""
+    return [value for values in by_source(run, phase, source, metric).values() for value in values]
+
+
+def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[str, list[float]]:
+    """Return the samples of a metric in time order, for each source with this prefix.
+
+    Nodes without data, such as routers and configuration servers, are omitted: they would distort means over nodes.
+    """
+    entry = run.phase(phase)
+    values: dict[str, list[float]] = defaultdict(list)
+    if run.run is None or entry is None:
+        return values
+    table = run.run.telemetry
+    end = entry.begin + entry.duration
+    within = pc.and_(pc.greater_equal(table["time"], entry.begin), pc.less_equal(table["time"], end))
+    named = pc.and_(pc.starts_with(table["source"], source), pc.equal(table["metric"], metric))
+    rows = table.filter(pc.and_(within, named)).sort_by("time")
+    for name, value in zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True):
+        if name.removeprefix(_NODE) not in run.manifest.store.companions:
+            values[name].append(value)
+    return values
+
+
+def cores_used(run: RecordedRun, phase: str) -> float:
+    """Return the mean number of cores that all nodes used together in the measured window; 0 if unknown."""
+    return sum(_cores(run, phase).values())
+
+
+def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
+    """Return the mean CPU use of each node as a share of its enforced limit or its dedicated cores.
+
+    Empty if nodes have neither. Processes without data, such as routers, are omitted: they may idle under any load, and
+    their number does not grow with the nodes. The use of a process that shares a node's limits is added to the node's.
+    """
+    limits, companions = run.manifest.store.limits, run.manifest.store.companions
+    quota = limits.cpus if limits.in_force else None
+    cpus = min(filter(None, (quota, limits.cores_each)), default=None)
+    if cpus is None:
+        return {}
+    used = _cores(run, phase)
+    for companion, node in run.manifest.store.shared.items():
+        if companion in used and node in used:
+            used[node] += used[companion]
+    return {name: cores / cpus for name, cores in used.items() if name not in companions}
+
+
+def _cores(run: RecordedRun, phase: str) -> dict[str, float]:
+    """Return the mean cores used by each node; empty if the window has too few samples."""
+    used = processes_of(run.run).get(phase, {}) if run.run else {}
+    return {name: of_node.cores for name, of_node in used.items() if name != ALL}
+
+
+def growth(run: RecordedRun, phase: str, source: str, metric: str) -> float:
+    """Return the growth of a cumulative metric in the window, summed over all sources with this prefix."""
+    return sum(max(values[-1] - values[0], 0.0) for values in by_source(run, phase, source, metric).values())
+
+
+#: A throughput below this share of linear growth with the clients is a bend.
+_BENT = 0.8
+#: Shares from which a resource counts as saturated: CPU of its limit, CPU of the machine, time throttled by a quota,
+#: time spent on garbage collection, time spent waiting for storage.
+_CPU, _MACHINE, _THROTTLED, _GARBAGE, _STORAGE = 0.9, 0.95, 0.05, 0.1, 0.2
+_POOLS = ("search", "write", "get")
+
+
+def _bend(nodes: int | None, clients: int, effective: float, reasons: Sequence[str]) -> str:
+    """Return the cause; `reasons` are the saturated resources, the strongest first.
+
+    `effective` is the effective concurrency: the clients that would achieve this throughput at the speed of one alone.
+    """
+    at = f"at {format_nodes(nodes)} " if nodes else ""
+    seen = "; ".join(reasons) if reasons else "no monitored resource was saturated"
+    return f"{at}effective concurrency was {format_count(effective)} of {clients} clients: {seen}"
+
+
+BEND = Rule("bend", _bend, "{advice}")
+
+
+def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment], best: Treatment) -> Finding | None:
+    """Return why throughput bends over the clients at one number of nodes; None if it does not.
+
+    The function examines the `best` treatment, and larger numbers of clients for a saturated generator. If the
+    generator limits the best throughput (no upper bound), it examines the best of the others.
+    """
+    known = [treatment for treatment in treatments if treatment.clients and isfinite(treatment.stretch.high)]
+    ordered = sorted(known, key=lambda treatment: treatment.clients or 0)
+    if len(ordered) < 2:
+        return None
+    first = ordered[0]
+    if best not in ordered:
+        best = max(ordered, key=lambda treatment: treatment.throughput.value)
+    if best.clients == first.clients:
+        best = ordered[1]
+    effective = best.throughput.value / first.throughput.value * (first.clients or 1)
+    if effective > _BENT * (best.clients or 1):
+        return None
+    here = [run for run in runs if run.nodes == best.nodes and run.sound and run.clients(phase) == best.clients]
+    above = [run for run in runs if run.nodes == best.nodes and (run.clients(phase) or 0) > (best.clients or 0)]
+    signs = [*_seen(here, phase), *_generator(above, phase)]
+    advice = signs[0][1] if signs else "monitor more of the store, or use its slow log and profiler"
+    return BEND(
+        nodes=best.nodes,
+        clients=best.clients or 0,
+        effective=effective,
+        reasons=tuple(reason for reason, _ in signs),
+        advice=advice,
+    )
+
+
+def _seen(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
+    """Yield each saturated resource with a remedy."""
+    if not runs:
+        return
+    yield from _processors(runs, phase)
+    rejected = sum(growth(run, phase, "node:", f"{pool}_rejected") for run in runs for pool in _POOLS)
+    if rejected:
+        yield (
+            f"nodes rejected {format_count(rejected)} requests",
+            "send fewer concurrent requests, or let nodes queue more",
+        )
+    for pool in _POOLS:
+        waiting = _mean(runs, phase, f"{pool}_queue")
+        if waiting is not None and waiting >= 1:
+            active = _mean(runs, phase, f"{pool}_active") or 0.0
+            yield (
+                f"{waiting:.1f} requests waited in each node's {pool} queue, while {active:.1f} were served",
+                "add threads if processors are free, otherwise nodes",
+            )
+    collecting = [
+        sum(growth(run, phase, "node:", f"gc_{kind}_ms") for kind in ("young", "old")) / 1e3 / _node_seconds(run, phase)
+        for run in runs
+    ]
+    if collecting and fmean(collecting) > _GARBAGE:
+        yield f"nodes collected garbage for {format_share(fmean(collecting))} of the time", "give nodes a larger heap"
+    stalled = [value for run in runs for value in samples(run, phase, "host", "pressure.io.some")]
+    if stalled and fmean(stalled) > _STORAGE:
+        yield (
+            f"tasks waited for storage for {format_share(fmean(stalled))} of the time",
+            "give nodes more memory for their data, or faster storage",
+        )
+
+
+def _processors(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
+    more = "give nodes more processors, or take more nodes"
+    shares = [share for run in runs for share in cpu_shares(run, phase).values()]
+    if shares and max(shares) >= _CPU:
+        yield f"the busiest node used {format_share(max(shares))} of its CPU limit", more
+    still = [value for run in runs for value in samples(run, phase, "node:", "cgroup.throttled_time")]
+    if still and fmean(still) > _THROTTLED:
+        yield f"nodes' threads were throttled by their CPU quota for {fmean(still):.2g} s in each second", more
+    busy = [value for run in runs for value in samples(run, phase, "host", "cpu.busy")]
+    if busy and fmean(busy) > _MACHINE:
+        yield f"the machine was {format_share(fmean(busy))} busy", "use separate machines, or lower CPU limits per node"
+
+
+def _generator(above: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
+    if above and all(_is_generators(run, phase) for run in above):
+        yield (
+            "with more clients the load generator was the limit",
+            "give the generator more threads or a separate machine",
+        )
+
+
+def _is_generators(run: RecordedRun, phase: str) -> bool:
+    """Return whether the generator made the run invalid, or its throughput is unbounded above."""
+    throughput = run.figure(phase, "throughput")
+    return run.fault == "generator" or (throughput.counts and not isfinite(throughput.high))
+
+
+def _mean(runs: Sequence[RecordedRun], phase: str, metric: str) -> float | None:
+    values = [value for run in runs for value in samples(run, phase, "node:", metric)]
+    return fmean(values) if values else None
+
+
+def _node_seconds(run: RecordedRun, phase: str) -> float:
+    entry = run.phase(phase)
+    return entry.duration * max(run.nodes or 1, 1) if entry and entry.duration else 1.0
+
+
+IDLE, OVERLOADED = 0.2, 0.9
+#: Smallest gain from a doubling of clients that continues the search.
+_GAIN = 1.05
+#: Largest number of clients; more need another generator.
+_MOST = 4096
+
+
+@dataclass(frozen=True)
+class ClientsTried:
+    """Result of a number of clients: throughput (1/s), CPU share of the least and of the most busy node."""
+
+    clients: int
+    throughput: float | None  #: None if the run is invalid
+    idlest: float | None = None
+    busiest: float | None = None
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The largest number of clients with every node within the bounds; `clients` is None if there was none."""
+
+    nodes: int | None
+    clients: int | None
+    idlest: float | None
+    busiest: float | None
+
+
+def clients_tried(run: RecordedRun, phase: str, rate: Rate = THROUGHPUT) -> ClientsTried:
+    """Return the result of a run's number of clients."""
+    clients, entry = run.clients(phase) or 0, run.phase(phase)
+    # A throughput without an upper bound does not show whether more clients would increase it.
+    if entry is None or not isfinite(run.figure(phase, rate.name).high):
+        return ClientsTried(clients, None)
+    shares = cpu_shares(run, phase).values()
+    return ClientsTried(clients, rate.of(entry), min(shares, default=None), max(shares, default=None))
+
+
+def next_clients(trials: Sequence[ClientsTried]) -> int | None:
+    """Return the next number of clients, twice the last one; None if the search is finished.
+
+    It is finished if a node is overloaded, if the last doubling gained less than 5 %, or if the last two runs were
+    invalid: one may have been disturbed, two mean that the generator is the limit.
+    """
+    if not trials:
+        return 1
+    ordered = sorted(trials, key=lambda trial: trial.clients)
+    last = ordered[-1]
+    if last.throughput is None:
+        enough = len(ordered) > 1 and ordered[-2].throughput is None
+    else:
+        before = max((trial.throughput for trial in ordered[:-1] if trial.throughput is not None), default=0.0)
+        enough = last.throughput < _GAIN * before or (last.busiest or 0.0) > OVERLOADED
+    return None if enough or 2 * last.clients > _MOST else 2 * last.clients
+
+
+def every_clients() -> list[int]:
+    """Return all numbers of clients that the search may try on one cluster."""
+    numbers = [1]
+    while 2 * numbers[-1] <= _MOST:
+        numbers.append(2 * numbers[-1])
+    return numbers
+
+
+def calibrate(nodes: int | None, trials: Sequence[ClientsTried]) -> Calibration | None:
+    """Return the calibrated number of clients from all runs at a number of nodes, or None without CPU limits."""
+    known = [trial for trial in trials if trial.idlest is not None and trial.busiest is not None]
+    if not known:
+        return None
+    within = []
+    for clients in {trial.clients for trial in known}:
+        at_clients = [trial for trial in known if trial.clients == clients]
+        idlest, busiest = (
+            min(trial.idlest or 0.0 for trial in at_clients),
+            max(trial.busiest or 0.0 for trial in at_clients),
+        )
+        if idlest >= IDLE and busiest <= OVERLOADED:
+            within.append(Calibration(nodes, clients, idlest, busiest))
+    best = max(within, key=lambda candidate: candidate.clients or 0, default=None)
+    if best is not None:
+        return best
+    return Calibration(
+        nodes, None, min(trial.idlest or 0.0 for trial in known), max(trial.busiest or 0.0 for trial in known)
+    )
