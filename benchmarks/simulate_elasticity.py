@@ -13,7 +13,7 @@ from benchmarks.promises import Promises, start
 from loadframe.analyze.elastic.course import Course
 from loadframe.analyze.elastic.measures import ChangeInRun, disturbed, measure
 from loadframe.analyze.estimate import mean_interval
-from loadframe.simulate.load import autoregressive
+from loadframe.simulate import autoregressive
 
 BEFORE, AFTER, WINDOW, REPETITIONS = 60, 240, 60.0, 3
 SEED = 18

@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.promises import Promises, start
 
 from loadframe.analyze.verdict.trends import growth
-from loadframe.simulate.load import autoregressive
+from loadframe.simulate import autoregressive
 
 SEED = 18
 SECONDS, RHOS = (20, 60, 200, 600), (0.0, 0.4, 0.8)

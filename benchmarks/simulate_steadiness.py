@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.promises import Promises, start
 
 from loadframe.analyze.verdict.trends import steadiness
-from loadframe.simulate.load import autoregressive
+from loadframe.simulate import autoregressive
 
 SEED = 22
 SECONDS, RHOS, NOISES = (20, 40, 60, 99, 100, 300), (0.0, 0.4, 0.8), (0.03, 0.10)

@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.promises import Promises, start
 
 from loadframe.experiment.elastic.triggers import throughput_drop
-from loadframe.simulate.load import autoregressive
+from loadframe.simulate import autoregressive
 
 SEED = 23
 SECONDS, SINCE, LENGTH, DROP = 900, 60, 10, 0.05

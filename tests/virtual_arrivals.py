@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from loadframe.simulate.load import Array, Load, draws
+from loadframe.simulate import Array, Load, draws
 from loadframe.store.sim.model import SimModel, inflation
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from loadframe.analyze.elastic.course import Course, Event
-from loadframe.simulate.load import autoregressive
+from loadframe.simulate import autoregressive
 
 
 def course(

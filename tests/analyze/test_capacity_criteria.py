@@ -8,7 +8,7 @@ import pytest
 from loadframe.analyze.capacity import Outcome, Slo, judge
 from loadframe.base.errors import BadInput
 from loadframe.record import Run, Summary
-from loadframe.record.attempts import set_aside
+from loadframe.record.reader import set_aside
 from made_up_runs import invalid
 from simulated import Truth, write_run
 

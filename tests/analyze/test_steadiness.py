@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.verdict.trends import steadiness
-from loadframe.simulate.load import autoregressive
+from loadframe.simulate import autoregressive
 
 
 def noise(seconds, seed=0, level=1000.0, spread=0.03):

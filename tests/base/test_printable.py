@@ -11,7 +11,7 @@ from rich.text import Text
 from commands import within
 from loadframe.analyze.finding import Rule
 from loadframe.analyze.gate import Gate
-from loadframe.base.printable import printable
+from loadframe.base.untrusted import printable
 from loadframe.cli import output
 from loadframe.report.gate import print_gate
 

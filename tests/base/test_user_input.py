@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loadframe.base.errors import BadInput
-from loadframe.base.user_input import read_input
+from loadframe.base.untrusted import read_input
 
 
 def test_a_file_a_pipe_and_nothing_are_read(tmp_path):

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from commands import loadframe, within
+from loadframe import simulate
 from loadframe.experiment.power import capacity_half_width
-from loadframe.simulate import outlook
 from simulated import Truth, write_experiment
 
 FILE = """\
@@ -25,7 +25,7 @@ measure: range_100
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(outlook, "TRIALS", 4)
+    monkeypatch.setattr(simulate, "TRIALS", 4)
 
 
 def test_of_a_file_everything_is_supposed(tmp_path):

@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from loadframe.base.errors import BadInput
-from loadframe.base.ranges import LAST_PORT, MOST_NODES, MOST_SEED, MOST_THREADS
+from loadframe.base.units import LAST_PORT, MOST_NODES, MOST_SEED, MOST_THREADS
 from loadframe.cli import bench, cluster, cluster_change
 from loadframe.cli.app import app
 from loadframe.experiment.file.reader import load_experiment

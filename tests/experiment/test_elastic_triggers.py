@@ -17,7 +17,7 @@ from loadframe.experiment.elastic.triggers import (
 )
 from loadframe.experiment.file.elastic import Objective, Overload, Step
 from loadframe.load import Progress, SourceProgress
-from loadframe.simulate.load import autoregressive
+from loadframe.simulate import autoregressive
 
 
 def progress(seconds, throughput, errors=0, p99=0.01):

@@ -12,7 +12,7 @@ from loadframe.experiment.design.runs import PlannedRun
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.session import Labels
 from loadframe.record import Run
-from loadframe.record.attempts import attempts
+from loadframe.record.reader import attempts
 from loadframe.report.run_status import trust
 
 DESCRIPTION = {

@@ -12,8 +12,7 @@ from commands import open_folder
 from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec, Limits
 from loadframe.host import Command, choice
-from loadframe.host.container import ContainerHost
-from loadframe.host.runtimes import RUNTIMES, EngineLimiter, choose
+from loadframe.host.container import RUNTIMES, ContainerHost, EngineLimiter, choose
 
 BY_NAME = {runtime.name: runtime for runtime in RUNTIMES}
 CHARLIECLOUD = BY_NAME["charliecloud"].obstacle()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loadframe.host import Limits, files, wire
-from loadframe.host.bundle import bundle
+from loadframe.host.agent_client import bundle
 from loadframe.store import Installation
 
 

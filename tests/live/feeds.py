@@ -8,8 +8,7 @@ from typing import Any
 
 import httpx
 
-from loadframe.live.feed import Feed
-from loadframe.live.relay import Relay, commands
+from loadframe.live.feed import Feed, Relay, commands
 from loadframe.live.server import Server
 
 #: Seconds; machines are busy.

@@ -6,8 +6,7 @@ import sys
 import pytest
 from feeds import command, feed, until
 
-from loadframe.live.feed import FIGURES, Feed, History, folder
-from loadframe.live.relay import Following, commands
+from loadframe.live.feed import FIGURES, Feed, Following, History, commands, folder
 
 pytestmark = pytest.mark.usefixtures("state")
 

@@ -3,8 +3,8 @@
 import pytest
 from feeds import until
 
+from loadframe.live.feed import Following
 from loadframe.live.publisher import Publisher
-from loadframe.live.relay import Following
 from loadframe.load import Progress
 from loadframe.record import RunWriter, Subscriber
 

@@ -7,9 +7,8 @@ import pytest
 import loadframe
 from loadframe import _engine
 from loadframe.base.errors import BadInput
-from loadframe.load import Calibration, calibration
-from loadframe.load.calibrate import PROBES
-from loadframe.load.calibration import DriverCeiling, Lateness
+from loadframe.load import Calibration, calibrate
+from loadframe.load.calibrate import PROBES, DriverCeiling, Lateness
 
 SEARCH = DriverCeiling(
     requests=100_000.0,
@@ -47,8 +46,8 @@ def test_a_quick_calibration_does_not_replace_a_complete_one(tmp_path):
 
 def test_figures_of_other_hardware_are_not_this_machines(tmp_path, monkeypatch):
     measured().save(tmp_path)
-    hardware = calibration.hardware()
-    monkeypatch.setattr(calibration, "hardware", lambda: hardware | {"cpu": "another"})
+    hardware = calibrate.hardware()
+    monkeypatch.setattr(calibrate, "hardware", lambda: hardware | {"cpu": "another"})
     assert Calibration.load(tmp_path) is None
 
 

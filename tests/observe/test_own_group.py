@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from loadframe.base.quota import own_groups
+from loadframe.base.procfs import own_groups
 from loadframe.host.cgroups import V1, V2, remove
 from loadframe.observe import OwnGroupSampler, Sample
 from loadframe.record.schema import OWN_GROUP

@@ -2,7 +2,7 @@
 
 import random
 
-from loadframe.ranks.clock import Offset, offset
+from loadframe.ranks.messages import Offset, offset
 
 
 def test_the_true_offset_lies_within_the_uncertainty_whatever_the_ways_take():

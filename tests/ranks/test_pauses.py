@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from loadframe.ranks.clock import BRISK
+from loadframe.ranks.messages import BRISK
 from loadframe.ranks.phase_participant import ALERT, CALM, Participant, Reduction
 
 

@@ -2,7 +2,7 @@
 
 import socket
 
-from loadframe.ranks.reach import distances, unreachable
+from loadframe.ranks.liveness import distances, unreachable
 
 
 def test_nodes_that_take_no_connection_are_named_with_the_reason():

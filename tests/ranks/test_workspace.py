@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from loadframe.ranks import launch, workspace
+from loadframe.ranks import launch
 
 OTHER = 12345
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
@@ -16,12 +16,12 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as 
 @pytest.fixture
 def base(tmp_path, monkeypatch):
     """A folder that stands for /dev/shm."""
-    monkeypatch.setattr(workspace, "_SHARED_MEMORY", tmp_path)
+    monkeypatch.setattr(launch, "_SHARED_MEMORY", tmp_path)
     return tmp_path
 
 
 def made(base, number=1):
-    path = base / f"{workspace._prefix()}{number}"
+    path = base / f"{launch._prefix()}{number}"
     path.mkdir(mode=0o700)
     (path / "sm_segment.vm.0.1").write_bytes(b"x")
     return path
@@ -30,31 +30,31 @@ def made(base, number=1):
 def test_unused_folders_are_removed_and_folders_in_use_are_not(base):
     left = made(base)
     # A rank or its launcher, in a separate process.
-    program = "import sys; from pathlib import Path; from loadframe.ranks.workspace import hold\n"
+    program = "import sys; from pathlib import Path; from loadframe.ranks.launch import hold\n"
     program += "hold(Path(sys.argv[1])); print('held', flush=True); sys.stdin.read()"
     used = made(base, 2)
     with subprocess.Popen(
         [sys.executable, "-c", program, str(used)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout.readline() == "held\n"
-        assert workspace.remove_abandoned() == [left]
+        assert launch.remove_abandoned() == [left]
         assert used.exists() and not left.exists()
         holder.kill()
-    assert workspace.remove_abandoned() == [used]
+    assert launch.remove_abandoned() == [used]
 
 
 def test_a_workspace_is_private_and_gone_at_its_end(base):
-    with workspace.workspace() as (path, _):
+    with launch.workspace() as (path, _):
         assert path.parent == base and path.stat().st_mode & 0o777 == 0o700
-        assert workspace.remove_abandoned() == []
+        assert launch.remove_abandoned() == []
     assert list(base.iterdir()) == []
 
 
 def test_a_link_is_not_followed(base, tmp_path_factory):
     victim = tmp_path_factory.mktemp("victim")
     (victim / "data").write_text("x")
-    (base / f"{workspace._prefix()}link").symlink_to(victim)
-    assert workspace.remove_abandoned() == []
+    (base / f"{launch._prefix()}link").symlink_to(victim)
+    assert launch.remove_abandoned() == []
     assert (victim / "data").exists()
 
 
@@ -62,7 +62,7 @@ def test_a_link_is_not_followed(base, tmp_path_factory):
 def test_a_folder_of_another_user_is_left_alone(base):
     theirs = made(base)
     os.chown(theirs, OTHER, OTHER)
-    assert workspace.remove_abandoned() == []
+    assert launch.remove_abandoned() == []
     assert theirs.exists()
 
 

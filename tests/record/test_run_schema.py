@@ -8,7 +8,7 @@ from recordings import manifest, summary, write_phase
 
 from loadframe.cluster import events
 from loadframe.record import Run, RunWriter, schema
-from loadframe.record.columns import SERIES_SCHEMA, TELEMETRY_SCHEMA
+from loadframe.record.reader import SERIES_SCHEMA, TELEMETRY_SCHEMA
 from loadframe.record.schema import EVENT_KINDS, Field, undocumented
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "run-folder.md"

@@ -10,8 +10,8 @@ from recordings import manifest, summary
 
 from loadframe import _engine
 from loadframe.record import Run, RunWriter, schema
-from loadframe.record.columns import SAMPLES_SCHEMA
 from loadframe.record.merge import PhaseRecording, sampled_phases, write_samples
+from loadframe.record.reader import SAMPLES_SCHEMA
 
 HOSTS = ["127.0.0.1:9200"]
 PLAN = {

@@ -10,7 +10,7 @@ from test_further import capacity, printed
 from commands import within
 from elastic_folder import write_elastic
 from loadframe.record import RunWriter
-from loadframe.record.attempts import set_aside
+from loadframe.record.reader import set_aside
 from loadframe.report.kinds import read_report
 from simulated import Truth, write_experiment, write_run, write_variants
 

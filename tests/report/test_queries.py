@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from loadframe.record.columns import SAMPLES_SCHEMA
+from loadframe.record.reader import SAMPLES_SCHEMA
 from loadframe.record.schema import ERROR_CLASSES
 from loadframe.report.run.queries import CODES, _query, queries
 from simulated import Truth, write_run

@@ -4,7 +4,7 @@ import json
 
 from loadframe.analyze.compare import read_groups
 from loadframe.analyze.experiment import read_experiment
-from loadframe.record.attempts import set_aside
+from loadframe.record.reader import set_aside
 from loadframe.report.run_status import exclusions, trust
 from simulated import Truth, write_experiment
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from loadframe.simulate import outlook as module
-from loadframe.simulate.outlook import Law, candidates, least_effect, outlook
+from loadframe import simulate as module
+from loadframe.simulate import Law, candidates, least_effect, outlook
 
 LAW = Law(sigma=0.03, kappa=5e-4, noise=0.03)
 

@@ -26,8 +26,8 @@ from loadframe.analyze.figures import (
 from loadframe.analyze.verdict.rules import Fault, effect_of, fault_of
 from loadframe.base.errors import BadInput
 from loadframe.record import Manifest, Run
-from loadframe.record.attempts import attempts
-from loadframe.record.fingerprint import changes
+from loadframe.record.machine import changes
+from loadframe.record.reader import attempts
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.model import as_document
 from loadframe.record.schema.summary import (

@@ -20,7 +20,7 @@ from loadframe.analyze.verdict.rules import (
     documents_lost,
 )
 from loadframe.record import Run
-from loadframe.record.attempts import earlier_attempts
+from loadframe.record.reader import earlier_attempts
 from loadframe.record.schema import EVENTS_FILE
 from loadframe.record.schema.event_kinds import FAILED
 from loadframe.record.schema.summary import PhaseSummary, RecordedReason

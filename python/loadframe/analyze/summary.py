@@ -23,7 +23,7 @@ from loadframe.analyze.verdict.self_monitor import (
     reader_share,
 )
 from loadframe.analyze.verdict.trends import growth
-from loadframe.base.printable import without_compressed
+from loadframe.base.untrusted import without_compressed
 from loadframe.record import Summary
 from loadframe.record.redact import plain
 from loadframe.record.schema import ERROR_CLASSES

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from loadframe.base.printable import printable
+from loadframe.base.untrusted import printable
 
 
 class PrintableConsole(Console):

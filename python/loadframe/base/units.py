@@ -1,4 +1,4 @@
-"""Parsing and formatting of durations, sizes, rates and counts."""
+"""Durations, sizes, rates and counts: parsing, formatting and accepted ranges."""
 
 import math
 import re
@@ -184,3 +184,17 @@ def _not_negative(value: float, text: object) -> float:
     if not 0 <= value < math.inf:
         raise BadInput(f"{text!r} is negative or no finite number", remedy="write a finite number of 0 or more")
     return value
+
+
+#: Seeds are unsigned 64-bit numbers.
+MOST_SEED = 2**64 - 1
+#: Experiments count up from the first seed, one for each block and trial.
+MOST_FIRST_SEED = 2**63 - 1
+#: Worker threads of a load generator.
+MOST_THREADS = 1024
+#: Ranks of a load generator.
+MOST_RANKS = 100_000
+#: Nodes on one machine.
+MOST_NODES = 1000
+#: Ports of nodes; lower ports are reserved for system services.
+FIRST_PORT, LAST_PORT = 1024, 65_535

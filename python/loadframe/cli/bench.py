@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from loadframe.base.errors import BadInput
-from loadframe.base.ranges import MOST_SEED
-from loadframe.base.units import parse_duration, parse_rate, parse_size
+from loadframe.base.units import MOST_SEED, parse_duration, parse_rate, parse_size
 from loadframe.cli import access
 from loadframe.cli.app import app
 from loadframe.cli.choices import (

@@ -17,7 +17,7 @@ from loadframe.report.labels import seconds_text
 
 if TYPE_CHECKING:
     from loadframe.load import Calibration
-    from loadframe.load.calibration import Lateness
+    from loadframe.load.calibrate import Lateness
     from loadframe.ranks.children import ChildOfRank
 
 _EXAMPLES = """\b
@@ -98,7 +98,7 @@ def _start_elsewhere(quick: bool) -> dict[str, "ChildOfRank"]:
 
 def _finished(machine: str, program: "ChildOfRank") -> "Calibration":
     """Wait for the command on another machine and return its figures. GeneratorFailed if it fails."""
-    from loadframe.load.calibration import Calibration
+    from loadframe.load.calibrate import Calibration
 
     output = b"".join(iter(program.receive, b""))
     if program.status() != 0:

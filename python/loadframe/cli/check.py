@@ -16,8 +16,8 @@ import typer
 from rich.markup import escape
 
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.base.printable import without_compressed
 from loadframe.base.units import format_count, format_duration
+from loadframe.base.untrusted import without_compressed
 from loadframe.cli import access
 from loadframe.cli.app import app
 from loadframe.cli.choices import (

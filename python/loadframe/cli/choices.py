@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from loadframe.base.errors import BadInput
-from loadframe.base.ranges import MOST_NODES, MOST_RANKS, MOST_THREADS
-from loadframe.base.units import parse_cores
+from loadframe.base.units import MOST_NODES, MOST_RANKS, MOST_THREADS, parse_cores
 from loadframe.cli import completion
 from loadframe.cli.topics import Topic, option
 

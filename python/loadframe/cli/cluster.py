@@ -6,8 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from loadframe.base.errors import BadInput
-from loadframe.base.ranges import FIRST_PORT, LAST_PORT
-from loadframe.base.units import format_nodes, format_size, parse_size
+from loadframe.base.units import FIRST_PORT, LAST_PORT, format_nodes, format_size, parse_size
 from loadframe.cli import access, cluster_command, completion
 from loadframe.cli.app import Application, Group, app
 from loadframe.cli.choices import (

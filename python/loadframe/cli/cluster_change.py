@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from loadframe.base.errors import BadInput
-from loadframe.base.ranges import MOST_NODES
-from loadframe.base.units import parse_bandwidth, parse_duration, parse_share
+from loadframe.base.units import MOST_NODES, parse_bandwidth, parse_duration, parse_share
 from loadframe.cli import completion
 from loadframe.cli.choices import exclude
 from loadframe.cli.cluster import Name, cluster, show, step

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 import typer
 
 from loadframe.base.errors import BadInput
-from loadframe.base.user_input import read_input
+from loadframe.base.untrusted import read_input
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json
 

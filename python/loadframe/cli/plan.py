@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from loadframe.experiment.design.estimate import ResourceEstimate
     from loadframe.experiment.plan import Plan
     from loadframe.experiment.power import Power
-    from loadframe.simulate.outlook import Law
+    from loadframe.simulate import Law
 
 _EXAMPLES = """\b
 Examples:
@@ -73,7 +73,7 @@ def plan(
 
 def _assumed(sigma: float | None, kappa: float | None, noise: float | None) -> "Law":
     from loadframe.experiment.plan import SUPPOSED
-    from loadframe.simulate.outlook import Law
+    from loadframe.simulate import Law
 
     for name, value in (("sigma", sigma), ("kappa", kappa), ("noise", noise)):
         if value is not None and not 0 <= value < 1:

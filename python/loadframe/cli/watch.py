@@ -95,7 +95,7 @@ def watch(
 
 def _serve(name: str | None, page: tuple[str, int]) -> None:
     """Serve the page of the newest run, and of later ones, until Ctrl-C. BadInput if no run is active."""
-    from loadframe.live.relay import Relay, commands
+    from loadframe.live.feed import Relay, commands
 
     active = commands(name)
     if not active:

@@ -10,8 +10,8 @@ from loadframe.cli.output import tell
 from loadframe.cli.topics import Topic, option
 
 if TYPE_CHECKING:
+    from loadframe.live.feed import Relay
     from loadframe.live.publisher import Publisher
-    from loadframe.live.relay import Relay
     from loadframe.live.server import Server
 
 Web = Annotated[bool, option(Topic.OUTPUT, "--web", help="Serve a live page, and print its address.")]
@@ -39,8 +39,8 @@ def published(command: str, name: str, path: Path, page: tuple[str, int] | None)
 
     BadInput on entry if the page cannot be served.
     """
+    from loadframe.live.feed import Relay
     from loadframe.live.publisher import Publisher
-    from loadframe.live.relay import Relay
 
     publisher = Publisher(command, name, path)
     with contextlib.ExitStack() as stack:

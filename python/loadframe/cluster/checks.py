@@ -15,10 +15,10 @@ from loadframe.base import folders
 from loadframe.base.errors import LoadframeError
 from loadframe.base.units import format_size
 from loadframe.cluster import artefacts, java
+from loadframe.host.container import RUNTIMES
 from loadframe.host.limits import limiters
 from loadframe.host.local import LocalHost
 from loadframe.host.netns import NetnsHost
-from loadframe.host.runtimes import RUNTIMES
 from loadframe.store.search.node_settings import FILES, Machine
 
 #: Bytes per node: memory with the default heap and the JVM's overhead; disk for software and first data.

@@ -9,7 +9,7 @@ from loadframe.base.units import format_size
 from loadframe.cluster.node import Node
 from loadframe.cluster.planned import Planned
 from loadframe.cluster.spec import ClusterSpec
-from loadframe.host import cores
+from loadframe.host import placement
 from loadframe.host.base import Host, Machine
 from loadframe.host.limits import Limits
 
@@ -65,11 +65,11 @@ def require(host: Host, limits: Limits, nodes: int, report: Callable[[str], None
         machine = host.machine(hostname)
         _require_memory(machine, limits, count)
         if not machine.here:
-            if problem := machine.call(cores.shortage, limits, count):
+            if problem := machine.call(placement.shortage, limits, count):
                 raise BadInput(problem, where=hostname, remedy="use fewer nodes per machine, or other cores")
             continue
-        cores.require(limits, count)
-        if limits.cores_each is not None and cores.generator_shares(limits, count):
+        placement.require(limits, count)
+        if limits.cores_each is not None and placement.generator_shares(limits, count):
             report("warning: the nodes use all usable cores, which the load generator shares")
 
 
@@ -130,7 +130,7 @@ def deal(
 
 def preview(limits: Limits, nodes: int) -> list[tuple[int, ...]]:
     """Return the cores of each of `nodes` new nodes on this machine; BadInput if there are too few."""
-    cores.require(limits, nodes)
+    placement.require(limits, nodes)
     dealt = _assign_cores(limits, nodes, range(nodes), {})
     return [dealt[number] for number in range(nodes)]
 
@@ -143,8 +143,8 @@ def _assign_cores(
     for number in sorted(number for number in numbers if number is not None):
         others = [core for other, cores_of_node in had.items() if other != number for core in cores_of_node]
         taken = [core for numbers_dealt in dealt.values() for core in numbers_dealt]
-        dealt[number] = cores.deal(limits, size, (*others, *taken), had.get(number, ()))
+        dealt[number] = placement.deal(limits, size, (*others, *taken), had.get(number, ()))
     if None in numbers:
         used = {core for cores_of_node in (*had.values(), *dealt.values()) for core in cores_of_node}
-        dealt[None] = cores.of_companions(limits, size, used)
+        dealt[None] = placement.of_companions(limits, size, used)
     return dealt

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput
-from loadframe.base.ranges import MOST_NODES
+from loadframe.base.units import MOST_NODES
 from loadframe.host import choice
 from loadframe.host.base import Host
 from loadframe.host.limits import DiskLimits, Limits

@@ -11,7 +11,7 @@ from loadframe.base.units import counted, format_nodes
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.spec import ClusterSpec
-from loadframe.host import cores
+from loadframe.host import placement
 from loadframe.host.base import Machine
 from loadframe.host.limits import PERIOD, Limits
 from loadframe.store import OPEN, Health, Store
@@ -211,7 +211,7 @@ class ClusterView:
             return None
         if not all(machine.here for machine in self.machines):
             return None
-        return os.sched_getaffinity(0) - set(cores.pool(self.spec.limits, self.spec.nodes)) or None
+        return os.sched_getaffinity(0) - set(placement.pool(self.spec.limits, self.spec.nodes)) or None
 
     def _named(self, name: str) -> Node:
         names = [node.name for node in self.nodes]

@@ -1,6 +1,6 @@
 """Expected precision of an experiment and the best next design, from its file or from the folder with its runs.
 
-The figures are simulated (`loadframe.simulate.outlook`) with a scaling law that is assumed, or fitted to recorded runs.
+The figures are simulated (`loadframe.simulate`) with a scaling law that is assumed, or fitted to recorded runs.
 """
 
 import math
@@ -27,7 +27,7 @@ from loadframe.experiment.power import (
     shape_of_file,
     shape_of_folder,
 )
-from loadframe.simulate.outlook import Law, Outlook, candidates, outlook
+from loadframe.simulate import Law, Outlook, candidates, outlook
 
 if TYPE_CHECKING:
     from loadframe.analyze.scalability import ScalabilityFit

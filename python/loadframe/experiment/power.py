@@ -17,7 +17,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.rates import RATES
 from loadframe.base.units import format_share
 from loadframe.experiment.experiment import Experiment
-from loadframe.simulate.outlook import least_effect
+from loadframe.simulate import least_effect
 
 #: The standard deviation of one capacity search combines these shares of the run noise and of the search precision.
 #: They reproduce the half-widths of benchmarks/simulate_capacity.py for three and five searches to within a third.

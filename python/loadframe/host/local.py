@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.base.ranges import FIRST_PORT, LAST_PORT
+from loadframe.base.units import FIRST_PORT, LAST_PORT
 from loadframe.host import limits, supervisor
 from loadframe.host.base import Command
 from loadframe.host.files import SERVER_USER, is_mapped, server_owner

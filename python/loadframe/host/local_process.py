@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import LoadframeError
-from loadframe.base.process_stat import is_running, stat_fields
+from loadframe.base.procfs import is_running, stat_fields
 from loadframe.host.limits import Group, Limits
 from loadframe.host.link import Link
 

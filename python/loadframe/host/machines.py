@@ -8,9 +8,9 @@ from typing import Any
 from loadframe.base.errors import BadInput
 from loadframe.base.units import format_nodes
 from loadframe.host import identity
-from loadframe.host.connection import Connection
 from loadframe.host.placement import Placement
 from loadframe.host.remote import RemoteMachine, RemoteProcess
+from loadframe.host.wire import Connection
 
 #: Machines that are connected concurrently.
 _AT_ONCE = 32

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from loadframe.base.errors import BadInput
 from loadframe.host.agent import HostKind
-from loadframe.host.bundle import agent_command
-from loadframe.host.connection import Connection, PipeConnection
+from loadframe.host.agent_client import agent_command
 from loadframe.host.machines import LentMachinesHost
 from loadframe.host.placement import Placement, parse
 from loadframe.host.remote import RemoteMachine
+from loadframe.host.wire import Connection, PipeConnection
 
 if TYPE_CHECKING:
     from loadframe.ranks.coordinator import Coordinator

@@ -11,12 +11,11 @@ from typing import Any, ParamSpec, TypeVar
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.host import agent, identity
 from loadframe.host.agent import BEAT, HostKind, ProcessState, StartedProcess
-from loadframe.host.agent_client import AgentClient, MachineLost
+from loadframe.host.agent_client import NO_PYTHON, PYTHON, AgentClient, MachineLost
 from loadframe.host.base import Command
-from loadframe.host.bundle import NO_PYTHON, PYTHON
-from loadframe.host.connection import Connection
 from loadframe.host.identity import Facts, has_address, resolved
 from loadframe.host.limits import Limits
+from loadframe.host.wire import Connection
 
 #: Seconds of silence after which a call fails: for most calls, and for calls about a node that ends with its agent.
 _SILENT, _ENDING = 45.0, 15.0

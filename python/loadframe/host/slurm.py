@@ -14,12 +14,12 @@ from dataclasses import dataclass
 
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.host.agent import HostKind
-from loadframe.host.bundle import agent_command
-from loadframe.host.connection import Connection, PipeConnection
+from loadframe.host.agent_client import agent_command
 from loadframe.host.identity import resolved
 from loadframe.host.machines import LentMachinesHost
 from loadframe.host.placement import Placement, parse
 from loadframe.host.remote import RemoteMachine
+from loadframe.host.wire import Connection, PipeConnection
 
 #: Timeout in seconds; a busy controller answers slowly.
 _ANSWER_WITHIN = 60.0

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 from loadframe.base.errors import BadInput
 from loadframe.host.agent import PATIENCE, HostKind
-from loadframe.host.bundle import agent_command
-from loadframe.host.connection import Connection, PipeConnection
+from loadframe.host.agent_client import agent_command
 from loadframe.host.machines import MachinesHost
 from loadframe.host.placement import Placement, parse
 from loadframe.host.remote import RemoteMachine
+from loadframe.host.wire import Connection, PipeConnection
 
 #: Connect timeout, and interval of keep-alive messages, in seconds.
 _CONNECT, _ALIVE = 15, 10

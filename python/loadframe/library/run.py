@@ -11,7 +11,7 @@ from loadframe.analyze.percentiles import percentiles_of
 from loadframe.library.tables import Table, cell, table_of
 from loadframe.library.times import Times, buckets, selected
 from loadframe.record import Run as RecordedRun
-from loadframe.record.columns import SAMPLES_SCHEMA
+from loadframe.record.reader import SAMPLES_SCHEMA
 from loadframe.record.schema.summary import RecordedReason
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from loadframe.base.errors import BadInput
-from loadframe.base.printable import printable
+from loadframe.base.untrusted import printable
 
 if TYPE_CHECKING:
     import pandas

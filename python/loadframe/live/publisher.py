@@ -23,7 +23,7 @@ from loadframe.experiment.runner.listener import Listener
 from loadframe.live.feed import Feed, Record
 from loadframe.load import Progress
 from loadframe.record import RunWriter, Subscriber
-from loadframe.record.subscriber import Closed, Finished, Happened, Sampled
+from loadframe.record.writer import Closed, Finished, Happened, Sampled
 
 #: Maximum numbers of bars and columns of a chart, and of letters of a label.
 BARS, COLUMNS, LETTERS = 20, 60, 80

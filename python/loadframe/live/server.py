@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from loadframe.base.errors import BadInput
-from loadframe.live.relay import Relay
+from loadframe.live.feed import Relay
 
 _PARTS = Path(__file__).parent / "parts"
 

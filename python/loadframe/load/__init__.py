@@ -1,9 +1,9 @@
 """Execution of phases on the engine, and calibration of the load generator on this machine."""
 
-from loadframe.load.calibration import Calibration
-from loadframe.load.generator import Generator
+from loadframe.load.calibrate import Calibration
 from loadframe.load.phase import (
     Closing,
+    Generator,
     Outcome,
     PhaseFailed,
     Progress,

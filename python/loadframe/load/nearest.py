@@ -14,7 +14,7 @@ from scipy.sparse import coo_array
 
 from loadframe.base.errors import BadInput
 from loadframe.ranks.coordinator import Rank, present
-from loadframe.ranks.reach import distances
+from loadframe.ranks.liveness import distances
 
 #: Cost of an unreachable node, s; above all real round trips.
 _OUT_OF_REACH = 1e3

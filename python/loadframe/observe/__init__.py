@@ -5,13 +5,11 @@ clusters.
 """
 
 from loadframe.base.cpu_reference import yardstick
-from loadframe.observe.cgroup import CgroupSampler, OwnGroupSampler
-from loadframe.observe.machine import HostSampler
+from loadframe.observe.machine import CgroupSampler, HostSampler, OwnGroupSampler
 from loadframe.observe.observer import Observer
 from loadframe.observe.process import JvmSampler, ProcessSampler
 from loadframe.observe.sampler import Gap, Sample, Sampler
-from loadframe.observe.sources import SourcesSampler
-from loadframe.observe.store import HealthSampler, StoreSampler
+from loadframe.observe.store import HealthSampler, SourcesSampler, StoreSampler
 
 __all__ = [
     "CgroupSampler",

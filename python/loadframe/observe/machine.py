@@ -1,15 +1,112 @@
-"""Sampler of this machine: CPUs, load, memory, pressure, networks, disks."""
+"""Samplers of this machine and of control groups: CPUs, memory, pressure, throttling, networks, disks."""
 
 import contextlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from loadframe.observe import cgroup
+from loadframe.base.procfs import own_groups, throttling
 from loadframe.observe.sampler import Gap, Rates, Sample
 
+#: Kinds of pressure of each resource. `full` is undefined for the CPU of a machine, and not useful for a group.
+_KINDS = {"cpu": ("some",), "memory": ("some", "full"), "io": ("some", "full")}
+
+
+def of_machine(proc: Path) -> dict[str, float]:
+    """Return the pressure totals of the machine, s."""
+    return _stalls({resource: proc / "pressure" / resource for resource in _KINDS})
+
+
+def of_group(folder: Path) -> dict[str, float]:
+    """Return the pressure totals of a control group of version 2, s."""
+    return _stalls({resource: folder / f"{resource}.pressure" for resource in _KINDS})
+
+
+def _stalls(files: Mapping[str, Path]) -> dict[str, float]:
+    stalls = {}
+    for resource, file in files.items():
+        try:
+            lines = file.read_text().splitlines()
+        except OSError:
+            # Some kernels do not count pressure.
+            continue
+        for line in lines:
+            kind, *figures = line.split()
+            if kind in _KINDS[resource]:
+                microseconds = dict(figure.split("=") for figure in figures)["total"]
+                stalls[f"pressure.{resource}.{kind}"] = int(microseconds) / 1e6
+    return stalls
+
+
+class CgroupSampler:
+    """Sampler of nodes' control groups.
+
+    `folders` is called for each sample: node -> controller (`cpu`, `memory`) -> folder (the same folder in version 2).
+    Nodes without limits are left out. See the kernel's documentation (cgroup-v2; cgroup-v1/memory, sched-bwc).
+    """
+
+    name = "cgroup"
+    waits = False
+
+    def __init__(self, folders: Callable[[], Mapping[str, Mapping[str, Path]]]):
+        self._folders = folders
+        self._rates = Rates()
+
+    def sample(self, now: float) -> Iterator[Sample | Gap]:
+        """Yield the figures of each node's groups, or a gap for unreadable groups."""
+        for node, controllers in self._folders().items():
+            source = f"node:{node}"
+            try:
+                if "memory" in controllers:
+                    yield Sample(source, "cgroup.memory", _memory(controllers["memory"]))
+                if (group := controllers.get("cpu")) is not None:
+                    # Only version 2, with one group for both controllers, counts pressure.
+                    stalls = of_group(group) if group == controllers.get("memory") else {}
+                    yield from self._rates.of(source, now, throttling(group) | stalls)
+            except OSError as error:
+                yield Gap(source, f"cannot read the control group: {error.strerror} ({error.filename})")
+
+
+def _memory(folder: Path) -> float:
+    """Return the memory charged to the group, bytes."""
+    try:
+        return int((folder / "memory.current").read_text())
+    except FileNotFoundError:
+        return int((folder / "memory.usage_in_bytes").read_text())
+
+
+_SOURCE = "generator"
+
+
+class OwnGroupSampler:
+    """Sampler of this process's control groups, up to the topmost visible group: each of them may have a quota.
+
+    The groups are determined once. Without a visible group with a CPU controller, there are no samples.
+    """
+
+    name = "own group"
+    waits = False
+
+    def __init__(self, folders: Sequence[Path] | None = None):
+        self._folders = own_groups() if folders is None else folders
+        self._rates = Rates()
+
+    def sample(self, now: float) -> Iterator[Sample | Gap]:
+        """Yield throttled periods and time, summed over all groups; a gap if a group cannot be read."""
+        sums: dict[str, float] = {}
+        for folder in self._folders:
+            try:
+                totals = throttling(folder)
+            except OSError as error:
+                yield Gap(_SOURCE, f"cannot read the control group: {error.strerror} ({error.filename})")
+                return
+            for metric, total in totals.items():
+                sums[metric] = sums.get(metric, 0) + total
+        yield from self._rates.of(_SOURCE, now, sums)
+
+
 _LOOPBACK = "lo"
-_SOURCE = "host"
+_MACHINE_SOURCE = "host"
 _PROC, _BLOCKS = Path("/proc"), Path("/sys/block")
 #: Size of a sector in /proc/diskstats, bytes, independent of the disk (the kernel's admin-guide/iostats).
 _SECTOR = 512
@@ -33,12 +130,12 @@ class HostSampler:
     def sample(self, now: float) -> Iterator[Sample | Gap]:
         """Yield the figures that this kernel counts."""
         yield from self._processors()
-        yield Sample(_SOURCE, "load.1m", os.getloadavg()[0])
-        yield Sample(_SOURCE, "memory.available", self._available())
+        yield Sample(_MACHINE_SOURCE, "load.1m", os.getloadavg()[0])
+        yield Sample(_MACHINE_SOURCE, "memory.available", self._available())
         carrying = {name: counts for name, counts in self._carried_by().items() if any(counts)}
         interfaces = {name: counts for name, counts in carrying.items() if not self._of_nodes(name)}
-        totals = cgroup.of_machine(self._proc) | _networks(interfaces) | self._disks()
-        yield from self._rates.of(_SOURCE, now, totals)
+        totals = of_machine(self._proc) | _networks(interfaces) | self._disks()
+        yield from self._rates.of(_MACHINE_SOURCE, now, totals)
         yield from self._network_share(now, interfaces)
 
     def _processors(self) -> Iterator[Sample]:
@@ -50,8 +147,8 @@ class HostSampler:
         total = sum(times)
         if before is not None and total > before[0]:
             elapsed, unused, stolen = (new - old for new, old in zip(self._cpu, before, strict=True))
-            yield Sample(_SOURCE, "cpu.busy", min(max(1 - (unused + stolen) / elapsed, 0.0), 1.0))
-            yield Sample(_SOURCE, "cpu.stolen", min(max(stolen / elapsed, 0.0), 1.0))
+            yield Sample(_MACHINE_SOURCE, "cpu.busy", min(max(1 - (unused + stolen) / elapsed, 0.0), 1.0))
+            yield Sample(_MACHINE_SOURCE, "cpu.stolen", min(max(stolen / elapsed, 0.0), 1.0))
 
     def _available(self) -> float:
         """Return the memory available without swapping, bytes."""
@@ -84,7 +181,7 @@ class HostSampler:
                 totals = dict(zip(("received", "sent"), counters, strict=True))
                 shares += [rate.value / speed for rate in self._carried.of(name, now, totals)]
         if shares:
-            yield Sample(_SOURCE, "network.share", max(shares))
+            yield Sample(_MACHINE_SOURCE, "network.share", max(shares))
 
     def _of_nodes(self, interface: str) -> bool:
         """Return whether an interface is a node's link or their bridge, whose traffic stays on the machine."""

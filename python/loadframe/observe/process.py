@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput
-from loadframe.base.process_stat import stat_fields
+from loadframe.base.procfs import stat_fields
 from loadframe.observe.sampler import Gap, Rates, Sample
 
 #: Figures that are levels; the others are counters.

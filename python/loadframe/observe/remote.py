@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadframe.base.errors import LoadframeError
-from loadframe.observe.cgroup import CgroupSampler
-from loadframe.observe.machine import HostSampler
+from loadframe.observe.machine import CgroupSampler, HostSampler
 from loadframe.observe.process import JvmSampler, ProcessSampler
 from loadframe.observe.sampler import Gap, Sample, Sampler
 

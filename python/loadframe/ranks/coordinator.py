@@ -18,7 +18,7 @@ from typing import Any, Self, TypeVar
 
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput
-from loadframe.base.process_stat import is_running
+from loadframe.base.procfs import is_running
 from loadframe.ranks.children import ChildOfRank
 from loadframe.ranks.messages import Header
 from loadframe.ranks.phase_top import PhaseOfRanks, RootParticipant

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from loadframe.ranks import liveness
 from loadframe.ranks.environment import STARTER, Place
-from loadframe.ranks.workspace import hold
+from loadframe.ranks.launch import hold
 
 
 def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None] = print) -> int:
@@ -26,8 +26,7 @@ def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None]
 
         return serve(place)
     from loadframe.ranks.coordinator import Coordinator
-    from loadframe.ranks.launch import adopt
-    from loadframe.ranks.pipe_safe_stdout import outlive_readers
+    from loadframe.ranks.launch import adopt, outlive_readers
     from loadframe.ranks.protect import protect
 
     line = protect(place, rescue)

@@ -1,8 +1,16 @@
-"""`--ranks N`: start ranks on this machine with mpirun, and connect rank 0 to the terminal and to signals."""
+"""`--ranks N`: start ranks on this machine with mpirun, and connect rank 0 to the terminal and to signals.
+
+The ranks share a private folder (the launcher's socket, MPI's shared memory and session files). Each process that uses
+it holds a shared lock on it, which the kernel releases when the process ends. A folder
+without locks is abandoned, and the next command removes it. Process ids are not needed.
+"""
 
 import contextlib
+import fcntl
 import importlib.util
+import io
 import os
+import secrets
 import select
 import shutil
 import signal
@@ -15,13 +23,96 @@ import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import IO
+from typing import IO, TextIO
 
 from loadframe.base.errors import BadInput, GeneratorFailed
-from loadframe.base.printable import printable
+from loadframe.base.untrusted import printable
 from loadframe.ranks.environment import STARTER
-from loadframe.ranks.pipe_safe_stdout import outlive_readers
-from loadframe.ranks.workspace import remove_abandoned, workspace
+
+_SHARED_MEMORY = Path("/dev/shm")
+
+
+@contextlib.contextmanager
+def workspace() -> Iterator[tuple[Path, int]]:
+    """Create a locked folder; yield it and the descriptor of the lock. Remove the folder on exit."""
+    held = None
+    while held is None:
+        path = Path(tempfile.mkdtemp(prefix=f"{_prefix()}{secrets.token_hex(4)}-", dir=_base()))
+        # Until it is locked, another command can take the new folder for an abandoned one and remove it.
+        held = hold(path)
+    try:
+        yield path, held
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(held)
+
+
+def hold(path: Path) -> int | None:
+    """Lock a workspace while the returned descriptor is open, or None if the folder is missing or another user's."""
+    try:
+        held = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):
+        there = os.fstat(held)
+        if there.st_uid == os.geteuid():
+            fcntl.flock(held, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            if os.path.samestat(there, path.lstat()):
+                return held
+    os.close(held)
+    return None
+
+
+def remove_abandoned() -> list[Path]:
+    """Remove this user's workspaces that no process holds, and return them."""
+    removed = []
+    for path in sorted(_base().glob(f"{_prefix()}*")):
+        held = hold(path)
+        if held is None:
+            continue
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path)
+            removed.append(path)
+        except OSError:
+            # Ranks or their launcher still use it.
+            pass
+        finally:
+            os.close(held)
+    return removed
+
+
+def _base() -> Path:
+    return _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
+
+
+def _prefix() -> str:
+    return f"loadframe-ranks-{os.geteuid()}-"
+
+
+class _Outlet(io.FileIO):
+    """Descriptor that switches to /dev/null when writing fails."""
+
+    def write(self, data: "bytes | memoryview | bytearray") -> int:  # type: ignore[override]
+        try:
+            return super().write(data) or 0
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return len(data)
+
+
+def outlive_readers() -> None:
+    """Replace the standard streams, so that this process survives the end of their reader, such as mpirun."""
+    sys.stdout, sys.stderr = _outlet(sys.stdout), _outlet(sys.stderr)
+
+
+def _outlet(stream: TextIO) -> TextIO:
+    stream.flush()
+    lines = io.BufferedWriter(_Outlet(stream.fileno(), "w", closefd=False))  # type: ignore[type-var]
+    return io.TextIOWrapper(lines, encoding=stream.encoding, errors="backslashreplace", line_buffering=True)
+
 
 #: Signals that are forwarded to rank 0, with their bytes on the socket.
 _SIGNALS = {signal.SIGINT: b"I", signal.SIGTERM: b"T", signal.SIGHUP: b"H"}

@@ -13,11 +13,10 @@ from typing import Any
 
 from loadframe import _engine
 from loadframe.base.cpu_reference import yardstick
-from loadframe.base.quota import own_groups, throttling
-from loadframe.ranks import liveness, threads, tree
-from loadframe.ranks.clock import BRISK, Offset, offset
-from loadframe.ranks.messages import Header, Wire
-from loadframe.ranks.reach import unreachable
+from loadframe.base.procfs import own_groups, throttling
+from loadframe.ranks import liveness, messages, threads
+from loadframe.ranks.liveness import unreachable
+from loadframe.ranks.messages import BRISK, Header, Offset, Wire, offset
 from loadframe.ranks.threads import background
 
 #: Adds up the encoded values of a second.
@@ -148,12 +147,12 @@ class Participant:
         self._world = world
         members: list[int] = order["members"]
         self.position = members.index(world.rank)
-        above = tree.parent(self.position)
+        above = messages.parent(self.position)
         self._above = None if above is None else members[above]
-        self._below = [members[position] for position in tree.children(self.position, len(members))]
+        self._below = [members[position] for position in messages.children(self.position, len(members))]
         boots = order["boots"]
         mine = boots[self.position]
-        self._same_clock = {members[p] for p in tree.children(self.position, len(members)) if boots[p] == mine}
+        self._same_clock = {members[p] for p in messages.children(self.position, len(members)) if boots[p] == mine}
         self._plan = {**plan, "rank": self.position, "ranks": len(members)}
         self._offsets: dict[int, Offset] = {}
         self._clocks: dict[int, Offset] = {}

@@ -10,9 +10,8 @@ from typing import Any
 
 from loadframe import _engine
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.ranks import tree
-from loadframe.ranks.clock import Offset
-from loadframe.ranks.messages import Header, Wire
+from loadframe.ranks import messages
+from loadframe.ranks.messages import Header, Offset, Wire
 from loadframe.ranks.phase_participant import BEAT, Participant
 from loadframe.ranks.world import RankLost
 
@@ -134,7 +133,7 @@ class RootParticipant(Participant):
         )
 
     def _begin_all(self) -> None:
-        at = time.monotonic() + _RUN_UP + _STEP * tree.depth(len(self._ranks))
+        at = time.monotonic() + _RUN_UP + _STEP * messages.depth(len(self._ranks))
         try:
             self.recorder = self._ready.recorder(self._folder, at)
         except Exception as error:

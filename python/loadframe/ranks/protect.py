@@ -17,11 +17,10 @@ from types import FrameType
 from typing import NoReturn
 
 from loadframe.base.errors import BadInput
-from loadframe.base.printable import printable
-from loadframe.ranks import tree
-from loadframe.ranks.clock import BRISK
+from loadframe.base.untrusted import printable
+from loadframe.ranks import messages
 from loadframe.ranks.environment import Place, forget
-from loadframe.ranks.messages import Frames, Header
+from loadframe.ranks.messages import BRISK, Frames, Header
 from loadframe.ranks.world import World
 
 _TO_CHILD = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -198,7 +197,7 @@ def _tight_after(header: Header, tight: float) -> float:
 
 def _end_after_child(world: World, child: int, recorded: Path | None, rescue: Rescue) -> NoReturn:
     """After the child has died: end the other ranks, rescue its recording, and exit with its status."""
-    for rank in tree.children(0, world.size):
+    for rank in messages.children(0, world.size):
         world.send(rank, {"kind": "end"})
     until = time.monotonic() + _FAREWELL
     while not world.idle and time.monotonic() < until:

@@ -11,13 +11,13 @@ from concurrent.futures import Future
 from typing import Any
 
 from loadframe.base.errors import BadInput, ExitCode
-from loadframe.base.printable import printable
-from loadframe.ranks import liveness, tree
+from loadframe.base.untrusted import printable
+from loadframe.ranks import liveness, messages
 from loadframe.ranks.children import Children
 from loadframe.ranks.environment import Place
+from loadframe.ranks.liveness import distances
 from loadframe.ranks.messages import Header, Wire
 from loadframe.ranks.phase_participant import ALERT, Participant
-from loadframe.ranks.reach import distances
 from loadframe.ranks.threads import background
 from loadframe.ranks.world import World, introduce, machine
 
@@ -33,8 +33,8 @@ class Survey:
         #: On rank 0: answers by rank.
         self.answers: Future[dict[int, Any]] = Future()
         self._world = world
-        self._above = tree.parent(world.rank)
-        self._waiting: set[int] = {world.rank, *tree.children(world.rank, world.size)}
+        self._above = messages.parent(world.rank)
+        self._waiting: set[int] = {world.rank, *messages.children(world.rank, world.size)}
         self._gathered: list[list[Any]] = []
         self._own = background(lambda: QUESTIONS[question](argument))
 
@@ -101,8 +101,8 @@ class MessageRouter:
             "child": self.children.hear,
             "answer": lambda source, header, payload: hear(self.surveys, source, header, payload),
         }
-        self._above = tree.parent(world.rank)
-        self._below = tree.children(world.rank, world.size)
+        self._above = messages.parent(world.rank)
+        self._below = messages.children(world.rank, world.size)
         self._silent = set(self._below)
         self._introductions = [introduce(world.rank)]
         self._boot: str = self._introductions[0]["boot"]

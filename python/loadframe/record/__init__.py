@@ -6,8 +6,7 @@ from loadframe.record.draft import ManifestDraft, file_record
 from loadframe.record.reader import Recordings, Run
 from loadframe.record.schema.manifest import Manifest
 from loadframe.record.schema.summary import Summary
-from loadframe.record.subscriber import Subscriber
-from loadframe.record.writer import RunWriter
+from loadframe.record.writer import RunWriter, Subscriber
 
 if TYPE_CHECKING:
     # Types of a run's histograms, for modules that must not import the engine.

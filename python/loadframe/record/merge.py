@@ -19,7 +19,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from loadframe.base.errors import LoadframeError
-from loadframe.record.columns import SAMPLES_SCHEMA, SERIES_SCHEMA, SERIES_TYPES, TELEMETRY_SCHEMA
+from loadframe.record.reader import SAMPLES_SCHEMA, SERIES_SCHEMA, SERIES_TYPES, TELEMETRY_SCHEMA
 from loadframe.record.schema import ERROR_CLASSES, GENERATOR, WORKERS
 
 FILE = "samples.bin"

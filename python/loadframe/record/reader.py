@@ -1,7 +1,9 @@
-"""Reading of run folders. Missing or damaged files raise BadInput with the path of the file."""
+"""Reading of run folders and of earlier attempts, with the Arrow schemas of their tables."""
 
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,13 +13,26 @@ import pyarrow.parquet as pq
 
 from loadframe.base.errors import BadInput
 from loadframe.record import schema
-from loadframe.record.columns import SAMPLES_SCHEMA, SERIES_SCHEMA, TELEMETRY_SCHEMA
+from loadframe.record.schema import SAMPLES, SERIES, SERIES_RECORDED, TELEMETRY, Field
 from loadframe.record.schema.manifest import Manifest
 from loadframe.record.schema.model import from_json
 from loadframe.record.schema.summary import Summary
 
 if TYPE_CHECKING:
     from loadframe._engine import HistogramLog
+
+
+_TYPES = {"string": pa.string(), "double": pa.float64(), "int64": pa.int64()}
+
+
+def _arrow(fields: Iterable[Field]) -> pa.Schema:
+    return pa.schema([(field.name, _TYPES[field.type]) for field in fields])
+
+
+SERIES_SCHEMA = _arrow(SERIES)
+SERIES_TYPES = {field.name: _TYPES[field.type] for field in SERIES_RECORDED}
+TELEMETRY_SCHEMA = _arrow(TELEMETRY)
+SAMPLES_SCHEMA = _arrow(SAMPLES)
 
 _Model = TypeVar("_Model", Manifest, Summary)
 
@@ -169,3 +184,45 @@ class Run(Recordings):
         if not isinstance(value, dict):
             raise BadInput("not a JSON object", where=str(path), remedy=_BROKEN)
         return value
+
+
+#: Folder of earlier attempts in an experiment's folder; RUN.1 is the first attempt of RUN.
+ATTEMPTS = "attempts"
+_NAME = re.compile(r"(?P<run>.+)\.(?P<number>[1-9]\d*)")
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A failed run that was repeated: the run's name in the design, and the number of the attempt, from 1."""
+
+    run_id: str
+    number: int
+    run: Run
+
+
+def set_aside(experiment: Path, run: Path) -> Path:
+    """Move a run to the attempts of its experiment, so that it is repeated; return its new folder."""
+    folder = experiment / ATTEMPTS
+    folder.mkdir(exist_ok=True)
+    number = 1 + max((place for name, place, _ in _named(folder) if name == run.name), default=0)
+    place = folder / f"{run.name}.{number}"
+    run.rename(place)
+    return place
+
+
+def attempts(experiment: Path) -> tuple[Attempt, ...]:
+    """Return the earlier attempts of an experiment's runs, by run and number; BadInput if one is broken."""
+    named = sorted(_named(experiment / ATTEMPTS))
+    return tuple(Attempt(name, number, Run(path)) for name, number, path in named)
+
+
+def earlier_attempts(run: Path) -> tuple[Attempt, ...]:
+    """Return the earlier attempts of one run; empty for a run outside an experiment."""
+    return tuple(attempt for attempt in attempts(run.parent.parent) if attempt.run_id == run.name)
+
+
+def _named(folder: Path) -> list[tuple[str, int, Path]]:
+    if not folder.is_dir():
+        return []
+    matches = [(path, _NAME.fullmatch(path.name)) for path in folder.iterdir()]
+    return [(match["run"], int(match["number"]), path) for path, match in matches if match]

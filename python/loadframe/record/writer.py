@@ -1,4 +1,7 @@
-"""Writing of run folders. A run grows in a hidden folder, which `finish` renames to the run's path."""
+"""Writing of run folders, in a hidden folder that `finish` renames, and notifications of the run's subscribers.
+
+A subscriber never blocks the run: its queue is bounded, and drops the oldest notifications if the reader is slow.
+"""
 
 import contextlib
 import errno
@@ -6,8 +9,10 @@ import json
 import os
 import shutil
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from time import monotonic
@@ -19,7 +24,6 @@ import pyarrow.parquet as pq
 
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.record import schema
-from loadframe.record.columns import TELEMETRY_SCHEMA
 from loadframe.record.merge import (
     PhaseRecording,
     generator_telemetry,
@@ -29,10 +33,62 @@ from loadframe.record.merge import (
     sampled_phases,
     write_samples,
 )
-from loadframe.record.reader import Recordings
+from loadframe.record.reader import TELEMETRY_SCHEMA, Recordings
 from loadframe.record.redact import plain
-from loadframe.record.subscriber import Closed, Finished, Happened, Sampled, Subscriber
 from loadframe.record.unfinished import BEGUN, LOCK_FILE, SCRATCH, Wreck, hold, partial_name, remove_stale
+
+
+@dataclass(frozen=True, slots=True)
+class Happened:
+    """Notification of a line of events.jsonl."""
+
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Notification of a row of telemetry.parquet; `time` is s since the run began."""
+
+    time: float
+    source: str
+    metric: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Notification that the run's folder is complete, with its summary."""
+
+    path: Path
+    summary: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Notification that recording ended. Without a `Finished` before it, the run was discarded."""
+
+
+class Subscriber:
+    """A bounded queue of notifications from one or several writers. Any thread may put; one thread takes."""
+
+    #: Some minutes of samples of a cluster of a hundred nodes: about 5 MB.
+    MOST = 50_000
+
+    def __init__(self, most: int = MOST) -> None:
+        # Appending to a full deque drops its oldest element atomically.
+        self._queue: deque[Any] = deque(maxlen=most)
+
+    def put(self, notification: Any) -> None:
+        """Add a notification, without waiting; drop the oldest if the queue is full."""
+        self._queue.append(notification)
+
+    def take(self) -> list[Any]:
+        """Remove and return all queued notifications, oldest first."""
+        notifications = []
+        while self._queue:
+            notifications.append(self._queue.popleft())
+        return notifications
+
 
 #: Samples kept in memory before they are written as a row group: about 2 MB, some minutes of a small cluster.
 _BUFFERED = 16_384

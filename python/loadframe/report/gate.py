@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from loadframe.analyze.gate import Check, Gate
-from loadframe.base.printable import printable
 from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted
+from loadframe.base.untrusted import printable
 from loadframe.report.compare_words import quantity
 from loadframe.report.fit import print_findings
 from loadframe.report.labels import treatment_text

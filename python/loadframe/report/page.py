@@ -4,7 +4,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
-from loadframe.base.printable import printable
+from loadframe.base.untrusted import printable
 from loadframe.report.plot.draw import data, draw
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from loadframe.base.errors import BadInput
-from loadframe.base.ranges import LAST_PORT
+from loadframe.base.units import LAST_PORT
 
 #: Connect timeout for checking a certificate, s.
 _CONNECT_TIMEOUT = 5.0

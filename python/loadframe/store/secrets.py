@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from loadframe.base.errors import BadInput
-from loadframe.base.user_input import read_input
+from loadframe.base.untrusted import read_input
 from loadframe.store.access import Auth
 
 PASSWORD = "LOADFRAME_PASSWORD"

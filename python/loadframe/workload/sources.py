@@ -14,8 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_valid
 from pydantic_core import PydanticCustomError
 
 from loadframe.base.errors import BadInput
-from loadframe.base.ranges import MOST_SEED
-from loadframe.base.units import parse_size
+from loadframe.base.units import MOST_SEED, parse_size
 from loadframe.workload.corpora import describe_files, require_readable
 from loadframe.workload.forms import Positive, Text
 from loadframe.workload.pacing import Rates, plan_level

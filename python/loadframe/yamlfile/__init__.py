@@ -5,7 +5,7 @@ here. Only a subset of YAML is supported; see `compose`.
 """
 
 from loadframe.yamlfile.compose import Document, Place, read, scalar
-from loadframe.yamlfile.fields import (
+from loadframe.yamlfile.model import (
     NOT_EMPTY,
     QUANTITY,
     Bandwidth,
@@ -16,11 +16,12 @@ from loadframe.yamlfile.fields import (
     Scalar,
     Size,
     did_you_mean,
+    load,
     quantity,
     shown,
+    validate,
     wrong,
 )
-from loadframe.yamlfile.validate import load, validate
 
 __all__ = [
     "NOT_EMPTY",

@@ -106,7 +106,7 @@ def estimate_ratio(
 
     Observations of further groups add information on blocks and noise. `session_spread` is the assumed standard
     deviation of sessions (relative); it is used only if each side has one session. `least_variance` is a lower limit
-    for the variance of the log ratio. `robust` uses trimmed means if there are enough values; see `trimmed`. Raises
+    for the variance of the log ratio. `robust` uses trimmed means if there are enough values; see `block_model`. Raises
     ValueError if a side has no observation, or a value is not positive and finite.
     """
     for label in (baseline, group):

@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from loadframe.base.errors import BadInput
-from loadframe.base.ranges import MOST_NODES, MOST_RANKS, MOST_THREADS
 from loadframe.base.units import (
+    MOST_NODES,
+    MOST_RANKS,
+    MOST_THREADS,
     parse_bandwidth,
     parse_cores,
     parse_duration,

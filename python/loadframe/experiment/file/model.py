@@ -9,12 +9,19 @@ from pydantic.types import Discriminator
 
 from loadframe.analyze.levels import SIZES, Spacing, numeric_levels
 from loadframe.base.errors import BadInput
-from loadframe.base.ranges import MOST_FIRST_SEED, MOST_NODES, MOST_RANKS, MOST_THREADS
+from loadframe.base.units import (
+    MOST_FIRST_SEED,
+    MOST_NODES,
+    MOST_RANKS,
+    MOST_THREADS,
+    parse_cores,
+    parse_share,
+    parse_throughput,
+)
 from loadframe.base.units import Cores as CoreSets
-from loadframe.base.units import parse_cores, parse_share, parse_throughput
 from loadframe.cluster import SCALED_WITHIN, is_path, parse_machine
 from loadframe.experiment.file.expression import expression, is_expression
-from loadframe.load.generator import Spread
+from loadframe.load.phase import Spread
 from loadframe.workload.pacing import Arrivals
 from loadframe.yamlfile import (
     NOT_EMPTY,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from loadframe.analyze.published import INSTANTS, MEASURES, PER_SECOND, PublishedFigure
 from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_duration
-from loadframe.base.user_input import read_input
+from loadframe.base.untrusted import read_input
 from loadframe.experiment.file.factors import WITH
 from loadframe.yamlfile import did_you_mean, scalar
 

@@ -24,7 +24,7 @@ from loadframe.experiment.file.model import ExperimentFile
 from loadframe.experiment.kinds.base import Kind
 from loadframe.experiment.runner.stage import Stage
 from loadframe.record import Run
-from loadframe.record.fingerprint import digest
+from loadframe.record.machine import digest
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.pacing import Arrivals
 from loadframe.workload.phases import Stream

@@ -10,9 +10,9 @@ from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.experiment.design.runs import PlannedRun
 from loadframe.experiment.runner.session import Labels
 from loadframe.record import ManifestDraft, Run, RunWriter, Summary
-from loadframe.record.attempts import set_aside
 from loadframe.record.draft import SESSION
-from loadframe.record.fingerprint import changes
+from loadframe.record.machine import changes
+from loadframe.record.reader import set_aside
 
 #: Keys that may change between two sessions. A change of any other key would mix different runs in one folder.
 _REWORDABLE = ("question", "file", "published", "axes", "prices")

@@ -32,7 +32,7 @@ from loadframe.experiment.runner.preflight import check_load
 from loadframe.experiment.runner.session import Session
 from loadframe.experiment.runner.stage import Stage, labels_of, seed_of
 from loadframe.load import present
-from loadframe.record.fingerprint import instrument
+from loadframe.record.machine import instrument
 
 #: For more additional nodes, a new cluster is faster, because nodes join one by one but start in parallel.
 _MAX_ADDED = 1

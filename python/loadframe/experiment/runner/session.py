@@ -15,8 +15,8 @@ from loadframe.analyze.summary import summarize
 from loadframe.analyze.verdict.rules import COPIES_LOST, documents_lost
 from loadframe.base import folders, interrupts
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.base.printable import without_compressed
 from loadframe.base.units import counted
+from loadframe.base.untrusted import without_compressed
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.experiment.runner import node_samplers, phase_files

@@ -4,21 +4,25 @@
 `undocumented` finds keys that it lacks.
 """
 
-from loadframe.record.schema.event_kinds import EVENT_KINDS
-from loadframe.record.schema.manifest import FORMAT, Manifest
-from loadframe.record.schema.model import Field, documented, undocumented
-from loadframe.record.schema.series import ERROR_CLASSES, SAMPLES, SERIES, SERIES_LATER, SERIES_RECORDED
-from loadframe.record.schema.summary import Summary
-from loadframe.record.schema.telemetry import (
+from loadframe.record.schema.columns import (
+    ERROR_CLASSES,
     GENERATOR,
     HOST,
     METRICS,
     NODES,
     OWN_GROUP,
+    SAMPLES,
+    SERIES,
+    SERIES_LATER,
+    SERIES_RECORDED,
     TELEMETRY,
     TELEMETRY_LATER,
     WORKERS,
 )
+from loadframe.record.schema.event_kinds import EVENT_KINDS
+from loadframe.record.schema.manifest import FORMAT, Manifest
+from loadframe.record.schema.model import Field, documented, undocumented
+from loadframe.record.schema.summary import Summary
 
 EVENTS = (
     Field("time", "number", "s", "since the run began"),

@@ -8,7 +8,7 @@ from html import escape
 from itertools import pairwise
 from typing import Any
 
-from loadframe.base.printable import printable
+from loadframe.base.untrusted import printable
 from loadframe.report.plot.figure import GRID, INK, MUTED, Axis, Band, Figure, Line, Mark, Panel, Trace
 
 #: Margin of an axis beyond its values: as a share of its length, and in decades.

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.record import Run
-from loadframe.record.columns import SAMPLES_SCHEMA
+from loadframe.record.reader import SAMPLES_SCHEMA
 from loadframe.record.schema import ERROR_CLASSES, SAMPLES_FILE
 from loadframe.record.schema.summary import PhaseSummary
 
