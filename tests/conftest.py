@@ -88,7 +88,7 @@ def toy(monkeypatch: pytest.MonkeyPatch, state: Path, cache: Path) -> Store:
     """The toy, which is a store because its module lies where stores lie."""
     monkeypatch.setattr(loadframe.store, "__path__", [*loadframe.store.__path__, str(Path(__file__).parent / "toys")])
     # Do not wait for clients to disconnect; the tests have none.
-    monkeypatch.setattr("loadframe.cluster.scale_in._FAREWELL", 0.1)
+    monkeypatch.setattr("loadframe.cluster.scaling._FAREWELL", 0.1)
     store = loadframe.store.find("toy")
     store.reset()
     return store

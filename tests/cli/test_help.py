@@ -14,7 +14,7 @@ from loadframe import __version__, cli
 from loadframe.base.units import parse_duration
 from loadframe.cli.app import SUMMARIES, Commands, _first_paragraph, app
 from loadframe.cli.topics import MOST_UNGROUPED, Topic
-from loadframe.cluster.change_watch import WITHIN
+from loadframe.cluster.change import WITHIN
 
 #: Commands that scripts and documents rely on.
 COMMANDS = {"bench", "check", "cluster", "demo", "doctor", "fit", "report", "run", "stores", "workloads"}

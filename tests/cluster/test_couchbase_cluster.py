@@ -18,7 +18,7 @@ from loadframe.host.netns import NetnsHost
 
 @pytest.fixture
 def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[CouchbaseService]:
-    monkeypatch.setattr("loadframe.cluster.scale_in._FAREWELL", 0.1)
+    monkeypatch.setattr("loadframe.cluster.scaling._FAREWELL", 0.1)
     monkeypatch.setattr("loadframe.store.couchbase.membership._POLL", 0.01)
     with CouchbaseService() as running:
         yield running

@@ -37,7 +37,7 @@ def until(true, seconds: float = 60.0) -> None:
 
 
 def test_instances_come_and_go_behind_the_balancer(state, monkeypatch):
-    monkeypatch.setattr("loadframe.cluster.scale_in._FAREWELL", 0.1)
+    monkeypatch.setattr("loadframe.cluster.scaling._FAREWELL", 0.1)
     spec = ClusterSpec(str(PLAIN), nodes=2, settings={"greeting": "moin"})
     with Cluster.start(spec) as cluster:
         assert [node.name for node in cluster.nodes] == ["app-1", "app-2", "balancer"]

@@ -9,8 +9,7 @@ import pytest
 from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec, named
 from loadframe.cluster.node import Node
-from loadframe.cluster.placement import deal, places
-from loadframe.cluster.planned import Planned
+from loadframe.cluster.placement import Planned, deal, places
 from loadframe.cluster.view import sharing
 from loadframe.experiment.runner.node_samplers import _groups
 from loadframe.host.limits import Limits, SystemdLimiter, choose

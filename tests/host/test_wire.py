@@ -46,7 +46,6 @@ def test_all_that_is_called_on_other_machines_needs_python_alone(tmp_path):
     called = (
         "host.agent",
         "cluster.placement",
-        "cluster.planned",
         "cluster.transport",
         "observe.remote",
     )

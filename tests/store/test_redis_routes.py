@@ -4,8 +4,7 @@ from itertools import groupby
 
 import pytest
 
-from loadframe.store.redis.nodes import SLOTS, RedisNode
-from loadframe.store.redis.routes import Routes, balancing, leaving
+from loadframe.store.redis.slots import SLOTS, RedisNode, Routes, balancing_moves, leaving_moves
 
 
 def node(name: str, slots: set[int]) -> RedisNode:
@@ -34,12 +33,12 @@ def after(nodes: list[RedisNode], routes: Routes) -> list[RedisNode]:
 
 def grown(nodes: list[RedisNode]) -> list[RedisNode]:
     more = [*nodes, node(f"n{len(nodes)}", set())]
-    return after(more, balancing(more))
+    return after(more, balancing_moves(more))
 
 
 def shrunk(nodes: list[RedisNode]) -> list[RedisNode]:
     *others, gone = nodes
-    return after(nodes, leaving(gone, others))[:-1]
+    return after(nodes, leaving_moves(gone, others))[:-1]
 
 
 def ranges(nodes: list[RedisNode]) -> int:
@@ -64,20 +63,20 @@ def test_a_cluster_that_grew_and_shrank_has_its_ranges_again(count):
 
 def test_the_order_of_nodes_does_not_matter():
     first, second, third = grown(founded(2))
-    nodes = after([second, first, third], leaving(third, [second, first]))
+    nodes = after([second, first, third], leaving_moves(third, [second, first]))
     assert ranges(nodes) == 2
 
 
 def test_as_few_slots_move_as_possible():
     nodes = [*founded(4), node("n4", set())]
-    assert sum(map(len, balancing(nodes).values())) == SLOTS // 5
-    assert balancing(founded(4)) == {}
+    assert sum(map(len, balancing_moves(nodes).values())) == SLOTS // 5
+    assert balancing_moves(founded(4)) == {}
 
 
 def test_slots_in_pieces_are_put_together_before_ranges_are_cut():
     scattered = node("n0", set(range(0, 8192, 2)) | set(range(8192, SLOTS)))
     other = node("n1", set(range(1, 8192, 2)))
-    nodes = after([scattered, other], balancing([scattered, other]))
+    nodes = after([scattered, other], balancing_moves([scattered, other]))
     assert [one.size for one in nodes] == [8192, 8192]
     assert ranges(nodes) == 2
 
@@ -88,6 +87,6 @@ def test_an_uneven_cluster_is_evened_out():
         node("n1", set(range(10_000, 10_010))),
         node("n2", set(range(10_010, SLOTS))),
     ]
-    nodes = after(nodes, balancing(nodes))
+    nodes = after(nodes, balancing_moves(nodes))
     assert sorted(one.size for one in nodes) == [5461, 5461, 5462]
     assert ranges(nodes) <= 5

@@ -14,7 +14,7 @@ from loadframe.cli.choices import exclude
 from loadframe.cli.cluster import Name, cluster, show, step
 from loadframe.cli.output import Json, err, print_json
 from loadframe.cluster import Cluster
-from loadframe.cluster.change_watch import WITHIN, Tell, describe
+from loadframe.cluster.change import WITHIN, Tell, describe
 from loadframe.cluster.events import ClusterEvent
 from loadframe.store import Balancing
 

@@ -13,17 +13,14 @@ from typing import Any, Self
 import loadframe.store as stores
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_nodes
-from loadframe.cluster import credentials, event_log, events, launch, moving, named, recovery, scale_in
-from loadframe.cluster.change import ClusterChange
-from loadframe.cluster.change_watch import WITHIN, Tell
+from loadframe.cluster import credentials, events, launch, moving, named, scaling
+from loadframe.cluster.change import WITHIN, ClusterChange, Tell
 from loadframe.cluster.events import ClusterEvent, Listener
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.placement import preview
-from loadframe.cluster.recovery import mend
 from loadframe.cluster.scale_command import ScaleCommand
-from loadframe.cluster.scale_in import shrink
-from loadframe.cluster.scale_out import establish, grow
+from loadframe.cluster.scaling import establish, grow, mend, shrink
 from loadframe.cluster.software import Software, prepare, require_reads, server_user, version
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.cluster.view import ClusterView
@@ -194,7 +191,7 @@ class Cluster(ClusterView):
                 grow(change, spec.nodes - before.nodes)
             if spec.nodes < before.nodes:
                 shrink(change, roster.numbers[: spec.nodes - 1 : -1])
-            scale_in.settle(change, software)
+            scaling.settle(change, software)
         except BaseException:
             # On any error, including interrupts: do not leave nodes running.
             cluster._stop_nodes()
@@ -293,20 +290,20 @@ class Cluster(ClusterView):
         Events of other commands on a named cluster are delivered on exit.
         """
         named_folder = self._folder if self.spec and self.spec.name else None
-        since = event_log.length(named_folder) if named_folder else 0
+        since = events.length(named_folder) if named_folder else 0
         self._listeners.append(listener)
         try:
             yield
         finally:
             self._listeners.remove(listener)
             if named_folder:
-                for event in event_log.by_others(named_folder, since):
+                for event in events.by_others(named_folder, since):
                     listener(event)
 
     def grow(
         self, nodes: int = 1, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None
     ) -> list[str]:
-        """Add nodes, wait until the data is balanced, and return their names; see scale_out.grow.
+        """Add nodes, wait until the data is balanced, and return their names; see scaling.grow.
 
         `within` is the timeout of each step in s. Load may run in the meantime, and clients rebalance.
         """
@@ -320,7 +317,7 @@ class Cluster(ClusterView):
     def shrink(
         self, nodes: int | str = 1, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None
     ) -> list[str]:
-        """Remove the node of that name, or the given number of nodes, newest first; see scale_in.shrink."""
+        """Remove the node of that name, or the given number of nodes, newest first; see scaling.shrink."""
         if self._scale and isinstance(nodes, int):
             return self.resize(self.size - nodes, report, tell=tell)
         with self._held(report):
@@ -367,7 +364,7 @@ class Cluster(ClusterView):
         """Restart ended nodes and finish interrupted changes; return False if nothing was necessary."""
         with self._held(report):
             change = self._change(report, within, tell)
-            if not recovery.needed(change):
+            if not scaling.needed(change):
                 return False
             mend(change, prepare(self.store, change.spec, change.host, report))
             return True
@@ -508,7 +505,7 @@ class Cluster(ClusterView):
 
     def _emit(self, event: ClusterEvent) -> None:
         if self._folder and self.spec and self.spec.name:
-            event_log.write(self._folder, event)
+            events.write(self._folder, event)
         for listener in list(self._listeners):
             listener(event)
 

@@ -1,8 +1,15 @@
-"""Events of a cluster. A run records them; a command prints them."""
+"""Events of a cluster, and the log of a named cluster, by which a run sees the changes of other commands."""
 
+import contextlib
+import dataclasses
+import json
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from loadframe.base.folders import ours_alone
 
 REQUESTED = "node requested"  #: a node will be added; it is not running yet
 JOINED = "node joined"  #: it is a member and responds
@@ -31,3 +38,34 @@ class ClusterEvent:
 
 
 Listener = Callable[[ClusterEvent], None]
+
+_FILE = "events.jsonl"
+
+
+def write(folder: Path, event: ClusterEvent) -> None:
+    """Append an event. Write errors are ignored, because the change has already happened."""
+    line = json.dumps({**dataclasses.asdict(event), "by": os.getpid()}) + "\n"
+    with contextlib.suppress(OSError), open(folder / _FILE, "a", opener=ours_alone) as file:
+        file.write(line)
+
+
+def length(folder: Path) -> int:
+    """Return the current size of the log in bytes."""
+    try:
+        return (folder / _FILE).stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def by_others(folder: Path, since: int) -> Iterator[ClusterEvent]:
+    """Yield the events of other processes after byte `since`."""
+    try:
+        with (folder / _FILE).open() as file:
+            file.seek(since)
+            lines = file.read().splitlines()
+    except FileNotFoundError:
+        return
+    for line in lines:
+        event = json.loads(line)
+        if event.pop("by") != os.getpid():
+            yield ClusterEvent(**{**event, "nodes": tuple(event["nodes"])})

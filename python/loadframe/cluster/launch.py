@@ -12,12 +12,11 @@ from loadframe.base import folders
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_nodes
 from loadframe.cluster import credentials, placement
-from loadframe.cluster.change_watch import gone, not_up
+from loadframe.cluster.change import gone, not_up
 from loadframe.cluster.endpoints import assign_endpoints, previous_endpoints
 from loadframe.cluster.node import Node, State, log_of
 from loadframe.cluster.node_table import NodeTable
-from loadframe.cluster.placement import deal
-from loadframe.cluster.planned import Planned, electors, plan
+from loadframe.cluster.placement import Planned, deal, electors, plan
 from loadframe.cluster.software import Report, Software, server_user
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.host import copying, files

@@ -17,7 +17,7 @@ from loadframe.ranks.coordinator import Rank, present
 from loadframe.ranks.phase_top import PhaseOfRanks
 from loadframe.ranks.threads import on
 from loadframe.record.redact import command, plain
-from loadframe.workload.targets import MAIN
+from loadframe.workload.phases import MAIN
 
 #: Node selection. `fixed`: each client has one host, assigned round robin; `nearest`: one host near its rank;
 #: `round_robin`: all hosts in turn; `all`: the host with the fewest requests in flight.

@@ -1,4 +1,4 @@
-"""Access to a cluster: addresses, TLS and credentials. Secrets appear in no representation, description or message."""
+"""Access to a cluster: addresses, TLS, credentials, and requests to its nodes in turn. Secrets appear in no message."""
 
 import base64
 import contextlib
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from loadframe.base.errors import BadInput
@@ -272,3 +272,29 @@ def _naming(file: Path | None) -> Iterator[None]:
 
 def _encoded(text: str) -> str:
     return base64.b64encode(text.encode()).decode()
+
+
+Answer = TypeVar("Answer")
+
+
+def first_answer(
+    addresses: Sequence[str],
+    ask: Callable[[str], Answer],
+    unanswered: type[Exception] | tuple[type[Exception], ...],
+    unsent: type[Exception] | tuple[type[Exception], ...] = (),
+    *,
+    repeatable: bool = True,
+) -> Answer:
+    """Return the result of `ask` for the first address that answers; if none does, raise the last exception.
+
+    `unanswered` are the exceptions for a node that did not answer, `unsent` those for a request that was not sent. A
+    request that changes something is not `repeatable`, because the node may still carry it out. It goes to the next
+    address only after an `unsent` exception.
+    """
+    for address in addresses[:-1]:
+        try:
+            return ask(address)
+        except unanswered as error:
+            if not (repeatable or isinstance(error, unsent)):
+                raise
+    return ask(addresses[-1])

@@ -14,9 +14,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.store.access import OPEN, Access
-from loadframe.store.distribution import Distribution
+from loadframe.store.distribution import Distribution, Offer
 from loadframe.store.encryption import Certificates, Encryption
-from loadframe.store.vendors import Offer
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")

@@ -1,9 +1,13 @@
-"""Files of a store's software in a package registry: names, checksums and target folders. Downloads nothing."""
+"""Software of a store: files in a package registry with checksums and target folders, and vendors' archives."""
 
 import hashlib
 import json
+import platform
+import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from loadframe.base.errors import BadInput
 
 
 @dataclass(frozen=True)
@@ -117,3 +121,38 @@ def read(path: Path) -> Distribution:
         jars=tuple(Jar(**entry) for entry in content["jars"]),
         modules=tuple(Module(entry["name"], entry["class"]) for entry in content["modules"]),
     )
+
+
+_MACHINES = ("x86_64", "aarch64")
+
+
+@dataclass(frozen=True)
+class Offer:
+    """A vendor's tar archive that holds an installation in one folder, with its checksum in a separate file."""
+
+    store: str
+    version: str
+    address: str  #: URL of the vendor's folder of archives
+    name: str
+    checksum: str  #: `sha256` or `sha512`: the algorithm, and the suffix of the checksum's file
+
+
+def version_numbers(kind: str, version: str) -> tuple[int, ...]:
+    """Return the numbers of a version; BadInput for an incomplete version."""
+    if not re.fullmatch(r"\d+\.\d+\.\d+", version):
+        raise BadInput(
+            f"{kind} {version} is not a complete version, which the vendor's downloads need",
+            remedy="write all three numbers of the version, or give an installation with --home",
+        )
+    return tuple(int(part) for part in version.split("."))
+
+
+def vendor_architecture(kind: str) -> str:
+    """Return this machine's architecture as vendors name it; BadInput if they do not support it."""
+    architecture = platform.machine()
+    if architecture not in _MACHINES:
+        raise BadInput(
+            f"the vendor's downloads of {kind} are for {' and '.join(_MACHINES)}, and this machine is {architecture}",
+            remedy="give an installation with --home",
+        )
+    return architecture

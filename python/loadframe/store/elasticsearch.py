@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput
-from loadframe.store import installed, vendors
+from loadframe.store import installed
 from loadframe.store.base import Found, Installation, Member, NodePlan, NodeSpec, Watch
-from loadframe.store.distribution import Archive, Distribution, Jar
+from loadframe.store.distribution import Archive, Distribution, Jar, Offer, vendor_architecture, version_numbers
 from loadframe.store.encryption import AUTHORITY, CERTIFICATE, KEY, Encryption, refuse_settings
 from loadframe.store.search import membership, node_settings
 from loadframe.store.search.store import SearchStore
-from loadframe.store.vendors import Offer
 
 _DISTRIBUTION = Distribution(
     store="elasticsearch",
@@ -100,8 +99,8 @@ class Elasticsearch(SearchStore):
         """Return the vendor's archive, which bundles a Java runtime."""
         if _major(version) not in _OFFERED:
             return None
-        vendors.number(self.kind, version)
-        name = f"elasticsearch-{version}-linux-{vendors.machine(self.kind)}.tar.gz"
+        version_numbers(self.kind, version)
+        name = f"elasticsearch-{version}-linux-{vendor_architecture(self.kind)}.tar.gz"
         return Offer(self.kind, version, _VENDOR, name, "sha512")
 
     def installation(self, home: Path | None) -> Found | None:

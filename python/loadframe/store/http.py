@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.store.access import OPEN, Access
+from loadframe.store.access import OPEN, Access, first_answer
 from loadframe.store.base import Health, Installation, NodePlan, NodeSpec, Store, Unreachable
 from loadframe.store.distribution import Distribution
-from loadframe.store.first_answer import first_answer
 from loadframe.store.web import Answer, UnansweredError, Web
 
 #: Seconds.

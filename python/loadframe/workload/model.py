@@ -9,9 +9,8 @@ from loadframe.workload.collections import Collection
 from loadframe.workload.corpora import Corpus
 from loadframe.workload.encryption import ClientEncryption
 from loadframe.workload.forms import Family, Operation
-from loadframe.workload.phases import Phase
+from loadframe.workload.phases import Phase, Target
 from loadframe.workload.sources import Source
-from loadframe.workload.targets import Target
 from loadframe.workload.variables import Variable
 from loadframe.yamlfile import NOT_EMPTY, Model, Name, Scalar
 

@@ -8,8 +8,7 @@ from loadframe.workload.forms import Form, every_form
 from loadframe.workload.holes import Place, names
 from loadframe.workload.journeys import JourneyStep, every_step
 from loadframe.workload.model import WorkloadFile
-from loadframe.workload.phases import Phase, Stream
-from loadframe.workload.targets import MAIN
+from loadframe.workload.phases import MAIN, Phase, Stream
 from loadframe.workload.variables import closure, cycle
 from loadframe.yamlfile import Document, did_you_mean
 

@@ -13,8 +13,7 @@ from loadframe.workload import corpora, journeys, sources
 from loadframe.workload.forms.repeat import Visible
 from loadframe.workload.holes import names
 from loadframe.workload.pacing import Arrivals, ClientLevel, Condition, RateLevel, plan_level
-from loadframe.workload.phases import ANY, Ended, Phase, Stream
-from loadframe.workload.targets import combined_target
+from loadframe.workload.phases import ANY, Ended, Phase, Stream, combined_target
 from loadframe.workload.variables import Variable, closure
 
 #: Default number of clients that users share.

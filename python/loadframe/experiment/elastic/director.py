@@ -17,7 +17,7 @@ from loadframe.analyze.verdict.rules import change_failed_text
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_duration
 from loadframe.cluster import Balancing, Cluster
-from loadframe.cluster.change_watch import Tell
+from loadframe.cluster.change import Tell
 from loadframe.cluster.node import Node
 from loadframe.cluster.view import sharing
 from loadframe.experiment.elastic.live_metrics import LiveMetrics

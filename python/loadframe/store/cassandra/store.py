@@ -15,7 +15,7 @@ from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.base.units import counted, format_nodes
 from loadframe.store import days, distribution, installed, jvm
-from loadframe.store.access import OPEN, Access, Auth, split_address
+from loadframe.store.access import OPEN, Access, Auth, first_answer, split_address
 from loadframe.store.base import (
     Balancing,
     Figure,
@@ -35,7 +35,6 @@ from loadframe.store.cassandra.cql import DENIED, TEMPORARY, Connection, CqlErro
 from loadframe.store.cassandra.ring import Ring, figures
 from loadframe.store.distribution import Distribution
 from loadframe.store.encryption import Encryption
-from loadframe.store.first_answer import first_answer
 
 KEYSPACE = "loadframe"
 #: The administrator of clusters that Loadframe starts.

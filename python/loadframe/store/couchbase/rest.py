@@ -4,9 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
-from loadframe.store.access import Access
+from loadframe.store.access import Access, first_answer
 from loadframe.store.base import Unreachable
-from loadframe.store.first_answer import first_answer
 from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
 
 #: Timeout, s. Adding a node takes ten seconds, or much longer on busy machines.

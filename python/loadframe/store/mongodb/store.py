@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.store import days, installed, vendors
-from loadframe.store.access import OPEN, Access
+from loadframe.store import days, installed
+from loadframe.store.access import OPEN, Access, first_answer
 from loadframe.store.base import (
     Balancing,
     Found,
@@ -23,13 +23,11 @@ from loadframe.store.base import (
     Unreachable,
     Watch,
 )
-from loadframe.store.distribution import Distribution, Wheel
+from loadframe.store.distribution import Distribution, Offer, Wheel, vendor_architecture, version_numbers
 from loadframe.store.encryption import Encryption
-from loadframe.store.first_answer import first_answer
 from loadframe.store.mongodb import config, figures, sampling, shards
 from loadframe.store.mongodb import replica_set as sets
 from loadframe.store.mongodb.client import ADMINISTRATOR, Client, MongoError
-from loadframe.store.vendors import Offer
 
 #: The database of all collections; the driver uses the same.
 DATABASE = "loadframe"
@@ -99,9 +97,9 @@ class MongoDB(Store):
         """Return the vendor's archive for Ubuntu 22.04, which includes the router and runs on similar systems."""
         if not version[:1].isdigit() or int(version.partition(".")[0]) < _OFFERED[0]:
             return None
-        if vendors.number(self.kind, version) < _OFFERED:
+        if version_numbers(self.kind, version) < _OFFERED:
             return None
-        name = f"mongodb-linux-{vendors.machine(self.kind)}-ubuntu2204-{version}.tgz"
+        name = f"mongodb-linux-{vendor_architecture(self.kind)}-ubuntu2204-{version}.tgz"
         return Offer(self.kind, version, _VENDOR, name, "sha256")
 
     def installation(self, home: Path | None) -> Found | None:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from loadframe.base.errors import BadInput
 from loadframe.store import installed
-from loadframe.store.access import OPEN, Access
+from loadframe.store.access import OPEN, Access, first_answer
 from loadframe.store.base import (
     Found,
     Health,
@@ -25,7 +25,6 @@ from loadframe.store.base import (
 )
 from loadframe.store.distribution import Distribution, Wheel
 from loadframe.store.encryption import Encryption, refuse_settings
-from loadframe.store.first_answer import first_answer
 from loadframe.store.postgresql import config, figures, replication, sampling
 from loadframe.store.postgresql.client import DATABASE, SLOW, USER, Client, PostgresError
 

@@ -13,10 +13,8 @@ from typing import Self
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import split_address
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
-from loadframe.store.redis import routes
 from loadframe.store.redis.client import Client
-from loadframe.store.redis.nodes import ABSENT, SLOTS, RedisNode
-from loadframe.store.redis.routes import Routes
+from loadframe.store.redis.slots import ABSENT, SLOTS, RedisNode, Routes, balancing_moves, leaving_moves
 
 #: Slots to move at a time, and keys per MIGRATE command, which blocks its node.
 _SLOTS_AT_ONCE = 64
@@ -149,7 +147,7 @@ def balance(seen: Ring, clients: Clients, watch: Watch) -> None:
     """Finish interrupted moves, then move slots until nodes differ by one slot at most."""
     finish(seen, clients, watch)
     seen = Ring.read(clients(seen.myself.address))
-    move(routes.balancing(seen.masters), seen.masters, clients, watch)
+    move(balancing_moves(seen.masters), seen.masters, clients, watch)
 
 
 def finish(seen: Ring, clients: Clients, watch: Watch) -> None:
@@ -178,7 +176,7 @@ def leave(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
     others = [node for node in seen.masters if node.id != leaving.id]
     if not others:
         raise BadInput("the last node of a cluster cannot leave it", remedy="stop it with `loadframe cluster down`")
-    move(routes.leaving(leaving, others), seen.masters, clients, watch)
+    move(leaving_moves(leaving, others), seen.masters, clients, watch)
 
 
 def forget(seen: Ring, member: Member, clients: Clients) -> None:

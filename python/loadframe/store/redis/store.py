@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from loadframe.base.errors import BadInput
 from loadframe.store import installed
-from loadframe.store.access import OPEN, Access
+from loadframe.store.access import OPEN, Access, first_answer
 from loadframe.store.base import (
     Figure,
     Found,
@@ -25,7 +25,6 @@ from loadframe.store.base import (
 )
 from loadframe.store.distribution import Distribution
 from loadframe.store.encryption import AUTHORITY, BUNDLE, Encryption
-from loadframe.store.first_answer import first_answer
 from loadframe.store.redis import cluster as ring
 from loadframe.store.redis import sampling
 from loadframe.store.redis.client import USER, Client

@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
 
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
-from loadframe.store.access import OPEN, Access
+from loadframe.store.access import OPEN, Access, first_answer
 from loadframe.store.base import Figure, Health, Member, RunningSetting, Sample, Store, Unreachable, Watch
-from loadframe.store.first_answer import first_answer
 from loadframe.store.search import membership, sampling
 from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
 

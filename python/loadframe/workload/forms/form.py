@@ -5,10 +5,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from loadframe.workload.forms.answer import PLACES, Assertion, Captured
-from loadframe.workload.forms.cassandra import Consistency, Cql
 from loadframe.workload.forms.chart import Chart
-from loadframe.workload.forms.couchbase import Durability, Query
-from loadframe.workload.forms.mongodb import Aggregate, Find, ReadPreference, WriteConcern
+from loadframe.workload.forms.native import (
+    Aggregate,
+    Consistency,
+    Cql,
+    Durability,
+    Find,
+    Query,
+    ReadFrom,
+    ReadPreference,
+    Statements,
+    WriteConcern,
+)
 from loadframe.workload.forms.neutral import (
     Bulk,
     Delete,
@@ -21,39 +30,36 @@ from loadframe.workload.forms.neutral import (
     Update,
     Upsert,
 )
-from loadframe.workload.forms.postgresql import ReadFrom, Statements
 from loadframe.workload.forms.repeat import Composite, Repeat, Scroll, SearchAfter, Visible
 from loadframe.workload.forms.rest import Http
 from loadframe.workload.forms.search import (
     Aggregation,
-    CountDocuments,
-    Eql,
-    Esql,
-    Get,
-    Index,
-    IndexMany,
-    Knn,
-    MultiSearch,
-    Request,
-    Search,
-    Sql,
-)
-from loadframe.workload.forms.search_admin import (
     Aliases,
+    CountDocuments,
     CreateCollection,
     CreateRepository,
     DeleteCollection,
     DeleteSnapshot,
     DeleteTemplate,
+    Eql,
+    Esql,
     Flush,
     ForceMerge,
+    Get,
+    Index,
+    IndexMany,
+    Knn,
     ManageIndices,
+    MultiSearch,
     PutSettings,
     PutTemplate,
     Refresh,
+    Request,
     Rollover,
+    Search,
     Shrink,
     Snapshot,
+    Sql,
     WaitForHealth,
 )
 from loadframe.workload.forms.values import Text

@@ -26,8 +26,7 @@ from jinja2 import meta
 from jinja2.sandbox import SandboxedEnvironment
 
 from loadframe.base.errors import BadInput
-from loadframe.workload.importers import places
-from loadframe.workload.importers.source import MAX_BYTES, json_of, text_of
+from loadframe.workload.importers.source import MAX_BYTES, json_of, key_offsets, text_of
 from loadframe.yamlfile import did_you_mean
 
 #: Names of the main file of a track or workload.
@@ -225,7 +224,7 @@ class Templates:
         if located is None:
             return {}
         text, origins = located
-        located_parts = {part: self._place(origins, offset) for part, offset in places.offsets(text).items()}
+        located_parts = {part: self._place(origins, offset) for part, offset in key_offsets(text).items()}
         return {part: place for part, place in located_parts.items() if place is not None}
 
     def check_parameters(self) -> None:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput
-from loadframe.workload.importers import places
 from loadframe.workload.importers.imported import literal, name_of
-from loadframe.workload.importers.source import ImportedObject
+from loadframe.workload.importers.source import ImportedObject, nearest
 
 _DEFINITION = ("settings", "mappings", "aliases")
 
@@ -156,7 +155,7 @@ class Track:
         path = where.removeprefix(self.part.where)
         if path == where or not path:
             return where
-        return places.nearest(path, self._places) or where
+        return nearest(path, self._places) or where
 
     @cached_property
     def _places(self) -> Mapping[str, str]:

@@ -1,11 +1,58 @@
-"""Requests that only PostgreSQL supports."""
+"""Requests that only Cassandra, Couchbase, MongoDB or PostgreSQL supports."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from loadframe.workload.forms.values import Text
+from loadframe.workload.forms.values import Hits, Text
 from loadframe.yamlfile import NOT_EMPTY, Model, wrong
+
+Consistency = Literal[
+    "any", "one", "two", "three", "quorum", "all", "local_quorum", "each_quorum", "local_one", "serial", "local_serial"
+]
+
+
+class Cql(Model):
+    """A CQL statement, with a `?` for each of its values."""
+
+    statement: Text
+    values: list[Any] = Field(default_factory=list)
+    consistency: Consistency | None = None
+
+
+Durability = Literal["none", "majority", "majority_and_persist_active", "persist_to_majority"]
+
+
+class Query(Model):
+    """An SQL++ statement, with parameters for `$1`, `$2`, ... (list) or `$name` (mapping)."""
+
+    statement: Text
+    parameters: list[Any] | dict[str, Any] = Field(default_factory=list)
+
+
+#: Condition for acknowledging a write, weakest first.
+WriteConcern = Literal["unacknowledged", "acknowledged", "journaled", "majority"]
+#: Which members of a replica set are read from.
+ReadPreference = Literal["primary", "primary_preferred", "secondary", "secondary_preferred", "nearest"]
+
+
+class Find(Model):
+    """Find documents that match a filter."""
+
+    collection: Text
+    filter: dict[str, Any] = Field(default_factory=dict)
+    projection: dict[str, Any] | None = None
+    sort: dict[str, Any] | None = None
+    skip: Hits | None = None
+    limit: Hits | None = None
+
+
+class Aggregate(Model):
+    """Run an aggregation pipeline."""
+
+    collection: Text
+    pipeline: list[dict[str, Any]]
+
 
 ReadFrom = Literal["primary", "replica", "prefer_replica", "any"]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from loadframe.base.errors import BadInput
-from loadframe.store.secrets import credentials
+from loadframe.cluster.reach import credentials
 
 NOTHING = {"user": None, "password_file": None, "api_key_file": None, "token_file": None}
 
@@ -89,7 +89,7 @@ def test_empty_secret_files_are_refused(secret):
 
 def test_without_a_terminal_the_password_must_come_from_elsewhere():
     program = (
-        "from loadframe.store.secrets import credentials\n"
+        "from loadframe.cluster.reach import credentials\n"
         "credentials(user='ann', password_file=None, api_key_file=None, token_file=None, warn=print, environment={})"
     )
     command = [sys.executable, "-c", program]
@@ -100,7 +100,7 @@ def test_without_a_terminal_the_password_must_come_from_elsewhere():
 
 def test_at_a_terminal_the_password_is_asked_for_and_not_echoed():
     program = (
-        "from loadframe.store.secrets import credentials\n"
+        "from loadframe.cluster.reach import credentials\n"
         "auth = credentials(user='ann', password_file=None, api_key_file=None, token_file=None, warn=print,"
         " environment={})\n"
         "print('length', len(auth.secret))"
