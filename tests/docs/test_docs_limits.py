@@ -12,7 +12,7 @@ TOP = Path(__file__).parents[2]
 DOCS = TOP / "docs"
 #: Pages that a command generates; their words do not count.
 GENERATED = {DOCS / "reference" / f"{name}.md" for name in ("command-line", "run-folder", "validity-rules")}
-#: Tables that `python -m loadframe.experiment.reference` writes into pages.
+#: Tables that `python -m docs.generate` writes into pages.
 TABLES = re.compile(r"<!-- (?:keys|operations): .*?<!-- end -->", re.DOTALL)
 #: Notes for tests, which no reader sees.
 COMMENTS = re.compile(r"<!--.*?-->", re.DOTALL)

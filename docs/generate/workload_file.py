@@ -1,17 +1,19 @@
 """The JSON Schema of workload files, for editors; published as docs/reference/workload.schema.json.
 
 Derived from the models; allows a placeholder `${name}` for every scalar. `load_workload` checks references between
-parts of a file, which a schema cannot express. `python -m loadframe.experiment.reference` writes the published file.
+parts of a file, which a schema cannot express.
 """
 
 from pathlib import Path
 from typing import Any
 
+from docs.generate.json_schema import DIALECT, described, read_keys, tidied
+
+from loadframe import workload
 from loadframe.workload.model import WorkloadFile
-from loadframe.yamlfile.schema import DIALECT, described, read_keys, tidied
 
 #: Descriptions of the keys.
-KEYS = Path(__file__).with_name("keys.toml")
+KEYS = Path(workload.__file__).with_name("keys.toml")
 _HOLE = {"$ref": "#/$defs/Hole"}
 _SINGLE = ("integer", "number", "boolean")
 _PREFIX = "loadframe__workload__"

@@ -7,12 +7,13 @@ express.
 from pathlib import Path
 from typing import Any
 
-from loadframe.experiment import kinds
+from docs.generate.json_schema import DIALECT, described, read_keys, tidied
+
+from loadframe.experiment import file, kinds
 from loadframe.experiment.file.model import ExperimentFile
-from loadframe.yamlfile.schema import DIALECT, described, read_keys, tidied
 
 #: Descriptions of the keys.
-KEYS = Path(__file__).parent / "file" / "keys.toml"
+KEYS = Path(file.__file__).with_name("keys.toml")
 #: Name of the model with the keys of all kinds.
 COMMON = ExperimentFile.__name__
 

@@ -1,6 +1,6 @@
-"""Write the schemas and the tables of the reference: `python -m loadframe.experiment.reference [FOLDER]`.
+"""The schemas and the tables of keys of the reference.
 
-FOLDER is docs/reference by default. A page marks a table by comments; the text between them is replaced:
+A page marks a table by comments; the text between them is replaced:
 
     <!-- keys: MODEL ... -->         keys of models, with values, defaults and descriptions
     <!-- operations: KIND ... -->    operations of a workload, with their keys
@@ -10,17 +10,16 @@ Keys after a colon limit the table to these: `<!-- keys: Phase: clients think_ti
 """
 
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from loadframe.experiment import jsonschema as experiment
-from loadframe.workload import jsonschema as workload
-from loadframe.yamlfile import QUANTITY
-from loadframe.yamlfile.schema import described, page, read_keys, require_known
+from docs.generate import experiment_file, workload_file
+from docs.generate.json_schema import described, page, read_keys, require_known
 
-SCHEMAS = {"workload.schema.json": workload.schema, "experiment.schema.json": experiment.schema}
+from loadframe.yamlfile import QUANTITY
+
+SCHEMAS = {"workload.schema.json": workload_file.schema, "experiment.schema.json": experiment_file.schema}
 _BLOCK = re.compile(r"(<!-- (keys|operations): ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 _TYPES = {"integer": "integer", "number": "number", "string": "text", "boolean": "boolean", "object": "mapping"}
 _HEAD = "| key | value | default | meaning |\n|---|---|---|---|\n"
@@ -30,10 +29,10 @@ _UNITS = ((1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k"))
 
 def models() -> dict[str, Any]:
     """Return the described models of both kinds of files; `ExperimentFile` has the keys that all kinds share."""
-    common = {experiment.COMMON: experiment.common()}
-    special = {name: _without_common(model) for name, model in experiment.models().items()}
-    of_experiments = described(common | special, read_keys(experiment.KEYS))
-    return described(workload.models(), read_keys(workload.KEYS)) | of_experiments
+    common = {experiment_file.COMMON: experiment_file.common()}
+    special = {name: _without_common(model) for name, model in experiment_file.models().items()}
+    of_experiments = described(common | special, read_keys(experiment_file.KEYS))
+    return described(workload_file.models(), read_keys(workload_file.KEYS)) | of_experiments
 
 
 def written(text: str, known: Mapping[str, Any]) -> str:
@@ -62,7 +61,7 @@ def shown(text: str, known: Mapping[str, Any]) -> set[tuple[str, str]]:
 def _without_common(model: dict[str, Any]) -> dict[str, Any]:
     if "experiment" not in model.get("properties", ()):
         return model
-    common = experiment.common()["properties"].keys()
+    common = experiment_file.common()["properties"].keys()
     special = {key: entry for key, entry in model["properties"].items() if key not in common}
     return {**model, "properties": special}
 
@@ -216,7 +215,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def main(folder: Path) -> None:
+def write(folder: Path) -> None:
     """Write the schemas and the tables of all pages in a folder."""
     for name, schema in SCHEMAS.items():
         (folder / name).write_text(page(schema()))
@@ -225,7 +224,3 @@ def main(folder: Path) -> None:
         text = path.read_text()
         if (filled := written(text, known)) != text:
             path.write_text(filled)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs/reference"))

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
+from docs.generate.experiment_file import schema
 from jsonschema import Draft202012Validator
 
-from loadframe.experiment.jsonschema import schema
 from loadframe.workload.catalogue import LIBRARY
 from loadframe.yamlfile import read
 

@@ -1,6 +1,5 @@
-"""Prints the table of validity rules: `python -m loadframe.analyze.verdict > docs/reference/validity-rules.md`."""
+"""The table of validity rules, each with an example."""
 
-import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +9,7 @@ from loadframe.analyze.verdict.self_monitor import STRAGGLING
 _HEAD = """\
 # Validity rules
 
-<!-- Written by `python -m loadframe.analyze.verdict`; change python/loadframe/analyze/verdict instead. -->
+<!-- Written by `python -m docs.generate`; change python/loadframe/analyze/verdict instead. -->
 
 The verdict of a run lists every rule that applies, with its code, its message and a remedy. This table shows each rule
 with example figures. [Invalid runs](../how-to/invalid-runs.md) explains how to fix the common ones, and
@@ -84,7 +83,3 @@ def _section(fault: Fault, title: str) -> str:
 def _row(rule: ValidityRule) -> str:
     finding = rule(**EXAMPLES[rule.code])
     return f"| `{rule.code}` | {rule.effect} | {finding.cause} | {finding.remedy} |"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

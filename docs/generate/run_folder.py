@@ -1,6 +1,5 @@
-"""Prints the documentation of run folders: `python -m loadframe.record.schema > docs/reference/run-folder.md`."""
+"""The documentation of run folders, from their schema."""
 
-import sys
 from collections.abc import Iterable
 
 from loadframe.record import schema
@@ -12,7 +11,7 @@ _LATENCY = {field.name for field in documented(Latency)}
 _HEAD = f"""\
 # The run folder
 
-<!-- Written by `python -m loadframe.record.schema`; change python/loadframe/record/schema instead. -->
+<!-- Written by `python -m docs.generate`; change python/loadframe/record/schema instead. -->
 
 A run folder contains all results of one run; reports and analyses need nothing else. `loadframe bench` creates it in
 `results/`, and `loadframe run` in `results/NAME/runs/`. It appears under its name only when it is complete. You can
@@ -172,7 +171,3 @@ def _table(fields: Iterable[Field], heading: str) -> str:
     rows = [f"| {heading} | type | unit | meaning |", "|---|---|---|---|"]
     rows += [f"| `{field.name}` | {field.type} | {field.unit} | {field.says} |" for field in fields]
     return "\n".join(rows) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

@@ -3,17 +3,16 @@
 from pathlib import Path
 
 import pytest
+from docs.generate import experiment_file, workload_file
+from docs.generate.json_schema import described, page, read_keys, unused
+from docs.generate.keys import SCHEMAS, models, shown, written
 
 from loadframe.base.errors import LoadframeError
-from loadframe.experiment import jsonschema as experiment
-from loadframe.experiment.reference import SCHEMAS, models, shown, written
-from loadframe.workload import jsonschema as workload
-from loadframe.yamlfile.schema import described, page, read_keys, unused
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
 PAGES = sorted(REFERENCE.rglob("*.md"))
 KNOWN = models()
-COMMAND = "run: python -m loadframe.experiment.reference"
+COMMAND = "run: python -m docs.generate"
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
@@ -38,9 +37,9 @@ def test_every_key_of_both_files_is_in_a_table():
     assert missing == []
 
 
-@pytest.mark.parametrize("module", [workload, experiment])
+@pytest.mark.parametrize("module", [workload_file, experiment_file])
 def test_no_description_is_left_of_a_key_that_is_gone(module):
-    known = module.models() | ({experiment.COMMON: experiment.common()} if module is experiment else {})
+    known = module.models() | ({experiment_file.COMMON: experiment_file.common()} if module is experiment_file else {})
     assert unused(known, read_keys(module.KEYS)) == []
 
 

@@ -4,10 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from docs.generate.workload_file import schema
 from jsonschema import Draft202012Validator
 
 from loadframe.workload.catalogue import LIBRARY
-from loadframe.workload.jsonschema import schema
 from loadframe.yamlfile import read
 
 DOCS = Path(__file__).parents[2] / "docs"
