@@ -1,9 +1,11 @@
 """Access to existing clusters: options for addresses, TLS and credentials, named clusters, and consent to data loss."""
 
+import functools
+import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 
 import typer
 
@@ -17,29 +19,68 @@ if TYPE_CHECKING:
     from loadframe.experiment.runner.session import DroppedData
     from loadframe.store import Access
 
-User = Annotated[str | None, option(Topic.CREDENTIALS, help="User name. Loadframe prompts for the password.")]
-PasswordFile = Annotated[
-    Path | None, option(Topic.CREDENTIALS, help="File with the password. Or set LOADFRAME_PASSWORD.")
-]
-ApiKeyFile = Annotated[Path | None, option(Topic.CREDENTIALS, help="File with an API key. Or set LOADFRAME_API_KEY.")]
-TokenFile = Annotated[Path | None, option(Topic.CREDENTIALS, help="File with a bearer token. Or set LOADFRAME_TOKEN.")]
-Ca = Annotated[
-    Path | None,
-    option(Topic.CREDENTIALS, help="Trust this certificate authority (PEM) instead of the system's."),
-]
-Cert = Annotated[Path | None, option(Topic.CREDENTIALS, help="Client certificate (PEM).")]
-Key = Annotated[Path | None, option(Topic.CREDENTIALS, help="Key of --cert (PEM). Default: in the same file.")]
-Insecure = Annotated[
-    bool, option(Topic.CREDENTIALS, "--insecure", help="Accept any certificate. The run records this.")
-]
-Compress = Annotated[bool, option(Topic.CREDENTIALS, "--compress", help="Compress request bodies.")]
+P = ParamSpec("P")
+R = TypeVar("R")
+#: The options for credentials and TLS, by parameter: annotation and default.
+_OPTIONS: Mapping[str, tuple[Any, Any]] = {
+    "user": (
+        Annotated[str | None, option(Topic.CREDENTIALS, help="User name. Loadframe prompts for the password.")],
+        None,
+    ),
+    "password_file": (
+        Annotated[Path | None, option(Topic.CREDENTIALS, help="File with the password. Or set LOADFRAME_PASSWORD.")],
+        None,
+    ),
+    "api_key_file": (
+        Annotated[Path | None, option(Topic.CREDENTIALS, help="File with an API key. Or set LOADFRAME_API_KEY.")],
+        None,
+    ),
+    "token_file": (
+        Annotated[Path | None, option(Topic.CREDENTIALS, help="File with a bearer token. Or set LOADFRAME_TOKEN.")],
+        None,
+    ),
+    "ca": (
+        Annotated[
+            Path | None,
+            option(Topic.CREDENTIALS, help="Trust this certificate authority (PEM) instead of the system's."),
+        ],
+        None,
+    ),
+    "cert": (Annotated[Path | None, option(Topic.CREDENTIALS, help="Client certificate (PEM).")], None),
+    "key": (
+        Annotated[Path | None, option(Topic.CREDENTIALS, help="Key of --cert (PEM). Default: in the same file.")],
+        None,
+    ),
+    "insecure": (
+        Annotated[bool, option(Topic.CREDENTIALS, "--insecure", help="Accept any certificate. The run records this.")],
+        False,
+    ),
+    "compress": (Annotated[bool, option(Topic.CREDENTIALS, "--compress", help="Compress request bodies.")], False),
+}
+#: Those with the path of a file.
+_FILES = ("password_file", "api_key_file", "token_file", "ca", "cert", "key")
 
 #: The default of --store.
 DEFAULT_STORE = "opensearch"
 
-#: Parameters of commands that accept all of these options.
-_FILES = ("password_file", "api_key_file", "token_file", "ca", "cert", "key")
-_PARAMETERS = ("user", *_FILES, "insecure", "compress")
+
+def with_options(command: Callable[P, R]) -> Callable[..., R]:
+    """Add the options for credentials and TLS to a command, which reads them with `existing` from its context."""
+    signature = inspect.signature(command)
+    *others, last = signature.parameters.values()
+    added = [
+        inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
+        for name, (annotation, default) in _OPTIONS.items()
+    ]
+
+    @functools.wraps(command)
+    def wrapper(*args: P.args, **given: P.kwargs) -> R:
+        for name in _OPTIONS:
+            given.pop(name, None)
+        return command(*args, **given)
+
+    wrapper.__signature__ = signature.replace(parameters=[*others, *added, last])  # type: ignore[attr-defined]
+    return wrapper
 
 
 def existing(given: Mapping[str, Any]) -> "tuple[list[str], Access]":
@@ -52,7 +93,7 @@ def existing(given: Mapping[str, Any]) -> "tuple[list[str], Access]":
     from loadframe.store import OPEN
 
     if given["hosts"] is None:
-        for name in _PARAMETERS:
+        for name in _OPTIONS:
             if given[name]:
                 raise BadInput(
                     f"--{name.replace('_', '-')} requires an existing cluster", remedy="give its addresses with --hosts"
@@ -61,7 +102,7 @@ def existing(given: Mapping[str, Any]) -> "tuple[list[str], Access]":
     # The context keeps paths as text. Typer converts them only for the command itself.
     files = {name: None if given[name] is None else Path(given[name]) for name in _FILES}
     kind = given.get("store") or DEFAULT_STORE
-    return access_to(kind, given["hosts"], {**{name: given[name] for name in _PARAMETERS}, **files}, _warn)
+    return access_to(kind, given["hosts"], {**{name: given[name] for name in _OPTIONS}, **files}, _warn)
 
 
 def named(name: str, store: str, context: typer.Context) -> "Cluster":

@@ -70,6 +70,7 @@ Examples:
 
 
 @app.command(epilog=_EXAMPLES)
+@access.with_options
 def bench(  # noqa: PLR0915 - one list of options and the order of their checks
     context: typer.Context,
     workload: WorkloadName,
@@ -152,15 +153,6 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
     ] = None,
     samples: Samples = False,
     output: RunFolder = None,
-    user: access.User = None,
-    password_file: access.PasswordFile = None,
-    api_key_file: access.ApiKeyFile = None,
-    token_file: access.TokenFile = None,
-    ca: access.Ca = None,
-    cert: access.Cert = None,
-    key: access.Key = None,
-    insecure: access.Insecure = False,
-    compress: access.Compress = False,
     web: Web = False,
     web_address: WebAddress = None,
     as_json: Json = False,

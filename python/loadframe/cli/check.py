@@ -55,6 +55,7 @@ _DOCUMENTS = "1000"
 
 
 @app.command(epilog=_EXAMPLES)
+@access.with_options
 def check(
     context: typer.Context,
     workload: WorkloadName,
@@ -65,15 +66,6 @@ def check(
     ] = False,
     ranks: Ranks = None,
     set_: Parameters = [],
-    user: access.User = None,
-    password_file: access.PasswordFile = None,
-    api_key_file: access.ApiKeyFile = None,
-    token_file: access.TokenFile = None,
-    ca: access.Ca = None,
-    cert: access.Cert = None,
-    key: access.Key = None,
-    insecure: access.Insecure = False,
-    compress: access.Compress = False,
     as_json: Json = False,
 ) -> None:
     """Send each operation of a workload once and show request, answer and judgement.

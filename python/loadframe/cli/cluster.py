@@ -214,6 +214,7 @@ def _changed_spec(before: ClusterSpec, given: dict[str, Any], limits: dict[str, 
 
 
 @cluster.command(epilog=_STATUS_EXAMPLES)
+@access.with_options
 def status(
     context: typer.Context,
     name: Annotated[
@@ -224,15 +225,6 @@ def status(
     store: Annotated[
         str, option(Topic.EXISTING, autocompletion=completion.stores, help="Kind of the store at --hosts.")
     ] = "opensearch",
-    user: access.User = None,
-    password_file: access.PasswordFile = None,
-    api_key_file: access.ApiKeyFile = None,
-    token_file: access.TokenFile = None,
-    ca: access.Ca = None,
-    cert: access.Cert = None,
-    key: access.Key = None,
-    insecure: access.Insecure = False,
-    compress: access.Compress = False,
     as_json: Json = False,
 ) -> None:
     """List all clusters, or show the nodes, health and deviations of one."""

@@ -81,6 +81,7 @@ Examples:
 
 
 @commands.command(epilog=_MAPPING)
+@access.with_options
 def mapping(
     context: typer.Context,
     file: Annotated[
@@ -93,15 +94,6 @@ def mapping(
     cluster: ClusterName = None,
     collection: Collection = None,
     database: Database = None,
-    user: access.User = None,
-    password_file: access.PasswordFile = None,
-    api_key_file: access.ApiKeyFile = None,
-    token_file: access.TokenFile = None,
-    ca: access.Ca = None,
-    cert: access.Cert = None,
-    key: access.Key = None,
-    insecure: access.Insecure = False,
-    compress: access.Compress = False,
     output: NamedOutput = None,
     as_json: Json = False,
 ) -> None:
@@ -119,6 +111,7 @@ def mapping(
 
 
 @commands.command(epilog=_SAMPLE)
+@access.with_options
 def sample(
     context: typer.Context,
     file: Annotated[
@@ -138,15 +131,6 @@ def sample(
     cluster: ClusterName = None,
     collection: Collection = None,
     database: Database = None,
-    user: access.User = None,
-    password_file: access.PasswordFile = None,
-    api_key_file: access.ApiKeyFile = None,
-    token_file: access.TokenFile = None,
-    ca: access.Ca = None,
-    cert: access.Cert = None,
-    key: access.Key = None,
-    insecure: access.Insecure = False,
-    compress: access.Compress = False,
     output: NamedOutput = None,
     as_json: Json = False,
 ) -> None:

@@ -59,6 +59,7 @@ Examples:
 
 
 @app.command(epilog=_EXAMPLES)
+@access.with_options
 def ingest(  # noqa: PLR0915 - one list of options and the order of their checks
     context: typer.Context,
     workload: WorkloadName,
@@ -108,15 +109,6 @@ def ingest(  # noqa: PLR0915 - one list of options and the order of their checks
     set_: Parameters = [],
     threads: Threads = 1,
     output: RunFolder = None,
-    user: access.User = None,
-    password_file: access.PasswordFile = None,
-    api_key_file: access.ApiKeyFile = None,
-    token_file: access.TokenFile = None,
-    ca: access.Ca = None,
-    cert: access.Cert = None,
-    key: access.Key = None,
-    insecure: access.Insecure = False,
-    compress: access.Compress = False,
     as_json: Json = False,
 ) -> None:
     """Ingest events from a TCP port, files or standard input into a store, and count them there.
