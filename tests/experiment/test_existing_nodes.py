@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import stat
 import sys
@@ -15,7 +16,9 @@ import pytest
 from test_existing_clusters import WORKLOAD, Witness, carry_out, ledgers
 
 from commands import Running, loadframe, open_folder
+from loadframe.base.errors import StoreFailed
 from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.experiment.file.options import with_keys
 from loadframe.experiment.runner import existing
 from loadframe.record import Run
 from loopback_server import Handler, LoopbackServer
@@ -269,6 +272,33 @@ def test_clusters_that_are_not_as_expected_are_refused_before_the_first_run(refu
         assert server.foreign() == []
 
 
+def test_messages_name_keys_of_the_file_and_no_options(refused, tmp_path):
+    (tmp_path / "password").write_text("wrong")
+    with Redis(tmp_path) as server:
+        assert server.ask("CONFIG", "SET", "requirepass", "s3cret") == "OK"
+        hosts = f"kind: redis, hosts: {server.address}"
+        for access, key in (
+            ("", "give store.user"),
+            (", user: default", "give store.password_file"),
+            (", user: default, password_file: password", "store.password_file"),
+            (", user: 'a:b'", "store.user: a user name"),
+            (", key: password", "store.key requires store.cert"),
+        ):
+            said = refused(f"{{{hosts}{access}}}")
+            assert key in said and not re.search(r"--(user|password|cert|key)", said), said
+
+
+def test_commands_in_messages_keep_their_options():
+    error = StoreFailed("add --per-machine 2", where="--hosts", remedy="see `loadframe cluster up a --cpus 1`, --cpus")
+    with_keys(error)
+    assert str(error) == (
+        "store.hosts: add store.placement.per_machine 2\n  see `loadframe cluster up a --cpus 1`, store.limits.cpus"
+    )
+    error = StoreFailed("start it with --set cluster=true or --retry-failed")
+    with_keys(error)
+    assert error.what == "start it with store.settings: {cluster: true} or --retry-failed"
+
+
 def test_what_cannot_be_set_is_refused_by_name_and_place(refused, tmp_path):
     with Redis(tmp_path) as server:
         hosts = f"{{kind: redis, hosts: {server.address}}}"
@@ -333,6 +363,45 @@ def test_a_cluster_that_answers_at_the_last_attempt_serves_the_remaining_runs(wr
         assert server.foreign() == [] and not ledgers()
 
 
+def test_a_cluster_that_cannot_be_restored_fails_the_command_and_repeating_it_cleans_up(write, tmp_path):
+    with Redis(tmp_path) as server:
+        text = "kind: scale\nfactors: {store.settings.hz: [20], clients: [1, 2]}\nduration: 3s\n"
+        path = write(f"{{kind: redis, hosts: {server.address}}}", text)
+        words = ("run", str(path), "--output", str(tmp_path / "e"))
+        with Running(*words, folder=tmp_path) as running:
+            running.wait_for("run 2 of 2", "phase look")
+            assert server.ask("ACL", "SETUSER", "default", "-config|set", "-unlink", "-del") == "OK"
+            assert running.process.wait(120) == 1
+            said = running.stderr
+        assert f"could not restore {server.address}: " in said and "Traceback" not in said
+        (ledger,) = ledgers()
+        (collection,) = json.loads(ledger.read_text())["collections"]
+        assert f"It still has the collections {collection}, and the changed settings hz" in said
+        assert f"`loadframe {' '.join(words)}`" in said
+        assert (tmp_path / "e" / "report.html").exists(), "the runs are reported"
+        # Without the privilege, the command fails again. With it, the command cleans up and runs nothing.
+        assert loadframe(*words).returncode == 2
+        assert server.foreign() and len(ledgers()) == 1
+        server.ask("ACL", "SETUSER", "default", "+@all")
+        done = loadframe(*words)
+        assert done.returncode == 0, done.stderr
+        assert "all 2 runs are already recorded" in done.stderr and f"dropping {collection}" in done.stderr
+        assert "hz\n10" in server.ask("CONFIG", "GET", "hz")
+        assert server.foreign() == [] and not ledgers()
+
+
+def test_what_can_be_restored_is_restored_although_a_setting_cannot(write, tmp_path):
+    with Redis(tmp_path) as server:
+        text = "kind: scale\nfactors: {store.settings.hz: [20], clients: [1, 2]}\n"
+        witness = Witness(lambda: server.ask("ACL", "SETUSER", "default", "-config|set"))
+        with pytest.raises(existing.NotRestored, match="It still has the changed settings hz"):
+            carry_out(write(f"{{kind: redis, hosts: {server.address}}}", text), witness)
+        assert server.foreign() == [], "the collection is dropped"
+        (ledger,) = ledgers()
+        listed = json.loads(ledger.read_text())
+        assert (listed["collections"], list(listed["settings"])) == ([], ["hz"])
+
+
 def test_two_experiments_do_not_share_a_cluster(write, tmp_path, refused):
     with Redis(tmp_path) as server:
         store = f"{{kind: redis, hosts: {server.address}}}"
@@ -344,3 +413,30 @@ def test_two_experiments_do_not_share_a_cluster(write, tmp_path, refused):
             assert done.returncode == 2 and "another experiment is using this cluster" in done.stderr
             running.send(signal.SIGINT)
         assert server.foreign() == [] and not ledgers()
+
+
+def test_the_name_of_a_cluster_and_its_addresses_are_the_same_cluster(write, tmp_path):
+    cluster = Cluster.start(ClusterSpec(store="redis", name="docs"))
+    try:
+        cluster.keep()
+        (tmp_path / "password").write_text(str(cluster.access.auth and cluster.access.auth.secret))
+        (tmp_path / "password").chmod(0o600)
+        hosts = f"{{kind: redis, hosts: '{cluster.addresses[0]}', user: default, password_file: password}}"
+        slow = f"{CLIENTS}duration: 60s\n"
+        for first, second in (("{cluster: docs}", hosts), (hosts, "{cluster: docs}")):
+            with Running("run", write(first, slow, "a"), "--output", tmp_path / "a", folder=tmp_path) as running:
+                running.wait_for("phase look")
+                done = loadframe("run", write(second, CLIENTS, "b"), "--output", tmp_path / "b")
+                assert done.returncode == 2 and "another experiment is using this cluster" in done.stderr
+                running.process.kill()
+                running.process.wait()
+            # The leftovers of the killed command are removed by the other name.
+            witness = Witness()
+            carry_out(write(second, CLIENTS, "c"), witness)
+            assert any("removing leftovers" in text for text in witness.heard)
+            assert not ledgers()
+            assert sum(figures["keys"] for figures in cluster.statistics().values()) == 0
+            for name in ("a", "c"):
+                shutil.rmtree(tmp_path / name)
+    finally:
+        Cluster.load("docs").stop()

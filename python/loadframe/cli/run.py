@@ -107,11 +107,13 @@ def carry_out(
 ) -> None:
     """Run the missing runs of a folder, then report.
 
-    LoadframeError if runs failed, NothingUsable if no run is valid, OutOfTime if the Slurm job ends first.
+    LoadframeError if runs failed or an existing cluster is not restored, NothingUsable if no run is valid, OutOfTime if
+    the Slurm job ends first.
     """
     from loadframe.cli.console import Console
     from loadframe.cli.report import require_usable, write_report
     from loadframe.experiment.design.blocks import describe
+    from loadframe.experiment.runner.existing import NotRestored
     from loadframe.experiment.runner.folder import ExperimentFolder
     from loadframe.experiment.runner.listener import Listeners
     from loadframe.experiment.runner.loop import run_experiment
@@ -121,10 +123,12 @@ def carry_out(
         for failed in folder.failed():
             folder.set_aside(failed)
     tell(f"{_extent(loaded, planned)} in all")
-    deadline = _deadline()
+    deadline, unrestored = _deadline(), None
     try:
         with Console(loaded.kind.entries[0]) as console, deadline.watched():
             run_experiment(loaded, planned, folder, Listeners(console, live), deadline)
+    except NotRestored as error:
+        unrestored = error
     except KeyboardInterrupt:
         if deadline.interrupted:
             interrupts.answer()
@@ -133,7 +137,11 @@ def carry_out(
         raise
     live.reported(write_report(path, output=None, as_json=as_json))
     failed_runs = folder.failed()
+    if unrestored and not failed_runs:
+        raise unrestored
     if failed_runs:
+        if unrestored:
+            tell(str(unrestored), style="yellow")
         raise LoadframeError(
             f"{len(failed_runs)} of {len(planned.runs)} runs failed",
             where=str(path),

@@ -3,7 +3,7 @@
 import contextlib
 import shlex
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -237,6 +237,11 @@ class Cluster(ClusterView):
     def runs(name: str) -> bool:
         """Return whether a node of a named cluster runs; BadInput if the cluster does not exist."""
         return named.existing(name).running
+
+    @staticmethod
+    def name_at(addresses: Collection[str]) -> str | None:
+        """Return the name of the running named cluster with one of these `host:port`; None if there is none."""
+        return named.at(addresses)
 
     @classmethod
     def respawn(cls, name: str, nodes: int, report: Report = _silent) -> Self:

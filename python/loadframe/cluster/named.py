@@ -14,6 +14,7 @@ from typing import Any
 from loadframe.base import folders, nofollow
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster.node import Node, State
+from loadframe.cluster.reach import share_a_node
 from loadframe.cluster.spec import ClusterSpec, require_name
 from loadframe.host import copying, files, identity
 from loadframe.host.base import Host, Machine, Process
@@ -275,6 +276,18 @@ def existing(name: str) -> SavedCluster:
             remedy=f"did you mean {near[0]}?" if near else f"{available}; start one with `loadframe cluster up NAME`",
         )
     return saved
+
+
+def at(addresses: Collection[str]) -> str | None:
+    """Return the name of the cluster that serves one of these addresses now; None if there is none."""
+    for name in names():
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, BadInput):
+            nodes = json.loads(record_of(name).read_text())["nodes"]
+            if share_a_node(addresses, [node["address"] for node in nodes]):
+                saved = load(name)
+                if saved and (saved.running or saved.unknown):
+                    return name
+    return None
 
 
 def delete(name: str) -> list[str]:

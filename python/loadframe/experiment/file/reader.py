@@ -15,12 +15,14 @@ from loadframe.experiment.file.existing import check_existing, with_kind
 from loadframe.experiment.file.expression import is_expression
 from loadframe.experiment.file.factors import Factor, Level, read_factors
 from loadframe.experiment.file.model import ONCE, ExperimentFile, PacedFile
+from loadframe.experiment.file.options import options_as_keys
 from loadframe.experiment.kinds import Kind
 from loadframe.workload import Workload, load_workload
 from loadframe.workload.resolved import with_levels
 from loadframe.yamlfile import Document, Place, did_you_mean, read, shown, validate
 
 
+@options_as_keys()
 def load_experiment(path: str | Path) -> Experiment:
     """Load an experiment and its workload; BadInput, with the position, for an error in the file.
 

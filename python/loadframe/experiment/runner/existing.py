@@ -5,8 +5,9 @@ import hashlib
 import json
 import re
 import secrets
+import shlex
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,8 +22,9 @@ from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.existing import below, scale_command
 from loadframe.experiment.file.factors import COLLECTIONS, SETTINGS, WITH, Level
-from loadframe.experiment.runner.ledger import Changes, Ledger, claim
-from loadframe.experiment.runner.leftovers import announce, drop_collections, undo
+from loadframe.experiment.file.options import with_keys
+from loadframe.experiment.runner.ledger import Changes, Ledger, claim, has_leftovers
+from loadframe.experiment.runner.leftovers import announce, attempt, drop_collections, remove, undo
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.preflight import check_load
 from loadframe.experiment.runner.runtime_settings import RuntimeSettings
@@ -38,6 +40,10 @@ _ATTEMPTS, _PAUSE = 3, 2.0
 
 class ClusterLost(StoreFailed):
     """The existing cluster no longer answers, so that no further run is possible."""
+
+
+class NotRestored(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
+    """All runs are recorded, but an existing cluster still has collections, settings or nodes of the experiment."""
 
 
 def _settings(experiment: Experiment, treatment: Mapping[str, Level]) -> dict[str, Any]:
@@ -71,7 +77,10 @@ class _Target:
 
 
 class ExistingClusters:
-    """The existing clusters of an experiment. On exit, removes its collections and restores settings and nodes."""
+    """The existing clusters of an experiment. On exit, removes its collections and restores settings and nodes.
+
+    NotRestored if that fails; only a remark if another error ended the experiment.
+    """
 
     def __init__(self, experiment: Experiment, path: Path, listener: Listener) -> None:
         """`path` is the experiment's folder, for messages of other commands."""
@@ -85,14 +94,30 @@ class ExistingClusters:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             # Otherwise the first wait of the restoration would raise it again.
             interrupts.answer()
         with interrupts.deferred():
-            for target in self._targets.values():
-                self._restore(target)
+            left = [text for target in self._targets.values() if (text := self._restore(target))]
+        if not left:
+            return
+        command = ["loadframe", "run", str(self._experiment.document.path), "--output", str(self._path)]
+        error = NotRestored(
+            "; ".join(left), remedy=f"repair the cluster, then run `{shlex.join(command)}`, which cleans it up"
+        )
+        if kind is None:
+            raise error
+        with_keys(error)
+        self._listener.remark(str(error))
+
+    def restore_leftovers(self, design: Design) -> None:
+        """Undo the changes that an earlier command of this experiment could not undo, if there are any."""
+        if has_leftovers(self._path):
+            for first, *_ in design.groups():
+                if self._key(first.treatment) not in self._targets:
+                    self._open(first.treatment, adopts=False)
 
     def survey(self, design: Design) -> dict[str, str]:
         """Attach to every cluster of the design and check it; return version and nodes of each.
@@ -225,8 +250,11 @@ class ExistingClusters:
         kind = self._experiment.cluster_spec(treatment)["store"]
         return kind, store.cluster or self._experiment.hosts(treatment)
 
-    def _open(self, treatment: Mapping[str, Level]) -> _Target:
-        """Attach to the cluster of a treatment for the first time, and undo leftovers of earlier commands."""
+    def _open(self, treatment: Mapping[str, Level], *, adopts: bool = True) -> _Target:
+        """Attach to the cluster of a treatment for the first time, and undo leftovers of earlier commands.
+
+        `adopts` allows the use of data that an earlier experiment kept.
+        """
         key = self._key(treatment)
         store = self._experiment.file.store
         cluster = self._attach(key)
@@ -234,11 +262,12 @@ class ExistingClusters:
         prefix = store.prefix
         if prefix is None:
             prefix = NO_PREFIX if store.data == "reuse" else f"lf_{secrets.token_hex(3)}_"
+        name = store.cluster or Cluster.name_at(hosts)
         changes = Changes(
-            cluster.store.kind, hosts, store.cluster, str(self._path.absolute()), "" if prefix == NO_PREFIX else prefix
+            cluster.store.kind, hosts, name, str(self._path.absolute()), "" if prefix == NO_PREFIX else prefix
         )
-        self._require_separate(hosts)
-        wanted = self._adoptable(treatment, cluster)
+        self._require_separate(hosts, name)
+        wanted = self._adoptable(treatment, cluster) if adopts else None
         if store.cluster:
             # `_attach` has started a stopped cluster.
             changes.running, changes.nodes = not self._started, cluster.size
@@ -249,12 +278,12 @@ class ExistingClusters:
             self._take_over(leftover, target, wanted)
         return target
 
-    def _require_separate(self, hosts: Sequence[str]) -> None:
-        """Raise BadInput if another cluster of the experiment has one of these addresses."""
+    def _require_separate(self, hosts: Sequence[str], name: str | None) -> None:
+        """Raise BadInput if another cluster of the experiment has one of these addresses, or this name."""
         for other in self._targets.values():
-            if share_a_node(hosts, other.hosts):
+            if share_a_node(hosts, other.hosts) or (name and name == other.changes.cluster):
                 raise BadInput(
-                    f"{other.text} and {', '.join(hosts)} name the same node",
+                    f"{other.text} and {', '.join(hosts)} name the same {'cluster' if name else 'node'}",
                     where="store.hosts",
                     remedy="write the same addresses for the same cluster, and other addresses for another",
                 )
@@ -274,10 +303,9 @@ class ExistingClusters:
         paths = ("password_file", "api_key_file", "token_file", "ca", "cert", "key")
         given = {name: below(self._experiment, getattr(store, name)) for name in paths}
         others = {name: getattr(store, name) for name in ("user", "insecure", "compress")}
-        with _keys_of_store():
-            addresses, access = access_to(kind, where, {**given, **others}, self._listener.remark)
-            require_reachable(addresses)
-            return Cluster.attach(addresses, kind, access, scale_command(self._experiment))
+        addresses, access = access_to(kind, where, {**given, **others}, self._listener.remark)
+        require_reachable(addresses)
+        return Cluster.attach(addresses, kind, access, scale_command(self._experiment))
 
     def _live(self, key: tuple[str, str]) -> Cluster:
         """Return the cluster, attached again after a failure; ClusterLost if it does not answer."""
@@ -446,45 +474,48 @@ class ExistingClusters:
 
     # The end, and leftovers
 
-    def _restore(self, target: _Target) -> None:
-        """Remove the experiment's collections, and restore settings, nodes and state; keep the ledger on failure."""
+    def _restore(self, target: _Target) -> str | None:
+        """Remove the experiment's collections, and restore settings, nodes and state.
+
+        On failure, keeps the ledger, and returns the cause and what is left.
+        """
         changes = target.changes
         keep = self._experiment.file.store.data == "keep" and changes.data is not None
         try:
             cluster = self._live(self._key_of(target))
-            undo(cluster, changes, self._listener, keep=keep, only=target.settings.changed())
-            if target.name is None and changes.nodes not in (None, cluster.size):
-                cluster.resize(changes.nodes, self._listener.step)
-            if target.name is not None:
-                self._leave_as_found(target)
+            attempt(
+                lambda: undo(cluster, changes, self._listener, keep=keep, only=target.settings.changed()),
+                lambda: self._leave_as_found(target),
+            )
             if keep and changes.collections:
-                changes.kept, changes.settings, changes.nodes = True, {}, None
+                changes.kept, changes.nodes = True, None
                 target.ledger.write()
         except (LoadframeError, KeyboardInterrupt) as error:
-            left = [*changes.collections, *changes.settings]
-            what = error.what if isinstance(error, LoadframeError) else "interrupted"
-            self._listener.remark(
-                f"could not restore {target.text} ({what}); the next experiment on it will do so"
-                f"{': ' + ', '.join(left) if left else ''}"
-            )
+            with contextlib.suppress(LoadframeError):
+                target.ledger.write()
             target.ledger.release()
-            return
+            return _unrestored_text(target, error.what if isinstance(error, LoadframeError) else "interrupted")
         if not changes.kept:
             target.ledger.delete()
-            return
+            return None
         target.ledger.release()
         self._listener.remark(
             f"kept {', '.join(changes.collections)} on {target.text}; an experiment with the same data and"
             " data: new uses and then removes it"
         )
+        return None
 
     def _key_of(self, target: _Target) -> tuple[str, str]:
         return next(key for key, other in self._targets.items() if other is target)
 
     def _leave_as_found(self, target: _Target) -> None:
-        """Give a cluster of Loadframe its number of nodes and its state from before the experiment."""
+        """Give the cluster its number of nodes from before the experiment; stop a named one that was stopped."""
         cluster, changes = target.cluster, target.changes
-        assert cluster and target.name
+        assert cluster
+        if target.name is None:
+            if changes.nodes not in (None, cluster.size):
+                cluster.resize(changes.nodes, self._listener.step)
+            return
         if changes.nodes is not None and cluster.size != changes.nodes:
             cluster = Cluster.respawn(target.name, changes.nodes, self._listener.step)
         if changes.running:
@@ -517,10 +548,13 @@ class ExistingClusters:
         if earlier.kept:
             changes.prefix, changes.collections = earlier.prefix, earlier.collections
             changes.data, changes.documents = earlier.data, earlier.documents
+        elif not self._can_resize():
+            remove(leftover, cluster, self._listener)
+            return
         else:
             announce(leftover, self._listener)
             undo(cluster, earlier, self._listener)
-            if earlier.cluster is None and earlier.nodes is not None and scale_command(self._experiment):
+            if earlier.nodes is not None and scale_command(self._experiment):
                 cluster.resize(earlier.nodes, self._listener.step)
             if earlier.nodes is not None:
                 changes.nodes = earlier.nodes
@@ -529,6 +563,20 @@ class ExistingClusters:
         # A command that is killed between these steps leaves no collection without a ledger.
         target.ledger.write()
         leftover.delete()
+
+
+def _unrestored_text(target: _Target, why: str) -> str:
+    """Return a sentence on what the experiment could not undo, with the cause."""
+    changes = target.changes
+    left = []
+    if changes.collections and not changes.kept:
+        left.append(f"the collections {', '.join(changes.collections)}")
+    if changes.settings:
+        left.append(f"the changed settings {', '.join(changes.settings)}")
+    if changes.nodes is not None:
+        left.append(f"another number of nodes than {changes.nodes}")
+    text = f"could not restore {target.text}: {why}"
+    return f"{text}. It still has {', and '.join(left)}" if left else text
 
 
 def _exists_already(names: Sequence[str], target: _Target) -> BadInput:
@@ -543,21 +591,3 @@ def _is_version(version: str, expected: str) -> bool:
     """Return whether a version, without a product's name, begins with the numbers of another."""
     numbers, wanted = (re.findall(r"\d+", text.rpartition(" ")[2]) for text in (version, expected))
     return numbers[: len(wanted)] == wanted
-
-
-@contextlib.contextmanager
-def _keys_of_store() -> Iterator[None]:
-    """Replace command-line options in messages by the keys of `store` with the same meaning."""
-
-    def keys(text: str | None) -> str | None:
-        return text and re.sub(
-            r"--([a-z][a-z-]*)",
-            lambda option: f"store.{option[1].replace('-', '_')}".replace("store.store", "store.kind"),
-            text,
-        )
-
-    try:
-        yield
-    except LoadframeError as error:
-        error.what, error.where, error.remedy = keys(error.what) or "", keys(error.where), keys(error.remedy)
-        raise

@@ -25,8 +25,9 @@ class Changes:
     """The changes of one experiment on one cluster."""
 
     kind: str
-    #: Addresses, or the name of a cluster of Loadframe.
+    #: Addresses; empty if the experiment names a cluster of Loadframe.
     hosts: list[str]
+    #: Name of the cluster of Loadframe, even if the experiment has its addresses; None for other clusters.
     cluster: str | None
     experiment: str  #: path of the experiment's folder
     prefix: str = ""
@@ -133,6 +134,12 @@ def of_cluster(hosts: Collection[str], cluster: str | None) -> Iterator[Ledger]:
             continue
         ledger.changes = latest
         yield ledger
+
+
+def has_leftovers(experiment: Path) -> bool:
+    """Return whether a ledger lists changes of the experiment with this folder that are not left on purpose."""
+    ledgers = map(_read, _folder().glob("*.json"))
+    return any(changes and changes.experiment == str(experiment.absolute()) and not changes.kept for changes in ledgers)
 
 
 def _same(changes: Changes, hosts: Collection[str], cluster: str | None) -> bool:

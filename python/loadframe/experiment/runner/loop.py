@@ -24,6 +24,7 @@ from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import REMOTE_HOSTS
+from loadframe.experiment.file.options import options_as_keys, with_keys
 from loadframe.experiment.runner.deadline import NEVER, Deadline, OutOfTime
 from loadframe.experiment.runner.existing import ClusterLost, ExistingClusters
 from loadframe.experiment.runner.folder import ExperimentFolder
@@ -127,6 +128,7 @@ _SOFTWARE_FACTORS = ("store.kind", "store.version", "store.encryption")
 _MAX_STARTS = 2
 
 
+@options_as_keys()
 def run_experiment(
     experiment: Experiment, design: Design, folder: ExperimentFolder, listener: Listener, deadline: Deadline = NEVER
 ) -> None:
@@ -134,11 +136,15 @@ def run_experiment(
 
     A run that fails, or whose cluster fails to start twice, is recorded as failed, and the loop continues. An interrupt
     discards the run in progress and is raised. BadInput, before the first run, if this machine lacks a requirement of
-    every run. OutOfTime if the next run would exceed the deadline.
+    every run. OutOfTime if the next run would exceed the deadline. NotRestored, after the last run, if an existing
+    cluster could not be restored.
     """
     done = sum(folder.has(run.id) for run in design.runs)
     if done == len(design.runs) and not _next_runs(experiment, folder):
         listener.remark(f"all {done} runs are already recorded")
+        if experiment.exists:
+            with ExistingClusters(experiment, folder.path, listener) as existing:
+                existing.restore_leftovers(design)
         return
     for run in design.runs:
         # BadInput if fewer ranks were started than the run needs.
@@ -192,6 +198,7 @@ def _run_design(
                 except (OutOfTime, ClusterLost):
                     raise
                 except LoadframeError as error:
+                    with_keys(error)
                     # BadInput too: an impossible level must not prevent the runs of other levels.
                     clusters.discard()
                     _require_ranks()
@@ -308,6 +315,7 @@ class _Group:
                 self._experiment.kind.record(stage, run)
                 self._deadline.run_recorded()
             except LoadframeError as error:
+                with_keys(error)
                 self._listener.remark(f"{run.id} failed: {error}")
                 _record_failure(self._experiment, self._folder, run, error)
                 _require_ranks()
