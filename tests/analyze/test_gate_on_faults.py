@@ -9,8 +9,7 @@ from benchmarks.simulate_gate import made_up
 
 from loadframe.analyze.compare import Group, Measure, compare
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.gate import Bound, Thresholds, judge_gate
-from loadframe.analyze.gate.gate import more_errors
+from loadframe.analyze.gate import Bound, Thresholds, judge_gate, more_errors
 from loadframe.base.errors import BadInput
 from loadframe.record.schema.summary import RecordedReason, RecordedVerdict, StreamSummary
 from loadframe.report.compare_words import lead

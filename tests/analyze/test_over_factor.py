@@ -5,7 +5,7 @@ import json
 import pytest
 
 from loadframe.analyze.experiment import read_experiment
-from loadframe.analyze.scale.factor_curves import curves_over
+from loadframe.analyze.scale.curves import curves_over
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.report import scale_words
 from loadframe.report.further import further

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from loadframe.analyze import exclusion, history
+from loadframe.analyze import exclusion, gate, history
 from loadframe.analyze.compare import warnings as compare_rules
 from loadframe.analyze.elastic import warnings as elastic_rules
 from loadframe.analyze.experiment import read_experiment
 from loadframe.analyze.finding import Rule
-from loadframe.analyze.gate import gate
 from loadframe.analyze.scalability import warnings as scalability_rules
 from loadframe.analyze.scale import curves, saturation
 from loadframe.analyze.scale import warnings as scale_rules

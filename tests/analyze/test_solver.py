@@ -6,7 +6,7 @@ from scipy.optimize import least_squares
 from usl_data import simulate
 
 from loadframe.analyze.scalability import fit
-from loadframe.analyze.scalability.solvers import solve_knee
+from loadframe.analyze.scalability.models import solve_knee
 
 
 def throughput(theta, n):

@@ -12,7 +12,7 @@ from loadframe.record import RunWriter
 from loadframe.record.schema.source import SourceFigures, StoredEvents
 from loadframe.record.schema.summary import GeneratorFigures, StreamSummary
 from loadframe.report.labels import sources_texts
-from loadframe.report.stored import stored_text
+from loadframe.report.sections import stored_text
 from made_up_runs import operation, phase
 
 GENERATOR = GeneratorFigures(threads=1, cpu_share=0.1, cpu_share_peak=0.1, waited_share=0.0)

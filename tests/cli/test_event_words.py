@@ -1,6 +1,6 @@
 """Progress lines for sources of events."""
 
-from loadframe.cli.event_words import EventWords
+from loadframe.cli.console import EventWords
 from loadframe.load import SourceProgress
 
 

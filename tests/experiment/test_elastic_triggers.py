@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.autocorrelation import stepwise_noise
-from loadframe.experiment.elastic.live_metrics import LiveMetrics
-from loadframe.experiment.elastic.policies import Observed, target_tracking, thresholds
+from loadframe.experiment.elastic.director import Observed, target_tracking, thresholds
 from loadframe.experiment.elastic.triggers import (
     AtTime,
     Balanced,
+    LiveMetrics,
     Overloaded,
     RunState,
     SloBroken,

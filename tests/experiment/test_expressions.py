@@ -7,7 +7,7 @@ import pytest
 from commands import loadframe
 from loadframe.base.errors import BadInput
 from loadframe.experiment.design.blocks import design
-from loadframe.experiment.file.expression import expression, is_expression
+from loadframe.experiment.file.factors import expression, is_expression
 
 SCALE = """\
 experiment: e

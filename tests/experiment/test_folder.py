@@ -8,7 +8,7 @@ import pytest
 
 from loadframe.analyze.experiment import read_experiment
 from loadframe.base.errors import BadInput, StoreFailed
-from loadframe.experiment.design.runs import PlannedRun
+from loadframe.experiment.design import PlannedRun
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.session import Labels
 from loadframe.record import Run

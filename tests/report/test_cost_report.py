@@ -8,7 +8,7 @@ from pathlib import Path
 from commands import loadframe
 from loadframe.analyze.cost import Prices, cheapest, cost
 from loadframe.analyze.estimate import Estimate
-from loadframe.report.cost import cheapest_text, cost_table
+from loadframe.report.sections import cheapest_text, cost_table
 
 PRICES = {"currency": "EUR", "node_hour": 1.0, "by": None, "storage": None, "gb_month": None}
 PER_HOUR = Prices.of({"prices": PRICES})

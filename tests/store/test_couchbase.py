@@ -7,7 +7,7 @@ from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.store import find
 from loadframe.store.access import Access, Auth
 from loadframe.store.base import Unreachable
-from loadframe.store.couchbase.store import bucket_form, compactions, node_figures
+from loadframe.store.couchbase import bucket_form, compactions, node_figures
 
 
 def test_a_bucket_keeps_one_copy_where_there_is_a_node_for_it():

@@ -10,7 +10,7 @@ import pytest
 from couchbase_home import install
 from loadframe.base.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
-from loadframe.store.couchbase.store import Couchbase
+from loadframe.store.couchbase import Couchbase
 
 STORE = find("couchbase")
 

@@ -9,7 +9,7 @@ from couchbase_service import STEPS, VBUCKETS, CouchbaseService
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.store import Balancing, Member, find
 from loadframe.store.access import Access, Auth
-from loadframe.store.couchbase.store import Couchbase
+from loadframe.store.couchbase import Couchbase
 
 REPLICATED = {"name": "people", "replicaNumber": 1}
 

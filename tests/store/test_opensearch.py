@@ -9,7 +9,7 @@ import pytest
 from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.store import Installation, NodePlan, NodeSpec, find
-from loadframe.store.search.store import METRICS
+from loadframe.store.search import METRICS
 
 GIB = 2**30
 INSTALLATION = Installation(Path("/cache/opensearch"), Path("/java"))

@@ -9,9 +9,9 @@ import pytest
 
 from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.store import Installation, NodePlan, NodeSpec, find
+from loadframe.store import Installation, NodePlan, NodeSpec, find, postgresql
 from loadframe.store.access import Access, Auth
-from loadframe.store.postgresql import config, store
+from loadframe.store.postgresql import config
 
 STORE = find("postgresql")
 
@@ -157,15 +157,15 @@ def test_an_installation_without_its_tools_is_refused(installation):
 
 
 def test_a_collection_is_a_table_of_columns_or_of_documents():
-    assert list(store.create("t", {})) == [
+    assert list(postgresql.create("t", {})) == [
         'CREATE TABLE "t" ("id" text, "document" jsonb NOT NULL, PRIMARY KEY ("id"))'
     ]
     definition = {"columns": {"n": "int", "a": "text"}, "key": "n", "indexes": ["(a)"], "with": "fillfactor=90"}
-    assert list(store.create('a"b', definition | {"unlogged": True})) == [
+    assert list(postgresql.create('a"b', definition | {"unlogged": True})) == [
         'CREATE UNLOGGED TABLE "a""b" ("n" int, "a" text, PRIMARY KEY ("n")) WITH (fillfactor=90)',
         'CREATE INDEX ON "a""b" (a)',
     ]
-    assert list(store.create("t", {"columns": {"a": "text"}, "key": None})) == ['CREATE TABLE "t" ("a" text)']
+    assert list(postgresql.create("t", {"columns": {"a": "text"}, "key": None})) == ['CREATE TABLE "t" ("a" text)']
 
 
 def test_a_replica_has_a_name_that_a_slot_may_have():

@@ -4,7 +4,7 @@ from itertools import groupby
 
 import pytest
 
-from loadframe.store.redis.slots import SLOTS, RedisNode, Routes, balancing_moves, leaving_moves
+from loadframe.store.redis.cluster import SLOTS, RedisNode, Routes, balancing_moves, leaving_moves
 
 
 def node(name: str, slots: set[int]) -> RedisNode:

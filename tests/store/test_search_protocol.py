@@ -11,7 +11,7 @@ import pytest
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.cluster import Cluster
 from loadframe.store import find
-from loadframe.store.search.store import Unreachable
+from loadframe.store.search import Unreachable
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from loadframe.cli.web import Web, WebAddress, published, require_web
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from loadframe.experiment.design.runs import Design
+    from loadframe.experiment.design import Design
     from loadframe.experiment.experiment import Experiment
     from loadframe.experiment.file.factors import Level
     from loadframe.experiment.runner.deadline import Deadline

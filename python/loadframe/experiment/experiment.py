@@ -8,9 +8,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_cores
 from loadframe.cluster import below
-from loadframe.experiment.design.runs import Design, PlannedRun
-from loadframe.experiment.file.expression import Expression, expression, is_expression, require_names
-from loadframe.experiment.file.factors import COLLECTIONS, HOSTS, RANKS_PER_NODE, SETTINGS, WITH, Factor, Level
+from loadframe.experiment.design import Design, PlannedRun
+from loadframe.experiment.file.factors import (
+    COLLECTIONS,
+    HOSTS,
+    RANKS_PER_NODE,
+    SETTINGS,
+    WITH,
+    Expression,
+    Factor,
+    Level,
+    expression,
+    is_expression,
+    require_names,
+)
 from loadframe.experiment.file.model import (
     EXISTING_KEYS,
     PLACEMENT_KEYS,

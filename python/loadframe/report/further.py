@@ -12,17 +12,25 @@ from loadframe.analyze.executions import executions_at
 from loadframe.analyze.experiment import RecordedExperiment
 from loadframe.analyze.processes import processes_at
 from loadframe.analyze.published import beside
-from loadframe.analyze.scale.factor_curves import curves_over
+from loadframe.analyze.scale.curves import curves_over
 from loadframe.analyze.stored import stored_at
-from loadframe.report.bands import experiment_bands, experiment_bands_on_terminal
-from loadframe.report.cost import TITLE as COST
-from loadframe.report.cost import cost_on_terminal, cost_table
-from loadframe.report.cpu import experiment_cpu, experiment_cpu_on_terminal
-from loadframe.report.executions import TITLE as EXECUTIONS
-from loadframe.report.executions import experiment_executions, experiment_executions_on_terminal
-from loadframe.report.plots.factor import over_factor_section
+from loadframe.report.plots.scale import over_factor_section
 from loadframe.report.published import published_on_terminal, published_section
-from loadframe.report.stored import TITLE, experiment_stored, experiment_stored_on_terminal
+from loadframe.report.sections import (
+    COST,
+    EXECUTIONS,
+    STORED_EVENTS,
+    cost_on_terminal,
+    cost_table,
+    experiment_bands,
+    experiment_bands_on_terminal,
+    experiment_cpu,
+    experiment_cpu_on_terminal,
+    experiment_executions,
+    experiment_executions_on_terminal,
+    experiment_stored,
+    experiment_stored_on_terminal,
+)
 from loadframe.report.tables import Sections, Table
 from loadframe.report.terminal_table import TerminalTable
 
@@ -89,7 +97,7 @@ def further(
             tables.append(experiment_executions_on_terminal(executions))
     events = stored_at(folder)
     if stored := experiment_stored(events):
-        sections.append((TITLE, stored))
+        sections.append((STORED_EVENTS, stored))
         tables.append(experiment_stored_on_terminal(events))
         document["stored"] = [row.as_dict() for row in events]
     over: Sections = [("Curves over numeric factors", over_factor_section(curves))] if curves else []

@@ -13,8 +13,7 @@ from loadframe.store import installed
 from loadframe.store.base import Found, Installation, Member, NodePlan, NodeSpec, Watch
 from loadframe.store.distribution import Archive, Distribution, Jar, Offer, vendor_architecture, version_numbers
 from loadframe.store.encryption import AUTHORITY, CERTIFICATE, KEY, Encryption, refuse_settings
-from loadframe.store.search import membership, node_settings
-from loadframe.store.search.store import SearchStore
+from loadframe.store.search import SearchStore, membership, node_settings
 
 _DISTRIBUTION = Distribution(
     store="elasticsearch",

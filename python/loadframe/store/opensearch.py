@@ -9,8 +9,7 @@ from loadframe.base.errors import BadInput
 from loadframe.store import distribution, installed
 from loadframe.store.base import Found, Installation, NodePlan, NodeSpec
 from loadframe.store.distribution import Distribution
-from loadframe.store.search import membership, node_settings
-from loadframe.store.search.store import SearchStore
+from loadframe.store.search import SearchStore, membership, node_settings
 
 #: Settings that Loadframe controls, so that it finds the cluster and the cluster stays in its folder.
 _OURS = {

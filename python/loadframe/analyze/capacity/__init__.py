@@ -6,15 +6,17 @@ from loadframe.analyze.capacity.answers import (
     Attempt,
     Capacities,
     Capacity,
+    Demand,
     ErrorsOpen,
     Search,
     capacities_of,
+    curve,
+    demand,
     judged,
     read_capacities,
     without_rate,
 )
 from loadframe.analyze.capacity.criteria import PERCENTILES, Judgement, Slo, judge
-from loadframe.analyze.capacity.demand import Demand, curve, demand
 from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, search
 
 __all__ = [

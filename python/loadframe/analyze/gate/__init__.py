@@ -1,6 +1,376 @@
-"""Gate for new runs: comparison with a baseline or a history, and absolute bounds."""
+"""Gate for new runs: comparison with a baseline or a history, and absolute bounds.
 
-from loadframe.analyze.gate.checks import CATCH, KINDS, LEAST, Bound, Check, Standing, Thresholds
-from loadframe.analyze.gate.gate import Gate, judge_gate
+The joint check of a kind is the ratio of geometric means over all operations and treatments. A common change adds up in
+this mean while independent noise averages out, so it detects changes that no single check does. It is estimated like
+any other ratio, without weights from the data.
+
+The ratio to a share of 0 is undefined, so the rise of errors is judged in percentage points.
+
+A rise is significant only against two sources of chance. Runs differ in their shares: the difference of the mean shares
+is tested like other differences between runs, with blocks and sessions. And failures are counts: given their total, the
+failures of the new runs are binomial if nothing changed (the conditional test of Przyborowski and Wilenski,
+"Homogeneity of results in testing samples from Poisson series", Biometrika 31, 1940). The larger of the two p values
+counts. Both tests allow a share of 0.
+
+The upper limit of the rise follows from the one-sided 95 % limits of both mean shares (Zou and Donner, "Construction of
+confidence limits about effect measures", Statistics in Medicine 27, 2008).
+
+The baseline of a history is the runs since its last change, since an accepted change must not count again.
+"""
+
+import math
+from collections import defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from scipy import special
+
+from loadframe.analyze.compare import SESSION_SPREAD, Comparison, Contrast, Group, Measure, compare
+from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate, estimate_ratio
+from loadframe.analyze.compare.groups import treatments_text
+from loadframe.analyze.compare.measures import measures_of
+from loadframe.analyze.compare.warnings import OTHER_SPEED, failed_and_excluded, faulty_runs
+from loadframe.analyze.estimate import ONE_SIDED, mean_share
+from loadframe.analyze.experiment import RecordedRun, excluded
+from loadframe.analyze.figures import Stretch
+from loadframe.analyze.finding import Finding, Rule
+from loadframe.analyze.gate.checks import (
+    CATCH,
+    KINDS,
+    LEAST,
+    Bound,
+    Check,
+    Question,
+    Standing,
+    Thresholds,
+    against_baseline,
+    against_bound,
+    errors_needed,
+    failed_runs,
+    one_sided_p,
+    together,
+    without_figure,
+)
+from loadframe.analyze.gate.power import Graph
+from loadframe.analyze.history import since_last_change
+from loadframe.analyze.sessions import block_of, sessions_of
+from loadframe.base.errors import BadInput
+from loadframe.base.units import format_share
+
+MISSING_TREATMENTS = Rule(
+    "missing_treatments",
+    "{label} lacks {count} of the baseline's treatments, so these are not checked",
+    "measure all of them, or use a baseline with fewer",
+)
+
+_Unit = tuple[int, Hashable, Hashable]
+
+
+def joint_estimate(
+    contrasts: Sequence[Contrast], baseline: Group, new: Group, session_spread: float
+) -> RatioEstimate | None:
+    """Return the ratio of the geometric mean over all these measures; None if a side lacks values.
+
+    Runs of different treatments form one unit if they are of the same block, or else if they have the same number
+    within their treatment and session.
+    """
+    sides = {0: baseline, 1: new}
+    everything = [(side, run) for side, group in sides.items() for run in group.usable]
+    numbers = sessions_of([run for _, run in everything], [side for side, _ in everything])
+    sessions: Mapping[int, int | None] = {id(run): number for (_, run), number in zip(everything, numbers, strict=True)}
+    logs: dict[_Unit, list[float]] = defaultdict(list)
+    blocks: dict[_Unit, Hashable] = {}
+    for contrast in contrasts:
+        rows: list[tuple[_Unit, float]] = []
+        for side, group in sides.items():
+            here = runs_at(group, contrast).usable
+            counts: dict[Hashable, int] = defaultdict(int)
+            for run in here:
+                session, block = sessions[id(run)], block_of(run)
+                value = contrast.measure.of(run)
+                place: Hashable = ("block", block) if block is not None else counts[session]
+                counts[session] += 1
+                if value is not None and value > 0:
+                    unit: _Unit = (side, session, place)
+                    blocks[unit] = block
+                    rows.append((unit, math.log(value)))
+        # Measures have different levels, so each contributes its deviation from its mean.
+        level = fmean(value for _, value in rows)
+        for unit, value in rows:
+            logs[unit].append(value - level)
+    observations = [
+        Observation(math.exp(fmean(values)), unit[0], blocks[unit], unit[1]) for unit, values in logs.items()
+    ]
+    if {observation.group for observation in observations} != {0, 1}:
+        return None
+    # The bounds of the mean are at most the widest bounds of a measure.
+    bounds = [
+        contrast.measure.stretch(runs_at(new, contrast).usable).ratio(
+            contrast.measure.stretch(runs_at(baseline, contrast).usable)
+        )
+        for contrast in contrasts
+    ]
+    stretch = Stretch(min(it.low for it in bounds), max(it.high for it in bounds))
+    joint = estimate_ratio(observations, 0, 1, session_spread=session_spread, robust=baseline.robust)
+    return joint.widened(stretch)
+
+
+def families(contrasts: Sequence[Contrast]) -> dict[str, list[int]]:
+    """Return the indices of the contrasts of each kind of measure, in the order of the kinds."""
+    members: dict[str, list[int]] = defaultdict(list)
+    for place, contrast in enumerate(contrasts):
+        members[contrast.measure.kind].append(place)
+    return dict(members)
+
+
+def runs_at(group: Group, contrast: Contrast) -> Group:
+    """Return the group's runs for a contrast: at its treatment, or all if the group has only one treatment."""
+    return group.at(contrast.treatment) if len(group.treatments) > 1 else group
+
+
+def errors_against_baseline(contrast: Contrast, question: Question, baseline: Group, new: Group) -> Check:
+    """Judge the rise of a share of failed requests.
+
+    It is a regression if it is significant and at least the least effect. It passes if it is below the least effect and
+    its upper limit is below the effect to catch.
+    """
+    rise = fmean(contrast.second) - fmean(contrast.first)
+    shares = " and now ".join(format_share(fmean(values), 2) for values in (contrast.first, contrast.second))
+    why = f"{shares} of the requests failed, p = {question.p:.2g}"
+    high = _greatest_rise(question.measure, baseline, new)
+    if rise >= question.least:
+        standing: Standing = "regression" if question.is_significant else "undecided"
+        beyond = f"beyond {format_share(question.least, 2)}" if question.is_significant else "which may be chance"
+        why += f": {format_share(rise, 2)} more, {beyond}"
+    elif math.isinf(high):
+        standing, why = "undecided", f"{why}: a single run does not show the run-to-run variance"
+    elif high >= question.catch:
+        need = errors_needed([question.measure.failures(run) for run in new.usable], question.catch)
+        caught = format_share(question.catch, 2)
+        standing, why = "undecided", f"{why}: up to {format_share(high, 2)} more are possible, beyond {caught}{need}"
+    else:
+        standing = "passed"
+    return Check(contrast.measure, contrast.treatment, standing, why, contrast=contrast, p=question.p)
+
+
+def _greatest_rise(measure: Measure, baseline: Group, new: Group) -> float:
+    """Return the upper one-sided 95 % limit of the rise; infinite for a single new run."""
+    before, now = (
+        mean_share([measure.failures(run) for run in group.usable], sessions_of(group.usable), ONE_SIDED)
+        for group in (baseline, new)
+    )
+    # The limit of a single earlier run is unbounded, but a share is at least 0.
+    fall = before.value - max(before.low, 0.0)
+    return now.value - before.value + math.hypot(now.high - now.value, fall)
+
+
+def more_errors(measure: Measure, baseline: Group, new: Group) -> float:
+    """Return the one-sided p of "the share of failed requests did not rise"; 1 if a side lacks requests."""
+    runs = [(side, run) for side, group in enumerate((baseline, new)) for run in group.usable]
+    sessions = sessions_of([run for _, run in runs], [side for side, _ in runs])
+    observations = []
+    failed, due = [0, 0], [0, 0]
+    for (side, run), session in zip(runs, sessions, strict=True):
+        failures, requests = measure.failures(run)
+        if requests:
+            failed[side] += failures
+            due[side] += requests
+            # The model compares logarithms, so exp() makes it compare the shares themselves.
+            observations.append(Observation(math.exp(failures / requests), side, block_of(run), session))
+    if not all(due):
+        return 1.0
+    between_runs = one_sided_p(estimate_ratio(observations, 0, 1), measure)
+    counted = float(special.betainc(failed[1], failed[0] + 1, due[1] / sum(due))) if failed[1] else 1.0
+    return max(between_runs, counted)
+
+
+@dataclass(frozen=True, eq=False)
+class Gate:
+    """Result of a gate: its checks and warnings, and the comparison behind it (None without a baseline)."""
+
+    label: str
+    checks: tuple[Check, ...]
+    warnings: tuple[Finding, ...]
+    comparison: Comparison | None
+    #: Whether a required check is missing.
+    incomplete: bool
+    #: The new and earlier runs that figures exclude.
+    left_out: tuple[RecordedRun, ...] = ()
+
+    @property
+    def standing(self) -> Standing:
+        """The worst of all checks; undecided if there is none."""
+        standings = {check.standing for check in self.checks}
+        if "regression" in standings:
+            return "regression"
+        return "undecided" if self.incomplete or not self.checks or "undecided" in standings else "passed"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the gate for JSON."""
+        return {
+            "standing": self.standing,
+            "runs": self.label,
+            "checks": [check.as_dict() for check in self.checks],
+            "warnings": [warning.as_dict() for warning in self.warnings],
+            "excluded": excluded(self.left_out),
+            "comparison": self.comparison and self.comparison.as_dict(),
+        }
+
+
+def judge_gate(
+    new: Group,
+    baseline: Group | None,
+    thresholds: Thresholds,
+    *,
+    kinds: Sequence[str] = KINDS,
+    history: bool = False,
+    session_spread: float = SESSION_SPREAD,
+    across: bool = False,
+    watch: Sequence[str] = (),
+) -> Gate:
+    """Judge new runs. With `history`, the baseline's runs are a sequence that may contain changes.
+
+    `session_spread` is the assumed spread of sessions if each side has one. `watch` names operations whose checks get
+    most of the level. BadInput if two different treatments would be compared without `across`, or if a watched
+    operation was not measured.
+    """
+    _require_measured(new, watch)
+    warnings: list[Finding] = [] if baseline else failed_and_excluded([new])
+    checks = _bounds(new, thresholds.bounds)
+    if baseline is None:
+        warnings += faulty_runs([new])
+        checks += [check for treatment in new.treatments for check in failed_runs(new.at(treatment), None, treatment)]
+        return Gate(new.label, tuple(checks), tuple(warnings), None, False, new.left_out)
+    if not across:
+        _require_same_treatment(baseline, new)
+    if history:
+        # Shares of errors are almost always 0, so they lack a level that could shift.
+        baseline, shifts = since_last_change(baseline, [kind for kind in kinds if kind != "errors"])
+        warnings += shifts
+    comparison = compare([baseline, new], kinds, level=thresholds.level, session_spread=session_spread, intended=across)
+    pace = next((warning.figures["factor"] for warning in comparison.warnings if warning.rule == OTHER_SPEED), 1.0)
+    checks += _against(comparison, thresholds, pace, session_spread, watch)
+    for first, second, treatment in _pairs(baseline, new):
+        failed = [*failed_runs(second, first, treatment), *without_figure(second, first, treatment, kinds)]
+        checks += failed
+        if second.usable:
+            checks += _unknown(first, second, treatment, kinds, comparison, failed)
+    missing = _missing(baseline, new)
+    if missing:
+        warnings.append(MISSING_TREATMENTS(label=new.label, count=missing))
+    warnings += comparison.warnings
+    incomplete = bool(missing) or not comparison.contrasts
+    left_out = (*new.left_out, *baseline.left_out)
+    return Gate(new.label, tuple(checks), tuple(warnings), comparison, incomplete, left_out)
+
+
+def _require_measured(new: Group, watch: Sequence[str]) -> None:
+    """Raise BadInput for a watched operation that no run has."""
+    known = {name for run in new.usable if run.run for phase in run.run.summary.phases for name in phase.operations}
+    for name in watch:
+        if name not in known:
+            raise BadInput(
+                f"--watch {name}: no run of {new.label} measured this operation",
+                remedy=f"name one of {', '.join(sorted(known)[:8])}" if known else "find out why runs were excluded",
+            )
+
+
+def _against(
+    comparison: Comparison, thresholds: Thresholds, pace: float, session_spread: float, watch: Sequence[str]
+) -> list[Check]:
+    """Return the checks against the baseline: for each kind the joint check, then its members."""
+    baseline, new = comparison.groups
+    contrasts = comparison.contrasts
+    # Subjects in the order of the graph's hypotheses (a contrast, or several jointly), and their p values.
+    about: list[tuple[Measure, RatioEstimate | None, Contrast | None, int]] = []
+    ps: list[float] = []
+    members, watched = [], []
+    for kind, places in families(contrasts).items():
+        members.append(len(places))
+        chosen = [contrasts[place] for place in places]
+        watched.append([index for index, contrast in enumerate(chosen) if contrast.measure.operation in watch])
+        if len(chosen) > 1:
+            joint = joint_estimate(chosen, baseline, new, session_spread) if kind != "errors" else None
+            about.append((Measure("all phases", kind), joint, None, len(chosen)))
+            ps.append(one_sided_p(joint, chosen[0].measure) if joint else 1.0)
+        for candidate in chosen:
+            about.append((candidate.measure, candidate.estimate, candidate, 1))
+            sides = runs_at(baseline, candidate), runs_at(new, candidate)
+            ps.append(
+                more_errors(candidate.measure, *sides)
+                if kind == "errors"
+                else one_sided_p(candidate.estimate, candidate.measure)
+            )
+    graph = Graph(members, watched)
+    adjusted = graph.adjust(ps)
+    checks = []
+    for (measure, detail, contrast, count), p, share in zip(about, adjusted, graph.weights.tolist(), strict=True):
+        if detail is None:
+            continue
+        question = Question(measure, detail, thresholds, p, share, pace)
+        if contrast is None:
+            checks.append(together(question, count, "measures"))
+        elif measure.kind == "errors":
+            sides = runs_at(baseline, contrast), runs_at(new, contrast)
+            checks.append(errors_against_baseline(contrast, question, *sides))
+        else:
+            runs = runs_at(new, contrast).usable
+            checks.append(against_baseline(contrast, question, blind=measure.is_blind(runs)))
+    return checks
+
+
+def _require_same_treatment(baseline: Group, new: Group) -> None:
+    if len(baseline.treatments) == len(new.treatments) == 1 and baseline.treatments != new.treatments:
+        differing = treatments_text(baseline.treatments[0], new.treatments[0])
+        raise BadInput(
+            f"{baseline.label} and {new.label} were measured at different treatments ({differing})",
+            remedy="name runs of one treatment, or use --across-treatments to judge this difference",
+        )
+
+
+def _pairs(baseline: Group, new: Group) -> list[tuple[Group, Group, Mapping[str, Any]]]:
+    """Return the pairs of groups to check, by the comparison's rule."""
+    if len(baseline.treatments) == len(new.treatments) == 1:
+        return [(baseline, new, {})]
+    return [
+        (baseline.at(treatment), new.at(treatment), treatment)
+        for treatment in baseline.treatments
+        if treatment in new.treatments
+    ]
+
+
+def _unknown(
+    first: Group,
+    second: Group,
+    treatment: Mapping[str, Any],
+    kinds: Sequence[str],
+    comparison: Comparison,
+    judged: Sequence[Check],
+) -> list[Check]:
+    """Return an undecided check for each measure without another check."""
+    known = {contrast.measure for contrast in comparison.contrasts if contrast.treatment == treatment}
+    known |= {check.measure for check in judged}
+    measures = measures_of([*first.usable, *second.usable], kinds)
+    why = "it is not recorded in both the baseline and the new runs"
+    return [Check(measure, treatment, "undecided", why) for measure in measures if measure not in known]
+
+
+def _missing(baseline: Group, new: Group) -> int:
+    if len(baseline.treatments) == len(new.treatments) == 1:
+        return 0
+    return sum(treatment not in new.treatments for treatment in baseline.treatments)
+
+
+def _bounds(new: Group, bounds: Sequence[Bound]) -> list[Check]:
+    checks = []
+    for bound in bounds:
+        for treatment in new.treatments:
+            runs = new.at(treatment).usable
+            measures = measures_of(runs, [bound.kind]) or (Measure("all phases", bound.kind),)
+            checks += [against_bound(measure, treatment, runs, bound) for measure in measures]
+    return checks
+
 
 __all__ = ["CATCH", "KINDS", "LEAST", "Bound", "Check", "Gate", "Standing", "Thresholds", "judge_gate"]

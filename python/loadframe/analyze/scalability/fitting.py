@@ -24,17 +24,23 @@ import numpy as np
 from scipy import special
 from scipy.optimize import least_squares
 
-from loadframe.analyze.scalability.models import AMDAHL, GUSTAFSON, KNEE, LINEAR, Array, ModelName, ScalabilityModel
-from loadframe.analyze.scalability.observations import Observations
-from loadframe.analyze.scalability.solvers import (
+from loadframe.analyze.scalability.models import (
+    AMDAHL,
+    GUSTAFSON,
+    KNEE,
     LEAST_SHARE,
+    LINEAR,
+    Array,
     Bounds,
+    ModelName,
     Problems,
+    ScalabilityModel,
     solve,
     solve_gustafson,
     solve_knee,
     starts,
 )
+from loadframe.analyze.scalability.observations import Observations
 
 #: Additional starts (s, k N_max^2) for refits to data that may differ much from the first.
 _RESTARTS = ((0.0, 0.1), (0.2, 1.0), (0.0, 10.0))

@@ -30,9 +30,17 @@ from scipy import special
 
 from loadframe.analyze.estimate import Estimate, half_width
 from loadframe.analyze.scalability.fitting import PointFit, refit
-from loadframe.analyze.scalability.models import GUSTAFSON, KNEE, USL, Array, ModelName, peak_size
+from loadframe.analyze.scalability.models import (
+    GUSTAFSON,
+    KNEE,
+    USL,
+    Array,
+    ModelName,
+    gustafson_jacobian,
+    jacobian,
+    peak_size,
+)
 from loadframe.analyze.scalability.observations import Observations
-from loadframe.analyze.scalability.solvers import gustafson_jacobian, jacobian
 
 _DRAWS = 2000
 _RUNS_OF_THEIR_OWN = 5

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loadframe.base.units import format_count
-from loadframe.experiment.design.runs import Design, PlannedRun
+from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Factor, Level
 from loadframe.yamlfile import scalar

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.base.units import format_duration
-from loadframe.experiment.design.runs import Design
+from loadframe.experiment.design import Design
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.model import REMOTE_HOSTS
 from loadframe.workload import ResolvedPhase, Workload, least_seconds, walks_journeys

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from loadframe.experiment.design.runs import Design, PlannedRun
+from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
 
 #: Largest number of treatments with extra blocks, the number of these blocks, and the minimum degrees of freedom.

@@ -7,7 +7,7 @@ from pydantic.types import Discriminator
 
 from loadframe.analyze.rates import RateName
 from loadframe.base.units import parse_share
-from loadframe.experiment.file.expression import is_expression
+from loadframe.experiment.file.factors import is_expression
 from loadframe.experiment.file.model import Count, ExperimentFile, Nodes, Phases, Written
 from loadframe.workload.pacing import Arrivals, ClientLevel, ClientStage, RateLevel
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Rate, Scalar, quantity, wrong

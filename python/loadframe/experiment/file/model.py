@@ -20,7 +20,7 @@ from loadframe.base.units import (
 )
 from loadframe.base.units import Cores as CoreSets
 from loadframe.cluster import SCALED_WITHIN, is_path, parse_machine
-from loadframe.experiment.file.expression import expression, is_expression
+from loadframe.experiment.file.factors import expression, is_expression
 from loadframe.load.phase import Spread
 from loadframe.workload.pacing import Arrivals
 from loadframe.yamlfile import (

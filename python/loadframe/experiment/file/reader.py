@@ -12,8 +12,7 @@ from loadframe.cluster import Cluster, below, is_path
 from loadframe.experiment import kinds
 from loadframe.experiment.experiment import PACES, Experiment, check_expressions, with_hard_factors
 from loadframe.experiment.file.existing import check_existing, with_kind
-from loadframe.experiment.file.expression import is_expression
-from loadframe.experiment.file.factors import Factor, Level, read_factors
+from loadframe.experiment.file.factors import Factor, Level, is_expression, read_factors
 from loadframe.experiment.file.model import ONCE, ExperimentFile, PacedFile
 from loadframe.experiment.file.options import options_as_keys
 from loadframe.experiment.kinds import Kind

@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_duration
+from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.blocks import hashed
-from loadframe.experiment.design.runs import Design, PlannedRun
-from loadframe.experiment.elastic.director import BoundedPolicy, Director, TriggeredStep
-from loadframe.experiment.elastic.policies import policy_of
+from loadframe.experiment.elastic.director import BoundedPolicy, Director, TriggeredStep, policy_of
 from loadframe.experiment.elastic.triggers import trigger_of
 from loadframe.experiment.experiment import PACES, Experiment, expression_values
 from loadframe.experiment.file.elastic import ComingClients, ElasticFile, LoadEntry, RateShare, Step, Transition

@@ -14,11 +14,10 @@ from pydantic.types import Discriminator
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.rates import RATES, RateName
 from loadframe.analyze.scale.saturation import ClientsTried, clients_tried, every_clients, next_clients
+from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.blocks import factorial, run_id
-from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
-from loadframe.experiment.file.expression import is_expression
-from loadframe.experiment.file.factors import WITH, Level
+from loadframe.experiment.file.factors import WITH, Level, is_expression
 from loadframe.experiment.file.model import Count, CurvesFile, Estimate, ExperimentFile, Levels, Written
 from loadframe.experiment.kinds.base import Kind, spacing
 from loadframe.record import Run

@@ -15,10 +15,10 @@ from pydantic import Field, model_validator
 from loadframe.analyze.experiment import RecordedRun, read_attempts
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.settings import ADAPTIVE, CONFIRM
+from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.blocks import cluster_state, describe, in_blocks, refuse_too_many, run_id
 from loadframe.experiment.design.plans import changes, fraction, full, plackett_burman, tpe
 from loadframe.experiment.design.repetition import next_block, with_repetitions
-from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import CurvesFile, ExperimentFile, Factors, Levels

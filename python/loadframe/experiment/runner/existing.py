@@ -18,7 +18,7 @@ from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.base.units import counted, format_nodes
 from loadframe.cluster import Cluster, access_to, require_reachable, share_a_node
-from loadframe.experiment.design.runs import Design, PlannedRun
+from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.existing import below, scale_command
 from loadframe.experiment.file.factors import COLLECTIONS, SETTINGS, WITH, Level

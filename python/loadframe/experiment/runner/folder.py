@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.experiment.design.runs import PlannedRun
+from loadframe.experiment.design import PlannedRun
 from loadframe.experiment.runner.session import Labels
 from loadframe.record import ManifestDraft, Run, RunWriter, Summary
 from loadframe.record.draft import SESSION

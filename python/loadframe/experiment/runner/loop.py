@@ -19,8 +19,8 @@ from typing import Any, Self
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster, ClusterSpec, DiskLimits, Encryption, Limits, Placement, Shape
+from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.estimate import length_is_known, run_seconds
-from loadframe.experiment.design.runs import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import REMOTE_HOSTS

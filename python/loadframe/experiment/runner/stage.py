@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from loadframe.cluster import Cluster
-from loadframe.experiment.design.runs import PlannedRun
+from loadframe.experiment.design import PlannedRun
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.session import Labels, Session

@@ -18,20 +18,20 @@ from loadframe.analyze.capacity import (
     demand,
     read_capacities,
 )
-from loadframe.analyze.capacity.demand import sentence as demand_sentence
+from loadframe.analyze.capacity.answers import sentence as demand_sentence
 from loadframe.analyze.cost import Cost, Prices, cheapest, cost
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.errors import BadInput
 from loadframe.base.units import format_share
 from loadframe.report import capacity_words
-from loadframe.report.cost import cheapest_text
 from loadframe.report.fit import sentence as fit_sentence
 from loadframe.report.further import Further, further
 from loadframe.report.kinds import Report
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.page import render
 from loadframe.report.plots.capacity import capacity_plot, trials_plot
+from loadframe.report.sections import cheapest_text
 from loadframe.report.setup import experiment_facts
 from loadframe.report.tables import Cell, Sections, Table
 from loadframe.report.terminal_table import TerminalTable

@@ -12,8 +12,6 @@ from loadframe.analyze.rates import RATES, THROUGHPUT
 from loadframe.base.units import format_count, format_duration, format_share
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
-from loadframe.report.bands import run_bands
-from loadframe.report.cpu import run_cpu
 from loadframe.report.labels import (
     closed_text,
     cluster_text,
@@ -32,8 +30,8 @@ from loadframe.report.page import render
 from loadframe.report.plot import COLORS, GRID, Axis, Figure, Line, Panel, Rule, Trace, numbers
 from loadframe.report.plots.run import run_over_time
 from loadframe.report.run.words import bounds_of, delayed_texts, standing_of
+from loadframe.report.sections import run_bands, run_cpu, stored_text
 from loadframe.report.setup import manifest_facts, run_facts
-from loadframe.report.stored import stored_text
 from loadframe.report.tables import (
     Cell,
     Table,

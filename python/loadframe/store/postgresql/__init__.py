@@ -1,5 +1,312 @@
-"""PostgreSQL: a primary and its streaming replicas."""
+"""PostgreSQL: a primary with streaming replicas (`replication`), started with the files of `config`."""
 
-from loadframe.store.postgresql.store import STORE
+import contextlib
+import socket
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
 
-__all__ = ["STORE"]
+from loadframe.base.errors import BadInput
+from loadframe.store import installed
+from loadframe.store.access import OPEN, Access, first_answer
+from loadframe.store.base import (
+    Found,
+    Health,
+    Installation,
+    Member,
+    NodePlan,
+    NodeSpec,
+    RunningSetting,
+    Sample,
+    Store,
+    Unreachable,
+    Watch,
+)
+from loadframe.store.distribution import Distribution, Wheel
+from loadframe.store.encryption import Encryption, refuse_settings
+from loadframe.store.postgresql import config, figures, replication, sampling
+from loadframe.store.postgresql.client import DATABASE, SLOW, USER, Client, PostgresError
+
+#: Columns of a table without declared columns: an id, and the document as jsonb.
+ID, DOCUMENT = "id", "document"
+_WHOLE = {ID: "text", DOCUMENT: "jsonb"}
+
+
+def create(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the statements that create a table and its indexes. A key that is not a declared column is a text."""
+    columns: Mapping[str, str] = definition.get("columns") or {DOCUMENT: "jsonb NOT NULL"}
+    key = definition.get("key", ID)
+    if key is not None:
+        columns = {key: "text", **columns}
+    parts = [f"{quoted(column)} {kind}" for column, kind in columns.items()]
+    if key is not None:
+        parts.append(f"PRIMARY KEY ({quoted(key)})")
+    unlogged = "UNLOGGED " if definition.get("unlogged") else ""
+    options = f" WITH ({definition['with']})" if definition.get("with") else ""
+    yield f"CREATE {unlogged}TABLE {quoted(name)} ({', '.join(parts)}){options}"
+    for index in definition.get("indexes") or []:
+        yield f"CREATE INDEX ON {quoted(name)} {index}"
+
+
+def quoted(name: str) -> str:
+    """Return a quoted identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+#: A wheel with the server and its tools, which are the same for all Python versions.
+_WHEEL = Wheel(
+    "pgserver",
+    "0.1.4",
+    ("d595789b47624a3d963aa9aa6359da9be31beb7e61f1a45541953242068b8813",),
+    11_266_040,
+    python="3.11",
+)
+#: SSLRequest: length and request code; and the answer of a server that supports TLS.
+_SSL_REQUEST, _WILLING = struct.pack("!ii", 8, 80877103), b"S"
+#: Time limit for a new table to be visible on all replicas, s.
+_SEEN_WITHIN = 10.0
+
+
+class Postgresql(Store):
+    """PostgreSQL from a wheel, the PATH, or the user's installation."""
+
+    kind = "postgresql"
+    family = "postgresql"
+    driver = "postgresql"
+    refuses_root = True
+    needs_account = True
+    many_processes = True
+    administrator = USER
+    console = f"PGPASSWORD=$(cat {{file}}) psql -h {{host}} -p {{port}} -U {USER} {DATABASE}"
+    versions = ("16.2",)
+    port = 5432
+    schemes: Mapping[str, bool | None] = {"postgresql": None, "postgres": None}
+    oldest = (13,)
+    watched = figures.WATCHED
+
+    def __init__(self, access: Access = OPEN) -> None:
+        """Store how to connect."""
+        self._access = access
+        self._clients: dict[str, Client] = {}
+
+    def with_access(self, access: Access) -> Self:
+        """Return the store with TLS, a user with a password, or both; BadInput for other credentials."""
+        self._require_user_login(access)
+        return self if access == OPEN else type(self)(access)
+
+    def announce_tls(self, connection: socket.socket) -> None:
+        """Send an SSLRequest; ConnectionRefusedError if the server does not support TLS."""
+        connection.sendall(_SSL_REQUEST)
+        if connection.recv(1) != _WILLING:
+            raise ConnectionRefusedError("the server does not support TLS")
+
+    def distribution(self, version: str) -> Distribution:
+        """Return the wheel of a version; BadInput if the registries do not have it."""
+        if version not in self.versions:
+            raise BadInput(
+                f"postgresql {version} is not in the package registries",
+                remedy=f"use {', '.join(self.versions)}, or give the folder of that version with --home, such as "
+                "/usr/lib/postgresql/15",
+            )
+        return Distribution("postgresql", version, None, (), (), wheel=_WHEEL)
+
+    def installation(self, home: Path | None) -> Found | None:
+        """Return the installation at `home`, or on the PATH; None if the wheel has to be downloaded."""
+        server = installed.program(None, "postgres") if home is None else installed.require_program(home, "postgres")
+        if server is None:
+            return None
+        version = installed.program_version(server, r"\(PostgreSQL\) (\d+(?:\.\d+)*)", "--version")
+        return Found(version, server.resolve().parent)
+
+    def read_from(self, settings: Mapping[str, Any]) -> str | None:
+        """Return the setting `read_from`."""
+        return settings.get(config.READ_FROM)
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Check server parameters, by their names in postgresql.conf, and `read_from`."""
+        config.check(settings)
+
+    def require_encryption(
+        self,
+        encryption: Encryption,
+        settings: Mapping[str, Any],
+        nodes: int,
+        installation: Installation | None = None,
+    ) -> None:
+        """Refuse conflicting settings, and an installation without TLS."""
+        refuse_settings(encryption, settings, lambda name: name.lower() in config.TLS)
+        if encryption.any and installation is not None:
+            config.require_tls(installation)
+
+    def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
+        """Return the node's files and command line."""
+        return config.plan(node, installation)
+
+    def client(self, address: str) -> Client:
+        """Return the client of a server."""
+        if address not in self._clients:
+            self._clients[address] = Client(address, self._access)
+        return self._clients[address]
+
+    def _primary(self, addresses: Sequence[str]) -> Client:
+        return replication.primary(addresses, self.client)
+
+    def version(self, addresses: Sequence[str]) -> str:
+        """Return the version of the first server that answers."""
+        return str(self._first(addresses).ask("SHOW server_version")[0]["server_version"]).split()[0]
+
+    def require_one_cluster(self, addresses: Sequence[str]) -> None:
+        """BadInput for servers with data of different origins; servers that do not answer are skipped."""
+        identities: dict[str, str] = {}
+        for address in addresses:
+            with contextlib.suppress(Unreachable):
+                (row,) = self.client(address).ask("SELECT system_identifier AS identity FROM pg_control_system()")
+                identities.setdefault(str(row["identity"]), address)
+        if len(identities) > 1:
+            raise BadInput(
+                "these servers are not a primary and its replicas: their data differs",
+                where=", ".join(identities.values()),
+                remedy="name the servers of one cluster",
+            )
+
+    def _first(self, addresses: Sequence[str]) -> Client:
+        """Return the first server that answers; Unreachable if none answers."""
+
+        def greet(address: str) -> Client:
+            self.client(address).ask("SELECT 1")
+            return self.client(address)
+
+        return first_answer(addresses, greet, Unreachable)
+
+    def health(self, addresses: Sequence[str]) -> Health:
+        """Return the health: ready if there is a primary and all its replicas follow it."""
+        return replication.health(addresses, self.client)
+
+    def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
+        """Create the database on the first member, and wait until the others have copied it."""
+        replication.form(members, self.client, watch)
+
+    def reunite(self, members: Sequence[Member], watch: Watch) -> None:
+        """Point replicas to the primary at its current address."""
+        replication.reunite(members, self.client, watch)
+
+    def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
+        """Change parameters on every server; BadInput for unknown parameters, and if one needs a restart.
+
+        None removes the parameter from those set with ALTER SYSTEM.
+        """
+        config.check({name: value for name, value in settings.items() if value is not None})
+        settings = config.parameters(settings)
+        for name in settings:
+            if self._parameter(addresses, name)["context"] in ("postmaster", "internal"):
+                super().configure(addresses, {name: settings[name]})
+        for address in addresses:
+            server = self.client(address)
+            for name, value in settings.items():
+                change = f"RESET {name}" if value is None else f"SET {name} = {config.quoted(value)}"
+                server.ask(f"ALTER SYSTEM {change}")
+            server.ask("SELECT pg_reload_conf()")
+
+    def _parameter(self, addresses: Sequence[str], name: str) -> Mapping[str, Any]:
+        """Return the row of a parameter in pg_settings; BadInput for an unknown parameter."""
+        known = self._first(addresses).ask(
+            "SELECT context, setting, unit, pending_restart FROM pg_settings WHERE name = :name", name=name.lower()
+        )
+        if not known:
+            raise BadInput(f"the server does not have the parameter {name}", remedy="see pg_settings of the server")
+        row: Mapping[str, Any] = known[0]
+        return row
+
+    def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
+        """Read parameters from pg_settings; the explicit value is that of ALTER SYSTEM."""
+        settings = {}
+        for name in names:
+            row = self._parameter(addresses, name)
+            explicit = self._first(addresses).ask(
+                "SELECT setting FROM pg_file_settings WHERE name = :name AND sourcefile LIKE '%postgresql.auto.conf'"
+                " ORDER BY seqno DESC LIMIT 1",
+                name=name.lower(),
+            )
+            value = f"{row['setting']} {row['unit'] or ''}".strip()
+            settings[name] = RunningSetting(value, str(explicit[0]["setting"]) if explicit else None)
+        return settings
+
+    def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Wait while the node copies the primary's data, until it follows the primary."""
+        replication.join(addresses, member, self.client, watch)
+
+    def balance(self, addresses: Sequence[str], watch: Watch) -> None:
+        """Wait until every replica has applied the primary's current log position."""
+        replication.balance(addresses, self.client, watch)
+
+    def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Remove a replica, or a primary after it has handed over."""
+        replication.leave(addresses, member, self.client, watch)
+
+    def forget(self, addresses: Sequence[str], member: Member) -> None:
+        """Drop the slot of a removed replica on the primary, and close the connection to the replica."""
+        replication.forget(addresses, member, self.client)
+        if (client := self._clients.pop(member.address, None)) is not None:
+            client.close()
+
+    def stay(self, addresses: Sequence[str], member: Member) -> None:
+        """Make a primary writable again after an interrupted hand-over."""
+        replication.stay(member, self.client)
+
+    def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
+        """Create the table with its indexes; without columns it has an id and the document as jsonb."""
+        server = self._primary(addresses)
+        statements = list(create(name, definition))
+        try:
+            server.ask("SELECT 1", DATABASE)
+        except PostgresError as error:
+            if not error.no_database:
+                raise
+            replication.create_database(server)
+        for statement in statements:
+            server.ask(statement, DATABASE, within=SLOW)
+        replication.caught_up(addresses, self.client, _SEEN_WITHIN)
+
+    def has_collection(self, addresses: Sequence[str], name: str) -> bool:
+        """Return whether the table exists."""
+        try:
+            (row,) = self._primary(addresses).ask(
+                "SELECT to_regclass(:name) IS NOT NULL AS there", DATABASE, name=quoted(name)
+            )
+        except PostgresError as error:
+            if error.no_database:
+                return False
+            raise
+        return bool(row["there"])
+
+    def drop_collection(self, addresses: Sequence[str], name: str) -> None:
+        """Drop the table; do nothing if it does not exist."""
+        try:
+            self._primary(addresses).ask(f"DROP TABLE IF EXISTS {quoted(name)}", DATABASE, within=SLOW)
+        except PostgresError as error:
+            if not error.no_database:
+                raise
+
+    def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
+        """Return random rows of `[SCHEMA.]TABLE`, read from the first server that answers."""
+        return sampling.read(self._first(addresses), name, documents, database or DATABASE, _WHOLE)
+
+    def count(self, addresses: Sequence[str], name: str) -> int:
+        """Count on the primary, which has all writes. This reads the whole table."""
+        (row,) = self._primary(addresses).ask(f"SELECT count(*) AS rows FROM {quoted(name)}", DATABASE, within=SLOW)
+        return int(row["rows"])
+
+    def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return the statistics of docs/reference/stores/postgresql.md by address, for servers that answer."""
+        by_node: dict[str, dict[str, float]] = {}
+        for address in addresses:
+            with contextlib.suppress(Unreachable):
+                by_node[address] = figures.read(self.client(address))
+        if not by_node:
+            raise Unreachable("no server answers", where=", ".join(addresses), remedy="see `loadframe cluster status`")
+        figures.lags(by_node)
+        return by_node
+
+
+STORE = Postgresql()

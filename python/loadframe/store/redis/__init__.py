@@ -1,5 +1,425 @@
-"""Redis and Valkey: standalone servers and clusters."""
+"""Redis and Valkey: files and command lines of nodes, collections, and cluster operations (see `cluster`)."""
 
-from loadframe.store.redis.store import STORE
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
 
-__all__ = ["STORE"]
+from loadframe.base.errors import BadInput
+from loadframe.store import installed
+from loadframe.store.access import OPEN, Access, first_answer
+from loadframe.store.base import (
+    Figure,
+    Found,
+    Health,
+    Installation,
+    Member,
+    NodePlan,
+    NodeSpec,
+    RunningSetting,
+    Sample,
+    Store,
+    Unreachable,
+    Watch,
+)
+from loadframe.store.distribution import Distribution
+from loadframe.store.encryption import AUTHORITY, BUNDLE, Encryption
+from loadframe.store.redis import cluster as ring
+from loadframe.store.redis import sampling
+from loadframe.store.redis.client import USER, Client
+
+#: Names of the server's executable, in order of preference.
+_PROGRAMS = ("redis-server", "valkey-server")
+#: Settings that Loadframe controls. `cluster` is a setting of Loadframe, not of the server.
+_OURS = {"bind", "port", "dir", "cluster-enabled", "cluster-port", "cluster-config-file", "daemonize", "logfile"}
+_OURS |= {"requirepass", "masterauth", "masteruser", "aclfile", "user", "unixsocket"}
+_OURS |= {"tls-port", "tls-cluster", "tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-auth-clients"}
+_OWN = {"cluster"}
+#: A hash with the definitions of all collections, which the driver also reads.
+_COLLECTIONS = "loadframe:collections"
+#: Share of a node's memory limit for data; the rest is for buffers and copy-on-write.
+_SHARE = 0.75
+#: The first major version with users.
+_USERS_SINCE = 6
+#: File with a node's cluster state.
+_STATE = "nodes.conf"
+
+#: Fields of INFO -> our names of statistics.
+_FIGURES = {
+    "connected_clients": "clients",
+    "blocked_clients": "blocked_clients",
+    "used_memory": "memory_bytes",
+    "used_memory_rss": "memory_rss_bytes",
+    "mem_fragmentation_ratio": "memory_fragmentation",
+    "total_commands_processed": "commands",
+    "total_net_input_bytes": "received_bytes",
+    "total_net_output_bytes": "sent_bytes",
+    "keyspace_hits": "hits",
+    "keyspace_misses": "misses",
+    "expired_keys": "expired",
+    "evicted_keys": "evicted",
+    "total_error_replies": "errors",
+    "used_cpu_user": "cpu_user_seconds",
+    "used_cpu_sys": "cpu_system_seconds",
+    "rdb_bgsave_in_progress": "saving",
+    "aof_rewrite_in_progress": "rewriting",
+    "aof_current_size": "log_bytes",
+    "total_forks": "forks",
+}
+
+
+class Redis(Store):
+    """Redis and Valkey, as single servers and clusters."""
+
+    kind = "redis"
+    port = 6379
+    schemes: Mapping[str, bool | None] = {"redis": False, "rediss": True, "valkey": False, "valkeys": True}
+    oldest = (4,)
+    family = "redis"
+    driver = "redis"
+    start_seconds = (3.0, 0.5)
+    own_user = True
+    administrator = USER
+    console = "REDISCLI_AUTH=$(cat {file}) redis-cli -c -h {host} -p {port}"
+    watched = (
+        Figure("commands/s", "commands", total=True),
+        Figure("keys", "keys"),
+        Figure("memory", "memory_bytes", size=True),
+        Figure("clients", "clients"),
+        Figure("slots", "slots"),
+        Figure("evicted/s", "evicted", total=True),
+    )
+
+    def __init__(self, access: Access = OPEN) -> None:
+        """Store how to connect."""
+        self._access = access
+        #: Open connections by node, for statistics every second.
+        self._clients: dict[str, Client] = {}
+
+    def with_access(self, access: Access) -> Self:
+        """Return the store with TLS, a user with a password, or both; BadInput for other credentials."""
+        self._require_user_login(access)
+        return self if access == OPEN else type(self)(access)
+
+    def distribution(self, version: str) -> Distribution:
+        """Refuse: the package registries do not have Redis."""
+        raise BadInput(
+            f"redis {version} is not in the package registries".replace("  ", " "),
+            remedy="install your system's redis-server or valkey-server, or give its folder with --home",
+        )
+
+    def installation(self, home: Path | None) -> Found:
+        """Return the server of the installation, or else on the PATH; BadInput if it is too old or missing."""
+        server = installed.require_program(home, *_PROGRAMS)
+        name = "valkey " if "valkey" in server.name else ""
+        version = installed.program_version(server, r"v=(\d+(?:\.\d+)*)", "--version")
+        if int(version.partition(".")[0]) < _USERS_SINCE:
+            raise BadInput(
+                f"redis {version} is too old: it does not have users, so Loadframe could not log in",
+                where=str(server),
+                remedy=f"install version {_USERS_SINCE} or newer, or start the cluster yourself and give its --hosts",
+            )
+        return Found(name + version, server)
+
+    def check_settings(self, settings: Mapping[str, Any]) -> None:
+        """Check settings of redis.conf, and `cluster`."""
+        for key in settings:
+            if key in _OURS:
+                raise BadInput(f"the setting {key} is controlled by Loadframe", remedy="leave it out")
+        if not isinstance(settings.get("cluster", True), bool):
+            raise BadInput("the setting cluster must be true or false", where=str(settings["cluster"]))
+
+    def require_encryption(
+        self,
+        encryption: Encryption,
+        settings: Mapping[str, Any],
+        nodes: int,
+        installation: Installation | None = None,
+    ) -> None:
+        """Refuse to encrypt only one kind of connection in a cluster, because nodes send keys to the client port."""
+        if encryption is Encryption.TRANSPORT or (encryption is Encryption.HTTP and settings.get("cluster", nodes > 1)):
+            raise BadInput(
+                "the nodes of a redis cluster send keys to each other through the client port",
+                where=f"encryption: {encryption}",
+                remedy="use none or both; a single server also supports http",
+            )
+
+    def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
+        """Bind one address, write only into the folder, and enable cluster mode unless the user disables it."""
+        clustered = _clustered(node)
+        lines: dict[str, Any] = {
+            "bind": node.address,
+            "port": node.port,
+            "dir": node.folder / "data",
+            "daemonize": False,
+            "protected-mode": False,
+            # Snapshots fork, and their pauses would be measured; the log suffices to keep the data.
+            "save": '""',
+            "appendonly": True,
+            "appendfsync": "everysec",
+            # Long enough that a paused node is not declared failed and then alive again.
+            "cluster-node-timeout": 5000,
+            # A missing slot fails only its own requests, as in the other stores.
+            "cluster-require-full-coverage": False,
+            # Otherwise a node without slots would become a replica and copy all data back.
+            "cluster-allow-replica-migration": False,
+        }
+        if node.memory:
+            lines["maxmemory"] = int(node.memory * _SHARE)
+        lines |= {key: value for key, value in node.settings.items() if key not in _OWN}
+        if clustered:
+            lines |= {
+                "cluster-enabled": True,
+                "cluster-config-file": _STATE,
+                "cluster-port": node.peer_port,
+                "cluster-announce-ip": node.address,
+            }
+        else:
+            lines = {key: value for key, value in lines.items() if not key.startswith("cluster-")}
+        if node.certificates:
+            lines |= {
+                "port": 0,
+                "tls-port": node.port,
+                "tls-cert-file": node.folder / BUNDLE,
+                "tls-key-file": node.folder / BUNDLE,
+                "tls-ca-cert-file": node.folder / AUTHORITY,
+                "tls-auth-clients": False,
+                "tls-cluster": node.encryption.nodes,
+            }
+        # A replica logs in as clients do.
+        lines |= {"requirepass": node.password, "masterauth": node.password}
+        text = "".join(f"{key} {_config_value(value)}\n" for key, value in lines.items())
+        return NodePlan(
+            files={"config/redis.conf": text, **(node.certificates.files(bundled=True) if node.certificates else {})},
+            folders=("data",),
+            argv=(str(installation.home), str(node.folder / "config" / "redis.conf")),
+            environment={},
+            facts={"cluster_mode": clustered},
+        )
+
+    def client(self, address: str) -> Client:
+        """Return the client of a node."""
+        if address not in self._clients:
+            self._clients[address] = Client(address, self._access)
+        return self._clients[address]
+
+    def _first(self, addresses: Sequence[str]) -> tuple[str, dict[str, str]]:
+        """Return the first address that answers, with its INFO; Unreachable if none answers."""
+        return first_answer(addresses, lambda address: (address, self.client(address).info()), Unreachable)
+
+    def version(self, addresses: Sequence[str]) -> str:
+        """Return the version, preceded by `valkey` for Valkey."""
+        _, info = self._first(addresses)
+        if "valkey_version" in info:
+            return f"valkey {info['valkey_version']}"
+        return info["redis_version"]
+
+    def _ring(self, addresses: Sequence[str]) -> ring.Ring | None:
+        """Return the cluster as the first node that answers reports it, or None for a single server."""
+        address, info = self._first(addresses)
+        return ring.Ring.read(self.client(address)) if _is_clustered(info) else None
+
+    def health(self, addresses: Sequence[str]) -> Health:
+        """Return the health: ready if all nodes are reachable and serve all slots."""
+        seen = self._ring(addresses)
+        if seen is None:
+            _, info = self._first(addresses)
+            ready = info.get("loading", "0") == "0"
+            return Health(ready=ready, status="ok" if ready else "loading", nodes=1, moving=0, missing=0)
+        return ring.health(seen, self.client)
+
+    def silent(self, addresses: Sequence[str]) -> list[str]:
+        """Return the nodes that do not answer; load would use other nodes of the cluster unnoticed."""
+        return [f"{address} does not answer" for address in addresses if self._clustered_at(address) is None]
+
+    def require_one_cluster(self, addresses: Sequence[str]) -> None:
+        """BadInput for several single servers or nodes of several clusters; servers that do not answer are skipped."""
+        clustered = {address: self._clustered_at(address) for address in addresses}
+        alone = [address for address, is_clustered in clustered.items() if is_clustered is False]
+        if alone and len(addresses) > 1:
+            raise BadInput(
+                "this is a single server, which shares no data with the other hosts",
+                where=", ".join(alone),
+                remedy="name the nodes of one cluster, or one single server",
+            )
+        nodes = [address for address, is_clustered in clustered.items() if is_clustered]
+        views = [ring.Ring.read(self.client(address)) for address in nodes]
+        for address, view in zip(nodes[1:], views[1:], strict=True):
+            if view.myself.id not in {node.id for node in views[0].nodes}:
+                raise BadInput(
+                    f"this node and {nodes[0]} belong to different clusters",
+                    where=address,
+                    remedy="name the nodes of one cluster",
+                )
+
+    def _clustered_at(self, address: str) -> bool | None:
+        """Return whether the server is a node of a cluster; None if it does not answer."""
+        try:
+            return _is_clustered(self.client(address).info())
+        except Unreachable:
+            return None
+
+    def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
+        """Set parameters on every node with CONFIG SET."""
+        for node in self._every(addresses):
+            for name, value in settings.items():
+                node.ask("CONFIG", "SET", name, str(value))
+
+    def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
+        """Read parameters of every node with CONFIG GET."""
+        settings = {}
+        for name in names:
+            answers = [list(node.ask("CONFIG", "GET", name)) for node in self._every(addresses)]
+            if not all(answers):
+                raise BadInput(
+                    f"the server does not have the parameter {name}", remedy="see `redis-cli config get '*'`"
+                )
+            if any(answer != answers[0] for answer in answers):
+                raise BadInput(
+                    f"the nodes have different values of {name}", remedy="set the same value on all nodes first"
+                )
+            settings[name] = RunningSetting(str(answers[0][1]), answers[0][1])
+        return settings
+
+    def _every(self, addresses: Sequence[str]) -> list[Client]:
+        """Return a client for each node of the cluster, or for the single server."""
+        seen = self._ring(addresses)
+        return [self.client(node.address) for node in seen.nodes] if seen else [self.client(a) for a in addresses]
+
+    def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
+        """Introduce the nodes to each other, and assign their slots; do nothing for a single server."""
+        if len(members) == 1 and not settings.get("cluster"):
+            return
+        if not settings.get("cluster", True):
+            raise BadInput("several servers without a cluster share no data", remedy="leave cluster: false out")
+        ring.form([self.client(member.address) for member in members], members, watch)
+
+    def reunite(self, members: Sequence[Member], watch: Watch) -> None:
+        """Introduce restarted nodes to each other at their current addresses."""
+        clients = [self.client(member.address) for member in members]
+        ring.wait(clients, watch)
+        if _is_clustered(clients[0].info()):
+            ring.meet(clients, members, watch)
+
+    def require_growing(self, addresses: Sequence[str]) -> None:
+        """BadInput for a single server."""
+        self._clustered_only(addresses)
+
+    def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Introduce the node to the others; it does not have slots yet."""
+        self._clustered_only(addresses)
+        ring.join(ring.Ring.read(self.client(addresses[0])), member, self.client, watch)
+
+    def balance(self, addresses: Sequence[str], watch: Watch) -> None:
+        """Move slots until nodes differ by one slot at most."""
+        if (seen := self._ring(addresses)) is not None:
+            ring.balance(seen, self.client, watch)
+
+    def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Move the node's slots to the others."""
+        self._clustered_only(addresses)
+        ring.leave(ring.Ring.read(self.client(addresses[0])), member, self.client, watch)
+
+    def forget(self, addresses: Sequence[str], member: Member) -> None:
+        """Make every node forget a removed node, before gossip announces it again."""
+        if (seen := self._ring(addresses)) is not None:
+            ring.forget(seen, member, self.client)
+        self._clients.pop(member.address, None)
+
+    def _clustered_only(self, addresses: Sequence[str]) -> None:
+        if self._ring(addresses) is None:
+            raise BadInput(
+                "a single redis server cannot grow or shrink", remedy="start it as a cluster, with --set cluster=true"
+            )
+
+    def _masters(self, addresses: Sequence[str]) -> list[Client]:
+        """Return a client for each node that holds data."""
+        seen = self._ring(addresses)
+        if seen is None:
+            return [self.client(self._first(addresses)[0])]
+        return [self.client(node.address) for node in seen.masters]
+
+    def _registry(self, addresses: Sequence[str]) -> Client:
+        """Return the client of the node that stores the definitions of collections."""
+        seen = self._ring(addresses)
+        return self.client(seen.serving(_COLLECTIONS) if seen else self._first(addresses)[0])
+
+    def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
+        """Store the collection's definition; keys need no preparation. A cluster does not index documents."""
+        if definition.get("index") and self._ring(addresses) is not None:
+            definition = {**definition, "index": False}
+        self._registry(addresses).ask("HSET", _COLLECTIONS, name, json.dumps(dict(definition)))
+
+    def has_collection(self, addresses: Sequence[str], name: str) -> bool:
+        """Return whether the collection was created, or has keys that other clients created."""
+        registry = self._registry(addresses)
+        if registry.ask("HEXISTS", _COLLECTIONS, name):
+            return True
+        if self._ring(addresses) is None and registry.ask("EXISTS", name):
+            # A created collection would use this key as its index, and `drop_collection` would delete it.
+            return True
+        return any(keys for master in self._masters(addresses) for keys in master.keys(name))
+
+    def drop_collection(self, addresses: Sequence[str], name: str) -> None:
+        """Delete all keys of the collection, and its definition."""
+        for master in self._masters(addresses):
+            for keys in master.keys(name):
+                # One command per key, since the keys of a command would have to share a slot.
+                master.ask_all([("UNLINK", key) for key in keys])
+        registry = self._registry(addresses)
+        if registry.ask("HEXISTS", _COLLECTIONS, name):
+            if self._ring(addresses) is None:
+                registry.ask("UNLINK", name)
+            registry.ask("HDEL", _COLLECTIONS, name)
+
+    def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
+        """Return the values of keys `NAME:...`, of all nodes of a cluster."""
+        self._refuse_database(database)
+        return sampling.read(self._masters(addresses), name, documents)
+
+    def count(self, addresses: Sequence[str], name: str) -> int:
+        """Count the collection's distinct keys."""
+        return len({key for master in self._masters(addresses) for keys in master.keys(name) for key in keys})
+
+    def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return statistics by node address; in a cluster, nodes that do not answer are left out."""
+        first, info_of_first = self._first(addresses)
+        seen = ring.Ring.read(self.client(first)) if _is_clustered(info_of_first) else None
+        slots = {node.address: float(node.size) for node in seen.nodes} if seen else {}
+        by_node = {}
+        for address in slots or [first]:
+            try:
+                info = info_of_first if address == first else self.client(address).info()
+            except Unreachable:
+                continue
+            figures = {name: float(info[key]) for key, name in _FIGURES.items() if key in info}
+            # Such as `keys=12,expires=0,avg_ttl=0`; absent for an empty database.
+            figures["keys"] = float(info.get("db0", "keys=0").partition(",")[0].removeprefix("keys="))
+            if slots:
+                figures["slots"] = slots[address]
+            by_node[address] = figures
+        return by_node
+
+
+def _clustered(node: NodeSpec) -> bool:
+    """Whether a node starts in cluster mode: by setting, as one of several, to join, or as a former member."""
+    if "cluster" in node.settings:
+        return bool(node.settings["cluster"])
+    data = node.folder / "data"
+    return len(node.founders) > 1 or (not node.founders and ((data / _STATE).exists() or not data.exists()))
+
+
+def _is_clustered(info: Mapping[str, str]) -> bool:
+    return info.get("cluster_enabled") == "1"
+
+
+def _config_value(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Path) and shlex.quote(str(value)) != str(value):
+        return json.dumps(str(value), ensure_ascii=False)
+    return str(value)
+
+
+STORE = Redis()

@@ -1,1 +1,486 @@
-"""Code that Elasticsearch and OpenSearch share; each store is a module next to this package."""
+"""Elasticsearch and OpenSearch: administration over HTTP that both share; each is a module next to this package."""
+
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, Self
+
+from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
+from loadframe.store.access import OPEN, Access, first_answer
+from loadframe.store.base import Figure, Health, Member, RunningSetting, Sample, Store, Unreachable, Watch
+from loadframe.store.search import membership, sampling
+from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
+
+#: Above the priority of the products' templates (100 to 200).
+_PRIORITY = 500
+
+
+class Request(Protocol):
+    """Type of `SearchStore.request`."""
+
+    def __call__(
+        self, addresses: Sequence[str], method: str, path: str, body: Mapping[str, Any] | None = None, /
+    ) -> Any:
+        """Send a request to the first address that answers, and return its JSON."""
+
+
+def create(request: Request, addresses: Sequence[str], name: str, definition: Mapping[str, Any]) -> None:
+    """Create a data stream with its template."""
+    _put_template(request, addresses, name, [name], definition, {"data_stream": {}})
+    request(addresses, "PUT", f"/_data_stream/{name}")
+
+
+def create_rolling(
+    request: Request, addresses: Sequence[str], name: str, definition: Mapping[str, Any], *, composed: bool
+) -> None:
+    """Create an index NAME-000001 with the write alias NAME, and a template for its successors.
+
+    `composed` is whether the product has composable templates.
+    """
+    pattern = f"{name}-*"
+    if composed:
+        _put_template(request, addresses, name, [pattern], definition, {})
+    else:
+        request(addresses, "PUT", f"/_template/{name}", {**definition, "index_patterns": [pattern]})
+    request(addresses, "PUT", f"/{name}-000001", {"aliases": {name: {"is_write_index": True}}})
+
+
+def drop(request: Request, addresses: Sequence[str], name: str, *, composed: bool) -> bool:
+    """Delete a data stream, or the indices of a rolling alias, with the template; return whether it existed."""
+    place = "_index_template" if composed else "_template"
+    has_template = name in _templates(request, addresses, place, composed=composed)
+    if composed and name in names(request, addresses):
+        request(addresses, "DELETE", f"/_data_stream/{name}")
+    else:
+        # Keep an alias without our template: Loadframe did not create it.
+        indices = behind(request, addresses, name) if has_template else []
+        if not indices:
+            return False
+        request(addresses, "DELETE", f"/{','.join(indices)}")
+    if has_template:
+        request(addresses, "DELETE", f"/{place}/{name}")
+    return True
+
+
+def names(request: Request, addresses: Sequence[str]) -> set[str]:
+    """Return the names of all data streams."""
+    return {str(stream["name"]) for stream in request(addresses, "GET", "/_data_stream").get("data_streams", [])}
+
+
+def behind(request: Request, addresses: Sequence[str], name: str) -> list[str]:
+    """Return the indices of an alias; empty if the name is not an alias."""
+    indices = request(addresses, "GET", f"/{name}?ignore_unavailable=true")
+    return sorted(index for index, details in indices.items() if index != name and name in details.get("aliases", {}))
+
+
+def _put_template(
+    request: Request,
+    addresses: Sequence[str],
+    name: str,
+    patterns: Sequence[str],
+    definition: Mapping[str, Any],
+    more: Mapping[str, Any],
+) -> None:
+    body = {"index_patterns": list(patterns), "priority": _PRIORITY, "template": dict(definition), **more}
+    request(addresses, "PUT", f"/_index_template/{name}", body)
+
+
+def _templates(request: Request, addresses: Sequence[str], place: str, *, composed: bool) -> set[str]:
+    answer = request(addresses, "GET", f"/{place}")
+    return {str(template["name"]) for template in answer["index_templates"]} if composed else set(answer)
+
+
+#: Request timeout, s. Creating a collection and merging take long on half a CPU.
+_TIMEOUT = 90.0
+#: Methods of requests that change nothing.
+_READS = ("GET", "HEAD")
+_TOO_MANY = 429
+#: Statuses of services that manage their nodes, for requests about nodes.
+_NOT_OFFERED = (404, 410)
+#: Health status of such a service.
+UNKNOWN = "unknown"
+_DENIED = {
+    401: "give credentials: --user, --api-key-file or --token-file",
+    403: "use an account with the required privilege",
+}
+
+
+class NotOffered(LoadframeError):  # noqa: N818 - a state of the service
+    """The service does not support the request, or its target does not exist."""
+
+
+class AccessDenied(BadInput):
+    """The account may not send the request, or the credentials are wrong."""
+
+
+#: Answers of services that do not show their nodes.
+_HIDDEN = (NotOffered, AccessDenied)
+
+
+class SearchStore(Store):
+    """Code that all stores of the family share."""
+
+    family = "elasticsearch"
+    driver = "search"
+    joins_without_all = True
+    knows_racks = True
+    #: Path of the sections of a node's statistics that we read.
+    _sections = "/process,jvm,thread_pool,indices,breaker,indexing_pressure"
+    watched: tuple[Figure, ...] = (
+        Figure("queries/s", "search_query_total", total=True),
+        Figure("indexed/s", "indexing_total", total=True),
+        Figure("searches", "search_active"),
+        Figure("queued", "search_queue"),
+        Figure("writes", "write_active"),
+        Figure("queued", "write_queue"),
+        Figure("heap %", "heap_percent"),
+        Figure("documents", "documents"),
+        Figure("data", "store_bytes", size=True),
+    )
+
+    def __init__(self, access: Access = OPEN) -> None:
+        """Create the HTTP client, which keeps connections open for statistics every second."""
+        self._tls_remedy = access.tls_remedy
+        self._web = Web(access, timeout=_TIMEOUT)
+
+    def with_access(self, access: Access) -> Self:
+        """Return the store with TLS, credentials or both."""
+        return self if access == OPEN else type(self)(access)
+
+    def request(
+        self,
+        addresses: Sequence[str],
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        *,
+        repeatable: bool = False,
+    ) -> Any:
+        """Send a request to the first address that answers, and return its JSON; LoadframeError for status 400 and up.
+
+        A request that changes something and is not `repeatable` goes to the next address only if it could not be sent.
+        StoreFailed if it was sent but not answered. `timeout` is in s.
+        """
+
+        def ask(address: str) -> Answer:
+            return self._web.request(address, method, path, body=body, timeout=timeout)
+
+        again = repeatable or method in _READS
+        try:
+            answer = first_answer(addresses, ask, UnansweredError, UnsentError, repeatable=again)
+        except UnansweredError as error:
+            if not again and not isinstance(error, UnsentError):
+                raise StoreFailed(
+                    f"{method} {path} was not answered ({error}); it may have been carried out",
+                    where=error.address,
+                    remedy="check the cluster (`loadframe cluster status`) before you try again",
+                ) from error
+            raise self._unreachable(addresses, str(error)) from error
+        return _content(answer, method, path)
+
+    def _unreachable(self, addresses: Sequence[str], reason: str) -> LoadframeError:
+        if "certificate required" in reason.lower():
+            return BadInput(
+                "the server requires a client certificate", where=addresses[-1], remedy="give --cert and --key"
+            )
+        remedy = f"check that it runs, and that the addresses name its HTTP interface{self._tls_remedy}"
+        return Unreachable(f"the cluster does not answer ({reason})", where=", ".join(addresses), remedy=remedy)
+
+    def version(self, addresses: Sequence[str]) -> str:
+        """Return the version, preceded by the product's name if it is not of this kind; BadInput for other servers."""
+        answer = self.request(addresses, "GET", "/")
+        version = answer.get("version") if isinstance(answer, dict) else None
+        if not isinstance(version, dict) or "number" not in version:
+            raise BadInput(
+                f"not a cluster of {self.kind}: the answer lacks a version",
+                where=", ".join(addresses),
+                remedy="give the address of the cluster's HTTP interface, or another --store",
+            )
+        number, distribution = str(version["number"]), str(version.get("distribution", "elasticsearch"))
+        return number if distribution == self.kind else f"{distribution} {number}"
+
+    def require_product(self, addresses: Sequence[str], version: str) -> None:
+        """BadInput for the other product of the family, and for unsupported versions."""
+        product, _, _ = version.rpartition(" ")
+        if product:
+            raise BadInput(
+                f"this is {version}, not {self.kind}",
+                where=", ".join(addresses),
+                remedy=f"give --store {product}",
+            )
+        super().require_product(addresses, version)
+
+    def health(self, addresses: Sequence[str]) -> Health:
+        """Return the health: ready if the status is green. A service that hides its health counts as ready."""
+        try:
+            answer = self.request(addresses, "GET", "/_cluster/health", timeout=10.0)
+        except _HIDDEN:
+            return Health(ready=True, status=UNKNOWN, nodes=len(addresses), moving=0, missing=0)
+        return Health(
+            ready=answer["status"] == "green",
+            status=answer["status"],
+            nodes=answer["number_of_nodes"],
+            moving=answer["relocating_shards"],
+            missing=answer["unassigned_shards"] + answer["initializing_shards"],
+            declared=self._declared(addresses) if answer["status"] == "yellow" else (),
+        )
+
+    def _declared(self, addresses: Sequence[str]) -> tuple[tuple[int, int], ...]:
+        answer = self.request(addresses, "GET", "/_cluster/health?level=indices", timeout=10.0)
+        indices = answer.get("indices", {}).values()
+        return tuple((index["number_of_shards"], 1 + index["number_of_replicas"]) for index in indices)
+
+    def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
+        """Set dynamic cluster settings; null resets a setting to its default."""
+        self.request(addresses, "PUT", "/_cluster/settings", {"persistent": dict(settings)})
+
+    def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
+        """Read cluster settings; the explicit value is the persistent one. BadInput for a transient setting."""
+        answer = self.request(addresses, "GET", "/_cluster/settings?flat_settings=true&include_defaults=true")
+        settings = {}
+        for name in names:
+            if name in answer.get("transient", {}):
+                raise BadInput(
+                    f"{name} is set as a transient setting, which overrides persistent ones",
+                    remedy=f'reset it: PUT /_cluster/settings {{"transient": {{"{name}": null}}}}',
+                )
+            explicit = answer.get("persistent", {}).get(name)
+            default = answer.get("defaults", {}).get(name)
+            if explicit is None and default is None and name not in answer.get("defaults", {}):
+                raise BadInput(
+                    f"the cluster does not have the setting {name}",
+                    remedy="see GET /_cluster/settings?flat_settings=true&include_defaults=true",
+                )
+            settings[name] = RunningSetting(json.dumps(default if explicit is None else explicit), explicit)
+        return settings
+
+    def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Wait until the node has joined: the others list it, and it reports the same cluster."""
+        membership.join(self.request, addresses, member, watch)
+
+    def balance(self, addresses: Sequence[str], watch: Watch) -> None:
+        """Wait until the store, which balances automatically, moves no shards."""
+        membership.balance(self.request, addresses, watch)
+
+    def reunite(self, members: Sequence[Member], watch: Watch) -> None:
+        """Write the current addresses into the nodes' files; nodes that kept running may know old ones."""
+        membership.introduce(members)
+
+    def electors(self, nodes: int) -> int | None:
+        """Return the number of nodes that can be elected manager."""
+        return membership.electors(nodes)
+
+    def resign(self, addresses: Sequence[str], member: Member) -> None:
+        """Exclude the node from elections; its shards stay."""
+        membership.take_vote(self.request, addresses, member.name)
+
+    def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+        """Move all shards off the node, and wait until it holds none; then exclude it from elections."""
+        membership.require_electors(self.request, addresses, member)
+        membership.leave(self.request, addresses, member, watch)
+        membership.take_vote(self.request, addresses, member.name)
+
+    def forget(self, addresses: Sequence[str], member: Member) -> None:
+        """Allow shards and votes for nodes of that name again."""
+        membership.give_votes(self.request, addresses, gone=True)
+        membership.allow(self.request, addresses, member.name)
+
+    def stay(self, addresses: Sequence[str], member: Member) -> None:
+        """Allow the node shards and a vote again."""
+        membership.give_votes(self.request, addresses, gone=False)
+        membership.allow(self.request, addresses, member.name)
+
+    def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
+        """Create an index from `settings` and `mappings`; the default is one shard per node.
+
+        `data_stream` creates a data stream instead, `rollover` an alias with a first index. This waits only for the
+        primaries, because the cluster may have too few nodes for the replicas.
+        """
+        body = json.loads(json.dumps(definition))
+        settings = body.setdefault("settings", {})
+        if not _number_of_shards(settings):
+            settings["number_of_shards"] = nodes
+        is_stream, rolls_over = body.pop("data_stream", False), body.pop("rollover", False)
+        if is_stream:
+            create(self.request, addresses, name, body)
+        elif rolls_over:
+            create_rolling(self.request, addresses, name, body, composed=self._composes(addresses))
+        else:
+            self.request(addresses, "PUT", f"/{name}", body)
+        with contextlib.suppress(*_HIDDEN):
+            self.request(
+                addresses,
+                "GET",
+                f"/_cluster/health/{name}?wait_for_status=yellow&wait_for_no_initializing_shards=true&timeout=60s",
+            )
+
+    def _composes(self, addresses: Sequence[str]) -> bool:
+        """Whether the product has composable index templates."""
+        return True
+
+    def has_collection(self, addresses: Sequence[str], name: str) -> bool:
+        """Return whether an index, alias or data stream of that name exists."""
+        return bool(self._indices(addresses, name))
+
+    def _indices(self, addresses: Sequence[str], name: str) -> Mapping[str, Any]:
+        """Return the indices that a name refers to, with their definitions; empty if it does not exist."""
+        try:
+            indices: Mapping[str, Any] = self.request(addresses, "GET", f"/{name}?ignore_unavailable=true")
+        except NotOffered:
+            return {}
+        return indices
+
+    def drop_collection(self, addresses: Sequence[str], name: str) -> None:
+        """Delete an index, a data stream, or the indices of a rolling alias; do nothing if it does not exist."""
+        indices = self._indices(addresses, name)
+        is_behind = indices and name not in indices
+        if is_behind and drop(self.request, addresses, name, composed=self._composes(addresses)):
+            return
+        self.request(addresses, "DELETE", f"/{name}?ignore_unavailable=true")
+
+    def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
+        """Return random documents of an index, alias or data stream."""
+        self._refuse_database(database)
+        indices = self._indices(addresses, name)
+        if not indices:
+            what = f"the cluster does not have the index {name}"
+            raise BadInput(what, where=", ".join(addresses), remedy="check --collection")
+        return sampling.read(self.request, addresses, name, documents, indices)
+
+    def count(self, addresses: Sequence[str], name: str) -> int:
+        """Refresh the index, and count its documents."""
+        self.request(addresses, "POST", f"/{name}/_refresh", repeatable=True)
+        return self._count(addresses, name, {"match_all": {}})
+
+    def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
+        """Refresh the index, and count documents by field; an object counts if one of its fields exists."""
+        self.request(addresses, "POST", f"/{name}/_refresh", repeatable=True)
+        return {field: self._count(addresses, name, {"exists": {"field": field}}) for field in fields}
+
+    def _count(self, addresses: Sequence[str], name: str, query: Mapping[str, Any]) -> int:
+        answer = self.request(addresses, "POST", f"/{name}/_count", body={"query": query}, repeatable=True)
+        if answer["_shards"]["failed"]:
+            raise StoreFailed(
+                f"cannot count {name}: {answer['_shards']['failed']} of {answer['_shards']['total']} shards failed",
+                remedy="wait until the cluster is green",
+            )
+        return int(answer["count"])
+
+    def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Return each node's statistics (see docs/reference/stores/opensearch.md). Counters start with the node."""
+        path = f"/_nodes/stats{self._sections}?filter_path={_FILTER}"
+        try:
+            nodes = self.request(addresses, "GET", path, timeout=5.0)
+        except _HIDDEN:
+            return {}
+        return {node["name"]: _figures(node) for node in nodes.get("nodes", {}).values()}
+
+
+def _content(answer: Answer, method: str, path: str) -> Any:
+    """Return the JSON of an answer; an error by status for 400 and up, LoadframeError if it is not JSON."""
+    if answer.status in _DENIED:
+        raise AccessDenied(
+            f"the cluster denies access: {answer.status}, {_reason(answer)}",
+            where=answer.address,
+            remedy=_DENIED[answer.status],
+        )
+    if answer.status in _NOT_OFFERED:
+        raise NotOffered(
+            f"{method} {path} failed with status {answer.status}: {_reason(answer)}",
+            where=answer.address,
+            remedy="see the store's documentation for that error",
+        )
+    if answer.status >= 400:
+        failed = answer.status >= 500 or answer.status == _TOO_MANY
+        raise (StoreFailed if failed else LoadframeError)(
+            f"{method} {path} failed with status {answer.status}: {_reason(answer)}",
+            where=answer.address,
+            remedy="see the store's documentation for that error; `loadframe cluster status` shows the nodes",
+        )
+    if not answer.content:
+        # Some requests that change the cluster have an empty answer.
+        return {}
+    try:
+        return answer.json()
+    except ValueError as error:
+        raise LoadframeError(
+            f"not a cluster of Elasticsearch or OpenSearch: the answer to {method} {path} is not JSON",
+            where=answer.address,
+            remedy="give the address of the cluster's HTTP interface",
+        ) from error
+
+
+def _reason(answer: Answer) -> str:
+    try:
+        error = answer.json()["error"]
+        return str(error["reason"]) if isinstance(error, dict) else str(error)
+    except (ValueError, KeyError, TypeError):
+        return answer.text[:300]
+
+
+def _number_of_shards(settings: Mapping[str, Any]) -> Any:
+    nested = settings.get("index", {})
+    return (
+        settings.get("number_of_shards")
+        or settings.get("index.number_of_shards")
+        or (nested.get("number_of_shards") if isinstance(nested, dict) else None)
+    )
+
+
+#: Our name of a statistic -> its path in `_nodes/stats`.
+METRICS = {
+    "cpu_percent": "process.cpu.percent",
+    "open_files": "process.open_file_descriptors",
+    "heap_used_bytes": "jvm.mem.heap_used_in_bytes",
+    "heap_percent": "jvm.mem.heap_used_percent",
+    "gc_young_count": "jvm.gc.collectors.young.collection_count",
+    "gc_young_ms": "jvm.gc.collectors.young.collection_time_in_millis",
+    "gc_old_count": "jvm.gc.collectors.old.collection_count",
+    "gc_old_ms": "jvm.gc.collectors.old.collection_time_in_millis",
+    **{
+        f"{pool}_{figure}": f"thread_pool.{pool}.{figure}"
+        for pool in ("search", "write", "get")
+        for figure in ("active", "queue", "rejected", "completed")
+    },
+    "search_query_total": "indices.search.query_total",
+    "search_query_ms": "indices.search.query_time_in_millis",
+    "search_fetch_total": "indices.search.fetch_total",
+    "search_fetch_ms": "indices.search.fetch_time_in_millis",
+    "search_open_scrolls": "indices.search.scroll_current",
+    "indexing_total": "indices.indexing.index_total",
+    "indexing_ms": "indices.indexing.index_time_in_millis",
+    "indexing_throttle_ms": "indices.indexing.throttle_time_in_millis",
+    "merges_current": "indices.merges.current",
+    "merges_total": "indices.merges.total",
+    "merges_ms": "indices.merges.total_time_in_millis",
+    "merges_throttle_ms": "indices.merges.total_throttled_time_in_millis",
+    "refresh_total": "indices.refresh.total",
+    "refresh_ms": "indices.refresh.total_time_in_millis",
+    "flush_total": "indices.flush.total",
+    "flush_ms": "indices.flush.total_time_in_millis",
+    "segments": "indices.segments.count",
+    "documents": "indices.docs.count",
+    "store_bytes": "indices.store.size_in_bytes",
+    "translog_bytes": "indices.translog.uncommitted_size_in_bytes",
+    "request_cache_hits": "indices.request_cache.hit_count",
+    "request_cache_misses": "indices.request_cache.miss_count",
+    "query_cache_hits": "indices.query_cache.hit_count",
+    "query_cache_misses": "indices.query_cache.miss_count",
+    "breaker_bytes": "breakers.parent.estimated_size_in_bytes",
+    "breaker_tripped": "breakers.parent.tripped",
+    "indexing_pressure_bytes": "indexing_pressure.memory.current.all_in_bytes",
+    "indexing_pressure_rejected": "indexing_pressure.memory.total.coordinating_rejections",
+}
+_FILTER = ",".join(["nodes.*.name", *(f"nodes.*.{path}" for path in METRICS.values())])
+
+
+def _figures(node: Mapping[str, Any]) -> dict[str, float]:
+    figures = {}
+    for metric, path in METRICS.items():
+        value: Any = node
+        for key in path.split("."):
+            value = value.get(key) if isinstance(value, dict) else None
+        if isinstance(value, int | float):
+            figures[metric] = float(value)
+    return figures

@@ -13,7 +13,7 @@ from typing import Any
 from loadframe.base.errors import BadInput
 from loadframe.store.base import Figure, Found, Installation, NodePlan, NodeSpec, Sample
 from loadframe.store.distribution import Distribution
-from loadframe.store.search.store import SearchStore
+from loadframe.store.search import SearchStore
 from loadframe.store.sim.model import FOLDER, VERSION, SimModel
 
 

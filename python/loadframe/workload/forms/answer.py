@@ -1,13 +1,63 @@
-"""Processing of responses: assertions and captured values."""
+"""Processing of responses: assertions, captured values, and charts of answers in the live view."""
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from loadframe.workload.forms.rest import Header, Pointer
 from loadframe.workload.forms.values import Fraction, Positive, Text
 from loadframe.workload.holes import names
-from loadframe.yamlfile import Model, shown, wrong
+from loadframe.yamlfile import NOT_EMPTY, Model, shown, wrong
+
+
+def _place(value: str) -> str:
+    if value and not value.startswith("/"):
+        raise wrong(f"{shown(value)} is not a JSON pointer", "start it with /, such as /aggregations/ads/buckets")
+    return value
+
+
+#: A JSON pointer into an answer or into a row; in `rows`, `*` matches each element of a list.
+Place = Annotated[str, AfterValidator(_place)]
+Label = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Chart(Model):
+    """A chart of an answer.
+
+    `bars` are rows sorted by value, greatest first. `columns` are rows in the order of the answer, as in a histogram.
+    `figures` are single values. `rows` points to the list of rows; `label`, `value` and the additional numbers in
+    `beside` point into a row. Rows with the same label are summed.
+    """
+
+    kind: Literal["bars", "columns", "figures"]
+    title: Label | None = None
+    rows: Place | None = None
+    label: Place | None = None
+    value: Place | None = None
+    unit: Label | None = None
+    beside: dict[Label, Place] = Field(default_factory=dict)
+    figures: Annotated[dict[Label, Place], NOT_EMPTY] | None = None
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> "Chart":
+        if self.kind == "figures":
+            for key in ("rows", "label", "value"):
+                if getattr(self, key) is not None:
+                    raise wrong(f"kind: figures does not support {key}", f"remove {key}, or use kind: bars", key=key)
+            if self.beside:
+                raise wrong("kind: figures does not support beside", "move it into figures", key="beside")
+            if self.figures is None:
+                raise wrong("kind: figures requires figures", "add figures: {NAME: /pointer}")
+            return self
+        for key in ("rows", "label", "value"):
+            if getattr(self, key) is None:
+                raise wrong(f"kind: {self.kind} requires {key}", f"add {key}: /pointer")
+        return self
+
+    def dump(self) -> dict[str, Any]:
+        """Return the keys that the file sets, ready for JSON."""
+        return self.model_dump(exclude_unset=True)
+
 
 #: Requests that return any number of documents (hits).
 FINDS = (

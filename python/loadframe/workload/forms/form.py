@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
-from loadframe.workload.forms.answer import PLACES, Assertion, Captured
-from loadframe.workload.forms.chart import Chart
+from loadframe.workload.forms.answer import PLACES, Assertion, Captured, Chart
 from loadframe.workload.forms.native import (
     Aggregate,
     Consistency,

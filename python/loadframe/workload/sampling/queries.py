@@ -15,12 +15,11 @@ from typing import Any
 from loadframe.base.errors import BadInput
 from loadframe.workload.importers.imported import literal, name_of
 from loadframe.workload.importers.source import text_of
-from loadframe.workload.sampling import dates
+from loadframe.workload.sampling import Query, distributions
 from loadframe.workload.sampling.distributions import digits
 from loadframe.workload.sampling.documents import parsed
 from loadframe.workload.sampling.profile import Profile
 from loadframe.workload.sampling.pseudonyms import LONG_NUMBER, looks_like_identifier
-from loadframe.workload.sampling.sampled import Query
 
 #: The most distinct queries to import, the most frequent first.
 _MOST = 100
@@ -220,7 +219,7 @@ class _Values:
 
         With `is_data`, quantities are replaced, and sampled values even if they are words of the language.
         """
-        if key in self._profile.kept or self.is_field(text) or dates.read(text) or text in _ORDERS:
+        if key in self._profile.kept or self.is_field(text) or distributions.read(text) or text in _ORDERS:
             return text
         is_word = text in _WORDS or _TERM.fullmatch(text) or (not is_data and _QUANTITY.fullmatch(text))
         if is_word and not (is_data and self._profile.pseudonyms.is_sampled(text)):

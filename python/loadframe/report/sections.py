@@ -1,0 +1,330 @@
+"""Tables that all kinds of reports may have: latency buckets, CPU, cost, executions, and stored events."""
+
+from collections.abc import Mapping, Sequence
+
+from loadframe.analyze.bands import BandsAt, band_names, bands_of
+from loadframe.analyze.cost import Cheapest, Cost, Prices
+from loadframe.analyze.executions import ExecutionsAt
+from loadframe.analyze.processes import ALL, Used, UsedAt
+from loadframe.analyze.stored import EventsOfRun
+from loadframe.base.units import counted, format_count, format_duration, format_share
+from loadframe.record import Run
+from loadframe.record.schema.source import StoredEvents
+from loadframe.report.labels import seconds_text, treatment_text
+from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
+from loadframe.report.tables import Cell, Table, split
+from loadframe.report.terminal_table import TerminalTable
+
+EXECUTIONS = "First and repeated executions"
+_EXECUTIONS_NOTE = (
+    "First and repeated executions of a request in its phase; requests with equal values count as the same request."
+    " Geometric means over runs of each run's mean response time, and of their ratio. Age: median age of the newest"
+    " event that an answer is certain to contain. 95 % intervals by Student's t if runs were repeated."
+)
+
+
+def experiment_executions(rows: Sequence[ExecutionsAt]) -> Table | None:
+    """Return a row for each phase, operation and treatment; None without rows."""
+    if not rows:
+        return None
+    cells = [
+        [
+            Cell(row.phase),
+            Cell(row.operation),
+            Cell(treatment_text(row.treatment)),
+            Cell(format_count(row.runs)),
+            Cell(format_count(row.first)),
+            split(seconds_estimate(row.first_mean)),
+            Cell(format_count(row.again)),
+            split(seconds_estimate(row.again_mean)),
+            split("–" if row.ratio is None else measured_text(row.ratio)),
+            split(seconds_estimate(row.age)),
+        ]
+        for row in rows
+    ]
+    columns = ("phase", "operation", "treatment", "runs", "first", "mean", "repeated", "mean", "ratio", "age")
+    return Table(columns, cells, names=3, note=_EXECUTIONS_NOTE)
+
+
+def experiment_executions_on_terminal(rows: Sequence[ExecutionsAt]) -> TerminalTable:
+    """Return the means of `experiment_executions` for the terminal."""
+    columns = ("operation", "treatment", "first", "repeated", "ratio", "age")
+    table = TerminalTable(columns, names=2, title=f"{EXECUTIONS}, mean response times:")
+    several = len({row.phase for row in rows}) > 1
+    for row in rows:
+        estimates = [seconds_estimate(estimate) for estimate in (row.first_mean, row.again_mean)]
+        ratio = "–" if row.ratio is None else measured_text(row.ratio)
+        cells = (text.replace(" [", "\n[", 1) for text in (*estimates, ratio, seconds_estimate(row.age)))
+        table.add(f"{row.phase}: {row.operation}" if several else row.operation, treatment_text(row.treatment), *cells)
+    return table
+
+
+STORED_EVENTS = "Events in the store"
+_EVENTS_NOTE = (
+    "Events counted in the store after the last phase, minus those before the first. Missing: acknowledged events that"
+    " are not in the store; duplicates may hide some. At risk: missing events divided by the mean rate until the kill,"
+    " s. A kill ends a process, but keeps the data in the operating system's cache: a power failure may lose more."
+)
+
+
+def stored_text(stored: StoredEvents) -> str:
+    """Write the events and documents of a collection, and how many acknowledged events are missing."""
+    kinds = ", ".join(f"{format_count(count)} {kind}" for kind, count in stored.events.items())
+    words = f"{stored.collection}: {format_count(sum(stored.events.values()))} events in the store ({kinds})"
+    words += f", {format_count(stored.documents)} documents"
+    if not stored.missing:
+        return f"{words}; no acknowledged event is missing"
+    more = "" if stored.unique else " (or were duplicates)"
+    return f"{words}; {counted(stored.missing, 'acknowledged event')} missing{more}"
+
+
+def experiment_stored(rows: Sequence[EventsOfRun]) -> Table | None:
+    """Return the events in the store after each run; None if no run ingested any."""
+    if not rows:
+        return None
+    cells = [
+        [
+            Cell(row.run, "" if row.usable else "not valid"),
+            Cell(treatment_text(row.treatment)),
+            Cell(format_count(row.stored.indexed)),
+            Cell(format_count(sum(row.stored.events.values()))),
+            Cell(format_count(row.stored.documents)),
+            Cell(format_count(row.stored.missing), tone="invalid" if row.stored.missing else ""),
+            Cell(_count_text(row.stored.acknowledged_at_kill)),
+            Cell(_seconds_at_risk(row)),
+        ]
+        for row in rows
+    ]
+    columns = ("run", "treatment", "acknowledged", "in the store", "documents", "missing", "before the kill", "at risk")
+    return Table(columns, cells, names=2, note=_EVENTS_NOTE)
+
+
+def experiment_stored_on_terminal(rows: Sequence[EventsOfRun]) -> TerminalTable:
+    """Return the counts of `experiment_stored` for the terminal."""
+    table = TerminalTable(("run", "acknowledged", "in the store", "missing", "at risk"), title=f"{STORED_EVENTS}:")
+    for row in rows:
+        counts = (row.stored.indexed, sum(row.stored.events.values()), row.stored.missing)
+        table.add(row.run, *map(format_count, counts), _seconds_at_risk(row))
+    return table
+
+
+def _count_text(count: int | None) -> str:
+    return "–" if count is None else format_count(count)
+
+
+def _seconds_at_risk(row: EventsOfRun) -> str:
+    return "–" if row.at_risk is None else seconds_text(row.at_risk) if row.at_risk else "0 s"
+
+
+#: The column of requests without a response time.
+_FAILED = "failed"
+_BUCKETS_NOTE = (
+    "Shares of all requests of the measured window. Dropped requests, and those unanswered at its end, count as failed."
+)
+
+
+def run_bands(run: Run, bounds: Sequence[float]) -> Table:
+    """Return the table of shares and counts per bucket, a row for each phase and operation."""
+    rows = [
+        [
+            Cell(phase),
+            Cell(name),
+            *(
+                Cell(format_share(share, 1), format_count(count))
+                for share, count in zip(bands.shares, (*bands.counts, bands.failed), strict=True)
+            ),
+        ]
+        for phase, operations in bands_of(run, bounds).items()
+        for name, bands in operations.items()
+    ]
+    note = f"{_BUCKETS_NOTE} The number of requests stands below each share."
+    return Table(("phase", "operation", *band_names(bounds), _FAILED), rows, names=2, note=note)
+
+
+def run_bands_on_terminal(run: Run, bounds: Sequence[float]) -> TerminalTable:
+    """Return the shares of `run_bands` for the terminal, without counts."""
+    table = TerminalTable(("share of requests", *band_names(bounds), _FAILED))
+    several = len(run.summary.phases) > 1
+    for phase, operations in bands_of(run, bounds).items():
+        for name, bands in operations.items():
+            table.add(f"{phase}: {name}" if several else name, *(format_share(share, 1) for share in bands.shares))
+    return table
+
+
+def experiment_bands(rows: Sequence[BandsAt], bounds: Sequence[float]) -> Table:
+    """Return the shares by phase, operation and treatment."""
+    cells = [
+        [
+            Cell(row.phase),
+            Cell(row.operation),
+            Cell(treatment_text(row.treatment)),
+            Cell(format_count(row.runs)),
+            Cell(format_count(row.requests)),
+            *(split(percent_text(share)) for share in row.shares),
+        ]
+        for row in _ordered_bands(rows)
+    ]
+    note = (
+        f"{_BUCKETS_NOTE} Means over runs, all with the same weight. 95 % intervals by Student's t, at least as wide as"
+        " the number of requests requires. A share without an interval comes from one run."
+    )
+    columns = ("phase", "operation", "treatment", "runs", "requests", *band_names(bounds), _FAILED)
+    return Table(columns, cells, names=3, note=note)
+
+
+def experiment_bands_on_terminal(rows: Sequence[BandsAt], bounds: Sequence[float]) -> TerminalTable:
+    """Return the shares of `experiment_bands` for the terminal."""
+    several = len({row.phase for row in rows}) > 1
+    table = TerminalTable(
+        ("operation", "treatment", "runs", *band_names(bounds), _FAILED), names=2, title="Share of requests by band:"
+    )
+    for row in _ordered_bands(rows):
+        shares = (percent_text(share).replace(" [", "\n[", 1) for share in row.shares)
+        name = f"{row.phase}: {row.operation}" if several else row.operation
+        table.add(name, treatment_text(row.treatment), format_count(row.runs), *shares)
+    return table
+
+
+def _ordered_bands(rows: Sequence[BandsAt]) -> list[BandsAt]:
+    """Return rows sorted by phase and operation, so that treatments of one operation are adjacent."""
+    places = {key: place for place, key in enumerate(dict.fromkeys((row.phase, row.operation) for row in rows))}
+    return sorted(rows, key=lambda row: places[row.phase, row.operation])
+
+
+_CORES = "cores"
+_CPU_PER_REQUEST = "CPU per request"
+_CPU_NOTE = "Mean use of each process in the measured window. CPU per request: CPU time per successful request."
+
+
+def run_cpu(by_phase: Mapping[str, Mapping[str, Used]]) -> Table | None:
+    """Return the CPU use of each process in each phase of a run; None if no process was observed."""
+    if not by_phase:
+        return None
+    rows, partly = [], False
+    for phase, processes in by_phase.items():
+        whole = sum(used.cores for name, used in processes.items() if name != ALL)
+        for name, used in processes.items():
+            partly |= not used.whole
+            rows.append(
+                [
+                    Cell(phase),
+                    Cell(name, tone="muted" if name == ALL else ""),
+                    Cell(format_count(used.cores), "" if used.whole else f"over {format_duration(used.watched)}"),
+                    Cell(format_share(used.cores / whole) if whole and name != ALL and used.whole else ""),
+                    Cell(seconds_text(used.per_request)),
+                ]
+            )
+    note = f"{_CPU_NOTE}{' “over” gives the observed time if it is shorter than the window.' if partly else ''}"
+    return Table(("phase", "process", _CORES, "share", _CPU_PER_REQUEST), rows, names=2, note=note)
+
+
+def run_cpu_on_terminal(by_phase: Mapping[str, Mapping[str, Used]]) -> TerminalTable:
+    """Return the figures of `run_cpu` for the terminal."""
+    several = len(by_phase) > 1
+    table = TerminalTable(("process", _CORES, _CPU_PER_REQUEST))
+    for phase, processes in by_phase.items():
+        for name, used in processes.items():
+            over = "" if used.whole else f" over {format_duration(used.watched)}"
+            table.add(
+                f"{phase}: {name}" if several else name,
+                f"{format_count(used.cores)}{over}",
+                seconds_text(used.per_request),
+            )
+    return table
+
+
+def experiment_cpu(rows: Sequence[UsedAt]) -> Table | None:
+    """Return the CPU use of each process at each treatment; None if no process was observed."""
+    if not rows:
+        return None
+    cells = [
+        [
+            Cell(row.phase),
+            Cell(treatment_text(row.treatment)),
+            Cell(row.process, tone="muted" if row.process == ALL else ""),
+            Cell(format_count(row.runs)),
+            split(measured_text(row.cores)),
+            split(seconds_estimate(row.per_request)),
+        ]
+        for row in rows
+    ]
+    note = f"{_CPU_NOTE} Means over runs, with 95 % intervals by Student's t if runs were repeated."
+    return Table(("phase", "treatment", "process", "runs", _CORES, _CPU_PER_REQUEST), cells, names=3, note=note)
+
+
+def experiment_cpu_on_terminal(rows: Sequence[UsedAt]) -> TerminalTable:
+    """Return the figures of `experiment_cpu` for the terminal."""
+    several = len({row.phase for row in rows}) > 1
+    table = TerminalTable(("process", "treatment", _CORES, _CPU_PER_REQUEST), names=2, title="CPU of each process:")
+    for row in rows:
+        figures = (measured_text(row.cores), seconds_estimate(row.per_request))
+        name = f"{row.phase}: {row.process}" if several else row.process
+        table.add(name, treatment_text(row.treatment), *(figure.replace(" [", "\n[", 1) for figure in figures))
+    return table
+
+
+COST = "Cost"
+_COST_NOTE = (
+    "Prices from the experiment file. A month has 730.5 hours. The cost of a million requests assumes the measured"
+    " throughput all the time. In brackets: 95 % intervals. One search gives the costs at two tried rates instead."
+)
+
+
+def _cost_columns(prices: Prices) -> tuple[str, ...]:
+    return ("treatment", "nodes", f"{prices.currency} per month", f"{prices.currency} per million requests")
+
+
+def _cost_rows(costs: Sequence[Cost]) -> list[tuple[str, str, str, str]]:
+    return [
+        (
+            treatment_text(entry.treatment) or "the cluster",
+            format_count(entry.nodes),
+            f"{entry.month:,.2f}",
+            _million_text(entry),
+        )
+        for entry in costs
+    ]
+
+
+def _million_text(entry: Cost) -> str:
+    """Write `0.70 [0.59, 0.83]`; for one search, the costs at the rates that failed and passed: `0.59 to 0.70`."""
+    if not entry.by_one_search:
+        return measured_text(entry.million)
+    passed = f"{entry.million.high:.3g}"
+    return f"{entry.million.low:.3g} to {passed}" if entry.million.low else f"at most {passed}"
+
+
+def cost_table(prices: Prices, costs: Sequence[Cost]) -> Table:
+    """Return a row for each treatment."""
+    rows = [[Cell(name), Cell(nodes), Cell(month), split(million)] for name, nodes, month, million in _cost_rows(costs)]
+    return Table(_cost_columns(prices), rows, names=1, note=_COST_NOTE)
+
+
+def cost_on_terminal(prices: Prices, costs: Sequence[Cost]) -> TerminalTable:
+    """Return `cost_table` for the terminal."""
+    table = TerminalTable(_cost_columns(prices), names=1, title=f"{COST}:")
+    for row in _cost_rows(costs):
+        table.add(*(cell.replace(" [", "\n[", 1) for cell in row))
+    return table
+
+
+def cheapest_text(prices: Prices, answer: Cheapest) -> str:
+    """Return the sentence on the cheapest treatment for a demand."""
+    demand = f"{format_count(answer.demand)} requests/s"
+    if answer.cost:
+        name, month = _treatment_name(answer.cost), f"{answer.cost.month:,.2f} {prices.currency} per month"
+        words = f"Cheapest for {demand}: {name} at {month}."
+    elif answer.open:
+        words = f"Whether a measured cluster sustains {demand} is inconclusive."
+    else:
+        words = f"No measured cluster sustains {demand}."
+    if answer.open:
+        names = "; ".join(f"{_treatment_name(entry)} at {entry.month:,.2f}" for entry in answer.open)
+        words += f" Undecided: {names}. Repeat the experiment to decide."
+    if any(entry.by_one_search for entry in (answer.cost, *answer.open) if entry):
+        words += " One search gives only an indication."
+    return words
+
+
+def _treatment_name(entry: Cost) -> str:
+    return treatment_text(entry.treatment) or f"{format_count(entry.nodes)} nodes"
