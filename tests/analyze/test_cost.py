@@ -1,11 +1,15 @@
 """Costs of treatments, and the cheapest one for a demand."""
 
 import math
+from dataclasses import replace
+from textwrap import dedent
 
 import pytest
 
-from loadframe.analyze.cost import MONTH, Prices, cheapest, cost
+from loadframe.analyze.cost import MONTH, Prices, cheapest, cheapest_within, cost
 from loadframe.analyze.estimate import Estimate
+from loadframe.base.errors import BadInput
+from loadframe.experiment.file.reader import load_experiment
 
 PRICES = {"currency": "EUR", "node_hour": 0.5, "by": None, "storage": None, "gb_month": None}
 
@@ -47,3 +51,46 @@ def test_the_cheapest_is_certain_and_cheaper_ones_may_be_open():
     assert cheapest(made, 2000).cost is None
     assert cheapest(made, 2000).open == (made[3],)
     assert cheapest(made, 100).cost == made[0]
+
+
+def configuration(name, rate, p99, *, failed=False):
+    """Return the cost of a node with 10 % intervals of its rate and its p99, s."""
+    p99 = Estimate(p99, p99 * 0.9, p99 * 1.1)
+    return replace(cost(prices(), {"name": name}, 1, Estimate(rate, rate * 0.9, rate * 1.1)), p99=p99, failed=failed)
+
+
+def test_the_cheapest_within_the_slo_is_certain_and_its_rivals_are_named():
+    slow, failing, unsure = (
+        configuration("slow", 4000, 0.2),
+        configuration("failing", 4000, 0.01, failed=True),
+        configuration("unsure", 3000, 0.1),
+    )
+    best, alike, dear = (
+        configuration("best", 2000, 0.05),
+        configuration("alike", 1900, 0.05),
+        configuration("d", 500, 0),
+    )
+    answer = cheapest_within([dear, alike, unsure, best, failing, slow], 0.1)
+    assert (answer.cost, answer.alike, answer.open) == (best, (alike,), (unsure,))
+    assert cheapest_within([slow, dear], None).cost == slow
+    assert cheapest_within([slow, failing], 0.1).cost is None
+    unknown = replace(best, p99=None)
+    assert cheapest_within([unknown], 0.1).open == (unknown,)
+
+
+def test_a_price_may_depend_on_the_size_of_a_settings_experiment(tmp_path):
+    text = """\
+    experiment: e
+    store: {kind: redis}
+    workload: ycsb/b
+    kind: settings
+    factors: {store.settings.hz: [10, 20]}
+    at: {store.limits.cpus: [1, 2]}
+    prices: {node_hour: {1: 0.1, 2: 0.2}, by: store.limits.cpus, slo: {p99: 100ms}}
+    """
+    path = tmp_path / "e.yaml"
+    path.write_text(dedent(text))
+    assert load_experiment(path).describe()["prices"]["node_hour"] == [0.1, 0.2]
+    path.write_text(dedent(text).replace("2: 0.2", "3: 0.2"))
+    with pytest.raises(BadInput, match=r"node_hour lacks a price for store.limits.cpus 2"):
+        load_experiment(path)

@@ -1,4 +1,4 @@
-"""The cost of clusters on the terminal, and in the results of a capacity experiment."""
+"""The cost of clusters on the terminal, and in the results of capacity, settings and scale experiments."""
 
 import json
 import math
@@ -12,7 +12,7 @@ from loadframe.report.sections import cheapest_text, cost_table
 
 PRICES = {"currency": "EUR", "node_hour": 1.0, "by": None, "storage": None, "gb_month": None}
 PER_HOUR = Prices.of({"prices": PRICES})
-FOLDER = Path(__file__).parent.parent / "data" / "older_folders" / "capacity.tar.xz"
+FOLDERS = Path(__file__).parent.parent / "data" / "older_folders"
 
 
 def made(nodes, rate, **options):
@@ -44,11 +44,16 @@ def test_the_sentence_says_what_the_intervals_leave_open():
     assert "only an indication" in cheapest_text(PER_HOUR, cheapest([single], 400))
 
 
+def unpack(name, target, **keys):
+    """Extract an experiment's folder, and add keys to its description."""
+    with tarfile.open(FOLDERS / f"{name}.tar.xz") as members:
+        members.extractall(target)
+    file = target / name / "experiment.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **keys}))
+
+
 def test_a_capacity_experiment_with_prices_names_the_cheapest_cluster(tmp_path):
-    with tarfile.open(FOLDER) as members:
-        members.extractall(tmp_path)
-    file = tmp_path / "capacity" / "experiment.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), "prices": PRICES, "demands": [10.0, 1e6]}))
+    unpack("capacity", tmp_path, prices=PRICES, demands=[10.0, 1e6])
     done = loadframe("report", "capacity", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     costs = json.loads(done.stdout)["cost"]
@@ -56,3 +61,35 @@ def test_a_capacity_experiment_with_prices_names_the_cheapest_cluster(tmp_path):
     assert (treatment["per_month"], treatment["by_one_search"]) == (730.5, True)
     assert [answer["cheapest"] for answer in costs["demands"]] == [{"nodes": 1}, None]
     assert "Cheapest for 10 requests/s" in " ".join(loadframe("report", "capacity", cwd=tmp_path).stdout.split())
+
+
+def test_a_settings_experiment_names_the_cheapest_configuration_within_the_slo(tmp_path):
+    unpack("settings", tmp_path, prices={**PRICES, "slo": {"p99": 0.05}})
+    done = loadframe("report", "settings", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    costs = json.loads(done.stdout)["cost"]
+    per_million = {
+        (entry["treatment"]["clients"], entry["treatment"]["nodes"]): entry["per_million_requests"]
+        for entry in costs["treatments"]
+    }
+    assert per_million.keys() == {(2, 1), (2, 2), (4, 1), (4, 2)}
+    assert all(cost["low"] < cost["value"] < cost["high"] for cost in per_million.values())
+    # Four clients on one node are as cheap, but their p99 may exceed 50 ms.
+    assert costs["within"] == {
+        "p99": 0.05,
+        "cheapest": {"clients": 2, "nodes": 1},
+        "perhaps_cheaper": [{"clients": 4, "nodes": 2}],
+        "undecided": [{"clients": 4, "nodes": 1}],
+    }
+    sentence = "Cheapest configuration with a p99 of at most 50 ms: clients 2, nodes 1 at 1.42 [1.32, 1.45] EUR"
+    assert sentence in " ".join(loadframe("report", "settings", cwd=tmp_path).stdout.split())
+    assert sentence in (tmp_path / "settings" / "report.html").read_text()
+
+
+def test_a_scale_experiment_names_the_cheapest_configuration(tmp_path):
+    unpack("scale", tmp_path, prices=PRICES)
+    done = loadframe("report", "scale", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    costs = json.loads(done.stdout)["cost"]
+    cheapest = min(costs["treatments"], key=lambda entry: entry["per_million_requests"]["value"])
+    assert costs["within"]["cheapest"] == cheapest["treatment"]

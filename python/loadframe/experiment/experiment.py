@@ -305,7 +305,7 @@ class Experiment:
                 del description["store"][key]
         if self.file.prices is None:
             del description["prices"]
-        elif prices := self.file.prices.of_levels(getattr(self.file, "factors", {})):
+        elif prices := self.file.prices.of_levels(self.file.levels):
             # In the order of the levels: treatments hold them in base units.
             description["prices"]["node_hour"] = prices
         if self.file.store.encryption == "none":

@@ -1,10 +1,11 @@
 """Report sections for all kinds of experiments: published figures, latency buckets, CPU, executions, stored events."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Console
+from rich.text import Text
 
 from loadframe.analyze.bands import bands_at
 from loadframe.analyze.cost import Cost, Prices
@@ -30,6 +31,7 @@ from loadframe.report.sections import (
     experiment_executions_on_terminal,
     experiment_stored,
     experiment_stored_on_terminal,
+    within_text,
 )
 from loadframe.report.tables import Sections, Table
 from loadframe.report.terminal_table import TerminalTable
@@ -47,13 +49,16 @@ class Further:
 
     curves: Sections
     sections: Sections
-    tables: Sequence[TerminalTable]
+    tables: Sequence[TerminalTable | str]
     document: dict[str, Any]
 
     def print(self, console: Console) -> None:
-        """Print the tables, with an empty line after each."""
+        """Print the tables and sentences, with an empty line after each."""
         for table in self.tables:
-            table.print(console)
+            if isinstance(table, str):
+                console.print(Text(table))
+            else:
+                table.print(console)
             console.print()
 
 
@@ -65,7 +70,7 @@ def further(
 ) -> Further:
     """Return the sections, tables and JSON keys of an experiment; latency buckets only if `bounds` (s) are given."""
     sections: list[tuple[str, Table]] = []
-    tables: list[TerminalTable] = []
+    tables: list[TerminalTable | str] = []
     document: dict[str, Any] = {}
     curves = curves_over(folder) if _combines(folder) else ()
     if curves:
@@ -78,6 +83,12 @@ def further(
         sections.append((COST, cost_table(prices, costs)))
         tables.append(cost_on_terminal(prices, costs))
         document["cost"] = {"currency": prices.currency, "treatments": [entry.as_dict() for entry in costs]}
+        if folder.description["kind"] != "capacity":
+            # A capacity experiment has its own SLO, and names the cheapest cluster for each demand.
+            words, answer = within_text(prices, costs)
+            sections[-1] = (COST, replace(sections[-1][1], note=f"{words} {sections[-1][1].note}"))
+            tables.append(words)
+            document["cost"]["within"] = answer.as_dict()
     if bounds:
         bands = bands_at(folder, bounds)
         sections.append(("Latency buckets", experiment_bands(bands, bounds)))

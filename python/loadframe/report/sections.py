@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from loadframe.analyze.bands import BandsAt, band_names, bands_of
-from loadframe.analyze.cost import Cheapest, Cost, Prices
+from loadframe.analyze.cost import Cheapest, CheapestWithin, Cost, Prices, cheapest_within
 from loadframe.analyze.executions import ExecutionsAt
 from loadframe.analyze.processes import ALL, Used, UsedAt
 from loadframe.analyze.stored import EventsOfRun
@@ -264,6 +264,8 @@ def experiment_cpu_on_terminal(rows: Sequence[UsedAt]) -> TerminalTable:
 
 
 COST = "Cost"
+#: Treatments that a sentence names.
+_LISTED = 4
 _COST_NOTE = (
     "Prices from the experiment file. A month has 730.5 hours. The cost of a million requests assumes the measured"
     " throughput all the time. In brackets: 95 % intervals. One search gives the costs at two tried rates instead."
@@ -271,16 +273,18 @@ _COST_NOTE = (
 
 
 def _cost_columns(prices: Prices) -> tuple[str, ...]:
-    return ("treatment", "nodes", f"{prices.currency} per month", f"{prices.currency} per million requests")
+    within = () if prices.p99 is None else ("p99", f"within {format_duration(prices.p99)}")
+    return ("treatment", "nodes", f"{prices.currency} per month", f"{prices.currency} per million requests", *within)
 
 
-def _cost_rows(costs: Sequence[Cost]) -> list[tuple[str, str, str, str]]:
+def _cost_rows(prices: Prices, costs: Sequence[Cost]) -> list[tuple[str, ...]]:
     return [
         (
             treatment_text(entry.treatment) or "the cluster",
             format_count(entry.nodes),
             f"{entry.month:,.2f}",
             _million_text(entry),
+            *(() if prices.p99 is None else (seconds_estimate(entry.p99), entry.meets(prices.p99))),
         )
         for entry in costs
     ]
@@ -296,14 +300,14 @@ def _million_text(entry: Cost) -> str:
 
 def cost_table(prices: Prices, costs: Sequence[Cost]) -> Table:
     """Return a row for each treatment."""
-    rows = [[Cell(name), Cell(nodes), Cell(month), split(million)] for name, nodes, month, million in _cost_rows(costs)]
+    rows = [[Cell(name), *map(split, figures)] for name, *figures in _cost_rows(prices, costs)]
     return Table(_cost_columns(prices), rows, names=1, note=_COST_NOTE)
 
 
 def cost_on_terminal(prices: Prices, costs: Sequence[Cost]) -> TerminalTable:
     """Return `cost_table` for the terminal."""
     table = TerminalTable(_cost_columns(prices), names=1, title=f"{COST}:")
-    for row in _cost_rows(costs):
+    for row in _cost_rows(prices, costs):
         table.add(*(cell.replace(" [", "\n[", 1) for cell in row))
     return table
 
@@ -324,6 +328,31 @@ def cheapest_text(prices: Prices, answer: Cheapest) -> str:
     if any(entry.by_one_search for entry in (answer.cost, *answer.open) if entry):
         words += " One search gives only an indication."
     return words
+
+
+def within_text(prices: Prices, costs: Sequence[Cost]) -> tuple[str, CheapestWithin]:
+    """Return the sentences on the cheapest treatment within the SLO, and the answer."""
+    answer = cheapest_within(costs, prices.p99)
+    slo = "" if prices.p99 is None else f" with a p99 of at most {format_duration(prices.p99)}"
+    if answer.cost:
+        price = f"{_million_text(answer.cost)} {prices.currency} per million requests"
+        words = f"Cheapest configuration{slo}: {_treatment_name(answer.cost)} at {price}."
+    elif answer.open:
+        words = f"Whether a configuration has a p99 of at most {format_duration(prices.p99 or 0.0)} is inconclusive."
+    else:
+        words = f"No configuration{slo or ' without failures'} was measured."
+    if answer.alike:
+        words += f" Perhaps cheaper: {_treatment_names(answer.alike)}."
+    if answer.open:
+        words += f" Undecided: {_treatment_names(answer.open)}."
+    if answer.alike or answer.open:
+        words += " Repeat the experiment to decide."
+    return words, answer
+
+
+def _treatment_names(costs: Sequence[Cost]) -> str:
+    more = f"; and {len(costs) - _LISTED} more" if len(costs) > _LISTED else ""
+    return "; ".join(map(_treatment_name, costs[:_LISTED])) + more
 
 
 def _treatment_name(entry: Cost) -> str:

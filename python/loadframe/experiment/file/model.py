@@ -316,6 +316,12 @@ class Until(Model):
 Price = Annotated[float, Field(gt=0)]
 
 
+class PriceSlo(Model):
+    """Service level objective of the configurations to choose from: maximum p99 of response times, s."""
+
+    p99: Annotated[Duration, Field(gt=0)]
+
+
 class Prices(Model):
     """Prices of the nodes and their storage, for the costs in reports.
 
@@ -330,6 +336,7 @@ class Prices(Model):
     storage: Size | None = None
     gb_month: Price | None = None
     currency: Annotated[str, Field(min_length=1, max_length=8)] = "USD"
+    slo: PriceSlo | None = None
 
     @model_validator(mode="after")
     def _check_pairs(self) -> "Prices":
@@ -393,8 +400,15 @@ class ExperimentFile(Model):
     @model_validator(mode="after")
     def _check_prices(self) -> "ExperimentFile":
         if self.prices:
-            self.prices.of_levels(getattr(self, "factors", {}))
+            self.prices.of_levels(self.levels)
+            if self.prices.slo and self.kind == "capacity":
+                raise wrong("a capacity experiment has an slo of its own", "remove slo from prices", key="prices")
         return self
+
+    @property
+    def levels(self) -> Mapping[str, Sequence[Any]]:
+        """The levels of each factor, including the sizes of a settings experiment."""
+        return {**getattr(self, "factors", {}), **getattr(self, "at", {})}
 
     @model_validator(mode="after")
     def _check_until(self) -> "ExperimentFile":

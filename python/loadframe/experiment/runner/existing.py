@@ -477,7 +477,7 @@ class ExistingClusters:
     def _restore(self, target: _Target) -> str | None:
         """Remove the experiment's collections, and restore settings, nodes and state.
 
-        On failure, keeps the ledger, and returns the cause and what is left.
+        On failure, keeps the ledger, and returns the cause with a list of the remaining changes.
         """
         changes = target.changes
         keep = self._experiment.file.store.data == "keep" and changes.data is not None
@@ -566,7 +566,7 @@ class ExistingClusters:
 
 
 def _unrestored_text(target: _Target, why: str) -> str:
-    """Return a sentence on what the experiment could not undo, with the cause."""
+    """Return the remaining changes of the experiment in words, with the cause."""
     changes = target.changes
     left = []
     if changes.collections and not changes.kept:

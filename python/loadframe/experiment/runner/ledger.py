@@ -1,4 +1,4 @@
-"""Ledgers: what an experiment has changed on an existing cluster, so that a later command can undo it.
+"""Ledgers: lists of an experiment's changes to an existing cluster, so that a later command can undo them.
 
 A ledger is a file in the state folder. The command that owns it holds a lock, which the kernel releases when the
 command ends for any reason. A ledger without a lock is a leftover.

@@ -1,4 +1,4 @@
-"""Removal of what an experiment changed on an existing cluster, at its end or by a later command."""
+"""Removal of an experiment's changes to an existing cluster, at its end or by a later command."""
 
 from collections.abc import Callable, Collection
 
@@ -11,7 +11,7 @@ from loadframe.experiment.runner.listener import Listener
 def remove_leftovers(cluster: Cluster, name: str | None, listener: Listener) -> None:
     """Remove the collections of killed experiments from a cluster, and restore its settings.
 
-    `name` is that of a cluster of Loadframe. BadInput if an experiment is using the cluster.
+    `name` names a cluster of Loadframe. BadInput if an experiment is using the cluster.
     """
     hosts = [] if name else cluster.addresses
     for leftover in list(of_cluster(hosts, name or Cluster.name_at(hosts))):
@@ -33,7 +33,7 @@ def remove(leftover: Ledger, cluster: Cluster, listener: Listener) -> None:
 
 
 def announce(leftover: Ledger, listener: Listener) -> None:
-    """Tell the user whose leftovers are removed."""
+    """Announce the removal, with the experiment that left something."""
     listener.remark(f"removing leftovers of an interrupted experiment ({leftover.changes.experiment})")
 
 
@@ -59,7 +59,7 @@ def undo(
 ) -> None:
     """Restore settings, and drop collections unless `keep`; `only` limits the settings to restore.
 
-    After an error, `changes` lists what is left.
+    After an error, `changes` lists the rest.
     """
     changes.settings = {name: value for name, value in changes.settings.items() if only is None or name in only}
 

@@ -8,10 +8,12 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from loadframe.analyze.cost import Cost, Prices, cost
+from loadframe.analyze.compare import Measure
+from loadframe.analyze.cost import Cost, Prices, cost, estimates
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.rates import THROUGHPUT
 from loadframe.analyze.scale.sweep import PhaseCurves, Sweep, Tiers, read_sweep
+from loadframe.analyze.scale.treatments import main_operation
 from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted, format_count, format_nodes
 from loadframe.record.schema.manifest import RecordedStore
@@ -270,15 +272,21 @@ def _speedups(curves: PhaseCurves) -> TerminalTable:
 def _costs(sweep: Sweep, prices: Prices) -> list[Cost]:
     """Return the cost of each treatment of the first measured phase."""
     default = int(sweep.folder.description["store"].get("nodes") or 1)
-    costs = []
+    phase, by_name = sweep.curves[0].phase, {run.id: run for run in sweep.folder.runs}
+    costs, groups = [], []
     for curves in sweep.curves:
-        if curves.phase != sweep.curves[0].phase:
+        if curves.phase != phase:
             continue
         for treatment in curves.treatments:
             levels = {"nodes": treatment.nodes, "clients": treatment.clients, **curves.others}
             named = {name: level for name, level in levels.items() if level is not None}
             costs.append(cost(prices, named, treatment.nodes or default, treatment.throughput))
-    return costs
+            groups.append([by_name[point.run] for point in treatment.points])
+    times = estimates(Measure(phase, "p99", main_operation(by_name.values(), phase)), groups)
+    return [
+        replace(entry, p99=time, failed=any(run.requests_failed for run in runs))
+        for entry, time, runs in zip(costs, times, groups, strict=True)
+    ]
 
 
 def read(path: Path, bands: Sequence[float] = ()) -> Report:

@@ -10,6 +10,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
+from loadframe.analyze.cost import Prices, costs_of
 from loadframe.analyze.exclusion import excluded_document
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.rates import RATES
@@ -373,7 +374,8 @@ def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report: effects, ranking and confirmation."""
     settings = read_settings(path)
-    more = further(settings.folder, bands)
+    prices = Prices.of(settings.folder.description)
+    more = further(settings.folder, bands, prices, costs_of(settings.folder, prices) if prices else ())
     return Report(
         settings_page(settings, more.sections, more.curves),
         settings_document(settings) | more.document,
