@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from loadframe.base.units import format_duration
-from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.file.reader import load_experiment
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.listener import Listener

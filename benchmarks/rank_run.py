@@ -20,7 +20,7 @@ from typing import Any
 from loadframe import _engine
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.ranks import environment
-from loadframe.ranks.entry import run
+from loadframe.ranks.launch import run
 
 #: Polling interval of the record, s.
 _LOOK = 0.005

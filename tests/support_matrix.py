@@ -18,7 +18,7 @@ from subjects import subject_of
 from loadframe.host.kinds import HOSTS, SEVERAL
 from loadframe.store import stores
 from loadframe.store.base import Store
-from loadframe.workload.forms.form import _without as families_without
+from loadframe.workload.forms import _without as families_without
 
 TESTS = Path(__file__).parent
 PAGE = TESTS.parent / "docs" / "reference" / "stores" / "index.md"

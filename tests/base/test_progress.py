@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadframe.base.progress import TimeLeft
+from loadframe.base.terminal import TimeLeft
 
 
 class Clock:

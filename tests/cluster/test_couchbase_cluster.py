@@ -11,8 +11,8 @@ from couchbase_home import install
 from couchbase_service import VBUCKETS, CouchbaseService
 from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.cluster.endpoints import previous_endpoints
 from loadframe.cluster.node import Node
+from loadframe.cluster.placement import previous_endpoints
 from loadframe.host.netns import NetnsHost
 
 

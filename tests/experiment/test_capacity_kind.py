@@ -5,7 +5,7 @@ from rich.console import Console
 
 from loadframe.analyze.capacity import Kind, read_capacities
 from loadframe.analyze.experiment import read_experiment
-from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.file.reader import load_experiment
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.listener import Listener

@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.file.reader import load_experiment
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.listener import Listener

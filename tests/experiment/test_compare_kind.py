@@ -3,7 +3,7 @@
 import pytest
 
 from loadframe.base.errors import BadInput
-from loadframe.experiment.design.blocks import design
+from loadframe.experiment.design.plans import design
 from loadframe.workload.collections import redefined
 
 EXPERIMENT = """\

@@ -6,7 +6,7 @@ import pytest
 
 from loadframe.base import interrupts
 from loadframe.base.errors import ExitCode, LoadframeError
-from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.file.reader import load_experiment
 from loadframe.experiment.runner.deadline import NEVER, Deadline, OutOfTime
 from loadframe.experiment.runner.folder import ExperimentFolder

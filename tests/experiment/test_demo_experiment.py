@@ -4,8 +4,8 @@ import pytest
 
 from loadframe.base.errors import BadInput
 from loadframe.experiment import demo
-from loadframe.experiment.design.blocks import design
 from loadframe.experiment.design.estimate import estimate
+from loadframe.experiment.design.plans import design
 from loadframe.experiment.file.reader import load_experiment
 
 NO_GROUPS = "cgroup v2: Permission denied (/sys/fs/cgroup/probe)"

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from loadframe.base.errors import BadInput
-from loadframe.experiment.design.blocks import design
 from loadframe.experiment.design.estimate import estimate, length_is_known
+from loadframe.experiment.design.plans import design
 from loadframe.experiment.file.reader import load_experiment
 
 EXPERIMENT = """\

@@ -3,8 +3,8 @@
 import pytest
 
 from loadframe.base.errors import BadInput
-from loadframe.experiment.design.blocks import design
 from loadframe.experiment.design.estimate import estimate
+from loadframe.experiment.design.plans import design
 
 EXPERIMENT = """\
 experiment: e

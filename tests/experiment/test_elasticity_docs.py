@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from loadframe.analyze.elastic import MEASURES
-from loadframe.experiment.design.blocks import design
+from loadframe.experiment.design.plans import design
 from loadframe.experiment.file.elastic import CHANGES, TRIGGERS, PolicyEntry
 from loadframe.experiment.file.reader import load_experiment
 

@@ -11,7 +11,7 @@ import pytest
 
 from commands import Running, loadframe, open_folder
 from loadframe.base.errors import BadInput
-from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.file.reader import load_experiment
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.ledger import Changes, claim

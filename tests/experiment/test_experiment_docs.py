@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from loadframe.experiment import kinds
-from loadframe.experiment.design.blocks import design
+from loadframe.experiment.design.plans import design
 from loadframe.experiment.file.factors import EASY, READERS
 from loadframe.experiment.file.reader import load_experiment
 from loadframe.store.application import Application

@@ -6,7 +6,7 @@ import pytest
 
 from damage import damaged
 from loadframe.base.errors import BadInput, StoreFailed
-from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.loop import _record_failure
 from loadframe.record import Run

@@ -6,7 +6,7 @@ import pytest
 
 from commands import loadframe
 from loadframe.base.errors import BadInput
-from loadframe.experiment.design.blocks import design
+from loadframe.experiment.design.plans import design
 from loadframe.experiment.file.factors import expression, is_expression
 
 SCALE = """\

@@ -15,7 +15,7 @@ from loadframe.analyze.gate import Thresholds, judge_gate
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.file.reader import load_experiment
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.listener import Listener

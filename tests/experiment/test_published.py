@@ -5,7 +5,7 @@ import json
 import pytest
 
 from loadframe.base.errors import BadInput
-from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.runner.folder import ExperimentFolder
 
 EXPERIMENT = """\

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.settings.analysis import read_settings
-from loadframe.experiment.design.blocks import describe, design
+from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.kinds.settings import loss
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.record import RunWriter

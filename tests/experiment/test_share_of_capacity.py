@@ -10,7 +10,7 @@ from test_existing_clusters import Witness, carry_out
 
 from loadframe.analyze.capacity import Kind, read_capacities
 from loadframe.base.errors import BadInput
-from loadframe.experiment.design.blocks import design
+from loadframe.experiment.design.plans import design
 from loadframe.experiment.file.reader import load_experiment
 
 #: Requests per second that the service serves.

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.experiment.design.blocks import design
 from loadframe.experiment.design.estimate import estimate
+from loadframe.experiment.design.plans import design
 from loadframe.experiment.file.reader import load_experiment
 
 FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*/*.yaml"))

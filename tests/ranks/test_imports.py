@@ -8,7 +8,7 @@ NEAR = {f"loadframe.{name}" for name in ("ranks", "cli", "base")}
 
 
 def test_a_rank_that_only_loads_imports_the_engine_and_little_else():
-    probe = "import sys, loadframe.cli, loadframe.ranks.entry, loadframe.ranks.rank_process; print(*sys.modules)"
+    probe = "import sys, loadframe.cli, loadframe.ranks.launch, loadframe.ranks.rank_process; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True)
     modules = set(done.stdout.split())
     assert not modules & FAR

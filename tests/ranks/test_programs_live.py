@@ -13,7 +13,7 @@ pytestmark = pytest.mark.store
 
 SCRIPT = """
 import sys
-from loadframe.ranks.entry import run
+from loadframe.ranks.launch import run
 from loadframe.ranks.environment import place
 from loadframe.ranks.coordinator import present
 

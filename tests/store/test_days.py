@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadframe.store import days
+from loadframe.store import base
 
 KNOWN = [
     "ads",
@@ -28,4 +28,4 @@ KNOWN = [
     ],
 )
 def test_a_name_stands_for_itself_or_for_days(name, dotted, collections):
-    assert days.collections(name, KNOWN, dotted=dotted) == collections
+    assert base.daily_collections(name, KNOWN, dotted=dotted) == collections

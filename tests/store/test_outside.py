@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from loadframe.base.errors import BadInput
-from loadframe.store import find
-from loadframe.store.outside import below, is_path
+from loadframe.store import below, find, is_path
 
 PLAIN = Path(__file__).parents[1] / "plain_app"
 

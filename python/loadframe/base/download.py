@@ -14,7 +14,7 @@ import httpx
 
 from loadframe.base import folders
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.base.progress import Download
+from loadframe.base.terminal import Download
 
 #: Timeout of a connection, and between two pieces of an answer, s.
 _TIMEOUT = 30.0

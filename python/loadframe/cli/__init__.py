@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
     here = place() if arguments is None else None
     if here is None:
         sys.exit(_main(arguments))
-    from loadframe.ranks.entry import run
+    from loadframe.ranks.launch import run
 
     sys.exit(run(here, lambda: _main(None), _rescue))
 

@@ -288,7 +288,7 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
 
 
 def _recorded_spread(path: Path | None, spread: str) -> dict[str, Any] | None:
-    """Return the assignment of clients to nodes of a run with --spread nearest; None without a run."""
+    """Return the assignment of clients to nodes of a run with --spread nearest, or None without a run."""
     if path is None:
         return None
     if spread != "nearest":

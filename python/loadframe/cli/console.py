@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from loadframe.base.progress import TimeLeft
+from loadframe.base.terminal import TimeLeft
 from loadframe.base.units import counted, format_count, format_duration
 from loadframe.cli.output import err, tell
 from loadframe.experiment.runner.listener import Listener

@@ -30,7 +30,7 @@ def demo(
     """Start real clusters of one to four nodes, load them, and report how they scale. It takes about five minutes."""
     from loadframe.analyze.scale.sweep import read_sweep
     from loadframe.experiment.demo import demo_experiment
-    from loadframe.experiment.design.blocks import design
+    from loadframe.experiment.design.plans import design
 
     loaded = demo_experiment()
     with published("demo", loaded.name, output, None) as live:

@@ -69,8 +69,8 @@ def run(
     page = require_web(web, web_address)
     if not dry_run:
         start_ranks(ranks)
-    from loadframe.experiment.design.blocks import design
     from loadframe.experiment.design.estimate import LONG, estimate, length_is_known, length_text
+    from loadframe.experiment.design.plans import design
     from loadframe.experiment.file.reader import load_experiment
 
     loaded = load_experiment(experiment)
@@ -112,7 +112,7 @@ def carry_out(
     """
     from loadframe.cli.console import Console
     from loadframe.cli.report import require_usable, write_report
-    from loadframe.experiment.design.blocks import describe
+    from loadframe.experiment.design.plans import describe
     from loadframe.experiment.runner.existing import NotRestored
     from loadframe.experiment.runner.folder import ExperimentFolder
     from loadframe.experiment.runner.listener import Listeners
@@ -177,8 +177,8 @@ def _extent(loaded: "Experiment", planned: "Design") -> str:
 
 
 def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> None:
-    from loadframe.experiment.design.blocks import describe
     from loadframe.experiment.design.estimate import estimate, length_is_known
+    from loadframe.experiment.design.plans import describe
     from loadframe.experiment.experiment import expression_values
 
     if as_json:

@@ -173,7 +173,7 @@ def _machines(loaded: "Experiment", planned: "ResourceEstimate", requested: int 
 
 def _require_reachable(loaded: "Experiment") -> None:
     """Refuse loopback addresses of an existing cluster: on a machine of the job, they name that machine."""
-    from loadframe.experiment.design.blocks import design
+    from loadframe.experiment.design.plans import design
 
     named = [loaded.hosts(run.treatment) for run in design(loaded).runs] if not loaded.file.store.cluster else []
     for address in dict.fromkeys(",".join(named).split(",")):

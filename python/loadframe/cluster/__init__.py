@@ -10,9 +10,8 @@ from loadframe.host.limits import DiskLimits, Limits
 from loadframe.host.link import Shape
 from loadframe.host.placement import Placement
 from loadframe.host.placement import parse as parse_machine
-from loadframe.store import Balancing
+from loadframe.store import Balancing, below, is_path
 from loadframe.store.encryption import Encryption
-from loadframe.store.outside import below, is_path
 
 __all__ = [
     "SCALED_WITHIN",

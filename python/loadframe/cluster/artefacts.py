@@ -22,7 +22,7 @@ from typing import Any
 
 from loadframe.base import folders
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.base.progress import Download
+from loadframe.base.terminal import Download
 from loadframe.cluster import java
 from loadframe.cluster.vendor import unpack
 from loadframe.store.distribution import Archive, Distribution, Environment, Jar

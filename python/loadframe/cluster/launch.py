@@ -13,10 +13,9 @@ from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_nodes
 from loadframe.cluster import credentials, placement
 from loadframe.cluster.change import gone, not_up
-from loadframe.cluster.endpoints import assign_endpoints, previous_endpoints
 from loadframe.cluster.node import Node, State, log_of
 from loadframe.cluster.node_table import NodeTable
-from loadframe.cluster.placement import Planned, deal, electors, plan
+from loadframe.cluster.placement import Planned, assign_endpoints, deal, electors, plan, previous_endpoints
 from loadframe.cluster.software import Report, Software, server_user
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.host import copying, files

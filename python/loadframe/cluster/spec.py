@@ -15,8 +15,8 @@ from loadframe.host.limits import DiskLimits, Limits
 from loadframe.host.link import Shape
 from loadframe.host.netns import NetnsHost
 from loadframe.host.placement import Placement, parse
+from loadframe.store import below
 from loadframe.store.encryption import Encryption
-from loadframe.store.outside import below
 
 #: Fields that depend on the host.
 OF_HOST = ("image", "runtime", "machines", "placement", "scratch", "link")

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from loadframe.analyze.experiment import RecordedRun, read_experiment
 from loadframe.analyze.rates import Rate, rate_of
 from loadframe.base.errors import BadInput
-from loadframe.experiment.design.blocks import describe, design
 from loadframe.experiment.design.estimate import ResourceEstimate, resource_estimate
+from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.power import (
     Effect,

@@ -199,7 +199,7 @@ class Power:
 
 
 def shape_of_file(experiment: Experiment) -> GateShape | None:
-    """Return the checks that a gate would make on the experiment's runs; None for kinds that it does not accept."""
+    """Return the checks that a gate would make on the experiment's runs, or None for kinds that it does not accept."""
     description = experiment.describe()
     if description["kind"] not in _KINDS:
         return None
@@ -210,7 +210,7 @@ def shape_of_file(experiment: Experiment) -> GateShape | None:
 
 
 def shape_of_folder(description: Mapping[str, Any], runs: Sequence[RecordedRun]) -> GateShape | None:
-    """Return the checks that a gate would make on recorded runs; None for other kinds, or without a complete run."""
+    """Return the checks that a gate would make on recorded runs, or None for other kinds, or without a complete run."""
     entries = [[run.phase(name) for name in description["measure"]] for run in runs]
     whole = next((phases for phases in entries if all(phases)), None)
     if description["kind"] not in _KINDS or whole is None:

@@ -8,8 +8,7 @@ from loadframe.base.errors import BadInput
 from loadframe.host import kinds, slurm
 from loadframe.host.agent import HostKind
 from loadframe.host.base import Host
-from loadframe.host.machines import MachinesHost
-from loadframe.host.mpi import MpiHost
+from loadframe.host.machines import MachinesHost, MpiHost
 from loadframe.host.placement import Placement
 from loadframe.host.slurm import SlurmHost
 from loadframe.host.ssh import SshHost, ssh

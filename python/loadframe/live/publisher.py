@@ -51,7 +51,7 @@ def drawn(operation: str, chart: Mapping[str, Any], answer: bytes) -> Record | N
 
 
 def _rows(content: Any, chart: Mapping[str, Any]) -> list[list[Any]] | None:
-    """Return label, value and further values of each row, summed by label; None without a list."""
+    """Return label, value and further values of each row, summed by label, or None without a list."""
     sums: dict[str, list[float | None]] = {}
     places = [chart["value"], *chart.get("beside", {}).values()]
     lists = [rows for rows in _at(content, chart["rows"]) if isinstance(rows, list)]

@@ -109,7 +109,7 @@ class Calibration:
         return path
 
     def ceiling(self, driver: str) -> float | None:
-        """Return the maximum requests per second of one worker of this driver; None without a reliable figure."""
+        """Return the maximum requests per second of one worker of this driver, or None without a reliable figure."""
         ceiling = self.drivers.get(driver)
         return ceiling.requests if ceiling and self.doubt is None else None
 

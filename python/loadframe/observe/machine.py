@@ -192,7 +192,7 @@ class HostSampler:
         return False
 
     def _speed(self, interface: str) -> float | None:
-        """Return the speed in bytes per second and direction; None for virtual interfaces (no speed, or -1)."""
+        """Return the speed in bytes per second and direction, or None for virtual interfaces (no speed, or -1)."""
         try:
             megabits = int((self._interfaces / interface / "speed").read_text())
         except (OSError, ValueError):

@@ -1,8 +1,8 @@
-"""`--ranks N`: start ranks on this machine with mpirun, and connect rank 0 to the terminal and to signals.
+"""Start of ranks: `--ranks N` with mpirun, which connects rank 0 to the terminal, and the entry point of each rank.
 
 The ranks share a private folder (the launcher's socket, MPI's shared memory and session files). Each process that uses
-it holds a shared lock on it, which the kernel releases when the process ends. A folder
-without locks is abandoned, and the next command removes it. Process ids are not needed.
+it holds a shared lock on it, which the kernel releases when the process ends. A folder without locks is abandoned, and
+the next command removes it. Process ids are not needed.
 """
 
 import contextlib
@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
@@ -27,7 +28,8 @@ from typing import IO, TextIO
 
 from loadframe.base.errors import BadInput, GeneratorFailed
 from loadframe.base.untrusted import printable
-from loadframe.ranks.environment import STARTER
+from loadframe.ranks import liveness
+from loadframe.ranks.environment import STARTER, Place
 
 _SHARED_MEMORY = Path("/dev/shm")
 
@@ -354,3 +356,37 @@ def _never_began(said: IO[bytes], status: int) -> GeneratorFailed:
         f"mpirun exited with status {status} before rank 0 started: {words or 'no output'}",
         remedy="test mpirun alone: mpirun -n 2 hostname",
     )
+
+
+def run(place: Place, command: Callable[[], int], rescue: Callable[[Path], None] = print) -> int:
+    """Run as a rank and return the exit status: rank 0 runs the command, the others serve rank 0.
+
+    If rank 0 is killed, `rescue` is called with the folder of the current run; by default it is printed.
+    """
+    starter = os.environ.get(STARTER)
+    if starter:
+        liveness.stay_local()
+        # The lock is held until this process ends.
+        hold(Path(starter))
+    if place.rank:
+        from loadframe.ranks.rank_process import serve
+
+        return serve(place)
+    from loadframe.ranks.coordinator import Coordinator
+    from loadframe.ranks.protect import protect
+
+    line = protect(place, rescue)
+    tell = adopt(Path(starter)) if starter else None
+    if tell is None:
+        outlive_readers()
+    status = 1
+    try:
+        with Coordinator(place.size, line):
+            status = command()
+    except Exception:
+        # Print it while the terminal is still ours.
+        traceback.print_exc()
+    if tell:
+        sys.stdout.flush()
+        tell(status)
+    return status

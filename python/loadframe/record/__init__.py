@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from loadframe.record.draft import ManifestDraft, file_record
+from loadframe.record.machine import ManifestDraft, file_record
 from loadframe.record.reader import Recordings, Run
 from loadframe.record.schema.manifest import Manifest
 from loadframe.record.schema.summary import Summary

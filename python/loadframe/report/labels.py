@@ -142,7 +142,7 @@ def _operation(figures: "Figures") -> "OperationFigures | None":
 
 
 def with_failures(operation: "Figures") -> "Latency | None":
-    """Return the response times of all requests, including failed ones; None without failures or in an older run."""
+    """Return the response times of all requests, including failed ones, or None without failures or in an older run."""
     return operation.all if operation.errors else None
 
 

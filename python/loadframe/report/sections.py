@@ -24,7 +24,7 @@ _EXECUTIONS_NOTE = (
 
 
 def experiment_executions(rows: Sequence[ExecutionsAt]) -> Table | None:
-    """Return a row for each phase, operation and treatment; None without rows."""
+    """Return a row for each phase, operation and treatment, or None without rows."""
     if not rows:
         return None
     cells = [

@@ -177,7 +177,7 @@ def operations_table(run: Run) -> Table:
 
 
 def failures_table(phases: Sequence[PhaseSummary]) -> Table | None:
-    """Return the messages of failed requests with their counts; None without any."""
+    """Return the messages of failed requests with their counts, or None without any."""
     rows = [
         [
             Cell(phase.name),

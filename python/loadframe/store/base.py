@@ -7,7 +7,7 @@ import re
 import signal
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
@@ -476,3 +476,18 @@ class Store(ABC):
 
         Cheap enough to call once a second.
         """
+
+
+_EVERY_DAY = "-*"
+
+
+def daily_collections(name: str, known: Iterable[str], *, dotted: bool = True) -> list[str]:
+    """Return the known daily collections of `ads` for the name `ads-*`, or the name itself.
+
+    A daily collection is called `ads-2017.03.01`, or `ads_2017_03_01` if not `dotted`.
+    """
+    if not name.endswith(_EVERY_DAY):
+        return [name]
+    day = r"-\d{4}\.\d\d\.\d\d" if dotted else r"_\d{4}_\d\d_\d\d"
+    daily = re.compile(re.escape(name.removesuffix(_EVERY_DAY)) + day)
+    return [other for other in known if daily.fullmatch(other)]

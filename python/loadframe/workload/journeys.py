@@ -170,7 +170,7 @@ class JourneyStep(Model):
         return self._dump_nested() or ("together" if self.together else "leave")
 
     def _dump_nested(self) -> dict[str, Any] | None:
-        """Return a step with nested steps for the plan; None for other steps."""
+        """Return a step with nested steps for the plan, or None for other steps."""
         if self.repeat is not None:
             until = {} if self.repeat.until is None else {"until": _test(self.repeat.until)}
             count = {} if self.repeat.count is None else {"count": self.repeat.count}

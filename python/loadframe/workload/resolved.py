@@ -290,7 +290,7 @@ def _driver_form(form: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _stop(load: Ended) -> Stop | None:
-    """Return the end condition of a phase or stream for the plan; None without one."""
+    """Return the end condition of a phase or stream for the plan, or None without one."""
     if load.duration is not None:
         return {"duration": load.duration}
     if load.requests is not None:

@@ -401,7 +401,7 @@ def closure(used: set[str], variables: Mapping[str, Variable]) -> set[str]:
 
 
 def cycle(variables: Mapping[str, Variable]) -> list[str] | None:
-    """Return the names along a dependency cycle, the first repeated at the end; None without a cycle."""
+    """Return the names along a dependency cycle, the first repeated at the end, or None without a cycle."""
     acyclic: set[str] = set()
 
     def walk(name: str, path: list[str]) -> Iterator[list[str]]:

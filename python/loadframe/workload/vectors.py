@@ -103,7 +103,7 @@ def column(name: str, file: Path, inside: str | None, folder: Path, error: MakeE
 
 
 def rows(file: Path) -> int | None:
-    """Return the number of rows of a mapped format; None for other formats and missing files."""
+    """Return the number of rows of a mapped format, or None for other formats and missing files."""
     size = COMPONENT.get(file.suffix.lower())
     if size is None or not file.is_file():
         return None

@@ -156,7 +156,7 @@ def _figures(phases: Sequence[JudgedPhase], reasons: Sequence[Finding]) -> tuple
 
 
 def _beside_documents(phase: JudgedPhase) -> Steadiness | None:
-    """Return the steadiness of throughput without the effect of document growth; None without that effect.
+    """Return the steadiness of throughput without the effect of document growth, or None without that effect.
 
     There is one if an operation of closed-loop clients or users takes longer the more documents there are.
     """

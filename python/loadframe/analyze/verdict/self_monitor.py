@@ -194,7 +194,7 @@ def _worker_shares(watched: pa.Table, metric: str) -> tuple[float, float]:
 
 
 def _mean(watched: pa.Table, source: str, metric: str) -> float | None:
-    """Return the mean of a metric of one source; None without samples."""
+    """Return the mean of a metric of one source, or None without samples."""
     of_it = pc.and_(pc.equal(watched["source"], source), pc.equal(watched["metric"], metric))
     mean: float | None = pc.mean(watched.filter(of_it)["value"]).as_py()
     return mean
@@ -295,7 +295,7 @@ def reader_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> flo
 
 
 def offered_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
-    """Return events done over events due, for sources with timed events; None without any.
+    """Return events done over events due, for sources with timed events, or None without any.
 
     That is a generator, or a log that is replayed. Counted are the events of the measured window, up to the last
     instant at which one was due: a source that takes longer than that has fallen behind. Those that were due and were

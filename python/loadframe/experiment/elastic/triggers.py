@@ -88,7 +88,7 @@ class LiveMetrics:
         return max((sum(look[node] for look in looks) / seconds for node in throughout), default=0.0)
 
     def cpu(self, seconds: int) -> float | None:
-        """Return the mean CPU share over nodes and the last seconds; None without samples."""
+        """Return the mean CPU share over nodes and the last seconds, or None without samples."""
         with self._lock:
             shares = [share for look in self._cpu[-seconds:] for share in look.values()]
         return sum(shares) / len(shares) if shares else None

@@ -132,5 +132,5 @@ def _check_steps(experiment: Experiment, file: ElasticFile) -> None:
 
 
 def below(experiment: Experiment, name: str | None) -> Path | None:
-    """Return the path of a file that the experiment names, relative to its folder; None without a name."""
+    """Return the path of a file that the experiment names, relative to its folder, or None without a name."""
     return None if name is None else experiment.document.path.parent / Path(name).expanduser()

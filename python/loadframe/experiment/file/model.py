@@ -272,7 +272,7 @@ _OF_CAPACITY = re.compile(r"\s*(?P<percent>\d+(?:\.\d+)?)\s*%\s+of\s+capacity\s*
 
 
 def share_of_capacity(rate: object) -> float | None:
-    """Return the share in a rate such as `70 % of capacity`; None for other rates."""
+    """Return the share in a rate such as `70 % of capacity`, or None for other rates."""
     matched = _OF_CAPACITY.fullmatch(rate) if isinstance(rate, str) else None
     return float(matched["percent"]) / 100 if matched else None
 

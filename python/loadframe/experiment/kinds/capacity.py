@@ -12,7 +12,7 @@ from pydantic import Field, SerializerFunctionWrapHandler, Strict, model_seriali
 from loadframe.analyze.capacity import RATE, USERS, Bounds, Next, Slo, Trial, judged, search
 from loadframe.base.errors import BadInput
 from loadframe.experiment.design import Design, PlannedRun
-from loadframe.experiment.design.blocks import factorial, run_id
+from loadframe.experiment.design.plans import factorial, run_id
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import ExperimentFile, Factors, Levels, Share

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from loadframe.experiment.design import Design
-from loadframe.experiment.design.blocks import in_blocks
+from loadframe.experiment.design.plans import in_blocks
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import Estimate, ExperimentFile, Factors, Levels, PacedFile, Share

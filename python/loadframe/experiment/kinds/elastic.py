@@ -13,7 +13,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_duration
 from loadframe.experiment.design import Design, PlannedRun
-from loadframe.experiment.design.blocks import hashed
+from loadframe.experiment.design.plans import hashed
 from loadframe.experiment.elastic.director import BoundedPolicy, Director, TriggeredStep, policy_of
 from loadframe.experiment.elastic.triggers import trigger_of
 from loadframe.experiment.experiment import PACES, Experiment, expression_values

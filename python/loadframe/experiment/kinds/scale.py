@@ -15,7 +15,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.rates import RATES, RateName
 from loadframe.analyze.scale.saturation import ClientsTried, clients_tried, every_clients, next_clients
 from loadframe.experiment.design import Design, PlannedRun
-from loadframe.experiment.design.blocks import factorial, run_id
+from loadframe.experiment.design.plans import factorial, run_id
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import WITH, Level, is_expression
 from loadframe.experiment.file.model import Count, CurvesFile, Estimate, ExperimentFile, Levels, Written

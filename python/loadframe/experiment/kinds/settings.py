@@ -16,8 +16,18 @@ from loadframe.analyze.experiment import RecordedRun, read_attempts
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.settings import ADAPTIVE, CONFIRM
 from loadframe.experiment.design import Design, PlannedRun
-from loadframe.experiment.design.blocks import cluster_state, describe, in_blocks, refuse_too_many, run_id
-from loadframe.experiment.design.plans import changes, fraction, full, plackett_burman, tpe
+from loadframe.experiment.design.plans import (
+    changes,
+    cluster_state,
+    describe,
+    fraction,
+    full,
+    in_blocks,
+    plackett_burman,
+    refuse_too_many,
+    run_id,
+    tpe,
+)
 from loadframe.experiment.design.repetition import next_block, with_repetitions
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level

@@ -137,7 +137,7 @@ class Gain:
 
 
 def written(form: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the kind and the content of an operation that writes documents; None for other operations."""
+    """Return the kind and the content of an operation that writes documents, or None for other operations."""
     return next(((kind, form[kind]) for kind in _WRITES if form.get(kind) is not None), None)
 
 
@@ -162,7 +162,7 @@ def change(
 
 
 def gain(form: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]], *, first: bool) -> Gain | None:
-    """Return the gain of an operation; None without one. `first` means that its collection is empty at the start."""
+    """Return the gain of an operation, or None without one. `first` means that its collection is empty at the start."""
     write = written(form)
     declared = form.get("new_documents")
     if declared is not None:

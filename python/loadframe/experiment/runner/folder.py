@@ -10,8 +10,7 @@ from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.experiment.design import PlannedRun
 from loadframe.experiment.runner.session import Labels
 from loadframe.record import ManifestDraft, Run, RunWriter, Summary
-from loadframe.record.draft import SESSION
-from loadframe.record.machine import changes
+from loadframe.record.machine import SESSION, changes
 from loadframe.record.reader import set_aside
 
 #: Keys that may change between two sessions. A change of any other key would mix different runs in one folder.

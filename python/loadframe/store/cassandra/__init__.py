@@ -14,7 +14,7 @@ from typing import Any, Self
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.base.units import counted, format_nodes
-from loadframe.store import days, distribution, installed, jvm
+from loadframe.store import distribution, installed, jvm
 from loadframe.store.access import OPEN, Access, Auth, first_answer, split_address
 from loadframe.store.base import (
     Balancing,
@@ -29,10 +29,11 @@ from loadframe.store.base import (
     Store,
     Unreachable,
     Watch,
+    daily_collections,
 )
-from loadframe.store.cassandra import config, sampling
+from loadframe.store.cassandra import config
 from loadframe.store.cassandra.cql import DENIED, TEMPORARY, Connection, CqlError
-from loadframe.store.cassandra.ring import Ring, figures
+from loadframe.store.cassandra.ring import Ring, figures, sampled_rows
 from loadframe.store.distribution import Distribution
 from loadframe.store.encryption import Encryption
 
@@ -471,7 +472,7 @@ class Cassandra(Store):
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
         """Return rows of a table of the keyspace `database`."""
-        return sampling.read(partial(self._ask, addresses), name, documents, database or KEYSPACE)
+        return sampled_rows(partial(self._ask, addresses), name, documents, database or KEYSPACE)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Count at QUORUM, which includes the latest writes. This reads all data."""
@@ -483,7 +484,7 @@ class Cassandra(Store):
 
     def _count(self, addresses: Sequence[str], name: str, expression: str) -> int:
         total = 0
-        for table in days.collections(name, self._tables(addresses), dotted=False):
+        for table in daily_collections(name, self._tables(addresses), dotted=False):
             statement = f"SELECT COUNT({expression}) AS n FROM {KEYSPACE}.{_quoted(table)}"
             total += int(self._ask(addresses, statement, one=False, timeout=_COUNT_TIMEOUT)[0]["n"])
         return total

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.store import days, installed
+from loadframe.store import installed
 from loadframe.store.access import OPEN, Access, first_answer
 from loadframe.store.base import (
     Balancing,
@@ -22,6 +22,7 @@ from loadframe.store.base import (
     Store,
     Unreachable,
     Watch,
+    daily_collections,
 )
 from loadframe.store.distribution import Distribution, Offer, Wheel, vendor_architecture, version_numbers
 from loadframe.store.encryption import Encryption
@@ -339,7 +340,7 @@ class MongoDB(Store):
         return {field: self._count(names, {field: {"$exists": True}}, addresses) for field in fields}
 
     def _named(self, addresses: Sequence[str], name: str) -> list[str]:
-        return days.collections(name, self._leader(addresses).collections(DATABASE))
+        return daily_collections(name, self._leader(addresses).collections(DATABASE))
 
     def _count(self, names: Sequence[str], match: Mapping[str, Any], addresses: Sequence[str]) -> int:
         total = 0

@@ -25,8 +25,9 @@ from loadframe.store.base import (
 )
 from loadframe.store.distribution import Distribution, Wheel
 from loadframe.store.encryption import Encryption, refuse_settings
-from loadframe.store.postgresql import config, figures, replication, sampling
+from loadframe.store.postgresql import config, figures, replication
 from loadframe.store.postgresql.client import DATABASE, SLOW, USER, Client, PostgresError
+from loadframe.store.postgresql.figures import sampled_rows
 
 #: Columns of a table without declared columns: an id, and the document as jsonb.
 ID, DOCUMENT = "id", "document"
@@ -290,7 +291,7 @@ class Postgresql(Store):
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
         """Return random rows of `[SCHEMA.]TABLE`, read from the first server that answers."""
-        return sampling.read(self._first(addresses), name, documents, database or DATABASE, _WHOLE)
+        return sampled_rows(self._first(addresses), name, documents, database or DATABASE, _WHOLE)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Count on the primary, which has all writes. This reads the whole table."""

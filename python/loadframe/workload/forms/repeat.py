@@ -44,7 +44,7 @@ class Visible(Model):
     sample: Duration | None = None
 
     def plan(self) -> dict[str, float] | None:
-        """Return the probe for the plan, times in seconds; None with a sample of 0."""
+        """Return the probe for the plan, times in seconds, or None with a sample of 0."""
         if self.sample is None:
             return {"every": self.every or 0.01, "within": self.within or 30.0}
         if not self.sample:

@@ -36,7 +36,7 @@ def _or_hole(value: Any) -> Any:
 
 
 def _routing(value: Any) -> Any:
-    """Return the routing value; None for `{of: VALUE, on: false}`, with which a parameter can disable routing."""
+    """Return the routing value, or None for `{of: VALUE, on: false}`, with which a parameter can disable routing."""
     if isinstance(value, dict) and set(value) == {"of", "on"} and isinstance(value["on"], bool):
         return _document_id(value["of"]) if value["on"] else None
     return _document_id(value)

@@ -243,7 +243,7 @@ def lines(text: str) -> dict[str, int]:
 
 
 def nearest(path: str, places: Mapping[str, str]) -> str | None:
-    """Return the place of a path, or of the innermost enclosing part that has one; None without one."""
+    """Return the place of a path, or of the innermost enclosing part that has one, or None without one."""
     while path not in places:
         if not path:
             return None

@@ -192,7 +192,7 @@ class Profile:
 def _distribution(
     kind: str, values: list[Any], path: str, around: _Profiling
 ) -> "Distribution | Object | Array | None":
-    """Return the distribution of values of one kind; None for null."""
+    """Return the distribution of values of one kind, or None for null."""
     makers: dict[str, Callable[[], Distribution | Object | Array | None]] = {
         _NULL: lambda: None,
         _ARRAY: lambda: Array(values, path, around),

@@ -153,7 +153,7 @@ def _of_json(entry: Any) -> tuple[str, Any]:
 
 
 def _search_body(body: dict[str, Any]) -> tuple[str, Any]:
-    """Return the family and a search; None for a search with a script, whose text may hold data."""
+    """Return the family and a search, or None for a search with a script, whose text may hold data."""
     return "elasticsearch", None if '"script' in json.dumps(body) else body
 
 

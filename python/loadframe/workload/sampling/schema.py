@@ -142,7 +142,7 @@ def _safe_mapping(
 
 
 def _object(field: Field) -> Object | None:
-    """Return the distribution of a field's objects, also inside arrays; None without objects."""
+    """Return the distribution of a field's objects, also inside arrays, or None without objects."""
     for kind in field.kinds.values():
         if isinstance(kind, Object):
             return kind
@@ -288,7 +288,7 @@ def _synthetic_object(properties: Mapping[str, Any], rng: random.Random) -> Call
 
 
 def _field(field: Mapping[str, Any], rng: random.Random) -> Maker | None:
-    """Return the generator of a mapped field's values; None for types that documents do not set."""
+    """Return the generator of a mapped field's values, or None for types that documents do not set."""
     kind = field.get("type", "object")
     if kind in ("object", "nested"):
         return _synthetic_object(field.get("properties", {}), rng)

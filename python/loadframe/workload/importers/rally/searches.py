@@ -110,7 +110,7 @@ def _unfold(part: ImportedObject, key: str, into: list[ImportedObject]) -> None:
 
 
 def _pages(part: ImportedObject) -> int | None:
-    """Return the number of pages; None for all."""
+    """Return the number of pages, or None for all."""
     return None if part.get("pages", "all") == "all" else max(1, part.whole("pages", 1))
 
 

@@ -129,7 +129,7 @@ class Origins:
     places: list[tuple[int, int]]
 
     def place(self, offset: int) -> tuple[int, int] | None:
-        """Return file number and line of a character of the text; None before the first mark."""
+        """Return file number and line of a character of the text, or None before the first mark."""
         index = bisect_right(self.offsets, offset) - 1
         return self.places[index] if index >= 0 else None
 

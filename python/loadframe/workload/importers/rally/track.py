@@ -365,7 +365,7 @@ class Track:
 
 
 def _nearest(word: str, known: Iterable[str]) -> str | None:
-    """Return the known word most similar to a likely typo; None without one."""
+    """Return the known word most similar to a likely typo, or None without one."""
     return next(iter(get_close_matches(word, sorted(known), n=1, cutoff=_SLIP)), None)
 
 
