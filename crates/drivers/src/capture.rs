@@ -223,6 +223,41 @@ impl Memory {
     }
 }
 
+/// Methods of [`Driver`](loadframe_engine::driver::Driver) for a driver whose connection has a `memory` and an exchange
+/// `shown`. Requests are executed by `self.ask` with the captured values of the user.
+macro_rules! execute_with_memory {
+    () => {
+        async fn execute(
+            &self,
+            connection: &mut Connection,
+            operation: &Operation,
+            context: &loadframe_engine::driver::Context,
+            draw: &loadframe_engine::util::draw::Draw,
+            only: Option<&[u32]>,
+        ) -> loadframe_engine::driver::Reply {
+            let known = connection.memory.lend();
+            let variables = &context.variables;
+            let values = loadframe_engine::workload::variables::Values { variables, draw, captured: &known };
+            let reply = self.ask(connection, operation, &values, only).await;
+            connection.memory.settle(known, reply.outcome.is_ok());
+            reply
+        }
+
+        fn memory<'a>(
+            &self,
+            connection: &'a mut Connection,
+        ) -> Option<&'a mut loadframe_engine::workload::variables::Captured> {
+            Some(&mut connection.memory.known)
+        }
+
+        fn exchange(connection: &mut Connection) -> Option<&mut Option<loadframe_engine::driver::Exchange>> {
+            Some(&mut connection.shown)
+        }
+    };
+}
+
+pub(crate) use execute_with_memory;
+
 #[cfg(test)]
 mod tests {
     use loadframe_engine::util::draw::Draw;

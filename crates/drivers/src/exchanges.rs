@@ -6,6 +6,32 @@ use loadframe_engine::driver::{ErrorClass, Failure, Reply, ReplyPart};
 
 use crate::net::exchange::Exchanged;
 
+/// Executes a read_modify_write: after a successful read, `write` sends the write. The reply has both as parts, and counts
+/// the written document.
+pub async fn read_modify_write(read: Reply, write: impl AsyncFnOnce() -> Reply) -> Reply {
+    let mut parts = vec![read.part(0)];
+    if read.outcome.is_err() {
+        return Reply { parts, ..read };
+    }
+    let written = write().await;
+    parts.push(written.part(1));
+    Reply {
+        sent: read.sent,
+        bytes_sent: read.bytes_sent + written.bytes_sent,
+        bytes_received: read.bytes_received + written.bytes_received,
+        parts,
+        ..written
+    }
+}
+
+/// Appends a line to the text of a request or an answer.
+pub fn add_line(text: &mut String, line: &str) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    text.push_str(line);
+}
+
 /// Start of a part with several exchanges; see [`Exchanges::begin`].
 #[derive(Clone, Copy, Debug)]
 pub struct Begun(usize);
@@ -24,8 +50,7 @@ pub struct Exchanges {
 impl Exchanges {
     /// Adds an exchange as part number `name`; returns whether it succeeded.
     pub fn add(&mut self, name: usize, reply: Reply) -> bool {
-        let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
-        self.parts.push(ReplyPart { name, sent: reply.sent, done: reply.done, documents: reply.documents, failed });
+        self.parts.push(reply.part(name));
         self.join(reply)
     }
 
@@ -92,5 +117,30 @@ impl Exchanges {
     pub fn finish(self) -> Reply {
         let whole = self.whole.expect("an operation has an exchange");
         Reply { parts: self.parts, ..whole }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_read_modify_write_has_two_parts_and_stops_after_a_failed_read() {
+        let start = Instant::now();
+        let reply = |from: u64, outcome| {
+            let [sent, done] = [from, from + 5].map(|millis| start + Duration::from_millis(millis));
+            Reply { bytes_sent: 1, bytes_received: 2, documents: 1, ..Reply::new(sent, done, outcome) }
+        };
+        let whole = read_modify_write(reply(0, Ok(())), async || Reply { node: 3, ..reply(7, Ok(())) }).await;
+        assert_eq!((whole.sent, whole.done), (start, start + Duration::from_millis(12)));
+        assert_eq!((whole.bytes_sent, whole.bytes_received, whole.documents, whole.node), (2, 4, 1, 3));
+        let parts: Vec<_> = whole.parts.iter().map(|part| (part.name, part.documents, part.failed)).collect();
+        assert_eq!(parts, [(0, 1, None), (1, 1, None)]);
+        let missing = Err(Failure::new(ErrorClass::Client, "not found"));
+        let whole = read_modify_write(reply(0, missing), async || unreachable!("nothing was read")).await;
+        assert_eq!(whole.parts.len(), 1);
+        assert!(whole.outcome.is_err());
     }
 }

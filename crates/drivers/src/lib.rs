@@ -43,6 +43,8 @@ mod ingest;
 pub mod mongodb;
 mod net;
 pub mod null;
+mod outcome;
+mod pipeline;
 pub mod postgresql;
 pub mod redis;
 pub mod search;

@@ -4,6 +4,8 @@ use std::time::Instant;
 
 use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 
+use crate::net::exchange::Exchanged;
+
 /// Counted outcomes of a bulk request's documents.
 #[derive(Debug, Default)]
 pub struct Tally {
@@ -70,6 +72,12 @@ impl Tally {
                 self.fail_at(&some, Failure::new(class, failure.message.clone()));
             }
         }
+    }
+
+    /// Returns the reply of a request with the exchanges `whole`, if any, to several nodes, of which `node` was the first.
+    pub fn reply(self, whole: Option<Exchanged>, node: u16) -> Reply {
+        let Exchanged { sent, done, bytes_sent, bytes_received } = whole.unwrap_or_else(Exchanged::never);
+        Reply { bytes_sent, bytes_received, node, ..self.settle(sent, done) }
     }
 
     /// Returns the reply to the request, sent at `sent` and completed at `done`, without bytes and node. If no document

@@ -286,6 +286,12 @@ impl Reply {
         }
     }
 
+    /// Returns this reply as the part number `name` of its operation.
+    pub fn part(&self, name: usize) -> ReplyPart {
+        let failed = self.outcome.as_ref().err().map(|failure| failure.class);
+        ReplyPart { name, sent: self.sent, done: self.done, documents: self.documents, failed }
+    }
+
     /// Creates the reply of a request that was never sent.
     pub fn unsent(failure: Failure) -> Self {
         let now = Instant::now();

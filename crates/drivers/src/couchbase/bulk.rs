@@ -2,7 +2,6 @@
 //!
 //! If a document's vbucket has moved, the driver resends its request alone, to the new node.
 
-use futures_util::future::join_all;
 use loadframe_engine::driver::{Failure, Reply};
 
 use super::answer::{NOT_MINE, client, refusal};
@@ -15,15 +14,9 @@ use super::subdoc::FIELDS;
 use crate::crud::{Action, Bulk, Scalar};
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
-use crate::tally::Tally;
+use crate::pipeline;
+use crate::pipeline::{Document, fail, group_by_node, open_each, send_each};
 use loadframe_engine::util::json::Cursor;
-
-/// One document's request and its outcome.
-struct Document {
-    vbucket: u16,
-    request: Vec<u8>,
-    outcome: Option<Result<(), Failure>>,
-}
 
 /// Sends the documents of request `k`, or those at the indices `only`.
 pub async fn ask(
@@ -36,66 +29,35 @@ pub async fn ask(
     limit: Limit,
 ) -> Reply {
     let mut documents = requests((bulk, only), bucket, durability, k);
-    let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();
-    for (number, document) in documents.iter_mut().enumerate().filter(|(_, document)| document.outcome.is_none()) {
-        match bucket.vbuckets.node(document.vbucket) {
-            None => document.outcome = Some(Err(unserved())),
-            Some(node) => match groups.iter_mut().find(|(of, _)| *of == node) {
-                Some((_, numbers)) => numbers.push(number),
-                None => groups.push((node, vec![number])),
-            },
-        }
-    }
-    let mut open = Vec::new();
-    for (node, numbers) in groups {
-        match connections.open(nodes, bucket, node, durability.is_some(), limit).await {
-            Ok(()) => open.push((node, numbers)),
-            Err(failure) => numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone()))),
-        }
-    }
-    let packed: Vec<Vec<u8>> = open
-        .iter()
-        .map(|(_, numbers)| numbers.iter().flat_map(|at| documents[*at].request.iter().copied()).collect())
-        .collect();
+    let groups = group_by_node(&mut documents, |vbucket| bucket.vbuckets.node(vbucket).ok_or_else(unserved));
+    let open = async |node| connections.open(nodes, bucket, node, durability.is_some(), limit).await;
+    let groups = open_each(&mut documents, groups, open).await;
     let mut whole: Option<Exchanged> = None;
-    let mut exchanges = Vec::new();
-    for (node, line) in connections.by_node(bucket).iter_mut().enumerate() {
-        if let Some(group) = open.iter().position(|(of, _)| usize::from(*of) == node) {
-            let (request, count) = (&packed[group], open[group].1.len());
-            exchanges.push(async move { (group, line.speak(request, count, limit).await) });
-        }
-    }
-    for (group, (exchanged, outcome)) in join_all(exchanges).await {
+    for (group, (exchanged, outcome)) in send_each(connections.by_node(bucket), &documents, &groups, limit).await {
         whole = Some(exchanged.beside(whole));
-        let (node, numbers) = &open[group];
+        let (node, numbers) = &groups[group];
         if let Err(trouble) = outcome {
-            let failure = Failure::from(trouble);
-            numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone())));
+            fail(&mut documents, numbers, &trouble.into());
             bucket.doubt();
             continue;
         }
-        let line = &connections.by_node(bucket)[usize::from(*node)];
-        for (at, answer) in numbers.iter().zip(line.answers().read()) {
+        let connection = &connections.by_node(bucket)[usize::from(*node)];
+        for (at, answer) in numbers.iter().zip(connection.answers().read()) {
             documents[*at].outcome = (answer.status != NOT_MINE).then(|| judge(&answer));
         }
     }
     for document in documents.iter_mut().filter(|document| document.outcome.is_none()) {
         let durable = durability.is_some();
         let (sent_request, outcome) =
-            connections.ask(nodes, bucket, &document.request, document.vbucket, durable, limit).await;
+            connections.ask(nodes, bucket, &document.request, document.shard, durable, limit).await;
         whole = Some(sent_request.exchanged.beside(whole));
         document.outcome = Some(outcome.and_then(|()| match connections.answer(&sent_request) {
             Some(answer) => judge(&answer),
             None => Err(client("no answer")),
         }));
     }
-    let node = open.first().map_or(0, |(node, _)| *node);
-    let mut tally = Tally::default();
-    for (place, document) in documents.into_iter().enumerate() {
-        tally.count(place, document.outcome.unwrap_or(Ok(())));
-    }
-    let Exchanged { sent, done, bytes_sent, bytes_received } = whole.unwrap_or_else(Exchanged::never);
-    Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
+    let node = groups.first().map_or(0, |(node, _)| *node);
+    pipeline::reply(documents, whole, node)
 }
 
 fn judge(answer: &Response<'_>) -> Result<(), Failure> {
@@ -108,11 +70,7 @@ fn requests((bulk, only): (&Bulk, Option<&[u32]>), bucket: &Bucket, durability: 
     bulk.documents(k, &mut lines);
     let first = k % bulk.requests().max(1) * bulk.size;
     let made = Bulk::chosen(&lines, only).map(|(n, line)| {
-        request(bulk, bucket, durability, line, first + n).unwrap_or_else(|why| Document {
-            vbucket: 0,
-            request: Vec::new(),
-            outcome: Some(Err(client(why))),
-        })
+        request(bulk, bucket, durability, line, first + n).unwrap_or_else(|why| Document::failed(client(why)))
     });
     made.collect()
 }
@@ -163,5 +121,5 @@ fn request(
         Action::Update | Action::Upsert => fields.iter().for_each(|(name, json)| subdoc::put(&mut request, name, json)),
     }
     packet.end(&mut request);
-    Ok(Document { vbucket, request, outcome: None })
+    Ok(Document::new(vbucket, request))
 }

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use loadframe_engine::driver::{ErrorClass, Failure};
-use loadframe_engine::plan::access::{Auth, Secret};
 use loadframe_engine::plan::{PlanError, Target};
 
 use super::answer::refusal;
@@ -11,12 +10,14 @@ use super::packet::{Answers, Opcode, Packet};
 use crate::http1::access::Access;
 use crate::http1::access::Authorization;
 use crate::net::client::Client;
+use crate::net::connect_options::{User, user};
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
 use crate::net::target_node::Host;
 use crate::net::tls::Tls;
 use crate::net::trouble::Trouble;
 use crate::net::wire::Wire;
+use crate::pipeline::Pipelined;
 
 /// Features that the client requests: TCP no-delay, error texts, bucket selection, frames before the extras, durable
 /// writes.
@@ -27,7 +28,7 @@ const FEATURES: [u16; 5] = [0x03, 0x07, 0x08, 0x10, 0x11];
 pub struct ConnectOptions {
     /// `None` means no encryption.
     pub tls: Option<Tls>,
-    user: Option<(String, Secret)>,
+    user: Option<User>,
     /// The same credentials, for the HTTP services.
     pub authorization: Authorization,
     /// Default time limit for an answer. An operation may override it.
@@ -37,18 +38,8 @@ pub struct ConnectOptions {
 impl ConnectOptions {
     /// Reads certificates. The error names credentials that the protocol does not support.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
-        if target.compress {
-            return Err(PlanError::new("this protocol's requests are not compressed"));
-        }
-        let user = match &target.auth {
-            None => None,
-            Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
-            Some(_) => {
-                return Err(PlanError::new("this protocol has users with passwords, but no API keys or tokens"));
-            }
-        };
         let access = Access::new(target)?;
-        Ok(Self { tls: access.tls, user, authorization: access.authorization, timeout: target.timeout })
+        Ok(Self { tls: access.tls, user: user(target)?, authorization: access.authorization, timeout: target.timeout })
     }
 }
 
@@ -63,6 +54,12 @@ pub struct NodeConnection {
 impl Default for NodeConnection {
     fn default() -> Self {
         Self { wire: None, client: Client::with(Answers::default()), durable: false }
+    }
+}
+
+impl Pipelined for NodeConnection {
+    async fn send(&mut self, requests: &[u8], count: usize, limit: Limit) -> (Exchanged, Result<(), Trouble>) {
+        self.speak(requests, count, limit).await
     }
 }
 

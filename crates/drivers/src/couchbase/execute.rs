@@ -10,6 +10,7 @@ use super::nodes::{Bucket, CouchbaseNodes, unserved};
 use super::packet::Response;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
+use crate::net::route::element;
 
 /// Pause between two attempts while the owner of a vbucket is unknown.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -39,10 +40,7 @@ impl ConnectionSet {
 
     /// Returns the connections to all nodes of a bucket, by node number.
     pub fn by_node(&mut self, bucket: &Bucket) -> &mut Vec<NodeConnection> {
-        if bucket.number >= self.by_node.len() {
-            self.by_node.resize_with(bucket.number + 1, Vec::new);
-        }
-        &mut self.by_node[bucket.number]
+        element(&mut self.by_node, bucket.number)
     }
 
     /// Opens a connection to a node. A failure marks the bucket's configuration as possibly outdated.
@@ -54,21 +52,17 @@ impl ConnectionSet {
         durable: bool,
         limit: Limit,
     ) -> Result<(), Failure> {
-        let by_node = self.by_node(bucket);
-        let at = usize::from(node);
-        if at >= by_node.len() {
-            by_node.resize_with(at + 1, NodeConnection::default);
-        }
+        let connection = element(self.by_node(bucket), usize::from(node));
         let Some(host) = nodes.known.host(node) else {
             bucket.doubt();
             return Err(unserved());
         };
-        let opened = by_node[at].open(&host, &nodes.connect_options, &bucket.name, limit).await;
+        let opened = connection.open(&host, &nodes.connect_options, &bucket.name, limit).await;
         if opened.is_err() {
             bucket.doubt();
         }
         opened?;
-        if durable { by_node[at].require_durable() } else { Ok(()) }
+        if durable { connection.require_durable() } else { Ok(()) }
     }
 
     /// Sends one request for a vbucket.

@@ -24,14 +24,15 @@ use loadframe_engine::workload::variables::{Captured, Values};
 use serde_json::Value;
 
 use self::connection::ConnectOptions;
-use self::execute::{ConnectionSet, SentRequest};
+use self::execute::ConnectionSet;
 use self::nodes::{Bucket, CouchbaseNodes};
 pub use self::operation::Operation;
 use self::operation::{Kind, Room};
 use self::packet::read_request;
 use self::statement::Statements;
-use crate::capture::Memory;
-use crate::crud::{Action, Neutral, Write};
+use crate::capture::{Memory, execute_with_memory};
+use crate::crud::{Action, Neutral};
+use crate::exchanges::read_modify_write;
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
 use crate::net::topology::Topology;
@@ -99,24 +100,7 @@ impl Driver for Couchbase {
         Connection::default()
     }
 
-    async fn execute(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
-        only: Option<&[u32]>,
-    ) -> Reply {
-        let known = connection.memory.lend();
-        let values = Values { variables: &context.variables, draw, captured: &known };
-        let reply = self.ask(connection, operation, &values, only).await;
-        connection.memory.settle(known, reply.outcome.is_ok());
-        reply
-    }
-
-    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
-        Some(&mut connection.memory.known)
-    }
+    execute_with_memory!();
 
     fn render(
         &self,
@@ -137,10 +121,6 @@ impl Driver for Couchbase {
             }
         }
         Some(statement::shown(&room.request))
-    }
-
-    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
-        Some(&mut connection.shown)
     }
 }
 
@@ -207,15 +187,19 @@ impl Couchbase {
             }
             None => Err(answer::client("no answer")),
         });
-        match neutral {
-            Neutral::ReadModifyWrite(write) => {
-                self.modify(connection, (operation, limit), (write, bucket), (asked, judged.map(drop)), values).await
-            }
-            _ => {
-                let documents = judged.as_ref().map_or(0, |documents| *documents);
-                asked.exchanged.reply(asked.node, documents, judged.map(drop))
-            }
-        }
+        let reply = asked.exchanged.judged(asked.node, judged);
+        let Neutral::ReadModifyWrite(write) = neutral else { return reply };
+        read_modify_write(reply, async || {
+            let vbucket = room.change(Action::Update, write, bucket, operation.durability, values);
+            let durable = operation.durability.is_some();
+            let (written, outcome) = connections.ask(&self.nodes, bucket, &room.request, vbucket, durable, limit).await;
+            let judged = outcome.and_then(|()| match connections.answer(&written) {
+                Some(answer) if answer.status != 0 => Err(answer::refusal(&answer)),
+                _ => Ok(1),
+            });
+            written.exchanged.judged(written.node, judged)
+        })
+        .await
     }
 
     /// Fetches a bucket's vbuckets if they are unknown. Refreshes them in the background if they may be outdated.
@@ -232,33 +216,6 @@ impl Couchbase {
             });
         }
         Ok(())
-    }
-
-    /// Sends the write of a read-modify-write.
-    async fn modify(
-        &self,
-        connection: &mut Connection,
-        (operation, limit): (&Operation, Limit),
-        (write, bucket): (&Write, &Bucket),
-        (read, outcome): (SentRequest, Result<(), Failure>),
-        values: &Values<'_>,
-    ) -> Reply {
-        let first = read.exchanged.part(0, outcome.as_ref().map(drop));
-        if outcome.is_err() {
-            return Reply { parts: vec![first], ..read.exchanged.reply(read.node, 0, outcome) };
-        }
-        let Connection { connections, room, .. } = connection;
-        let durability = &operation.durability;
-        let vbucket = room.change(Action::Update, write, bucket, *durability, values);
-        let durable = durability.is_some();
-        let (written, outcome) = connections.ask(&self.nodes, bucket, &room.request, vbucket, durable, limit).await;
-        let outcome = outcome.and_then(|()| match connections.answer(&written) {
-            Some(answer) if answer.status != 0 => Err(answer::refusal(&answer)),
-            _ => Ok(()),
-        });
-        let parts = vec![first, written.exchanged.part(1, outcome.as_ref().map(drop))];
-        let exchanged = read.exchanged.then(&written.exchanged);
-        Reply { parts, ..exchanged.reply(written.node, u64::from(outcome.is_ok()), outcome) }
     }
 }
 

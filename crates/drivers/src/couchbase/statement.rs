@@ -12,6 +12,7 @@ use super::operation::Operation;
 use crate::capture::Memory;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
+use crate::net::route::element;
 use loadframe_engine::util::json::Cursor;
 
 const PATH: &str = "/query/service";
@@ -65,8 +66,7 @@ impl Statements {
             Some(answer) => judge(operation, (answer.status(), answer.body()), values, memory),
             None => Err(client("no answer")),
         });
-        let documents = judged.as_ref().map_or(0, |documents| *documents);
-        exchanged.reply(node, documents, judged.map(drop))
+        exchanged.judged(node, judged)
     }
 
     async fn send(
@@ -77,11 +77,7 @@ impl Statements {
         let Some((node, host)) = nodes.query(turn) else {
             return (Exchanged::never(), 0, Err(client("no node of the cluster answers statements")));
         };
-        let at = usize::from(node);
-        if at >= self.services.len() {
-            self.services.resize_with(at + 1, Service::default);
-        }
-        let service = &mut self.services[at];
+        let service = element(&mut self.services, usize::from(node));
         if let Err(failure) = service.open(&host, &nodes.connect_options, limit).await {
             return (Exchanged::never(), node, Err(failure));
         }

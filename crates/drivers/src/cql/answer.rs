@@ -8,10 +8,10 @@ use scylla::response::query_result::{QueryResult, QueryRowsResult};
 use scylla::value::{CqlValue, Row};
 use serde_json::{Map, Value};
 
-use super::error::failure;
 use super::instant;
 use crate::assertion;
 use crate::assertion::Assertion;
+use crate::outcome::Documents;
 
 /// The answer to one statement.
 #[derive(Debug)]
@@ -20,19 +20,21 @@ pub struct Answer {
     pub rows: Option<QueryRowsResult>,
 }
 
+impl Documents for Answer {
+    /// Returns the number of documents received. An answer without rows counts as one document.
+    fn documents(&self) -> u64 {
+        self.rows.as_ref().map_or(1, |rows| rows.rows_num() as u64)
+    }
+}
+
 impl Answer {
     /// Parses the rows of an answer.
     pub fn new(result: QueryResult) -> Result<Self, Failure> {
         if !result.is_rows() {
             return Ok(Self { rows: None });
         }
-        let broken = |error: &dyn std::error::Error| failure(ErrorClass::Server, error.to_string());
+        let broken = |error: &dyn std::error::Error| Failure::new(ErrorClass::Server, error.to_string());
         result.into_rows_result().map(|rows| Self { rows: Some(rows) }).map_err(|error| broken(&error))
-    }
-
-    /// Returns the number of documents received. An answer without rows counts as one document.
-    pub fn documents(&self) -> u64 {
-        self.rows.as_ref().map_or(1, |rows| rows.rows_num() as u64)
     }
 
     /// Returns the size of the rows, in bytes.
@@ -40,8 +42,18 @@ impl Answer {
         self.rows.as_ref().map_or(0, |rows| rows.rows_bytes_size() as u64)
     }
 
-    /// Returns whether a condition of the statement (`IF NOT EXISTS`) was not met.
-    pub fn refused(&self) -> bool {
+    /// Returns the answer, or a failure if it has zero documents.
+    pub fn or_not_found(self) -> Result<Self, Failure> {
+        if self.documents() == 0 { Err(Failure::new(ErrorClass::Client, "not found")) } else { Ok(self) }
+    }
+
+    /// Returns the answer, or a failure if a condition of the statement (`IF NOT EXISTS`) was not met.
+    pub fn applied(self) -> Result<Self, Failure> {
+        let message = "not applied: the condition of the statement was not met";
+        if self.refused() { Err(Failure::new(ErrorClass::Client, message)) } else { Ok(self) }
+    }
+
+    fn refused(&self) -> bool {
         let Some(rows) = &self.rows else { return false };
         let conditional = rows.column_specs().get_by_index(0).is_some_and(|column| column.name() == "[applied]");
         let applied = |row: &Row| row.columns.first() == Some(&Some(CqlValue::Boolean(true)));

@@ -3,13 +3,11 @@
 //! Drivers of this family work the same way. A protocol batch would send the documents of many nodes through one node.
 
 use std::rc::Rc;
-use std::time::Instant;
 
 use futures_util::stream::{StreamExt, iter};
 use loadframe_engine::driver::{Exchange, Failure, Reply};
 use scylla::statement::prepared::PreparedStatement;
 
-use super::answer::Answer;
 use super::execute::{Execution, StatementOutcome, show};
 use super::request::{Document, columns};
 use super::row::Row;
@@ -21,15 +19,6 @@ use crate::tally::Tally;
 
 /// Maximum number of documents of one request in flight.
 const IN_FLIGHT: usize = 64;
-
-/// The outcomes of all documents.
-#[derive(Default)]
-struct Sum {
-    tally: Tally,
-    bytes_sent: u64,
-    bytes_received: u64,
-    node: Option<u16>,
-}
 
 /// Sends the documents of request `k`.
 pub async fn ask(
@@ -55,21 +44,27 @@ pub async fn ask(
 pub type Placed = (usize, (Rc<PreparedStatement>, Row));
 
 /// Executes statements. `tally` already counts documents without a statement.
-pub async fn execute(execution: &Execution<'_>, ready: &[Placed], tally: Tally, shown: &mut Option<Exchange>) -> Reply {
-    let mut sum = Sum { tally, ..Sum::default() };
+pub async fn execute(
+    execution: &Execution<'_>,
+    ready: &[Placed],
+    mut tally: Tally,
+    shown: &mut Option<Exchange>,
+) -> Reply {
     let execute = async |(place, (statement, row)): &Placed| {
         (*place, execution.execute(statement, row, &mut Deadline::default()).await)
     };
     let executions = ready.iter().map(execute);
     let answers: Vec<(usize, StatementOutcome)> = iter(executions).buffer_unordered(IN_FLIGHT).collect().await;
-    let never = Exchanged::never();
-    let sent = answers.iter().map(|(_, asked)| asked.sent).min().unwrap_or(never.sent);
-    let done = answers.iter().map(|(_, asked)| asked.done).max().unwrap_or(never.done);
     if let (Some(shown), Some((_, (statement, _))), Some((_, asked))) = (shown, ready.first(), answers.first()) {
         show(shown, statement, &asked.answer);
     }
-    answers.into_iter().for_each(|(place, asked)| sum.count(place, asked));
-    sum.reply(sent, done)
+    let node = answers.first().map_or(0, |(_, asked)| asked.node);
+    let mut whole: Option<Exchanged> = None;
+    for (place, asked) in answers {
+        whole = Some(asked.exchanged.beside(whole));
+        tally.count(place, asked.answer.map(drop));
+    }
+    tally.reply(whole, node)
 }
 
 async fn bind(
@@ -93,22 +88,4 @@ async fn bind(
     let statement = execution.statement(names, || text).await?;
     let row = document.bind(&statement, insert, only_id)?;
     Ok((statement, row))
-}
-
-impl Sum {
-    fn count(&mut self, place: usize, asked: StatementOutcome) {
-        self.bytes_sent += asked.bytes_sent;
-        self.node.get_or_insert(asked.node);
-        self.bytes_received += asked.answer.as_ref().map_or(0, Answer::size);
-        self.tally.count(place, asked.answer.map(drop));
-    }
-
-    fn reply(self, sent: Instant, done: Instant) -> Reply {
-        Reply {
-            bytes_sent: self.bytes_sent,
-            bytes_received: self.bytes_received,
-            node: self.node.unwrap_or(0),
-            ..self.tally.settle(sent, done)
-        }
-    }
 }

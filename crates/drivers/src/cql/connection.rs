@@ -7,10 +7,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use loadframe_engine::driver::{ErrorClass, Failure};
-use loadframe_engine::plan::access::Secret;
 use loadframe_engine::recording::reconnects;
 use scylla::client::PoolSize;
 use scylla::client::execution_profile::ExecutionProfile;
@@ -26,14 +25,16 @@ use tokio_rustls::rustls::ClientConfig;
 use uuid::Uuid;
 
 use super::error;
-use super::error::failure;
 use super::nodes::CqlNodes;
 use super::routing::{Noting, noted};
 use super::row::Row;
 use super::table::{KEYSPACE, Table, TableName};
+use crate::net::connect_options::User;
 use crate::net::deadline::{Deadline, Limit};
 use crate::net::exchange::Exchanged;
 use crate::net::marks::Setup;
+use crate::net::route::element;
+use crate::outcome::Outcome;
 
 /// Interval between keep-alive checks of each connection. The library drops a connection only after a missed check,
 /// never after missed requests. Its default of 30 s would make a cut link look like a long store outage.
@@ -48,7 +49,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The user's name and password.
-    pub user: Option<(String, Secret)>,
+    pub user: Option<User>,
     /// TLS configuration, if TLS is on.
     pub tls: Option<Arc<ClientConfig>>,
     /// Keyspaces that the load uses; empty means all.
@@ -83,18 +84,6 @@ pub struct Thread {
     prepared: RefCell<Vec<HashMap<Box<[u8]>, Preparing>>>,
     tables: RefCell<HashMap<TableName, Rc<Table>>>,
     places: RefCell<Vec<(Uuid, u16)>>,
-}
-
-/// The outcome of one statement.
-pub struct Executed {
-    /// Time just before the statement was passed to the library.
-    pub sent: Instant,
-    /// Time just after the answer arrived.
-    pub done: Instant,
-    /// The answer.
-    pub answer: Result<QueryResult, Failure>,
-    /// The node that served the statement.
-    pub node: u16,
 }
 
 /// Opens a session within `patience`. A keep-alive check may take the longer of `patience` and `CHECK`: when it
@@ -142,7 +131,7 @@ impl Thread {
         if let Some(session) = self.current() {
             return Ok(self.replaced(session, nodes, settings, limit).await);
         }
-        let late = || failure(ErrorClass::Connect, format!("no session within {} s", limit.timeout.as_secs_f64()));
+        let late = || Failure::new(ErrorClass::Connect, format!("no session within {} s", limit.timeout.as_secs_f64()));
         let _one = limit.within(self.opening.lock()).await.ok_or_else(late)?;
         if let Some(session) = self.current() {
             return Ok(session);
@@ -216,7 +205,7 @@ impl Thread {
         let mut table = Table::find(&session.get_cluster_state(), name);
         if table.is_err() {
             // The table may be newer than the session's metadata.
-            session.refresh_metadata().await.map_err(|error| failure(ErrorClass::Connect, error.to_string()))?;
+            session.refresh_metadata().await.map_err(|error| Failure::new(ErrorClass::Connect, error.to_string()))?;
             table = Table::find(&session.get_cluster_state(), name);
         }
         let table = Rc::new(table?);
@@ -236,12 +225,10 @@ impl Thread {
     ) -> Result<Rc<PreparedStatement>, Failure> {
         let slot = {
             let mut prepared = self.prepared.borrow_mut();
-            if prepared.len() <= operation {
-                prepared.resize_with(operation + 1, HashMap::new);
-            }
-            match prepared[operation].get(names) {
+            let statements = element(&mut prepared, operation);
+            match statements.get(names) {
                 Some(slot) => slot.clone(),
-                None => prepared[operation].entry(names.into()).or_default().clone(),
+                None => statements.entry(names.into()).or_default().clone(),
             }
         };
         let prepared =
@@ -250,7 +237,7 @@ impl Thread {
         prepared.cloned()
     }
 
-    /// Executes a statement within the client's `deadline`.
+    /// Executes a statement within the client's `deadline`. The outcome has times, but no bytes.
     pub async fn execute(
         &self,
         session: &Session,
@@ -258,9 +245,9 @@ impl Thread {
         (statement, row): (&PreparedStatement, &Row),
         limit: Limit,
         deadline: &mut Deadline,
-    ) -> Executed {
+    ) -> Outcome<QueryResult> {
         let execution = deadline.within(limit.due, session.execute_unpaged(statement, row));
-        let (Exchanged { sent, done, .. }, (answer, picked)) = Exchanged::around(noted(execution)).await;
+        let (exchanged, (answer, picked)) = Exchanged::around(noted(execution)).await;
         let served = match &answer {
             Some(Ok(answer)) => Some(answer.request_coordinator().node().host_id),
             _ => picked,
@@ -271,7 +258,7 @@ impl Thread {
         };
         self.doubt(answer.as_ref().err());
         let node = served.map_or(0, |id| self.place(session, nodes, id));
-        Executed { sent, done, answer, node }
+        Outcome { exchanged, node, answer }
     }
 
     /// Makes the next request check for connected nodes if this request failed to connect.
@@ -300,7 +287,7 @@ pub async fn prepare(
     statement_options: StatementOptions,
     limit: Limit,
 ) -> Result<PreparedStatement, Failure> {
-    let late = || failure(ErrorClass::Timeout, "the statement was not prepared in time");
+    let late = || Failure::new(ErrorClass::Timeout, "the statement was not prepared in time");
     let asked = limit.within(session.prepare(text)).await.ok_or_else(late)?;
     let mut statement = asked.map_err(|error| error::preparation(&error))?;
     statement.set_consistency(statement_options.consistency);

@@ -6,7 +6,6 @@ use scylla::policies::load_balancing::{NodeIdentifier, SingleTargetLoadBalancing
 
 use super::answer::Answer;
 use super::connection::prepare;
-use super::error::failure;
 use super::execute::Execution;
 use super::row::Row;
 use super::table::TableName;
@@ -34,14 +33,14 @@ impl<'a> Days<'a> {
         let described = self.ask(format!("DESCRIBE TABLE {}", self.of.quoted())).await?;
         let statement = described.first().and_then(|row| Some(row["create_statement"].as_str()?.to_owned()));
         let definition = statement.as_deref().and_then(|statement| statement.split_once(" (")).map(|(_, rest)| rest);
-        let wrong = || failure(ErrorClass::Server, format!("the store does not describe {}", self.of.quoted()));
+        let wrong = || Failure::new(ErrorClass::Server, format!("the store does not describe {}", self.of.quoted()));
         let create = format!("CREATE TABLE IF NOT EXISTS {} ({}", day.quoted(), definition.ok_or_else(wrong)?);
         self.ask(create).await?;
         // If another process created the table first, some nodes may not have it yet.
         let Execution { session, limit, .. } = self.execution;
         match limit.within(session.await_schema_agreement()).await {
             Some(Ok(_)) => Ok(()),
-            Some(Err(error)) => Err(failure(ErrorClass::Server, error.to_string())),
+            Some(Err(error)) => Err(Failure::new(ErrorClass::Server, error.to_string())),
             None => Err(limit.missed()),
         }
     }

@@ -5,14 +5,9 @@ use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, Req
 
 use super::value::Mismatch;
 
-/// Creates the failure of one request.
-pub fn failure(class: ErrorClass, message: impl Into<String>) -> Failure {
-    Failure::new(class, message)
-}
-
 /// The failure for a value that does not fit its column.
 pub fn unfit(column: &str, mismatch: &Mismatch) -> Failure {
-    failure(ErrorClass::Client, format!("column \"{column}\": {}", mismatch.0))
+    Failure::new(ErrorClass::Client, format!("column \"{column}\": {}", mismatch.0))
 }
 
 /// The failure for an execution error, or for an error answer.
@@ -20,8 +15,8 @@ pub fn execution(error: &ExecutionError) -> Failure {
     match error {
         ExecutionError::LastAttemptError(error) => attempt(error),
         ExecutionError::PrepareError(error) => preparation(error),
-        ExecutionError::BadQuery(error) => failure(ErrorClass::Client, error.to_string()),
-        error => failure(ErrorClass::Connect, error.to_string()),
+        ExecutionError::BadQuery(error) => Failure::new(ErrorClass::Client, error.to_string()),
+        error => Failure::new(ErrorClass::Connect, error.to_string()),
     }
 }
 
@@ -29,32 +24,32 @@ pub fn execution(error: &ExecutionError) -> Failure {
 pub fn preparation(error: &PrepareError) -> Failure {
     match error {
         PrepareError::AllAttemptsFailed { first_attempt } => attempt(first_attempt),
-        error => failure(ErrorClass::Connect, error.to_string()),
+        error => Failure::new(ErrorClass::Connect, error.to_string()),
     }
 }
 
 /// The failure for a session that could not be opened.
 pub fn session(error: &NewSessionError) -> Failure {
-    failure(ErrorClass::Connect, error.to_string())
+    Failure::new(ErrorClass::Connect, error.to_string())
 }
 
 fn attempt(error: &RequestAttemptError) -> Failure {
     match error {
         RequestAttemptError::DbError(error, message) => {
             let told = if message.is_empty() { error.to_string() } else { message.clone() };
-            let failure = failure(class(error), told);
+            let failure = Failure::new(class(error), told);
             let of_contents =
                 matches!(error, DbError::Invalid | DbError::SyntaxError | DbError::FunctionFailure { .. });
             if of_contents { failure } else { failure.denied() }
         }
-        RequestAttemptError::BrokenConnectionError(_) => failure(ErrorClass::Connect, error.to_string()),
+        RequestAttemptError::BrokenConnectionError(_) => Failure::new(ErrorClass::Connect, error.to_string()),
         RequestAttemptError::UnableToAllocStreamId => {
-            failure(ErrorClass::Rejected, "as many requests are in flight as one connection can carry")
+            Failure::new(ErrorClass::Rejected, "as many requests are in flight as one connection can carry")
         }
         RequestAttemptError::SerializationError(_) | RequestAttemptError::CqlRequestSerialization(_) => {
-            failure(ErrorClass::Client, error.to_string())
+            Failure::new(ErrorClass::Client, error.to_string())
         }
-        error => failure(ErrorClass::Server, error.to_string()),
+        error => Failure::new(ErrorClass::Server, error.to_string()),
     }
 }
 

@@ -8,7 +8,6 @@ use scylla::statement::prepared::PreparedStatement;
 
 use super::bulk::execute;
 use super::daily::Days;
-use super::error::failure;
 use super::execute::Execution;
 use super::request::{SEPARATOR, event_row};
 use super::row::Row;
@@ -74,8 +73,8 @@ async fn bind(
     batch: &Batch,
     event: &Event,
 ) -> Result<(Rc<PreparedStatement>, Row), Failure> {
-    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| failure(ErrorClass::Client, "an event is not text"));
-    let id = id(batch, event).ok_or_else(|| failure(ErrorClass::Client, "the id of an event is not text"))?;
+    let text = |bytes| std::str::from_utf8(bytes).map_err(|_| Failure::new(ErrorClass::Client, "an event is not text"));
+    let id = id(batch, event).ok_or_else(|| Failure::new(ErrorClass::Client, "the id of an event is not text"))?;
     let kind = batch.kind(event);
     let key = [table.name.as_bytes(), &[SEPARATOR], kind.as_bytes()].concat();
     let statement = execution.statement(&key, || table.insert(&[kind])).await.map_err(Failure::denied)?;

@@ -27,11 +27,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
-use loadframe_engine::plan::access::{Auth, Secret};
 use loadframe_engine::plan::{PlanError, Target};
-use loadframe_engine::util::draw::Draw;
 use loadframe_engine::workload::event::Batch;
-use loadframe_engine::workload::variables::{Captured, Values};
+use loadframe_engine::workload::variables::Values;
 use scylla::errors::{ConnectionError, ConnectionPoolError, MetadataError, NewSessionError};
 use serde_json::Value;
 use tokio_rustls::rustls::ClientConfig;
@@ -42,9 +40,10 @@ use self::nodes::CqlNodes;
 use self::operation::Kind;
 pub use self::operation::Operation;
 use self::request::Buffers;
-use crate::capture::Memory;
+use crate::capture::{Memory, execute_with_memory};
 use crate::daily::generations::Register;
 use crate::daily::{Buckets, PARTS};
+use crate::net::connect_options::{User, user};
 use crate::net::deadline::{Deadline, Limit};
 use crate::net::per_thread::PerThread;
 
@@ -54,7 +53,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// The driver of one target.
 pub struct Cql {
     nodes: Arc<CqlNodes>,
-    user: Option<(String, Secret)>,
+    user: Option<User>,
     tls: Option<Arc<ClientConfig>>,
     timeout: Duration,
     threads: PerThread<Thread>,
@@ -82,22 +81,12 @@ impl Driver for Cql {
     type Connection = Connection;
 
     fn new(target: &Target) -> Result<Self, PlanError> {
-        if target.compress {
-            return Err(PlanError::new("this protocol's requests are not compressed here"));
-        }
-        let user = match &target.auth {
-            None => None,
-            Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
-            Some(_) => {
-                return Err(PlanError::new("this protocol has users with passwords, but no API keys or tokens"));
-            }
-        };
         let nodes = Arc::new(CqlNodes::default());
         nodes.set(&target.hosts)?;
         let tls = target.tls.as_ref().map(|plan| tls::config(plan, &nodes)).transpose()?;
         Ok(Self {
             nodes,
-            user,
+            user: user(target)?,
             tls,
             timeout: target.timeout,
             threads: PerThread::new(),
@@ -155,20 +144,7 @@ impl Driver for Cql {
         Connection::default()
     }
 
-    async fn execute(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
-        only: Option<&[u32]>,
-    ) -> Reply {
-        let known = connection.memory.lend();
-        let values = Values { variables: &context.variables, draw, captured: &known };
-        let reply = self.ask(connection, operation, &values, only).await;
-        connection.memory.settle(known, reply.outcome.is_ok());
-        reply
-    }
+    execute_with_memory!();
 
     fn ingests(&self, operation: &Operation) -> bool {
         matches!(operation.kind, Kind::Ingest(..))
@@ -188,14 +164,6 @@ impl Driver for Cql {
             ingest::ingest(&execution, form, (batch, only), &mut connection.shown).await
         })
         .await
-    }
-
-    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
-        Some(&mut connection.memory.known)
-    }
-
-    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
-        Some(&mut connection.shown)
     }
 }
 

@@ -5,7 +5,7 @@ use loadframe_engine::workload::variables::Values;
 use loadframe_engine::workload::variables::template::Template;
 use scylla::statement::prepared::PreparedStatement;
 
-use super::error::{failure, unfit};
+use super::error::unfit;
 use super::row::Row;
 use super::value::{Mismatch, encode, encode_id};
 use crate::crud::{Cell, Scalar, Write, fields};
@@ -86,7 +86,7 @@ impl Buffers {
         let markers = statement.get_variable_col_specs().len();
         if markers != cells.len() {
             let message = format!("the statement has {markers} markers, and there are {} values", cells.len());
-            return Err(failure(ErrorClass::Client, message));
+            return Err(Failure::new(ErrorClass::Client, message));
         }
         self.row.clear();
         cells
@@ -99,7 +99,7 @@ impl Buffers {
 /// Splits a prepared statement's key into column names.
 pub fn columns(names: &[u8]) -> Result<Vec<&str>, Failure> {
     let text =
-        std::str::from_utf8(names).map_err(|_| failure(ErrorClass::Client, "the name of a field is not text"))?;
+        std::str::from_utf8(names).map_err(|_| Failure::new(ErrorClass::Client, "the name of a field is not text"))?;
     Ok(text.split_terminator(char::from(SEPARATOR)).collect())
 }
 
@@ -128,8 +128,8 @@ impl<'a> Document<'a> {
         });
         match read {
             Ok(()) if document.id.is_some() => Ok(document),
-            Ok(()) => Err(failure(ErrorClass::Client, format!("a document has no field \"{id}\" for its id"))),
-            Err(_) => Err(failure(ErrorClass::Client, "a document is not a JSON object")),
+            Ok(()) => Err(Failure::new(ErrorClass::Client, format!("a document has no field \"{id}\" for its id"))),
+            Err(_) => Err(Failure::new(ErrorClass::Client, "a document is not a JSON object")),
         }
     }
 
@@ -155,7 +155,7 @@ impl<'a> Document<'a> {
             // Every workload's ids are text, so a text key column stores a number as its digits.
             Some(Scalar::Int(whole)) => bind_id(row, statement, at, whole.to_string().as_bytes()),
             Some(value) => bind(row, statement, at, |column, out| encode(value, column, out)),
-            None => Err(failure(ErrorClass::Client, "a document without an id")),
+            None => Err(Failure::new(ErrorClass::Client, "a document without an id")),
         }
     }
 }
@@ -169,7 +169,7 @@ pub fn event_row(statement: &PreparedStatement, id: &str, line: &str) -> Result<
 }
 
 fn bind_id(row: &mut Row, statement: &PreparedStatement, at: usize, id: &[u8]) -> Result<(), Failure> {
-    let id = std::str::from_utf8(id).map_err(|_| failure(ErrorClass::Client, "the id is not text"))?;
+    let id = std::str::from_utf8(id).map_err(|_| Failure::new(ErrorClass::Client, "the id is not text"))?;
     bind(row, statement, at, |column, out| encode_id(id, column, out).map(|()| true))
 }
 
@@ -181,7 +181,7 @@ fn bind_cell(
     values: &Values,
     buffer: &mut Vec<u8>,
 ) -> Result<(), Failure> {
-    let value = cell.scalar(values, buffer).ok_or_else(|| failure(ErrorClass::Client, "a value is not JSON"))?;
+    let value = cell.scalar(values, buffer).ok_or_else(|| Failure::new(ErrorClass::Client, "a value is not JSON"))?;
     bind(row, statement, at, |column, out| encode(&value, column, out))
 }
 
@@ -192,6 +192,7 @@ fn bind(
     encode: impl FnOnce(&scylla::frame::response::result::ColumnType, &mut Vec<u8>) -> Result<bool, Mismatch>,
 ) -> Result<(), Failure> {
     let columns = statement.get_variable_col_specs();
-    let column = columns.get_by_index(at).ok_or_else(|| failure(ErrorClass::Client, "more values than markers"))?;
+    let column =
+        columns.get_by_index(at).ok_or_else(|| Failure::new(ErrorClass::Client, "more values than markers"))?;
     row.push(|out| encode(column.typ(), out)).map_err(|mismatch| unfit(column.name(), &mismatch))
 }

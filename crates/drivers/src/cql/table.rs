@@ -6,8 +6,6 @@ use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::PlanError;
 use scylla::cluster::ClusterState;
 
-use super::error::failure;
-
 /// Default keyspace of collections.
 pub const KEYSPACE: &str = "loadframe";
 
@@ -58,7 +56,7 @@ impl Table {
     /// Looks up a table by name.
     pub fn find(state: &ClusterState, name: &TableName) -> Result<Self, Failure> {
         let TableName { keyspace, table } = name;
-        let wrong = |message: String| failure(ErrorClass::Client, message);
+        let wrong = |message: String| Failure::new(ErrorClass::Client, message);
         let metadata = state.get_keyspace(keyspace).and_then(|keyspace| keyspace.tables.get(table));
         let metadata = metadata.ok_or_else(|| wrong(format!("there is no table {keyspace}.{table}")))?;
         match (metadata.partition_key.as_slice(), metadata.clustering_key.as_slice()) {

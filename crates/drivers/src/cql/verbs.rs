@@ -4,6 +4,7 @@ use loadframe_engine::driver::{Failure, Reply};
 use loadframe_engine::workload::variables::Values;
 
 use super::Connection;
+use super::answer::Answer;
 use super::bulk;
 use super::daily::Days;
 use super::execute::{Execution, StatementOutcome};
@@ -11,6 +12,7 @@ use super::operation::{Kind, Native};
 use super::request::columns;
 use super::table::Table;
 use crate::crud::{Neutral, Read, Scan, Write};
+use crate::exchanges::read_modify_write;
 use crate::ingest::without_source;
 
 /// Key of the read statement of a read_modify_write. Other statements use column names as their key.
@@ -91,7 +93,7 @@ impl Execution<'_> {
         let fields = columns(names)?;
         let statement = self.statement(names, || table.select(&fields)).await?;
         connection.buffers.draw_id(&statement, &read.key.id, None, values)?;
-        let asked = self.run(connection, &statement).await.or_not_found();
+        let asked = self.run(connection, &statement).await.then(Answer::or_not_found);
         Ok(self.judged(asked, values, &mut connection.memory))
     }
 
@@ -117,29 +119,13 @@ impl Execution<'_> {
     ) -> Result<Reply, Failure> {
         let statement = self.statement(READING, || table.select(&[])).await?;
         connection.buffers.draw_id(&statement, &write.key.id, None, values)?;
-        let asked = self.run(connection, &statement).await.or_not_found();
-        let first = self.judged(asked, values, &mut connection.memory);
-        let read = first.part(0);
-        let bytes_received = first.received();
-        if first.answer.is_err() {
-            return Ok(Reply { parts: vec![read], ..first.reply() });
-        }
-        let (sent, bytes_sent) = (first.sent, first.bytes_sent);
-        let second = match self.write(connection, table, write, false, values).await {
-            Ok(second) => second,
-            Err(failure) => {
-                let reply = StatementOutcome { answer: Err(failure), ..first }.reply();
-                return Ok(Reply { bytes_received, parts: vec![read], ..reply });
-            }
+        let asked = self.run(connection, &statement).await.then(Answer::or_not_found);
+        let read = self.judged(asked, values, &mut connection.memory).reply();
+        let node = read.node;
+        let write = async || match self.write(connection, table, write, false, values).await {
+            Ok(written) => written.reply(),
+            Err(failure) => Reply { node, ..Reply::unsent(failure) },
         };
-        let write = second.part(1);
-        let reply = second.reply();
-        Ok(Reply {
-            sent,
-            bytes_sent: bytes_sent + reply.bytes_sent,
-            bytes_received: bytes_received + reply.bytes_received,
-            parts: vec![read, write],
-            ..reply
-        })
+        Ok(read_modify_write(read, write).await)
     }
 }

@@ -8,8 +8,9 @@ use serde_json::Value;
 use super::bson::{json, owned};
 use super::bulk::{number, written};
 use super::connection::Found;
-use super::error::{failure, inside};
+use super::error::inside;
 use crate::assertion::{Assertion, assertion, field};
+use crate::outcome::Documents;
 
 /// Fields of a command's answer that only its driver and its cluster use.
 const OWN: [&str; 4] = ["$clusterTime", "operationTime", "electionId", "opTime"];
@@ -23,15 +24,17 @@ pub enum Answer {
     Told(Document),
 }
 
-impl Answer {
+impl Documents for Answer {
     /// Returns the number of documents. The result of a command counts as one.
-    pub fn documents(&self) -> u64 {
+    fn documents(&self) -> u64 {
         match self {
             Self::Found(batch) => batch.documents,
             Self::Told(_) => 1,
         }
     }
+}
 
+impl Answer {
     /// Returns the size of all documents, in bytes; 0 for a command.
     pub fn size(&self) -> u64 {
         match self {
@@ -146,11 +149,11 @@ fn write_error(answer: &Document) -> Option<Failure> {
     let outcomes = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
     let failed = |outcome: &&Document| outcome.contains_key("code");
     let first = outcomes.into_iter().flatten().filter_map(Bson::as_document).find(failed);
-    Some(first.map_or_else(|| failure(ErrorClass::Client, format!("{errors} writes failed")), inside))
+    Some(first.map_or_else(|| Failure::new(ErrorClass::Client, format!("{errors} writes failed")), inside))
 }
 
 fn missing() -> Failure {
-    failure(ErrorClass::Client, "not found")
+    Failure::new(ErrorClass::Client, "not found")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use bson::{Bson, Document, RawDocumentBuf};
 use loadframe_engine::driver::{ErrorClass, Failure};
 
 use super::bson::{array, decimal, document, field, fields, int, nested, switch, text};
-use super::error::{failure, inside};
+use super::error::inside;
 use super::operation::Concern;
 use super::request::{ID, command, write_concern};
 use crate::crud;
@@ -63,7 +63,7 @@ pub fn gathered<T>(
         let begin = items.len();
         if item(&mut items, document).is_err() {
             items.truncate(begin);
-            tally.fail_at(&[place], failure(ErrorClass::Client, unfit));
+            tally.fail_at(&[place], Failure::new(ErrorClass::Client, unfit));
             continue;
         }
         if !ends.is_empty() && (items.len() > LIMIT || ends.len() == MOST) {
@@ -204,7 +204,7 @@ pub fn count(answer: Result<&Document, Failure>, places: &[u32], action: Action,
     }
     if done < rest {
         let message = if action == Action::Update || action == Action::Delete { "not found" } else { "not written" };
-        tally.fail(failure(ErrorClass::Client, message));
+        tally.fail(Failure::new(ErrorClass::Client, message));
     }
 }
 
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(counted(Ok(&missing), Action::Update), (7, Some((ErrorClass::Item, "not found".into()))));
         let unsure = doc! {"n": 10, "writeConcernError": {"code": 64, "errmsg": "waiting"}};
         assert_eq!(counted(Ok(&unsure), Action::Create), (0, Some((ErrorClass::Timeout, "waiting".into()))));
-        let gone = Err(failure(ErrorClass::Connect, "gone"));
+        let gone = Err(Failure::new(ErrorClass::Connect, "gone"));
         assert_eq!(counted(gone, Action::Create), (0, Some((ErrorClass::Connect, "gone".into()))));
     }
 

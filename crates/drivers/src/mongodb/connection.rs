@@ -7,11 +7,11 @@ use bson::{Document, RawDocument, RawDocumentBuf, cstr, doc};
 use loadframe_engine::driver::{ErrorClass, Failure};
 
 use super::bson::owned;
-use super::connect_options::ConnectOptions;
-use super::error::{failure, inside};
-use super::login::{Mechanism, end, verify};
+use super::error::inside;
+use super::login::{Mechanism, User, end, verify};
 use super::message::{Message, head};
 use crate::net::client::Client;
+use crate::net::connect_options::ConnectOptions;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
 use crate::net::route::Wired;
@@ -108,7 +108,7 @@ struct Batch<'a> {
 
 impl<'a> Batch<'a> {
     fn read(answer: &'a RawDocument) -> Result<Self, Failure> {
-        let wrong = |_| failure(ErrorClass::Server, "the answer has no cursor with documents");
+        let wrong = |_| Failure::new(ErrorClass::Server, "the answer has no cursor with documents");
         let cursor = answer.get_document("cursor").map_err(wrong)?;
         let documents = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch")).map_err(wrong)?;
         Ok(Self { last: cursor.get_i64("id").map_err(wrong)? == 0, documents })
@@ -123,7 +123,12 @@ impl NodeConnection {
 
     /// Connects and authenticates, unless a usable connection exists. The error is a refusal if the node rejects the
     /// user.
-    pub async fn open(&mut self, host: &Host, connect_options: &ConnectOptions, limit: Limit) -> Result<(), Failure> {
+    pub async fn open(
+        &mut self,
+        host: &Host,
+        connect_options: &ConnectOptions<User>,
+        limit: Limit,
+    ) -> Result<(), Failure> {
         let Some(setup) = Wire::open_for(&mut self.wire, host, connect_options.tls.as_ref(), limit).await? else {
             return Ok(());
         };
@@ -142,14 +147,14 @@ impl NodeConnection {
     pub async fn hello(
         &mut self,
         host: &Host,
-        connect_options: &ConnectOptions,
+        connect_options: &ConnectOptions<User>,
         limit: Limit,
     ) -> Result<Document, Failure> {
         self.wire = Some(Wire::connect(host, connect_options.tls.as_ref(), limit).await?);
         self.enter(connect_options, limit).await
     }
 
-    async fn enter(&mut self, connect_options: &ConnectOptions, limit: Limit) -> Result<Document, Failure> {
+    async fn enter(&mut self, connect_options: &ConnectOptions<User>, limit: Limit) -> Result<Document, Failure> {
         let driver = doc! {"name": "loadframe", "version": env!("CARGO_PKG_VERSION")};
         let client =
             doc! {"application": {"name": "loadframe"}, "driver": driver, "os": {"type": std::env::consts::OS}};
@@ -172,7 +177,7 @@ impl NodeConnection {
     /// Sends an internal command to the database of users.
     async fn ask(&mut self, command: &Document, limit: Limit) -> Result<Document, Failure> {
         let command =
-            RawDocumentBuf::try_from(command).map_err(|error| failure(ErrorClass::Client, error.to_string()))?;
+            RawDocumentBuf::try_from(command).map_err(|error| Failure::new(ErrorClass::Client, error.to_string()))?;
         self.tell(ADMIN, command, None, limit).await.1
     }
 
@@ -225,7 +230,7 @@ impl NodeConnection {
                 (Ok(true), _) => return (whole, Ok(batch)),
                 (Ok(false), Some(cursor)) => cursor,
                 (Ok(false), None) => {
-                    break failure(ErrorClass::Server, "the answer does not name its cursor's collection");
+                    break Failure::new(ErrorClass::Server, "the answer does not name its cursor's collection");
                 }
                 (Err(failure), _) => break failure,
             };
@@ -295,7 +300,7 @@ fn is_true(value: Option<RawBsonRef<'_>>) -> bool {
 }
 
 fn judged(answer: Option<&RawDocument>) -> Result<&RawDocument, Failure> {
-    let answer = answer.ok_or_else(|| failure(ErrorClass::Server, "the answer is not a document"))?;
+    let answer = answer.ok_or_else(|| Failure::new(ErrorClass::Server, "the answer is not a document"))?;
     if is_true(answer.get("ok").map_err(|error| malformed(&error))?) {
         return Ok(answer);
     }
@@ -303,11 +308,11 @@ fn judged(answer: Option<&RawDocument>) -> Result<&RawDocument, Failure> {
 }
 
 fn unreadable() -> Failure {
-    failure(ErrorClass::Server, "the answer is not valid BSON, or nested too deeply")
+    Failure::new(ErrorClass::Server, "the answer is not valid BSON, or nested too deeply")
 }
 
 fn malformed(error: &impl std::fmt::Display) -> Failure {
-    failure(ErrorClass::Server, format!("the answer is not valid BSON: {error}"))
+    Failure::new(ErrorClass::Server, format!("the answer is not valid BSON: {error}"))
 }
 
 #[cfg(test)]

@@ -8,9 +8,8 @@ use loadframe_engine::driver::{ErrorClass, Failure};
 
 use super::Connection;
 use super::answer::Answer;
-use super::connect_options::DATABASE;
-use super::error::failure;
 use super::execute::{Execution, Take};
+use super::operation::DATABASE;
 use crate::daily::Buckets;
 use crate::exchanges::Exchanges;
 
@@ -114,8 +113,9 @@ impl<'a> Days<'a> {
             let command = doc! {verb: &view, "viewOn": &generations.collection, "pipeline": pipeline};
             last = self.tell(DATABASE, command).await.err();
         }
-        Err(last
-            .unwrap_or_else(|| failure(ErrorClass::Rejected, format!("others change the view {view} all the time"))))
+        Err(last.unwrap_or_else(|| {
+            Failure::new(ErrorClass::Rejected, format!("others change the view {view} all the time"))
+        }))
     }
 
     async fn list(&mut self) -> Result<Listed, Failure> {
@@ -132,7 +132,7 @@ impl<'a> Days<'a> {
 
     async fn ask(&mut self, database: &str, command: Document, take: Take) -> Result<Answer, Failure> {
         let command = RawDocumentBuf::try_from(&command);
-        let unfit = |error: bson::error::Error| failure(ErrorClass::Client, error.to_string());
+        let unfit = |error: bson::error::Error| Failure::new(ErrorClass::Client, error.to_string());
         let command = command.map_err(|error| self.exchanges.unsent(unfit(error)))?;
         let asked = self.execution.send_to(self.connection, database, command, take).await;
         // The command may fail if another process is faster. The next listing shows the actual state.

@@ -5,14 +5,9 @@ use loadframe_engine::driver::{ErrorClass, Failure};
 
 use loadframe_engine::util::json::Unexpected;
 
-/// Creates the failure of one request.
-pub fn failure(class: ErrorClass, message: impl Into<String>) -> Failure {
-    Failure::new(class, message)
-}
-
 /// The failure for a value that cannot be encoded.
 pub fn unfit(_: Unexpected) -> Failure {
-    failure(
+    Failure::new(
         ErrorClass::Client,
         "a value of the request is not JSON, or is extended JSON that stands for nothing, or a field's name has a zero byte",
     )
@@ -30,7 +25,7 @@ pub fn inside(error: &Document) -> Failure {
 }
 
 fn of_code(code: i32, message: &str) -> Failure {
-    let failure = failure(class(code), message);
+    let failure = Failure::new(class(code), message);
     if DENIED.contains(&code) { failure.denied() } else { failure }
 }
 

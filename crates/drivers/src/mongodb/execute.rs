@@ -1,7 +1,7 @@
 //! Sends one command of a client to its node, and judges the answer.
 
 use bson::{Document, RawDocumentBuf};
-use loadframe_engine::driver::{ErrorClass, Failure, Reply, ReplyPart};
+use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 use loadframe_engine::util::draw::Draw;
 use loadframe_engine::workload::variables::Values;
 use std::sync::Arc;
@@ -11,15 +11,16 @@ use super::answer::Answer;
 use super::bson::json;
 use super::bulk;
 use super::bulk::Commands;
-use super::connection::NodeConnection;
 use super::error::{is_displaced, unfit};
 use super::nodes::{Mode, MongoNodes};
 use super::operation::{Concern, Operation, Prefer};
 use crate::capture::Memory;
 use crate::crud::Action;
+use crate::exchanges::add_line;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
-use crate::net::route::turn;
+use crate::net::route::{element, turn};
+use crate::outcome::Outcome;
 use crate::tally::Tally;
 use loadframe_engine::util::json::Unexpected;
 
@@ -39,13 +40,8 @@ pub struct Execution<'a> {
     pub limit: Limit,
 }
 
-/// Outcome of a judged command, or of a command that could not be sent.
-pub struct CommandOutcome {
-    exchanged: Exchanged,
-    node: u16,
-    /// The answer.
-    pub answer: Result<Answer, Failure>,
-}
+/// Outcome of a command.
+pub type CommandOutcome = Outcome<Answer>;
 
 /// Handling of a command's answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,7 +71,7 @@ impl Execution<'_> {
     ) -> CommandOutcome {
         match command {
             Ok(command) => self.send_to(connection, &self.operation.database, command, take).await,
-            Err(unexpected) => unsent(0, unfit(unexpected)),
+            Err(unexpected) => Outcome::unsent(0, unfit(unexpected)),
         }
     }
 
@@ -95,14 +91,10 @@ impl Execution<'_> {
         } else {
             match self.nodes.pick(self.prefer, *client, &self.draw) {
                 Ok(node) => node,
-                Err(failure) => return unsent(0, failure),
+                Err(failure) => return Outcome::unsent(0, failure),
             }
         };
-        let at = usize::from(node);
-        if at >= connections.len() {
-            connections.resize_with(at + 1, NodeConnection::default);
-        }
-        let connection = &mut connections[at];
+        let connection = element(connections, usize::from(node));
         if !connection.is_open() {
             let opened = match alone {
                 true => connection.open(&assignment.node().host, &self.nodes.connect_options, self.limit).await,
@@ -119,12 +111,12 @@ impl Execution<'_> {
                     if alone && failure.class == ErrorClass::Connect {
                         assignment.refused(&failure.message);
                     }
-                    return unsent(node, failure);
+                    return Outcome::unsent(node, failure);
                 }
             }
         }
         if let Some(shown) = shown {
-            add(&mut shown.request, &json(&command).map_or_else(String::new, |command| command.to_string()));
+            add_line(&mut shown.request, &json(&command).map_or_else(String::new, |command| command.to_string()));
         }
         let busy = if alone { assignment.occupy() } else { None };
         let mode = self.prefer.mode();
@@ -147,9 +139,9 @@ impl Execution<'_> {
             self.nodes.doubt();
         }
         if let Some(shown) = shown {
-            add(&mut shown.answer, &answer.as_ref().map_or_else(|failure| failure.message.clone(), Answer::text));
+            add_line(&mut shown.answer, &answer.as_ref().map_or_else(|failure| failure.message.clone(), Answer::text));
         }
-        CommandOutcome { exchanged, node, answer }
+        Outcome { exchanged, node, answer }
     }
 
     /// Sends the commands that write documents. Counts failed documents in `tally`.
@@ -170,8 +162,8 @@ impl Execution<'_> {
         let mut whole = None;
         for (command, places) in commands {
             let asked = self.send(connection, Ok(command), Take::Told).await;
-            asked.extend(&mut whole);
-            bulk::count(asked.told(), &places, action, &mut tally);
+            extend(&mut whole, &asked);
+            bulk::count(told(&asked), &places, action, &mut tally);
         }
         settle(whole, tally)
     }
@@ -184,78 +176,24 @@ pub fn settle(whole: Option<Reply>, tally: Tally) -> Reply {
     Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
 }
 
-/// The outcome of a command that could not be sent.
-fn unsent(node: u16, failure: Failure) -> CommandOutcome {
-    CommandOutcome { exchanged: Exchanged::never(), node, answer: Err(failure) }
-}
-
-impl CommandOutcome {
-    /// Judges a successful answer with `judge`.
-    pub fn then(self, judge: impl FnOnce(Answer) -> Result<Answer, Failure>) -> Self {
-        Self { answer: self.answer.and_then(judge), ..self }
-    }
-
-    /// Adds the times and bytes of this command to `whole`, the totals of its request.
-    pub fn extend(&self, whole: &mut Option<Reply>) {
-        let Exchanged { sent, done, bytes_sent, bytes_received } = self.exchanged;
-        let whole = whole.get_or_insert_with(|| Reply { node: self.node, ..Reply::new(sent, done, Ok(())) });
-        whole.done = done;
-        whole.bytes_sent += bytes_sent;
-        whole.bytes_received += bytes_received;
-    }
-
-    /// Returns the answer to a write.
-    pub fn told(&self) -> Result<&Document, Failure> {
-        match &self.answer {
-            Ok(Answer::Told(answer)) => Ok(answer),
-            Ok(Answer::Found(_)) => unreachable!("a write finds nothing"),
-            Err(failure) => Err(failure.clone()),
-        }
-    }
-
-    fn documents(&self) -> u64 {
-        self.answer.as_ref().map_or(0, Answer::documents)
-    }
-
-    /// Returns this outcome as a part of its operation.
-    pub fn part(&self, name: usize) -> ReplyPart {
-        let failed = self.answer.as_ref().err().map(|failure| failure.class);
-        let Exchanged { sent, done, .. } = self.exchanged;
-        ReplyPart { name, sent, done, documents: self.documents(), failed }
-    }
-
-    /// Returns the reply of this read and of the write that followed it.
-    pub fn and(self, written: Self) -> Reply {
-        let parts = vec![self.part(0), written.part(1)];
-        let exchanged = self.exchanged.then(&written.exchanged);
-        Reply { parts, ..Self { exchanged, ..written }.reply() }
-    }
-
-    /// Returns times and bytes of the exchange, for a success or a failure.
-    pub fn exchange(&self) -> Reply {
-        let Exchanged { sent, done, bytes_sent, bytes_received } = self.exchanged;
-        Reply { bytes_sent, bytes_received, node: self.node, ..Reply::new(sent, done, Ok(())) }
-    }
-
-    /// Returns the reply of an operation with this single command.
-    pub fn reply(self) -> Reply {
-        self.parted().0
-    }
-
-    /// Returns the reply, and the answer if it is a success.
-    pub fn parted(self) -> (Reply, Option<Answer>) {
-        let reply = Reply { documents: self.documents(), ..self.exchange() };
-        match self.answer {
-            Ok(answer) => (reply, Some(answer)),
-            Err(failure) => (Reply { outcome: Err(failure), ..reply }, None),
+/// Adds the times and bytes of a command to `whole`, the totals of its request.
+pub fn extend(whole: &mut Option<Reply>, asked: &CommandOutcome) {
+    let Exchanged { done, bytes_sent, bytes_received, .. } = asked.exchanged;
+    match whole {
+        None => *whole = Some(asked.exchange()),
+        Some(whole) => {
+            whole.done = done;
+            whole.bytes_sent += bytes_sent;
+            whole.bytes_received += bytes_received;
         }
     }
 }
 
-/// Appends a line.
-fn add(text: &mut String, added: &str) {
-    if !text.is_empty() {
-        text.push('\n');
+/// Returns the answer to a write.
+pub fn told(asked: &CommandOutcome) -> Result<&Document, Failure> {
+    match &asked.answer {
+        Ok(Answer::Told(answer)) => Ok(answer),
+        Ok(Answer::Found(_)) => unreachable!("a write finds nothing"),
+        Err(failure) => Err(failure.clone()),
     }
-    text.push_str(added);
 }

@@ -15,7 +15,7 @@ use md5::{Digest, Md5};
 use ring::rand::{SecureRandom, SystemRandom};
 use ring::{digest, hmac, pbkdf2};
 
-use super::error::failure;
+use crate::net::connect_options;
 
 /// Size of the client's nonce, in bytes.
 const NONCE: usize = 24;
@@ -49,6 +49,12 @@ pub struct Login<'a> {
     /// The client's first message without its header.
     first: String,
     nonce: String,
+}
+
+impl From<connect_options::User> for User {
+    fn from((name, password): connect_options::User) -> Self {
+        Self { name, password, keys: Mutex::default() }
+    }
 }
 
 impl fmt::Debug for User {
@@ -94,11 +100,6 @@ impl Mechanism {
 }
 
 impl User {
-    /// Creates a user without cached keys.
-    pub fn new(name: String, password: Secret) -> Self {
-        Self { name, password, keys: Mutex::default() }
-    }
-
     /// Returns the user name in the form that `hello` expects.
     pub fn of_admin(&self) -> String {
         format!("admin.{}", self.name)
@@ -108,7 +109,8 @@ impl User {
     pub fn login(&self, mechanism: Mechanism) -> Result<Login<'_>, Failure> {
         let mut random = [0; NONCE];
         let filled = SystemRandom::new().fill(&mut random);
-        filled.map_err(|_| failure(ErrorClass::Connect, "the system has no random bytes for the authentication"))?;
+        filled
+            .map_err(|_| Failure::new(ErrorClass::Connect, "the system has no random bytes for the authentication"))?;
         Ok(Login::with(self, mechanism, STANDARD.encode(random)))
     }
 
@@ -169,7 +171,7 @@ impl<'a> Login<'a> {
         if !ITERATIONS.contains(&iterations) {
             let (least, most) = (ITERATIONS.start(), ITERATIONS.end());
             let words = format!("the server asks for {iterations} iterations of SCRAM; allowed are {least} to {most}");
-            return Err(failure(ErrorClass::Connect, words));
+            return Err(Failure::new(ErrorClass::Connect, words));
         }
         let iterations = NonZeroU32::new(iterations).ok_or_else(broken)?;
         if !nonce.starts_with(&self.nonce) || nonce.len() == self.nonce.len() {
@@ -229,7 +231,10 @@ fn words(answer: &Document) -> Result<String, Failure> {
 }
 
 fn broken() -> Failure {
-    failure(ErrorClass::Connect, "the server broke the rules of SCRAM authentication, or does not know the password")
+    Failure::new(
+        ErrorClass::Connect,
+        "the server broke the rules of SCRAM authentication, or does not know the password",
+    )
 }
 
 #[cfg(test)]
@@ -238,7 +243,7 @@ mod tests {
 
     /// Returns the second message of an exchange, and the server's signature.
     fn exchange(name: &str, password: &str, mechanism: Mechanism, nonce: &str, first: &str) -> (String, String) {
-        let user = User::new(name.to_owned(), Secret::from(password.to_owned()));
+        let user = User::from((name.to_owned(), Secret::from(password.to_owned())));
         let login = Login::with(&user, mechanism, nonce.to_owned());
         let (command, signature) = login.next(&doc! {"payload": payload(first), "conversationId": 7}).unwrap();
         assert_eq!(command.get_i32("conversationId").unwrap(), 7);
@@ -256,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_server_that_breaks_the_rules_is_not_answered() {
-        let user = User::new("user".to_owned(), Secret::from("pencil".to_owned()));
+        let user = User::from(("user".to_owned(), Secret::from("pencil".to_owned())));
         let login = Login::with(&user, Mechanism::Sha256, "abc".to_owned());
         for first in [
             "",
@@ -290,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_server_that_changes_its_salt_does_not_fill_the_memory() {
-        let user = User::new("user".to_owned(), Secret::from("pencil".to_owned()));
+        let user = User::from(("user".to_owned(), Secret::from("pencil".to_owned())));
         for salt in 0..3 * KEYS as u8 {
             user.key(Mechanism::Sha1, vec![salt], NonZeroU32::new(1).unwrap());
             assert!((1..=KEYS).contains(&user.keys.lock().unwrap().len()));

@@ -6,7 +6,6 @@
 mod answer;
 mod bson;
 mod bulk;
-mod connect_options;
 mod connection;
 mod daily;
 mod error;
@@ -30,17 +29,17 @@ use loadframe_engine::workload::variables::{Captured, Values};
 use serde_json::Value;
 
 use self::answer::Answer;
-use self::connect_options::ConnectOptions;
 use self::connection::NodeConnection;
 use self::execute::Execution;
 use self::nodes::{Mode, MongoNodes};
 pub use self::operation::Operation;
 use self::operation::{Kind, Prefer};
 use self::request::Room;
-use crate::capture::Memory;
+use crate::capture::{Memory, execute_with_memory};
 use crate::crud::Neutral;
 use crate::daily::generations::Register;
 use crate::daily::{Buckets, PARTS};
+use crate::net::connect_options::ConnectOptions;
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
 use crate::net::topology::Assignment;
@@ -142,20 +141,7 @@ impl Driver for Mongo {
         connection.newest.as_ref()?.list().map(Cow::Owned)
     }
 
-    async fn execute(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
-        only: Option<&[u32]>,
-    ) -> Reply {
-        let known = connection.memory.lend();
-        let values = Values { variables: &context.variables, draw, captured: &known };
-        let reply = self.ask(connection, operation, &values, only).await;
-        connection.memory.settle(known, reply.outcome.is_ok());
-        reply
-    }
+    execute_with_memory!();
 
     fn ingests(&self, operation: &Operation) -> bool {
         matches!(operation.kind, Kind::Ingest(..))
@@ -204,10 +190,6 @@ impl Driver for Mongo {
         execution.look_for(connection, form, batch).await
     }
 
-    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
-        Some(&mut connection.memory.known)
-    }
-
     fn render(
         &self,
         connection: &mut Connection,
@@ -234,10 +216,6 @@ impl Driver for Mongo {
             Kind::DeleteDays(..) => return None,
         };
         bson::json(&command.ok()?).map(|command| command.to_string())
-    }
-
-    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
-        Some(&mut connection.shown)
     }
 }
 

@@ -14,11 +14,11 @@ use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::{PlanError, Spread};
 use loadframe_engine::util::draw::Draw;
 
-use super::connect_options::ConnectOptions;
 use super::connection::NodeConnection;
 use super::error;
-use super::error::failure;
+use super::login::User;
 use super::operation::Prefer;
+use crate::net::connect_options::ConnectOptions;
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
@@ -58,7 +58,7 @@ pub struct MongoNodes {
     /// The configured hosts. Members of a set list the others.
     pub topology: Arc<Topology>,
     /// Settings of connections to the nodes.
-    pub connect_options: ConnectOptions,
+    pub connect_options: ConnectOptions<User>,
     spread: Spread,
     known: Known,
     mode: AtomicU8,
@@ -82,7 +82,7 @@ enum HostReport {
 
 impl MongoNodes {
     /// Creates the state without contacting any node.
-    pub fn new(hosts: &[String], spread: Spread, connect_options: ConnectOptions) -> Result<Self, PlanError> {
+    pub fn new(hosts: &[String], spread: Spread, connect_options: ConnectOptions<User>) -> Result<Self, PlanError> {
         Ok(Self {
             topology: Arc::new(Topology::new(hosts, spread, None)?),
             connect_options,
@@ -132,13 +132,13 @@ impl MongoNodes {
         self.members().pick(prefer, turn).ok_or_else(|| {
             self.doubt();
             let wanted = if prefer == Prefer::Secondary { "secondary" } else { "primary" };
-            failure(ErrorClass::Connect, format!("the replica set has no {wanted} now"))
+            Failure::new(ErrorClass::Connect, format!("the replica set has no {wanted} now"))
         })
     }
 
     /// Returns the member with that number.
     pub fn host(&self, number: u16) -> Result<Arc<Host>, Failure> {
-        let unknown = || failure(ErrorClass::Connect, "the replica set names a member that is not known");
+        let unknown = || Failure::new(ErrorClass::Connect, "the replica set names a member that is not known");
         self.known.host(number).ok_or_else(unknown)
     }
 
@@ -226,13 +226,13 @@ impl MongoNodes {
     }
 
     async fn ask(&self, host: &str) -> Result<HostReport, DiscoveryError> {
-        let resolved = Host::look_up(host).await.map_err(|error| failure(ErrorClass::Connect, error.message))?;
+        let resolved = Host::look_up(host).await.map_err(|error| Failure::new(ErrorClass::Connect, error.message))?;
         let limit = Limit::starting_now(PATIENCE.min(self.connect_options.timeout));
         match NodeConnection::default().hello(&resolved, &self.connect_options, limit).await {
             Ok(answer) => Ok(HostReport::read(&answer)),
             Err(failure) if error::is_refusal(&failure) => Err(DiscoveryError::Refused(failure)),
             Err(Failure { class: ErrorClass::Timeout, .. }) => {
-                Err(failure(ErrorClass::Connect, format!("{host} does not answer")).into())
+                Err(Failure::new(ErrorClass::Connect, format!("{host} does not answer")).into())
             }
             Err(failure) => Err(failure.into()),
         }

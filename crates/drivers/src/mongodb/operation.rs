@@ -11,7 +11,6 @@ use loadframe_engine::workload::variables::template::Template;
 use serde_json::{Map, Value, json};
 
 use super::bson;
-use super::connect_options::DATABASE;
 use crate::assertion::Assertion;
 use crate::capture::{Captures, Place};
 use crate::crud::{Neutral, VERBS};
@@ -21,6 +20,9 @@ use crate::form;
 use crate::form::Form;
 use crate::ingest::{Ingest, TAKE_IN};
 use crate::timeout;
+
+/// Default database of all collections.
+pub const DATABASE: &str = "loadframe";
 
 /// Options of an operation besides its kind.
 const OPTIONS: [&str; 6] = ["timeout", "assert", "capture", "write_concern", "read_preference", "database"];

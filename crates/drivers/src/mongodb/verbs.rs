@@ -11,11 +11,12 @@ use super::answer::Answer;
 use super::bulk;
 use super::daily::Days;
 use super::error::unfit;
-use super::execute::{Execution, Take, settle};
+use super::execute::{Execution, Take, extend, settle, told};
 use super::ingest;
 use super::operation::Kind;
 use crate::crud::{Action, Bulk, Neutral};
 use crate::daily::{Buckets, Days as _};
+use crate::exchanges::read_modify_write;
 use crate::ingest::{Ingest, chosen, without_source};
 use crate::tally::Tally;
 
@@ -52,12 +53,11 @@ impl Execution<'_> {
             Kind::Neutral(Neutral::Read(_) | Neutral::ReadModifyWrite(_)) => {
                 let read = self.judged(asked.then(Answer::or_not_found), values, &mut connection.memory);
                 let Kind::Neutral(Neutral::ReadModifyWrite(write)) = &self.operation.kind else { return read.reply() };
-                if read.answer.is_err() {
-                    return Reply { parts: vec![read.part(0)], ..read.reply() };
-                }
-                let command = connection.room.update(write, false, concern, values);
-                let written = self.send(connection, command, Take::Told).await.then(Answer::done);
-                read.and(written)
+                read_modify_write(read.reply(), async || {
+                    let command = connection.room.update(write, false, concern, values);
+                    self.send(connection, command, Take::Told).await.then(Answer::done).reply()
+                })
+                .await
             }
             Kind::Query(_) => {
                 let (reply, answer) = self.judged(asked, values, &mut connection.memory).parted();
@@ -141,8 +141,8 @@ impl Execution<'_> {
             };
             for (command, places) in commands {
                 let asked = self.send(connection, Ok(command), Take::Told).await;
-                asked.extend(&mut whole);
-                match asked.told() {
+                extend(&mut whole, &asked);
+                match told(&asked) {
                     Err(failure) if places.len() > 1 && failure.is_of_contents() => {
                         let (first, second) = places.split_at(places.len() / 2);
                         for half in [second, first] {
@@ -150,7 +150,7 @@ impl Execution<'_> {
                             lists.push((collection.clone(), events.iter().filter(of_half).copied().collect()));
                         }
                     }
-                    told => bulk::count(told, &places, Action::Upsert, &mut tally),
+                    answer => bulk::count(answer, &places, Action::Upsert, &mut tally),
                 }
             }
         }

@@ -10,7 +10,7 @@
 use std::fmt::Display;
 use std::time::Instant;
 
-use loadframe_engine::driver::{Failure, Reply, ReplyPart};
+use loadframe_engine::driver::{Failure, Reply};
 
 /// A reader of answers that finds the end of an answer.
 pub trait Frame {
@@ -60,11 +60,10 @@ impl Exchanged {
         Reply { bytes_sent, bytes_received, documents, node, ..Reply::new(sent, done, outcome) }
     }
 
-    /// Returns the reply of one part of a request; `name` is the part's index among the operation's parts.
-    pub fn part(&self, name: usize, outcome: Result<(), &Failure>) -> ReplyPart {
-        let Self { sent, done, .. } = *self;
-        let failed = outcome.err().map(|failure| failure.class);
-        ReplyPart { name, sent, done, documents: u64::from(failed.is_none()), failed }
+    /// Returns the reply of the whole request, given the number of documents or the failure of its judged answer.
+    pub fn judged(self, node: u16, judged: Result<u64, Failure>) -> Reply {
+        let documents = judged.as_ref().map_or(0, |documents| *documents);
+        self.reply(node, documents, judged.map(drop))
     }
 
     /// Times a request of a library that hides its connection. The time includes the library's encoding and queues.

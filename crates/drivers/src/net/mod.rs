@@ -12,6 +12,7 @@
 
 pub mod buffer;
 pub mod client;
+pub mod connect_options;
 pub mod deadline;
 pub mod discovery;
 pub mod exchange;

@@ -55,12 +55,17 @@ pub fn turn<'a, W: Wired>(assignment: &mut Assignment, wires: &'a mut Vec<W>, tu
     &mut wires[number]
 }
 
+/// Returns the element at `index`; a shorter list is filled with defaults.
+pub fn element<T: Default>(list: &mut Vec<T>, index: usize) -> &mut T {
+    if index >= list.len() {
+        list.resize_with(index + 1, T::default);
+    }
+    &mut list[index]
+}
+
 /// Returns whether there is a usable connection to a node; drops an unusable one.
 fn is_open<W: Wired>(wires: &mut Vec<W>, number: usize) -> bool {
-    if number >= wires.len() {
-        wires.resize_with(number + 1, W::default);
-    }
-    let wire = wires[number].wire();
+    let wire = element(wires, number).wire();
     let open = wire.as_mut().is_some_and(Wire::is_idle);
     if !open && wire.take().is_some() {
         reconnects::lost();

@@ -5,10 +5,10 @@ use loadframe_engine::workload::variables::Values;
 use serde_json::Value;
 use tokio_postgres::{Row, SimpleQueryMessage};
 
-use super::error::failure;
 use super::value::object;
 use crate::assertion;
 use crate::assertion::Assertion;
+use crate::outcome::Documents;
 
 /// Number of rows kept for display; further rows are only counted.
 const SHOWN: usize = 100;
@@ -28,6 +28,12 @@ pub struct Answer {
     bytes: usize,
     /// Number of rows returned.
     rows: u64,
+}
+
+impl Documents for Answer {
+    fn documents(&self) -> u64 {
+        self.documents
+    }
 }
 
 impl Answer {
@@ -72,7 +78,7 @@ impl Answer {
 
     /// Fails without a row: the requested document is missing.
     pub fn there(self) -> Result<Self, Failure> {
-        if self.documents == 0 { Err(failure(ErrorClass::Client, "no document has this id")) } else { Ok(self) }
+        if self.documents == 0 { Err(Failure::new(ErrorClass::Client, "no document has this id")) } else { Ok(self) }
     }
 
     /// Checks the answer against the assertion. It compares fields of the first row, or of its column `document`.

@@ -9,11 +9,12 @@ use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 use tokio_postgres::{Client, Error, Statement};
 
 use super::connection::Broken;
-use super::error::{failure, is_of_data, request as request_failure};
+use super::error::{is_of_data, request as request_failure};
 use super::request::Param;
-use super::statements::{Turn, add, columns, is_answered};
+use super::statements::{Turn, columns, is_answered};
 use super::table::Table;
 use crate::crud::{Action, Bulk, Scalar, fields};
+use crate::exchanges::add_line;
 use crate::net::exchange::Exchanged;
 use crate::tally::Tally;
 
@@ -81,9 +82,9 @@ pub async fn ask(
         if let Some((key, documents)) = groups.first() {
             let columns =
                 table.document.as_ref().map_or_else(|| columns(key), |document| Ok(vec![document.clone()]))?;
-            add(&mut shown.request, &text(table, bulk.action, &columns, documents.len().min(2)));
+            add_line(&mut shown.request, &text(table, bulk.action, &columns, documents.len().min(2)));
         }
-        add(&mut shown.answer, &format!("{} documents", reply.documents));
+        add_line(&mut shown.answer, &format!("{} documents", reply.documents));
     }
     Ok(reply)
 }
@@ -114,7 +115,7 @@ fn read<'a>(
         }
         Ok(())
     });
-    read.map_err(|_| failure(ErrorClass::Client, "a document of the corpus is not a JSON object"))?;
+    read.map_err(|_| Failure::new(ErrorClass::Client, "a document of the corpus is not a JSON object"))?;
     if table.document.is_some() && bulk.action != Action::Delete {
         values.push(Param::Scalar(Scalar::Json(line)));
     }
@@ -123,7 +124,7 @@ fn read<'a>(
         // Without an id field, the document's number in the corpus is its id.
         None if bulk.id.is_none() => Param::Scalar(Scalar::Int(number as i64)),
         None => {
-            return Err(failure(ErrorClass::Client, format!("a document has no field \"{field}\" for its id")));
+            return Err(Failure::new(ErrorClass::Client, format!("a document has no field \"{field}\" for its id")));
         }
     };
     Ok((names, Document { place, id, values }))
@@ -265,7 +266,7 @@ fn places(documents: &[Document<'_>]) -> Vec<u32> {
 fn count(places: &[u32], outcomes: impl Iterator<Item = Result<u64, Failure>>, kept: bool, tally: &mut Tally) {
     for (place, outcome) in places.iter().zip(outcomes) {
         match outcome {
-            Ok(0) if !kept => tally.fail_at(&[*place], failure(ErrorClass::Client, "no document has this id")),
+            Ok(0) if !kept => tally.fail_at(&[*place], Failure::new(ErrorClass::Client, "no document has this id")),
             Ok(_) => tally.succeed(1),
             Err(failure) => tally.fail_at(&[*place], failure),
         }
@@ -279,5 +280,8 @@ fn written(rows: u64, sent: u64, kept: bool, tally: &mut Tally) {
         return tally.succeed(sent);
     }
     tally.succeed(rows);
-    tally.fail(failure(ErrorClass::Client, format!("the server wrote {rows} of {sent} rows; a trigger may drop rows")));
+    tally.fail(Failure::new(
+        ErrorClass::Client,
+        format!("the server wrote {rows} of {sent} rows; a trigger may drop rows"),
+    ));
 }

@@ -9,17 +9,18 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use loadframe_engine::driver::{ErrorClass, Failure};
-use loadframe_engine::plan::access::{Auth, Secret};
 use loadframe_engine::plan::{PlanError, Target};
 use tokio::sync::Semaphore;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, Statement};
 
-use super::error::{failure, request};
+use super::error::request;
 use super::read_from::ReadFrom;
 use super::stream::connect;
+use crate::net::connect_options::{User, user};
 use crate::net::deadline::Limit;
 use crate::net::marks::{Marked, Marks};
+use crate::net::route::element;
 use crate::net::target_node::Host;
 use crate::net::tls::Tls;
 use crate::net::wire::Wire;
@@ -42,7 +43,7 @@ const CANCELS: usize = 4;
 pub struct ConnectOptions {
     /// `None`: unencrypted.
     tls: Option<Tls>,
-    user: Option<(String, Secret)>,
+    user: Option<User>,
     logins: Semaphore,
     cancels: Arc<Semaphore>,
     /// The default timeout of an operation.
@@ -67,18 +68,10 @@ type Driven = Pin<Box<tokio_postgres::Connection<Marked<Wire>, tokio_postgres::t
 impl ConnectOptions {
     /// Reads certificates. Refuses credentials that the protocol does not support.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
-        if target.compress {
-            return Err(PlanError::new("this protocol's requests are not compressed"));
-        }
-        let user = match &target.auth {
-            None => None,
-            Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
-            Some(_) => return Err(PlanError::new("this protocol has users with passwords, but no API keys or tokens")),
-        };
         let read_from =
             target.read_from.as_ref().map_or(Ok(ReadFrom::Primary), |word| ReadFrom::parse(&word.as_str().into()))?;
         let tls = target.tls.as_ref().map(|tls| Tls::new(tls, Some(ALPN))).transpose()?;
-        Ok(Self { tls, user, timeout: target.timeout, read_from, ..Self::default() })
+        Ok(Self { tls, user: user(target)?, timeout: target.timeout, read_from, ..Self::default() })
     }
 
     /// Returns options without encryption and credentials.
@@ -154,15 +147,13 @@ impl NodeConnection {
         key: &[u8],
         text: impl FnOnce() -> String,
     ) -> Result<Statement, Failure> {
-        if self.statements.len() <= operation {
-            self.statements.resize_with(operation + 1, HashMap::new);
-        }
-        if let Some(statement) = self.statements[operation].get(key) {
+        let statements = element(&mut self.statements, operation);
+        if let Some(statement) = statements.get(key) {
             return Ok(statement.clone());
         }
         let text = text();
         let statement = drive(&mut self.driven, self.client.prepare(&text)).await.map_err(|broken| broken.failure())?;
-        self.statements[operation].insert(key.into(), statement.clone());
+        statements.insert(key.into(), statement.clone());
         Ok(statement)
     }
 
@@ -203,7 +194,7 @@ impl Broken {
     pub fn failure(&self) -> Failure {
         match self {
             Self::Error(error) => request(error),
-            Self::Closed => failure(ErrorClass::Connect, "the server closed the connection"),
+            Self::Closed => Failure::new(ErrorClass::Connect, "the server closed the connection"),
         }
     }
 }
@@ -230,11 +221,11 @@ fn refused(error: &Error) -> Failure {
     let told = request(error);
     match error.code().map(tokio_postgres::error::SqlState::code) {
         Some("3D000") => {
-            failure(ErrorClass::Client, format!("{}; create it: CREATE DATABASE {DATABASE}", told.message))
+            Failure::new(ErrorClass::Client, format!("{}; create it: CREATE DATABASE {DATABASE}", told.message))
         }
         Some(_) => told,
         None if told.message.contains("password") => {
-            failure(ErrorClass::Client, "the server wants a password: give --user and --password-file")
+            Failure::new(ErrorClass::Client, "the server wants a password: give --user and --password-file")
         }
         None => told,
     }

@@ -3,21 +3,16 @@
 use loadframe_engine::driver::{ErrorClass, Failure};
 use tokio_postgres::Error;
 
-/// Creates the failure of a request.
-pub fn failure(class: ErrorClass, message: impl Into<String>) -> Failure {
-    Failure::new(class, message)
-}
-
 /// Returns the failure of a request that got an error or no answer.
 pub fn request(error: &Error) -> Failure {
     let Some(told) = error.as_db_error() else {
         let cause =
             std::error::Error::source(error).map_or_else(|| error.to_string(), |cause| format!("{error}: {cause}"));
-        return failure(ErrorClass::Connect, cause);
+        return Failure::new(ErrorClass::Connect, cause);
     };
     let code = told.code().code();
     let detail = told.detail().map_or_else(String::new, |detail| format!(" ({detail})"));
-    failure(class(code), format!("{} [{code}]{detail}", told.message()))
+    Failure::new(class(code), format!("{} [{code}]{detail}", told.message()))
 }
 
 /// Whether the server refuses this user or lacks the database.

@@ -14,6 +14,7 @@ use crate::capture::Memory;
 use crate::crud::Neutral;
 use crate::net::deadline::Deadline;
 use crate::net::marks::Setup;
+use crate::net::route::element;
 
 /// Why an operation was not sent, and the number of its server.
 type Unsent = (Failure, u16);
@@ -30,27 +31,24 @@ impl Execution<'_> {
     ) -> Result<Reply, Unsent> {
         let Connection { client, connections, deadline, memory, shown } = connection;
         let node = self.nodes.pick(self.operation.from, *client, values.draw).map_err(|failure| (failure, 0))?;
-        let at = usize::from(node);
-        if at >= connections.len() {
-            connections.resize_with(at + 1, || None);
-        }
-        if !connections[at].as_mut().is_some_and(NodeConnection::is_open) {
-            drop_connection(&mut connections[at]);
+        let place = element(connections, usize::from(node));
+        if !place.as_mut().is_some_and(NodeConnection::is_open) {
+            drop_connection(place);
             let host = self.nodes.host(node).map_err(|failure| (failure, node))?;
             let setup = Setup::begin();
             let opened = NodeConnection::open(&host, &self.nodes.connect_options, self.limit, None).await;
-            connections[at] = Some(opened.map_err(|failure| (self.doubting(failure), node))?);
+            *place = Some(opened.map_err(|failure| (self.doubting(failure), node))?);
             reconnects::opened();
             setup.finish();
         }
-        let connection = connections[at].as_mut().expect("it was opened");
+        let connection = place.as_mut().expect("it was opened");
         // Counts the bytes of all its statements; each statement has its own marks.
         let before = connection.marks.bytes();
         let reply = match self.dispatch((connection, deadline, memory, shown), values, k, only).await {
             Ok(reply) => reply,
             Err(failure) => {
                 if failure.class == ErrorClass::Connect || failure.class == ErrorClass::Timeout {
-                    drop_connection(&mut connections[at]);
+                    drop_connection(place);
                 }
                 return Err((self.doubting(failure), node));
             }
@@ -59,10 +57,10 @@ impl Execution<'_> {
         if let Err(failure) = &reply.outcome {
             self.look_at(failure);
             match failure.class {
-                ErrorClass::Connect => drop_connection(&mut connections[at]),
+                ErrorClass::Connect => drop_connection(place),
                 // A late answer would be taken for the answer to the next request.
                 ErrorClass::Timeout | ErrorClass::Item if self.limit.has_passed() => {
-                    if let (Some(connection), Ok(host)) = (connections[at].take(), self.nodes.host(node)) {
+                    if let (Some(connection), Ok(host)) = (place.take(), self.nodes.host(node)) {
                         connection.abandon(host, &self.nodes.connect_options);
                         reconnects::lost();
                     }

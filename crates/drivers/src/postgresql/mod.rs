@@ -23,8 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
 use loadframe_engine::plan::{PlanError, Target};
-use loadframe_engine::util::draw::Draw;
-use loadframe_engine::workload::variables::{Captured, Values};
+use loadframe_engine::workload::variables::Values;
 use serde_json::Value;
 
 use self::connection::{ConnectOptions, NodeConnection};
@@ -32,7 +31,7 @@ use self::nodes::PostgresNodes;
 use self::operation::Kind;
 pub use self::operation::Operation;
 use self::statements::Execution;
-use crate::capture::Memory;
+use crate::capture::{Memory, execute_with_memory};
 use crate::net::deadline::{Deadline, Limit};
 
 /// The driver of one target.
@@ -111,28 +110,7 @@ impl Driver for Postgres {
         }
     }
 
-    async fn execute(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
-        only: Option<&[u32]>,
-    ) -> Reply {
-        let known = connection.memory.lend();
-        let values = Values { variables: &context.variables, draw, captured: &known };
-        let reply = self.ask(connection, operation, &values, only).await;
-        connection.memory.settle(known, reply.outcome.is_ok());
-        reply
-    }
-
-    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
-        Some(&mut connection.memory.known)
-    }
-
-    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
-        Some(&mut connection.shown)
-    }
+    execute_with_memory!();
 }
 
 impl Postgres {

@@ -15,7 +15,7 @@ use loadframe_engine::util::draw::Draw;
 use tokio_postgres::SimpleQueryMessage;
 
 use super::connection::{ConnectOptions, NodeConnection};
-use super::error::{failure, is_refusal};
+use super::error::is_refusal;
 use super::read_from::ReadFrom;
 use super::table::Table;
 use crate::net::deadline::Limit;
@@ -109,7 +109,7 @@ impl PostgresNodes {
             self.doubt();
             let wanted =
                 if from == ReadFrom::Replica { "no replica answers now" } else { "no server takes writes now" };
-            failure(ErrorClass::Connect, wanted)
+            Failure::new(ErrorClass::Connect, wanted)
         })
     }
 
@@ -119,7 +119,7 @@ impl PostgresNodes {
             Some(node) => Ok(node.host.clone()),
             None => {
                 self.doubt();
-                Err(failure(ErrorClass::Connect, "the server that was asked before has left"))
+                Err(Failure::new(ErrorClass::Connect, "the server that was asked before has left"))
             }
         }
     }

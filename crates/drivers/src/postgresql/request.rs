@@ -11,7 +11,6 @@ use loadframe_engine::workload::variables::Values;
 use loadframe_engine::workload::variables::template::Template;
 use tokio_postgres::types::{Format, IsNull, Kind, ToSql, Type, to_sql_checked};
 
-use super::error::failure;
 use crate::crud::{Cell, Scalar};
 use loadframe_engine::util::json::{Cursor, Unexpected};
 
@@ -128,7 +127,7 @@ pub fn id<'a>(template: &Template, values: &Values) -> Param<'a> {
 
 /// Returns the failure for a value that cannot be sent.
 pub fn unfit() -> Failure {
-    failure(ErrorClass::Client, "a value of the request is not valid JSON")
+    Failure::new(ErrorClass::Client, "a value of the request is not valid JSON")
 }
 
 /// A statement for the simple protocol: its text in pieces, with a value between each two.

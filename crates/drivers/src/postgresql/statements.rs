@@ -1,17 +1,15 @@
 //! Executes the statements of one operation on one connection in sequence, and judges each.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures_util::TryStreamExt;
-use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply, ReplyPart};
+use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
 use loadframe_engine::workload::variables::Values;
 use tokio_postgres::Statement;
 
 use super::answer::Answer;
 use super::connection::{Broken, NodeConnection};
 use super::control::Control;
-use super::error::failure;
 use super::nodes::PostgresNodes;
 use super::operation::{COMMIT, Native, Operation, Transaction};
 use super::request;
@@ -20,9 +18,10 @@ use super::table::{Table, quoted};
 use crate::assertion::assertion;
 use crate::capture::Memory;
 use crate::crud::{Neutral, Scalar, Write};
+use crate::exchanges::{add_line, read_modify_write};
 use crate::net::deadline::{Deadline, Limit};
-use crate::net::exchange::Exchanged;
 use crate::net::marks::Begun;
+use crate::outcome::Outcome;
 
 /// Key of the read in a read_modify_write, next to the operation's other statements.
 const READING: &[u8] = b"\0";
@@ -40,15 +39,8 @@ pub struct Execution<'a> {
     pub limit: Limit,
 }
 
-/// Outcome of one executed statement.
-pub struct StatementOutcome {
-    /// See [`Reply::sent`].
-    pub sent: Instant,
-    /// See [`Reply::done`].
-    pub done: Instant,
-    /// The answer.
-    pub answer: Result<Answer, Failure>,
-}
+/// Outcome of one statement. The bytes and the server belong to the whole operation.
+pub type StatementOutcome = Outcome<Answer>;
 
 /// One operation on one connection.
 pub struct Turn<'a> {
@@ -106,7 +98,7 @@ impl Turn<'_> {
         let wanted = statement.params().len();
         if wanted != params.len() {
             let message = format!("the statement has {wanted} values, and there are {}", params.len());
-            return StatementOutcome::unsent(failure(ErrorClass::Client, message));
+            return Outcome::unsent(0, Failure::new(ErrorClass::Client, message));
         }
         let limit = self.execution.limit;
         let shown = self.shown.is_some();
@@ -146,8 +138,8 @@ impl Turn<'_> {
 
     /// Builds the outcome of a statement that started at `begun`.
     fn asked(&self, begun: Begun, answer: Result<Answer, Failure>) -> StatementOutcome {
-        let Exchanged { sent, done, .. } = self.connection.marks.end(begun, is_answered(answer.as_ref().err()));
-        StatementOutcome { sent, done, answer }
+        let exchanged = self.connection.marks.end(begun, is_answered(answer.as_ref().err()));
+        Outcome { exchanged, node: 0, answer }
     }
 
     /// Executes one SQL statement: prepared, or by the simple protocol.
@@ -155,7 +147,7 @@ impl Turn<'_> {
         let drawn = draw(&native.values, values);
         let params = match params(&drawn) {
             Ok(params) => params,
-            Err(failure) => return StatementOutcome::unsent(failure),
+            Err(failure) => return Outcome::unsent(0, failure),
         };
         let asked = match (&native.pieces, prepared) {
             (Some(pieces), _) => {
@@ -171,14 +163,13 @@ impl Turn<'_> {
             }
             (None, None) => unreachable!("a statement is simple or prepared"),
         };
-        let counted = asked.answer.and_then(|answer| match native.rows {
+        asked.then(|answer| match native.rows {
             Some(rows) if rows != answer.documents => Err(assertion(format!(
                 "{} rows, and not the {rows} that are asserted: {}",
                 answer.documents, native.text
             ))),
             _ => Ok(answer),
-        });
-        StatementOutcome { answer: counted, ..asked }
+        })
     }
 
     async fn prepare(&mut self, native: &Native, place: usize) -> Result<Option<Statement>, Failure> {
@@ -203,15 +194,16 @@ impl Turn<'_> {
         }
         let begun = self.simple(&transaction.begin).await;
         self.show(&transaction.begin, &[], &begun);
-        let mut whole = Reply { parts: vec![begun.part(0)], documents: 0, ..begun.reply() };
+        let begun = begun.reply();
+        let mut whole = Reply { parts: vec![begun.part(0)], documents: 0, ..begun };
         if whole.outcome.is_err() {
             return Ok(whole);
         }
         let mut savepoints: Vec<(&str, u64)> = Vec::new();
         for (native, prepared) in transaction.statements.iter().zip(&prepared) {
             let asked = self.one(native, prepared.as_ref(), values).await;
-            let mut part = asked.part(1);
             let reply = asked.reply();
+            let mut part = reply.part(1);
             (whole.done, whole.outcome) = (reply.done, reply.outcome);
             whole.documents += reply.documents;
             let Err(failure) = &whole.outcome else {
@@ -237,8 +229,9 @@ impl Turn<'_> {
                 let undone = self.simple("ROLLBACK").await;
                 if is_expected {
                     self.show("ROLLBACK", &[], &undone);
+                    let undone = undone.reply();
                     whole.parts.push(undone.part(2));
-                    (whole.done, whole.outcome) = (undone.done, undone.answer.map(drop));
+                    (whole.done, whole.outcome) = (undone.done, undone.outcome);
                 } else if let Err(failure) = undone.answer {
                     whole.outcome = Err(failure);
                 }
@@ -247,12 +240,13 @@ impl Turn<'_> {
         }
         let ended = self.simple(transaction.end).await;
         self.show(transaction.end, &[], &ended);
+        let ended = ended.reply();
         let mut part = ended.part(2);
-        let committed = transaction.end == COMMIT && ended.answer.is_ok();
+        let committed = transaction.end == COMMIT && ended.outcome.is_ok();
         if !committed {
             whole.documents = 0;
         }
-        (whole.done, whole.outcome) = (ended.done, ended.answer.map(drop));
+        (whole.done, whole.outcome) = (ended.done, ended.outcome);
         if transaction.expects_rollback {
             match &whole.outcome {
                 Ok(()) if committed => {
@@ -276,16 +270,17 @@ impl Turn<'_> {
         Ok(match neutral {
             Neutral::Insert(write) => self.write(table, write, Way::Insert, values).await?.reply(),
             Neutral::Upsert(write) => self.write(table, write, Way::Upsert, values).await?.reply(),
-            Neutral::Update(write) => self.write(table, write, Way::Update, values).await?.there().reply(),
+            Neutral::Update(write) => self.write(table, write, Way::Update, values).await?.then(Answer::there).reply(),
             Neutral::Read(read) => {
                 let names = read.names(values);
                 let id = request::id(&read.key.id, values);
-                let asked = self.ask(names.join("\0").as_bytes(), || table.select(&names), &[id]).await?.there();
+                let asked =
+                    self.ask(names.join("\0").as_bytes(), || table.select(&names), &[id]).await?.then(Answer::there);
                 self.judged(asked, document, values).reply()
             }
             Neutral::Delete(key) => {
                 let id = request::id(&key.id, values);
-                self.ask(b"", || table.delete(), &[id]).await?.there().reply()
+                self.ask(b"", || table.delete(), &[id]).await?.then(Answer::there).reply()
             }
             Neutral::Scan(scan) => {
                 let drawn = draw(std::slice::from_ref(&scan.count), values);
@@ -296,20 +291,13 @@ impl Turn<'_> {
             }
             Neutral::ReadModifyWrite(write) => {
                 let id = request::id(&write.key.id, values);
-                let asked = self.ask(READING, || table.select(&[]), &[id]).await?.there();
+                let asked = self.ask(READING, || table.select(&[]), &[id]).await?.then(Answer::there);
                 let read = self.judged(asked, document, values);
-                let mut parts = vec![read.part(0)];
-                let first = read.reply();
-                if first.outcome.is_err() {
-                    return Ok(Reply { parts, ..first });
-                }
-                let written = match self.write(table, write, Way::Update, values).await {
-                    Ok(asked) => asked.there(),
-                    Err(failure) => StatementOutcome::unsent(failure),
-                };
-                parts.push(written.part(1));
-                let second = written.reply();
-                Reply { sent: first.sent, documents: first.documents, parts, ..second }
+                read_modify_write(read.reply(), async || match self.write(table, write, Way::Update, values).await {
+                    Ok(written) => written.then(Answer::there).reply(),
+                    Err(failure) => Reply::unsent(failure),
+                })
+                .await
             }
             Neutral::Bulk(_) => unreachable!("a bulk request is carried out elsewhere"),
         })
@@ -378,19 +366,21 @@ impl Turn<'_> {
     /// column that holds whole documents, if any.
     fn judged(&mut self, asked: StatementOutcome, document: Option<&str>, values: &Values) -> StatementOutcome {
         let Operation { assertion, captures, .. } = self.execution.operation;
-        let answer = asked.answer.and_then(|answer| {
+        asked.then(|answer| {
             assertion.as_ref().map_or(Ok(()), |assertion| answer.judge(assertion, document, values))?;
             captures.keep_of(self.memory, || answer.first(document)).map(|()| answer)
-        });
-        StatementOutcome { answer, ..asked }
+        })
     }
 
     fn show(&mut self, text: &str, drawn: &[Vec<u8>], asked: &StatementOutcome) {
         let Some(shown) = self.shown else { return };
         let values: Vec<_> = drawn.iter().map(|json| String::from_utf8_lossy(json).into_owned()).collect();
         let with = if values.is_empty() { String::new() } else { format!("\n[{}]", values.join(", ")) };
-        add(&mut shown.request, &format!("{text}{with}"));
-        add(&mut shown.answer, &asked.answer.as_ref().map_or_else(|failure| failure.message.clone(), Answer::text));
+        add_line(&mut shown.request, &format!("{text}{with}"));
+        add_line(
+            &mut shown.answer,
+            &asked.answer.as_ref().map_or_else(|failure| failure.message.clone(), Answer::text),
+        );
     }
 }
 
@@ -425,7 +415,7 @@ impl Way {
 /// Returns the columns in a key of prepared statements, each quoted.
 pub fn columns(names: &[u8]) -> Result<Vec<String>, Failure> {
     let text =
-        std::str::from_utf8(names).map_err(|_| failure(ErrorClass::Client, "the name of a field is not text"))?;
+        std::str::from_utf8(names).map_err(|_| Failure::new(ErrorClass::Client, "the name of a field is not text"))?;
     Ok(text.split_terminator(char::from(SEPARATOR)).map(quoted).collect())
 }
 
@@ -441,40 +431,5 @@ fn shown_param(param: &Param) -> Vec<u8> {
             Scalar::Text(text) => format!("{text:?}").into_bytes(),
             Scalar::Json(json) => json.to_vec(),
         },
-    }
-}
-
-/// Appends a line.
-pub fn add(text: &mut String, added: &str) {
-    if !text.is_empty() {
-        text.push('\n');
-    }
-    text.push_str(added);
-}
-
-impl StatementOutcome {
-    /// Returns the outcome of a statement that was not sent.
-    fn unsent(failure: Failure) -> Self {
-        let Exchanged { sent, done, .. } = Exchanged::never();
-        Self { sent, done, answer: Err(failure) }
-    }
-
-    /// Fails if no document was read or written.
-    fn there(self) -> Self {
-        Self { answer: self.answer.and_then(Answer::there), ..self }
-    }
-
-    fn documents(&self) -> u64 {
-        self.answer.as_ref().map_or(0, |answer| answer.documents)
-    }
-
-    fn part(&self, name: usize) -> ReplyPart {
-        let failed = self.answer.as_ref().err().map(|failure| failure.class);
-        ReplyPart { name, sent: self.sent, done: self.done, documents: self.documents(), failed }
-    }
-
-    /// Converts it to a reply, without bytes and server.
-    pub fn reply(self) -> Reply {
-        Reply { documents: self.documents(), ..Reply::new(self.sent, self.done, self.answer.map(drop)) }
     }
 }

@@ -5,7 +5,6 @@ use std::io;
 use loadframe_engine::driver::{ErrorClass, Failure};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::error::failure;
 use crate::net::deadline::Limit;
 use crate::net::target_node::Host;
 use crate::net::tls::{Tls, refusal};
@@ -22,9 +21,11 @@ pub async fn connect(host: &Host, tls: Option<&Tls>, limit: Limit) -> Result<Wir
         Some(Ok(wire)) => Ok(wire),
         Some(Err(error)) => {
             let words = refusal(&error).unwrap_or_else(|| error.to_string());
-            Err(failure(ErrorClass::Connect, format!("cannot connect: {words}")))
+            Err(Failure::new(ErrorClass::Connect, format!("cannot connect: {words}")))
         }
-        None => Err(failure(ErrorClass::Connect, format!("no connection within {} s", limit.timeout.as_secs_f64()))),
+        None => {
+            Err(Failure::new(ErrorClass::Connect, format!("no connection within {} s", limit.timeout.as_secs_f64())))
+        }
     }
 }
 

@@ -5,8 +5,6 @@ use std::fmt::Write;
 use loadframe_engine::driver::{ErrorClass, Failure};
 use tokio_postgres::SimpleQueryMessage;
 
-use super::error::failure;
-
 /// Name of the document column, in a table with only a key and this column.
 const DOCUMENT: &str = "document";
 
@@ -47,12 +45,12 @@ impl Table {
             }
         }
         if keys.is_empty() && columns.is_empty() {
-            return Err(failure(ErrorClass::Client, format!("there is no table \"{collection}\"")));
+            return Err(Failure::new(ErrorClass::Client, format!("there is no table \"{collection}\"")));
         }
         let [key] = keys.as_slice() else {
             let message =
                 format!("the verbs want a primary key of one column, and \"{collection}\" has {}", keys.len());
-            return Err(failure(ErrorClass::Client, message));
+            return Err(Failure::new(ErrorClass::Client, message));
         };
         let document = match columns.as_slice() {
             [(name, kind)] if name == DOCUMENT && kind == "jsonb" => Some(quoted(name)),

@@ -2,7 +2,6 @@
 //!
 //! If a slot has moved, its documents are resent one by one to the node that the answer names.
 
-use futures_util::future::join_all;
 use loadframe_engine::driver::{Failure, Reply};
 use loadframe_engine::util::draw::Draw;
 
@@ -16,17 +15,11 @@ use super::script::{is_unknown, spelled_out};
 use crate::crud::{Action, Bulk, Scalar, fields};
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
-use crate::tally::Tally;
+use crate::pipeline;
+use crate::pipeline::{Document, fail, group_by_node, open_each, send_each};
 
 /// Number of rounds: a node that lacks the script gets the documents again, with the script.
 const ROUNDS: usize = 2;
-
-/// One document's command and its outcome.
-struct Document {
-    slot: usize,
-    command: Vec<u8>,
-    outcome: Option<Result<(), Failure>>,
-}
 
 /// Sends the documents of a request, or those at the positions `only`.
 pub async fn ask(
@@ -39,62 +32,29 @@ pub async fn ask(
     limit: Limit,
 ) -> Reply {
     let mut documents = commands((bulk, only), collection, room, draw.k);
-    let cluster = nodes.mode() == Mode::Cluster;
-    let mut groups: Vec<(u16, Vec<usize>)> = Vec::new();
-    let home = if cluster { Ok(0) } else { home(connections, nodes, draw.turn, limit).await };
-    for (number, document) in documents.iter_mut().enumerate().filter(|(_, document)| document.outcome.is_none()) {
-        let node = match (cluster, &home) {
-            (true, _) => match nodes.slots.get(document.slot) {
-                Some(node) => node,
-                None => {
-                    nodes.doubt();
-                    document.outcome = Some(Err(unserved(document.slot)));
-                    continue;
-                }
-            },
-            (false, Ok(home)) => *home,
-            (false, Err(failure)) => {
-                document.outcome = Some(Err(failure.clone()));
-                continue;
-            }
+    let mut groups = if nodes.mode() == Mode::Cluster {
+        let node = |slot| {
+            nodes.slots.get(usize::from(slot)).ok_or_else(|| {
+                nodes.doubt();
+                unserved(usize::from(slot))
+            })
         };
-        match groups.iter_mut().find(|(of, _)| *of == node) {
-            Some((_, numbers)) => numbers.push(number),
-            None => groups.push((node, vec![number])),
-        }
-    }
-    if cluster {
-        let mut open = Vec::new();
-        for (node, numbers) in groups {
-            match connections.open(nodes, node, limit).await {
-                Ok(()) => open.push((node, numbers)),
-                Err(failure) => numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone()))),
-            }
-        }
-        groups = open;
-    }
+        let groups = group_by_node(&mut documents, node);
+        open_each(&mut documents, groups, async |node| connections.open(nodes, node, limit).await).await
+    } else {
+        let (node, opened) = connections.turn(nodes, draw.turn, limit).await;
+        group_by_node(&mut documents, |_| opened.clone().map(|()| node))
+    };
     let mut whole: Option<Exchanged> = None;
     let node = groups.first().map_or(0, |(node, _)| *node);
     for _ in 0..ROUNDS {
-        let requests: Vec<Vec<u8>> = groups
-            .iter()
-            .map(|(_, numbers)| numbers.iter().flat_map(|at| documents[*at].command.iter().copied()).collect())
-            .collect();
-        let mut exchanges = Vec::new();
-        for (node, line) in connections.by_node().iter_mut().enumerate() {
-            if let Some(group) = groups.iter().position(|(of, _)| usize::from(*of) == node) {
-                let request = &requests[group];
-                let commands = groups[group].1.len();
-                exchanges.push(async move { (group, line.speak([request, b""], commands, limit).await) });
-            }
-        }
+        let sent = send_each(connections.by_node(), &documents, &groups, limit).await;
         let mut again = Vec::new();
-        for (group, (exchanged, outcome)) in join_all(exchanges).await {
+        for (group, (exchanged, outcome)) in sent {
             whole = Some(exchanged.beside(whole));
             let (node, numbers) = &groups[group];
             if let Err(trouble) = outcome {
-                let failure = Failure::from(trouble);
-                numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone())));
+                fail(&mut documents, numbers, &trouble.into());
                 nodes.doubt();
                 continue;
             }
@@ -109,8 +69,8 @@ pub async fn ask(
             }
             if let Some(first) = unread.first() {
                 // The node executes commands in order: the first one carries the script, and the others use it.
-                if let Some(text) = spelled_out(&documents[*first].command) {
-                    documents[*first].command = text;
+                if let Some(text) = spelled_out(&documents[*first].request) {
+                    documents[*first].request = text;
                 }
                 again.push((*node, unread));
             }
@@ -122,7 +82,7 @@ pub async fn ask(
     }
     for document in documents.iter_mut().filter(|document| document.outcome.is_none()) {
         let (sent_request, outcome) =
-            connections.ask(nodes, &document.command, Some(document.slot), draw.turn, limit).await;
+            connections.ask(nodes, &document.request, Some(usize::from(document.shard)), draw.turn, limit).await;
         whole = Some(sent_request.exchanged.beside(whole));
         document.outcome = Some(match outcome {
             Ok(()) => match connections.answer(&sent_request).next() {
@@ -132,17 +92,7 @@ pub async fn ask(
             Err(failure) => Err(failure),
         });
     }
-    let mut tally = Tally::default();
-    for (place, document) in documents.into_iter().enumerate() {
-        tally.count(place, document.outcome.unwrap_or(Ok(())));
-    }
-    let Exchanged { sent, done, bytes_sent, bytes_received } = whole.unwrap_or_else(Exchanged::never);
-    Reply { bytes_sent, bytes_received, node, ..tally.settle(sent, done) }
-}
-
-async fn home(connections: &mut ConnectionSet, nodes: &RedisNodes, turn: u64, limit: Limit) -> Result<u16, Failure> {
-    let (node, opened) = connections.turn(nodes, turn, limit).await;
-    opened.map(|()| node)
+    pipeline::reply(documents, whole, node)
 }
 
 /// Builds the command of each document of request `k`. Without an id field, the document's line number in the corpus is
@@ -168,7 +118,7 @@ fn command(bulk: &Bulk, collection: &Collection, room: &mut Room, line: &[u8], n
         }
         Ok(())
     });
-    let wrong = |message: &str| Document { slot: 0, command: Vec::new(), outcome: Some(Err(client(message))) };
+    let wrong = |message: &str| Document::failed(client(message));
     let (Ok(()), Some(id)) = (read, id) else {
         return wrong("a document of the corpus is not a JSON object, or has no id");
     };
@@ -186,7 +136,7 @@ fn command(bulk: &Bulk, collection: &Collection, room: &mut Room, line: &[u8], n
             return wrong("a document of the corpus is not a JSON object");
         }
     }
-    Document { slot, command: room.request.clone(), outcome: None }
+    Document::new(slot as u16, room.request.clone())
 }
 
 /// Judges the answer for one document; `None` if the document must be resent, to another node or with its script.

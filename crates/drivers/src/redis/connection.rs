@@ -1,55 +1,19 @@
 //! One connection to one node: opening, authentication and exchanges.
 
-use std::time::Duration;
-
 use loadframe_engine::driver::Failure;
-use loadframe_engine::plan::access::{Auth, Secret};
-use loadframe_engine::plan::{PlanError, Target};
 
 use super::error::refusal;
 use super::request::Writer;
 use super::resp::{Answers, Item, Reader};
 use crate::net::client::Client;
+use crate::net::connect_options::ConnectOptions;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
 use crate::net::route::Wired;
 use crate::net::target_node::Host;
-use crate::net::tls::Tls;
 use crate::net::trouble::Trouble;
 use crate::net::wire::Wire;
-
-/// Options for connections to the nodes.
-#[derive(Debug)]
-pub struct ConnectOptions {
-    /// `None`: unencrypted.
-    pub tls: Option<Tls>,
-    user: Option<(String, Secret)>,
-    /// The default timeout of an operation.
-    pub timeout: Duration,
-}
-
-impl ConnectOptions {
-    /// Reads certificates. Refuses credentials that the protocol does not support.
-    pub fn new(target: &Target) -> Result<Self, PlanError> {
-        if target.compress {
-            return Err(PlanError::new("this protocol's requests are not compressed"));
-        }
-        let user = match &target.auth {
-            None => None,
-            Some(Auth::Basic { user, password }) => Some((user.clone(), password.clone())),
-            Some(_) => {
-                return Err(PlanError::new("this protocol has users with passwords, but no API keys or tokens"));
-            }
-        };
-        Ok(Self { tls: target.tls.as_ref().map(|tls| Tls::new(tls, None)).transpose()?, user, timeout: target.timeout })
-    }
-
-    /// Returns options without encryption and credentials.
-    #[cfg(test)]
-    pub fn plain(timeout: Duration) -> Self {
-        Self { tls: None, user: None, timeout }
-    }
-}
+use crate::pipeline::Pipelined;
 
 /// A connection to one node.
 pub struct NodeConnection {
@@ -67,6 +31,12 @@ impl Default for NodeConnection {
 impl Wired for NodeConnection {
     fn wire(&mut self) -> &mut Option<Wire> {
         &mut self.wire
+    }
+}
+
+impl Pipelined for NodeConnection {
+    async fn send(&mut self, requests: &[u8], count: usize, limit: Limit) -> (Exchanged, Result<(), Trouble>) {
+        self.speak([requests, b""], count, limit).await
     }
 }
 

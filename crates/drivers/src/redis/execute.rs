@@ -115,15 +115,12 @@ impl ConnectionSet {
 
     /// Connects to a node of a cluster.
     pub async fn open(&mut self, nodes: &RedisNodes, node: u16, limit: Limit) -> Result<(), Failure> {
-        let at = usize::from(node);
-        if at >= self.by_node.len() {
-            self.by_node.resize_with(at + 1, NodeConnection::default);
-        }
+        let connection = route::element(&mut self.by_node, usize::from(node));
         let Some(host) = nodes.known.host(node) else {
             nodes.doubt();
             return Err(Failure::new(ErrorClass::Server, "the cluster names a node that it does not list"));
         };
-        let opened = self.by_node[at].open(&host, &nodes.connect_options, limit).await;
+        let opened = connection.open(&host, &nodes.connect_options, limit).await;
         if opened.is_err() {
             nodes.doubt();
         }

@@ -20,23 +20,23 @@ mod slots;
 
 use std::sync::Arc;
 
-use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Nodes, Reply};
+use loadframe_engine::driver::{Context, Driver, Exchange, Nodes, Reply};
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::util::draw::Draw;
 use loadframe_engine::workload::variables::{Captured, Values};
 use serde_json::Value;
 
-use self::connection::ConnectOptions;
-use self::execute::{ConnectionSet, SentRequest};
+use self::execute::ConnectionSet;
 use self::nodes::{Mode, RedisNodes};
 pub use self::operation::Operation;
 use self::operation::{Kind, Room};
 use self::resp::{Item, Reader};
-use crate::capture::Memory;
+use crate::capture::{Memory, execute_with_memory};
 use crate::crud::{Action, Neutral};
+use crate::exchanges::read_modify_write;
+use crate::net::connect_options::ConnectOptions;
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
-use crate::net::exchange::Exchanged;
 use crate::net::topology::Topology;
 
 /// The driver of one target.
@@ -105,24 +105,7 @@ impl Driver for Redis {
         Connection { connections, room: Room::default(), memory: Memory::default(), shown: None }
     }
 
-    async fn execute(
-        &self,
-        connection: &mut Connection,
-        operation: &Operation,
-        context: &Context,
-        draw: &Draw,
-        only: Option<&[u32]>,
-    ) -> Reply {
-        let known = connection.memory.lend();
-        let values = Values { variables: &context.variables, draw, captured: &known };
-        let reply = self.ask(connection, operation, &values, only).await;
-        connection.memory.settle(known, reply.outcome.is_ok());
-        reply
-    }
-
-    fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
-        Some(&mut connection.memory.known)
-    }
+    execute_with_memory!();
 
     fn render(
         &self,
@@ -139,10 +122,6 @@ impl Driver for Redis {
             Kind::Command(command) => command.write(&values, room).unwrap_or(0),
         };
         Some(words(&room.request))
-    }
-
-    fn exchange(connection: &mut Connection) -> Option<&mut Option<Exchange>> {
-        Some(&mut connection.shown)
     }
 }
 
@@ -197,36 +176,17 @@ impl Redis {
             }
         }
         let judged = outcome.and_then(|()| answer::judge(operation, connections.answer(&asked), values, memory));
-        match &operation.kind {
-            Kind::Neutral(Neutral::ReadModifyWrite(write), collection) => {
-                let read = match judged {
-                    Ok(_) => asked,
-                    Err(failure) => {
-                        let part = asked.exchanged.part(0, Err(&failure));
-                        let failed = asked.exchanged.reply(asked.node, 0, Err(failure));
-                        return Reply { parts: vec![part], ..failed };
-                    }
-                };
-                room.request.clear();
-                let slot = room.write(Action::Update, write, collection, values);
-                let (written, outcome) =
-                    connections.ask(nodes, &room.request, Some(slot), values.draw.turn, limit).await;
-                let outcome = outcome.and_then(|()| answer::changed(connections.answer(&written)));
-                modified(&read.exchanged, written, outcome)
-            }
-            _ => {
-                let documents = judged.as_ref().map_or(0, |documents| *documents);
-                asked.exchanged.reply(asked.node, documents, judged.map(drop))
-            }
-        }
+        let reply = asked.exchanged.judged(asked.node, judged);
+        let Kind::Neutral(Neutral::ReadModifyWrite(write), collection) = &operation.kind else { return reply };
+        read_modify_write(reply, async || {
+            room.request.clear();
+            let slot = room.write(Action::Update, write, collection, values);
+            let (written, outcome) = connections.ask(nodes, &room.request, Some(slot), values.draw.turn, limit).await;
+            let judged = outcome.and_then(|()| answer::changed(connections.answer(&written)));
+            written.exchanged.judged(written.node, judged.map(|()| 1))
+        })
+        .await
     }
-}
-
-/// Returns the combined reply of a read and the following write.
-fn modified(read: &Exchanged, written: SentRequest, outcome: Result<(), Failure>) -> Reply {
-    let parts = vec![read.part(0, Ok(())), written.exchanged.part(1, outcome.as_ref().map(drop))];
-    let exchanged = read.then(&written.exchanged);
-    Reply { parts, ..exchanged.reply(written.node, u64::from(outcome.is_ok()), outcome) }
 }
 
 /// Formats a command as a user would type it.

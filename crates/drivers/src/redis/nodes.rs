@@ -8,9 +8,10 @@ use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::PlanError;
 
 use super::collection::Collections;
-use super::connection::{ConnectOptions, NodeConnection};
+use super::connection::NodeConnection;
 use super::resp::{Item, Reader};
 use super::slots::{SLOTS, Slots};
+use crate::net::connect_options::ConnectOptions;
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
 use crate::net::known::Known;
@@ -197,7 +198,7 @@ mod tests {
     fn nodes() -> RedisNodes {
         let hosts = ["127.0.0.1:7000".to_owned()];
         let topology = Topology::new(&hosts, Spread::Fixed, None).unwrap();
-        RedisNodes::new(Arc::new(topology), ConnectOptions::plain(Duration::from_secs(1)))
+        RedisNodes::new(Arc::new(topology), ConnectOptions::plain())
     }
 
     #[tokio::test]

@@ -259,6 +259,8 @@ impl Search {
             return first;
         }
         let mut tally = Exchanges::default();
+        // A read_modify_write counts the written document, as in the other drivers.
+        let mut documents = first.documents;
         let mut good = tally.add(0, first);
         let mut before = step;
         for (name, step) in (1..).zip(then) {
@@ -272,10 +274,11 @@ impl Search {
             }
             let reply = self.step(connection, step, None, limit, values).await;
             seen(connection, &step.request, &reply);
+            documents = reply.documents;
             good = tally.add(name, reply);
             before = step;
         }
-        tally.finish()
+        Reply { documents, ..tally.finish() }
     }
 
     /// Sends a request, waits for its answer and judges it.
