@@ -61,7 +61,7 @@ def test_invalid_requests_are_reported_in_the_stores_words(things):
     wrong = [
         ({"insert": ANN | {"document": {"age": "old"}}}, 'column "age": the text "old" does not go into .* int'),
         ({"insert": ANN | {"document": {"aeg": 1}}}, "aeg"),
-        ({"read": {"collection": "nobody", "id": "1"}}, r"there is no table loadframe\.nobody"),
+        ({"read": {"collection": "nobody", "id": "1"}}, r"the table loadframe\.nobody does not exist"),
         ({"cql": {"statement": "SELEC 1"}}, "SELEC"),
         ({"cql": {"statement": "SELECT * FROM things WHERE id = ?", "values": []}}, "1 markers, and there are 0"),
     ]

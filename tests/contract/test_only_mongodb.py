@@ -91,7 +91,7 @@ def test_values_are_taken_from_sums_and_commands_and_a_sum_of_nothing_may_have_o
         {"find": {"collection": "things", "filter": {"_id": "sum"}}, "assert": {"fields": {"total": 41}}},
         variables={"sum": {"captured": {}}, "last": {"captured": {}}},
     )
-    assert nothing["message"] == 'there is no document, and so no field "sum" to take "sum" from'
+    assert nothing["message"] == 'cannot capture "sum": the answer has no document and lacks field "sum"'
     assert [answer["error"] for answer in (none, summed, kept, counted)] == 4 * [None]
     assert rows(read) == [{"_id": "sum", "total": 41, "born": DOCUMENT["born"]}], "a date stays one"
     (refused,) = things.errors({"find": {"collection": "things", "filter": {"n": "${sum}"}}}, variables=SUM)

@@ -107,7 +107,7 @@ def test_what_the_server_does_not_know_is_said_and_not_left_out(mock):
     assert (durable["error"], durable["message"]) == ("client", "this server does not support durable writes")
     assert (statement["error"], statement["message"]) == ("client", "keyspace not found")
     assert (query["error"], query["documents"]) == (None, 1)
-    assert (nobody["error"], nobody["message"]) == ("client", 'there is no bucket "nobody"')
+    assert (nobody["error"], nobody["message"]) == ("client", 'the bucket "nobody" does not exist')
 
 
 def test_a_bulk_request_counts_its_bad_item(mock, tmp_path):

@@ -123,7 +123,7 @@ impl Assertion {
             let place = if field.name.starts_with("aggregations.") { Some(answer) } else { document };
             let Some(place) = place else {
                 return Err(assertion(format!(
-                    "no document whose {:?} could be judged: {}",
+                    "cannot check field {:?}: the answer contains no document: {}",
                     field.name,
                     excerpt(answer)
                 )));
@@ -154,7 +154,7 @@ impl Truth {
         let truth: Vec<Value> = serde_json::from_slice(&rendered).unwrap_or_default();
         if truth.is_empty() {
             let told = excerpt(&rendered);
-            return (None, Err(assertion(format!("what recall is measured against is not a list of ids: {told}"))));
+            return (None, Err(assertion(format!("recall: \"of\" is not a list of ids: {told}"))));
         }
         let right = |id: &Value| match id {
             Value::String(id) => ids.contains(id),
@@ -186,7 +186,7 @@ impl Field {
                 let actual = excerpt(actual.to_string().as_bytes());
                 Err(assertion(format!("the field {name:?} is {actual}, and not {expected}")))
             }
-            None => Err(assertion(format!("there is no field {name:?}, which should be {expected}"))),
+            None => Err(assertion(format!("the field {name:?} is missing; expected {expected}"))),
         }
     }
 }
@@ -201,7 +201,7 @@ pub fn assertion(message: String) -> Failure {
     Failure::new(ErrorClass::Assertion, message)
 }
 
-/// Whether two values are equal. Numbers compare by value, whatever their notation.
+/// Whether two values are equal. Numbers compare by value: 1 equals 1.0.
 pub fn alike(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(a), Value::Number(b)) => a == b || a.as_f64() == b.as_f64(),
@@ -250,15 +250,15 @@ mod tests {
     }
 
     #[test]
-    fn another_value_is_told_beside_the_expected_one() {
+    fn messages_name_actual_and_expected_value() {
         let document = json!({"a": {"b": 8}, "z": null});
         for (fields, document, message) in [
             (json!({"a.b": "${n}"}), Some(&document), "the field \"a.b\" is 8, and not 7"),
             (json!({"a.b": "8"}), Some(&document), "the field \"a.b\" is 8, and not \"8\""),
-            (json!({"a.c": 1}), Some(&document), "there is no field \"a.c\", which should be 1"),
-            (json!({"y": null}), Some(&document), "there is no field \"y\", which should be null"),
-            (json!({"a": 1}), None, "no document whose \"a\" could be judged: {"),
-            (json!({"aggregations.b": 1}), None, "there is no field \"aggregations.b\", which should be 1"),
+            (json!({"a.c": 1}), Some(&document), "the field \"a.c\" is missing; expected 1"),
+            (json!({"y": null}), Some(&document), "the field \"y\" is missing; expected null"),
+            (json!({"a": 1}), None, "cannot check field \"a\": the answer contains no document: {"),
+            (json!({"aggregations.b": 1}), None, "the field \"aggregations.b\" is missing; expected 1"),
         ] {
             let told = judged(json!({"fields": fields}), document).unwrap_err();
             assert!(told.starts_with(message), "{told}");
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(judged(json!({"of": of, "k": 2}), &[]), (Some((0, 2)), Ok(())));
         let less = "2 of the 3 right documents, and at least 0.7 of them are asserted".to_owned();
         assert_eq!(judged(json!({"of": of, "k": 3, "at_least": 0.7}), &["5", "3", "7"]), (Some((2, 3)), Err(less)));
-        let wrong = "what recall is measured against is not a list of ids: 7".to_owned();
+        let wrong = "recall: \"of\" is not a list of ids: 7".to_owned();
         assert_eq!(judged(json!({"of": "${n}", "k": 3}), &["7"]), (None, Err(wrong)));
         assert!(Assertion::map(&json!({"recall": {"of": [1]}}), &variables).is_err());
         assert!(Assertion::map(&json!({"recall": {"of": [1], "k": 1, "at_least": 2}}), &variables).is_err());

@@ -82,7 +82,7 @@ impl<S> Captures<S> {
         mut find: impl FnMut(&str, &S) -> Result<Found<'a>, Failure>,
     ) -> Result<(), Failure> {
         for Capture { name, slot, source, otherwise } in &self.0 {
-            let broken = |_| assertion(format!("what the answer has for \"{name}\" is not JSON"));
+            let broken = |_| assertion(format!("the value for \"{name}\" in the answer is not JSON"));
             match (find(name, source)?, otherwise) {
                 (Found::Nothing(_), Some(json)) => memory.keep_json(*slot, json.as_bytes()).map_err(broken)?,
                 (Found::Json(null), Some(json)) if *null == *b"null" => {
@@ -101,7 +101,7 @@ impl<S: Source> Capture<S> {
     fn new(name: &str, source: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let read = || -> Result<Self, PlanError> {
             let slot = variables.find(name).map(|id| variables.slot(id))?;
-            let slot = slot.ok_or_else(|| PlanError::new("it is drawn, and not taken from answers"))?;
+            let slot = slot.ok_or_else(|| PlanError::new("it is drawn, not captured"))?;
             let keys: Vec<_> = S::KEYS.iter().copied().chain(["otherwise"]).collect();
             let form = Form::new(source, &keys)?;
             let wanted = || {
@@ -147,8 +147,8 @@ impl Place {
             Self::Field(field, _) => format!("field {field:?}"),
             Self::Json(pointer) => format!("value at {:?}", pointer.text()),
         };
-        let where_ = if there { "the document of the answer has" } else { "there is no document, and so" };
-        Found::Nothing(assertion(format!("{where_} no {what} to take \"{name}\" from")))
+        let place = if there { "the document of the answer" } else { "the answer has no document and" };
+        Found::Nothing(assertion(format!("cannot capture \"{name}\": {place} lacks {what}")))
     }
 
     /// Looks up the location in a document; `None` stands for an answer without documents.
@@ -174,7 +174,7 @@ impl Captures<Place> {
     pub fn of_documents(form: &Value, reads: bool, variables: &Variables) -> Result<Self, PlanError> {
         let captures = Self::new(form.get("capture"), variables)?;
         if !reads && !captures.is_empty() {
-            return Err(PlanError::new("capture: only what reads documents in one answer gives values"));
+            return Err(PlanError::new("capture: only operations that read documents in one answer can capture values"));
         }
         Ok(captures)
     }
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_answer_lacks_fails_or_has_a_value_in_its_place() {
+    fn a_missing_value_fails_or_uses_otherwise() {
         let taken = |form: Value, document: Option<Value>| {
             let mut memory = Memory::default();
             let known = memory.lend();
@@ -314,9 +314,9 @@ mod tests {
         };
         let strict = json!({"total": {"json": "/a/b"}});
         assert_eq!(taken(strict.clone(), Some(json!({"a": {"b": [1]}}))), Ok("[1]".into()));
-        let missing = "the document of the answer has no value at \"/a/b\" to take \"total\" from";
+        let missing = "cannot capture \"total\": the document of the answer lacks value at \"/a/b\"";
         assert_eq!(taken(strict.clone(), Some(json!({"a": 1}))), Err(missing.into()));
-        let none = "there is no document, and so no value at \"/a/b\" to take \"total\" from";
+        let none = "cannot capture \"total\": the answer has no document and lacks value at \"/a/b\"";
         assert_eq!(taken(strict, None), Err(none.into()));
         let lenient = json!({"total": {"field": "sum", "otherwise": 0}});
         assert_eq!(taken(lenient.clone(), None), Ok("0".into()));
@@ -340,6 +340,6 @@ mod tests {
         }
         let form = json!({"capture": {"total": {"field": "a"}}});
         let refused = Captures::of_documents(&form, false, &variables()).unwrap_err().message;
-        assert!(refused.starts_with("capture: only what reads"), "{refused}");
+        assert!(refused.starts_with("capture: only operations that read"), "{refused}");
     }
 }

@@ -246,7 +246,7 @@ pub mod tests {
     }
 
     #[test]
-    fn the_sample_names_what_is_in_its_line() {
+    fn the_sample_has_the_id_and_kind_of_its_line() {
         let sample = sample();
         let event = &sample.events[0];
         assert_eq!((sample.id(event), sample.kind(event)), (&b"7"[..], "bid"));

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_outcome_of_a_request_counts_at_the_places_of_what_it_carried() {
+    fn outcomes_of_a_partial_request_keep_document_indices() {
         let now = Instant::now();
         let mut sent = Tally::default();
         sent.succeed(1);

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_ends_the_connection() {
+    fn a_malformed_request_ends_the_connection() {
         let mut endless = get(b"");
         endless[8] = 0xff;
         for read in [&b"POST / HTTP/1.1\r\n"[..], &endless] {

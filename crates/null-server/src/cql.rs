@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_ends_the_connection() {
+    fn a_malformed_request_ends_the_connection() {
         let endless = [4, 0, 0, 0, opcode::QUERY, 0xff, 0xff, 0xff, 0xff];
         for read in [request(0x7f, b""), request(opcode::QUERY, b"\0\0\0\x09x"), endless.to_vec()] {
             assert!(taken(&read).is_err());

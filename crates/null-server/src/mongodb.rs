@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_ends_the_connection() {
+    fn a_malformed_command_ends_the_connection() {
         let mut old = sent(1, &rawdoc! {"ping": 1});
         old[12..16].copy_from_slice(&2004_u32.to_le_bytes());
         for read in [&b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"[..], &old, &sent(1, &rawdoc! {})] {

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_message_ends_the_connection() {
+    fn a_malformed_message_ends_the_connection() {
         let missing = sent(b'B', b"\0s\0\0\0");
         for read in [&b"Q\0\0\0\x01"[..], &missing, b"X\0\0\0\x04"] {
             assert!(begun().take(read, &mut Vec::new()).is_err(), "{read:?}");

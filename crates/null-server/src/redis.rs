@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_command_ends_the_connection() {
+    fn a_malformed_command_ends_the_connection() {
         for read in [&b"GET / HTTP/1.1\r\n"[..], b"*-1\r\n", b"*1\r\n:1\r\n", b"*99999999999\r\n"] {
             assert!(Redis.take(read, &mut Vec::new()).is_err());
         }

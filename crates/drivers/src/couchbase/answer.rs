@@ -21,7 +21,7 @@ const STATUSES: [(u16, ErrorClass, &str); 26] = [
     (0x04, ErrorClass::Client, "the request is invalid"),
     (0x05, ErrorClass::Client, "already there"),
     (NOT_MINE, ErrorClass::Server, "the node does not have that vbucket"),
-    (0x08, ErrorClass::Client, "there is no such bucket"),
+    (0x08, ErrorClass::Client, "the bucket does not exist"),
     (0x09, ErrorClass::Client, "the document is locked"),
     (0x20, ErrorClass::Client, "the server does not know that user and password"),
     (0x22, ErrorClass::Client, "a number is out of range"),
@@ -32,11 +32,11 @@ const STATUSES: [(u16, ErrorClass, &str); 26] = [
     (0x84, ErrorClass::Server, "the server has failed"),
     (0x85, ErrorClass::Rejected, "the server is busy"),
     (0x86, ErrorClass::Rejected, "the server has failed for the moment"),
-    (0xa0, ErrorClass::Client, "there is no such durability"),
+    (0xa0, ErrorClass::Client, "the durability level does not exist"),
     (0xa1, ErrorClass::Server, "the durability is impossible, with as few replicas as there are now"),
     (0xa2, ErrorClass::Rejected, "a durable write of the same document is under way"),
     (0xa3, ErrorClass::Timeout, "whether the durable write was done is unknown"),
-    (0xa4, ErrorClass::Rejected, "a durable write of the same document is being committed anew"),
+    (0xa4, ErrorClass::Rejected, "a durable write of the same document is being committed again"),
     (0xc1, ErrorClass::Client, "a field's place is not a mapping"),
     (0xc2, ErrorClass::Client, "a field's name is not a path"),
     (0xc5, ErrorClass::Client, "the value is not JSON"),
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_status_is_told_in_words_with_those_of_the_server() {
+    fn messages_contain_the_status_and_the_servers_text() {
         let told = |status, value: &'static [u8]| {
             let failure = refusal(&Response { status, value });
             (failure.class, failure.message)

@@ -144,7 +144,7 @@ impl CouchbaseNodes {
                 }
             }
         }
-        Err(client(&format!("there is no bucket {:?}", bucket.name)).into())
+        Err(client(&format!("the bucket {:?} does not exist", bucket.name)).into())
     }
 
     /// Applies a configuration that `host` sent. Returns false if `json` is not a configuration. Ignores an older

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_cannot_do_is_refused_before_the_load() {
+    fn unsupported_operations_are_refused_before_the_load() {
         let fields: Vec<String> = (0..17).map(|n| format!("f{n}")).collect();
         let many = json!({"read": {"collection": "c", "id": "a", "fields": fields}});
         assert!(error(many).contains("at most 16"));

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_not_there_is_none_among_those_that_are() {
+    fn a_missing_field_is_none_among_existing_ones() {
         let value = b"\x00\x00\x00\x00\x00\x0242\x00\xc0\x00\x00\x00\x00\x00\x00\x00\x00\x00\x03\"a\"";
         let fields: Vec<_> = values_found(&Response { status: SOME_FAILED, value }).collect();
         assert_eq!(fields, [Some(&b"42"[..]), None, Some(b"\"a\"")]);

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_configuration_says_who_has_what_and_where() {
+    fn a_configuration_lists_nodes_and_vbucket_owners() {
         let json = json!({
             "nodesExt": [
                 {"services": {"mgmt": 8091, "mgmtSSL": 18091, "kv": 11210, "kvSSL": 11207, "n1ql": 8093}},

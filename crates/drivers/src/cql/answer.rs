@@ -67,7 +67,7 @@ impl Answer {
             return Ok(());
         }
         let first =
-            self.first().ok_or_else(|| assertion::assertion("no row whose fields could be judged".to_owned()))?;
+            self.first().ok_or_else(|| assertion::assertion("cannot check fields: the answer contains no row".to_owned()))?;
         assertion.judge_fields(values, |name| assertion::field(&first, name).cloned())
     }
 
@@ -128,7 +128,7 @@ fn json(value: CqlValue) -> Value {
         CqlValue::Uuid(id) => Value::String(id.to_string()),
         CqlValue::Timeuuid(id) => Value::String(id.to_string()),
         CqlValue::Blob(bytes) => Value::String(bytes.iter().fold("0x".to_owned(), |mut text, byte| {
-            write!(text, "{byte:02x}").expect("a text takes what comes");
+            write!(text, "{byte:02x}").expect("writing to a String cannot fail");
             text
         })),
         CqlValue::List(values) | CqlValue::Set(values) | CqlValue::Vector(values) => list(values),

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_keeps_its_place_whoever_comes_and_goes() {
+    fn a_node_keeps_its_number_when_others_join_and_leave() {
         let nodes = CqlNodes::default();
         nodes.set(&texts(&["127.0.0.1:9042", "127.0.0.2:9042"])).unwrap();
         assert_eq!(nodes.place("127.0.0.2:9042".parse().unwrap()), 1);

@@ -135,7 +135,7 @@ impl Kind {
             return Err(PlanError::new("assert: only scans and statements have hits"));
         }
         if assertion.has_fields() && !reads {
-            return Err(PlanError::new("assert: only what reads documents has \"fields\""));
+            return Err(PlanError::new("assert: \"fields\" requires an operation that reads documents"));
         }
         Ok(assertion)
     }
@@ -147,7 +147,7 @@ impl Native {
         let statement = form.text("statement")?.to_owned();
         if statement.contains("${") {
             let remedy = "write ? in the statement, and the variable among the values";
-            return Err(PlanError::new(format!("a statement is prepared once and has no holes; {remedy}")));
+            return Err(PlanError::new(format!("a statement is prepared once and cannot contain ${{...}}; {remedy}")));
         }
         let values = match form.get("values") {
             None => Vec::new(),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_has_its_terms_or_those_of_the_target() {
+    fn operations_override_the_targets_options() {
         let read = map(json!({"read": {"collection": "c", "id": "a"}})).unwrap();
         assert_eq!(read.statement_options.timeout, Duration::from_secs(9));
         assert_eq!(read.statement_options.consistency, Consistency::LocalQuorum);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_an_answer_has_is_asserted_of_it() {
+    fn assertions_must_fit_the_kind_of_answer() {
         let key = json!({"collection": "c", "id": "a"});
         let scan = json!({"collection": "c", "from": "a", "count": 2});
         let write = json!({"collection": "c", "id": "a", "document": {"n": 1}});

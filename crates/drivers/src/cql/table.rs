@@ -58,7 +58,7 @@ impl Table {
         let TableName { keyspace, table } = name;
         let wrong = |message: String| Failure::new(ErrorClass::Client, message);
         let metadata = state.get_keyspace(keyspace).and_then(|keyspace| keyspace.tables.get(table));
-        let metadata = metadata.ok_or_else(|| wrong(format!("there is no table {keyspace}.{table}")))?;
+        let metadata = metadata.ok_or_else(|| wrong(format!("the table {keyspace}.{table} does not exist")))?;
         match (metadata.partition_key.as_slice(), metadata.clustering_key.as_slice()) {
             ([key], []) => Ok(Self::new(name, key)),
             _ => Err(wrong(format!("{keyspace}.{table} has a key of several columns; ask it by cql"))),
@@ -72,7 +72,7 @@ impl Table {
     /// Returns an INSERT statement. The key is the first value, then the columns.
     pub fn insert(&self, columns: &[&str]) -> String {
         let mut text = format!("INSERT INTO {} ({}", self.name, quoted(&self.key));
-        columns.iter().for_each(|column| write!(text, ", {}", quoted(column)).expect("a text takes what comes"));
+        columns.iter().for_each(|column| write!(text, ", {}", quoted(column)).expect("writing to a String cannot fail"));
         text.push_str(") VALUES (?");
         text.push_str(&", ?".repeat(columns.len()));
         text.push(')');

@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused_in_one_sentence() {
+    fn values_of_the_wrong_type_are_refused() {
         let error = |json: &str, typ: NativeType| bytes(json, &native(typ)).unwrap_err();
         assert_eq!(error(r#""x""#, NativeType::Int), "the text \"x\" does not go into a column of type int");
         assert_eq!(error("300", NativeType::TinyInt), "the whole number 300 does not go into a column of type tinyint");

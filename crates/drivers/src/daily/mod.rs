@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn events_go_to_the_collections_of_their_days_by_their_places_among_those_that_are_sent() {
+    async fn events_keep_their_index_in_the_request_when_dealt_to_days() {
         let buckets = Buckets::new("ads", Style::Underscored);
         let batch =
             batch(&[(0, "a", NOON + DAY, ""), (0, "b", NOON, ""), (1, "a", NOON + DAY, ""), (1, "c", NOON, "")]);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn where_all_days_are_deleted_they_are_made_anew() {
+    async fn deleted_days_are_created_again() {
         let buckets = Buckets::new("ads", Style::Dotted);
         let begins = [NOON - DAY / 2];
         buckets.make(begins[0], async || Ok(())).await.unwrap();

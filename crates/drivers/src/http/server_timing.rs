@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_of_names_is_refused() {
+    fn a_list_of_distinct_names_is_required() {
         for form in [json!("store"), json!([1]), json!(["a b"]), json!([""]), json!(["a", "a"])] {
             assert!(Timing::new(Some(&form)).is_err(), "{form}");
         }

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_break_the_head_is_refused_and_not_shown() {
+    fn secrets_that_would_break_the_head_are_refused_and_hidden() {
         for auth in [json!({"api_key": "hush\r\nhost: x"}), json!({"bearer": "hush hush"}), json!({"bearer": ""})] {
             let error = field(auth).unwrap_err().message;
             assert!(error.contains("characters that a head cannot carry") && !error.contains("hush"), "{error}");

@@ -56,7 +56,7 @@ impl Captures {
                 Place::Header(header) => match answer.field(header) {
                     Some(value) => Found::Text(String::from_utf8_lossy(value)),
                     None => Found::Nothing(assertion(format!(
-                        "the answer has no header \"{header}\" to take \"{name}\" from"
+                        "cannot capture \"{name}\": the answer lacks the header \"{header}\""
                     ))),
                 },
             })

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_compressed_reads_back_as_it_was() {
+    fn compressed_bytes_decompress_to_the_original() {
         let random = |length: u64| (0..length).map(|k| Draw::new(1, 2, k).bits(3) as u8).collect::<Vec<_>>();
         let mut out = Vec::new();
         for bytes in [Vec::new(), b"x".to_vec(), b"{\"a\": 1}\n".repeat(100_000), random(1_000_000), random(10)] {

@@ -88,7 +88,7 @@ impl Answer {
             return Ok(());
         }
         let first = self.read().next();
-        let first = first.ok_or_else(|| assertion("no document whose fields could be judged".to_owned()))?;
+        let first = first.ok_or_else(|| assertion("cannot check fields: the answer contains no document".to_owned()))?;
         asserted.judge_fields(values, |name| field(&first, name).cloned())
     }
 
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_shown_without_what_is_the_clusters_own() {
+    fn fields_of_the_cluster_are_hidden_in_shown_answers() {
         let answer = Answer::Told(doc! {"n": 1, "ok": 1.0, "operationTime": 5, "$clusterTime": {"a": 1}});
         assert_eq!(answer.text(), r#"{"n":1,"ok":1.0}"#);
         assert_eq!(Answer::Found(Found::default()).text(), "0 documents");

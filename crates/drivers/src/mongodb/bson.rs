@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn encoded_values_are_decoded_unchanged() {
         let original = json!({
             "a": 1, "b": -5_000_000_000_i64, "c": 0.5, "d": "x\"y", "e": null, "f": true,
             "g": [1, [2, {"h": "é"}], []], "i": {"j": {}, "k": false},
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_has_no_type_for_is_written_as_extended_json_has_it() {
+    fn types_without_json_are_extended_json() {
         let original = json!({
             "date": {"$date": "2015-01-31T12:00:00Z"},
             "id": {"$oid": "5f3c7e1e9d1e8a0001000000"},
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn extended_json_is_what_the_library_makes_of_it() {
+    fn extended_json_equals_the_librarys() {
         let canonical = json!({
             "int": {"$numberInt": "7"}, "long": {"$numberLong": "7"}, "double": {"$numberDouble": "Infinity"},
             "binary": {"$binary": {"base64": "AQID", "subType": "00"}},
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_refused() {
+    fn invalid_json_values_are_refused() {
         for bad in [
             r#"{"a": {"$date": "yesterday"}}"#,
             r#"{"a": {"$oid": "5"}}"#,
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn instants_of_events_are_dates_in_whatever_form_they_came() {
+    fn event_times_become_dates_from_any_form() {
         let times = ["time".to_owned()];
         let line = |time: &str| {
             let mut out = Vec::new();

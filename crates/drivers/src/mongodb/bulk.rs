@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_counted_by_what_the_answer_says_of_them() {
+    fn the_answer_counts_written_and_failed_documents() {
         assert_eq!(counted(Ok(&doc! {"n": 10, "ok": 1.0}), Action::Create), (10, None));
         assert_eq!(counted(Ok(&doc! {"ok": 1.0}), Action::Create), (10, None));
         let duplicate = doc! {"n": 9, "writeErrors": [{"index": 3, "code": 11000, "errmsg": "E11000"}]};
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_texts_and_documents_without_one_are_told() {
+    fn ids_are_texts_and_documents_without_one_fail() {
         assert_eq!(id(br#"{"a": 1, "key": 5}"#, b"key").unwrap(), "5");
         assert_eq!(id(br#"{"key": "x"}"#, b"key").unwrap(), "x");
         assert!(id(br#"{"a": 1}"#, b"key").is_err());

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_an_error() {
+    fn malformed_answers_are_errors() {
         let document = rawdoc! {"ok": 1.0};
         let good = [&head(7, document.as_bytes().len())[..], document.as_bytes()].concat();
         let with = |at: usize, byte: u8| {

@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_host_that_nobody_is_at_is_told() {
+    async fn an_unreachable_host_is_a_connect_failure() {
         let nodes = nodes();
         let error = nodes.discover().await.unwrap_err();
         let refused = matches!(error, DiscoveryError::Refused(_));

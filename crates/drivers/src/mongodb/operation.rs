@@ -208,7 +208,7 @@ impl Kind {
             return Err(PlanError::new("assert: only scans and queries have hits"));
         }
         if assertion.has_fields() && !reads {
-            return Err(PlanError::new("assert: only what reads documents has \"fields\""));
+            return Err(PlanError::new("assert: \"fields\" requires an operation that reads documents"));
         }
         Ok(assertion)
     }
@@ -360,7 +360,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_an_answer_has_is_asserted_of_it() {
+    fn assertions_must_fit_the_kind_of_answer() {
         let key = json!({"collection": "c", "id": "a"});
         let scan = json!({"collection": "c", "from": "a", "count": 2});
         let write = json!({"collection": "c", "id": "a", "document": {"n": 1}});

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_what_came_and_stops_at_its_limit() {
+    fn it_grows_with_the_answer_up_to_its_limit() {
         let mut buffer = AnswerBuffer::default();
         let bytes: Vec<u8> = (0..40_000_u32).map(|index| index as u8).collect();
         receive(&mut buffer, &bytes, LIMIT).unwrap();

@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_node_has_one_number_by_whatever_name() {
+    async fn names_of_one_address_share_a_number() {
         let known = Known::default();
         assert_eq!(known.number("127.0.0.1:7000").await.unwrap(), 0);
         assert_eq!(known.number("localhost:7000").await.unwrap(), 0);

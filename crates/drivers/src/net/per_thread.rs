@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_has_one_and_shares_it_with_nobody() {
+    fn each_thread_has_its_own_value() {
         let held = PerThread::new();
         let first = held.get(|| 1);
         assert!(Rc::ptr_eq(&first, &held.get(|| 2)));

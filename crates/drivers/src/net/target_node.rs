@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused_by_name() {
+    fn messages_name_invalid_hosts() {
         for host in
             ["localhost", "localhost:", ":9200", "localhost:99999", "http://localhost:9200", "a b:1", "::1:9200", ""]
         {
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_lets_nobody_in_is_tried_by_one_at_a_time_and_ever_more_rarely() {
+    fn an_unreachable_node_is_retried_by_one_client_with_back_off() {
         let node = TargetNode::new(0, Host::resolve("127.0.0.1:1").unwrap(), true);
         let mut now = 0;
         // All its clients are refused a connection.

@@ -35,7 +35,7 @@ impl Control {
                 // The body of a function contains separate commands.
                 ["CREATE", ..] => return Ok(Self::None),
                 ["BEGIN" | "START" | "COMMIT" | "END", ..] | ["PREPARE", "TRANSACTION", ..] => {
-                    return Err(PlanError::new(format!("{} is sent by itself; {TRANSACTION}", words[0])));
+                    return Err(PlanError::new(format!("the driver sends {}; {TRANSACTION}", words[0])));
                 }
                 ["ROLLBACK", "TO", ..] | ["ROLLBACK", _, "TO", ..] => Self::RollbackTo(last()),
                 ["ROLLBACK" | "ABORT", ..] => Self::Rollback,
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_of_transactions_are_told_apart_from_words_in_others() {
+    fn transaction_commands_are_recognised_only_as_commands() {
         let control = |statement: &str| Control::of(statement).map_err(|error| error.message);
         for plain in
             ["SELECT 1", "SELECT 'a; ROLLBACK'", "SELECT 1; -- ; COMMIT\nSELECT 2;", "UPDATE t SET \"commit\" = 1", ""]
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(control("savepoint one;"), Ok(Control::Savepoint("ONE".into())));
         assert_eq!(control("ROLLBACK TO one"), Ok(Control::RollbackTo("ONE".into())));
         assert_eq!(control("ROLLBACK WORK TO SAVEPOINT \"one\""), Ok(Control::RollbackTo("ONE".into())));
-        assert!(control("START TRANSACTION").unwrap_err().starts_with("START is sent by itself"));
+        assert!(control("START TRANSACTION").unwrap_err().starts_with("the driver sends START"));
         assert!(control("prepare transaction 'x'").is_err());
         assert!(control("INSERT INTO t VALUES (1); ROLLBACK").unwrap_err().contains("has several commands"));
     }

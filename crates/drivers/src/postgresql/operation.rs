@@ -151,7 +151,7 @@ impl Kind {
             let statement = Native::map(&form, simple, &context.variables)?;
             return match statement.control {
                 Control::None => Ok(Self::Statement(statement)),
-                _ => Err(PlanError::new(format!("a single statement is a transaction by itself; {TRANSACTION}"))),
+                _ => Err(PlanError::new(format!("a single statement is already a transaction; {TRANSACTION}"))),
             };
         };
         if let Some(key) = ["statement", "values", "rows"].into_iter().find(|key| form.get(key).is_some()) {
@@ -222,7 +222,7 @@ impl Native {
     fn map(form: &Form, simple: bool, variables: &Variables) -> Result<Self, PlanError> {
         let text = form.text("statement")?;
         if text.contains("${") {
-            return Err(PlanError::new("a statement has no holes: write $1, $2, ... and give the \"values\""));
+            return Err(PlanError::new("a statement cannot contain ${...}: write $1, $2, ... and give the \"values\""));
         }
         let cell = |value: &Value| Cell::new(value, variables);
         let values: Vec<_> = match form.get("values") {
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reads_goes_where_the_target_says_unless_it_says_otherwise() {
+    fn reads_follow_the_targets_read_from_unless_overridden() {
         let key = json!({"collection": "c", "id": "a"});
         let from = |form: Value| map(form).unwrap().from;
         assert_eq!(from(json!({"read": key})), ReadFrom::PreferReplica);
@@ -300,17 +300,17 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_operation_is_refused_with_what_is_wrong() {
+    fn messages_of_refused_operations_name_the_fault() {
         let key = json!({"collection": "c", "id": "a"});
         for (form, message) in [
             (
                 json!({"sql": {"statement": "SELECT $2", "values": [1]}}),
                 "sql: the statement has 2 values, and there are 1",
             ),
-            (json!({"sql": {"statement": "SELECT ${x}"}}), "sql: a statement has no holes"),
+            (json!({"sql": {"statement": "SELECT ${x}"}}), "sql: a statement cannot contain"),
             (json!({"sql": {"statement": "SELECT 1", "expect": "rollback"}}), "sql: \"expect\" belongs beside"),
-            (json!({"sql": {"statement": "SAVEPOINT a"}}), "sql: a single statement is a transaction by itself"),
-            (json!({"sql": {"statement": "commit"}}), "sql: COMMIT is sent by itself"),
+            (json!({"sql": {"statement": "SAVEPOINT a"}}), "sql: a single statement is already a transaction"),
+            (json!({"sql": {"statement": "commit"}}), "sql: the driver sends COMMIT"),
             (
                 json!({"sql": {"transaction": [{"statement": "SELECT 1"}, {"statement": "ROLLBACK"}]}}),
                 "sql: transaction: ROLLBACK ends it; write it last",

@@ -68,7 +68,7 @@ fn plain(scalar: &Scalar, out: &mut BytesMut) {
         Scalar::Text(text) => writer.write_all(text.as_bytes()),
         Scalar::Json(json) => writer.write_all(json),
     }
-    .expect("a buffer takes what comes");
+    .expect("writing to a buffer cannot fail");
 }
 
 /// Converts a JSON list to the server's text form of an array: `{1,"a",{2}}`.

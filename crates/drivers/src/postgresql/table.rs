@@ -45,7 +45,7 @@ impl Table {
             }
         }
         if keys.is_empty() && columns.is_empty() {
-            return Err(Failure::new(ErrorClass::Client, format!("there is no table \"{collection}\"")));
+            return Err(Failure::new(ErrorClass::Client, format!("the table \"{collection}\" does not exist")));
         }
         let [key] = keys.as_slice() else {
             let message =
@@ -73,7 +73,7 @@ impl Table {
             text.push_str(if row == 0 { "(" } else { ", (" });
             for column in 1..=width {
                 let comma = if column == 1 { "" } else { ", " };
-                write!(text, "{comma}${}", row * width + column).expect("a text takes what comes");
+                write!(text, "{comma}${}", row * width + column).expect("writing to a String cannot fail");
             }
             text.push(')');
         }

@@ -75,7 +75,7 @@ fn float(number: f64) -> Value {
 
 fn hex(bytes: &[u8]) -> Value {
     Value::String(bytes.iter().fold("\\x".to_owned(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("a text takes what comes");
+        write!(text, "{byte:02x}").expect("writing to a String cannot fail");
         text
     }))
 }

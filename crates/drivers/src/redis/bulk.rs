@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_already_fails_only_what_may_not_be_there() {
+    fn existing_and_missing_documents_fail_the_actions_that_forbid_them() {
         let judged = |item, action| judge(Some(item), action).map(|outcome| outcome.is_ok());
         assert_eq!(judged(Item::Int(0), Action::Create), Some(false));
         assert_eq!(judged(Item::Int(0), Action::Delete), Some(false));

@@ -63,11 +63,11 @@ pub fn value(text: &[u8]) -> Value {
 
 /// Returns a reply, or an item of a list reply, as a number or as text converted by [`value`].
 pub fn reply<'a>(name: &str, number: Option<usize>, mut answer: Reader<'a>) -> Found<'a> {
-    let nothing = |what: &str| Found::Nothing(assertion(format!("{what} to take \"{name}\" from")));
+    let nothing = |what: &str| Found::Nothing(assertion(format!("cannot capture \"{name}\": {what}")));
     if let Some(number) = number {
-        let Some(elements) = answer.list() else { return nothing("the reply is one value, not a list,") };
+        let Some(elements) = answer.list() else { return nothing("the reply is one value, not a list") };
         if number >= elements {
-            return nothing(&format!("the reply has {elements} items, and so none of number {number}"));
+            return nothing(&format!("the reply has {elements} items; item {number} is missing"));
         }
         (0..number).for_each(|_| answer.skip());
     }

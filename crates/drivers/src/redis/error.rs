@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_counted_by_what_it_begins_with() {
+    fn the_first_word_of_an_error_determines_its_class() {
         for (words, class) in [
             ("OOM command not allowed when used memory > 'maxmemory'.", ErrorClass::Rejected),
             ("ERR Error running script: OOM command not allowed when used memory", ErrorClass::Rejected),

@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn ranges_of_slots_are_taken_down_with_whoever_serves_them() {
+    async fn slot_ranges_are_stored_with_their_nodes() {
         let nodes = nodes();
         let asked = Host::resolve("127.0.0.1:7000").unwrap();
         let answer = b"*3\r\n:0\r\n:8191\r\n*4\r\n$0\r\n\r\n:7000\r\n$2\r\nid\r\n*2\r\n$8\r\nhostname\r\n$1\r\nx\r\n\

@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_ends_the_connection() {
+    fn unrequested_answers_end_the_connection() {
         let (complete, answers) = feed(b"+OK\r\n+OK\r\n", 1, 100).unwrap();
         assert!(complete && !answers.reusable());
     }

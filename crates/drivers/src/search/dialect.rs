@@ -131,11 +131,11 @@ impl Dialect {
 
     fn only_elasticsearch(&self, what: &str, least: (u64, u64)) -> Result<(), PlanError> {
         if self.product == Product::OpenSearch {
-            return Err(PlanError::new(format!("{self} has no {what}, which is Elasticsearch's")));
+            return Err(PlanError::new(format!("{self} lacks {what}: only Elasticsearch has it")));
         }
         if self.version < least {
             let (major, minor) = least;
-            return Err(PlanError::new(format!("{self} has no {what}; the first with it is {major}.{minor}")));
+            return Err(PlanError::new(format!("{self} lacks {what}: it requires version {major}.{minor}")));
         }
         Ok(())
     }
@@ -182,7 +182,7 @@ impl Dialect {
         };
         if self.version < least {
             let (major, minor) = least;
-            return Err(PlanError::new(format!("{self} has no point in time; the first with one is {major}.{minor}")));
+            return Err(PlanError::new(format!("{self} lacks points in time: they require version {major}.{minor}")));
         }
         Ok(match self.product {
             Product::OpenSearch => PointInTime {
@@ -226,7 +226,7 @@ impl Dialect {
 
     /// Refuses composing templates on versions without composable templates.
     pub fn composing(&self) -> Result<(), PlanError> {
-        self.since("templates made of others", (7, 8))
+        self.since("composed templates", (7, 8))
     }
 
     /// Refuses a feature on Elasticsearch before this version. All OpenSearch versions have it.
@@ -234,7 +234,7 @@ impl Dialect {
         if self.product == Product::OpenSearch || self.version >= (major, minor) {
             return Ok(());
         }
-        Err(PlanError::new(format!("{self} has no {what}; the first with them is {major}.{minor}")))
+        Err(PlanError::new(format!("{self} lacks {what}: they require version {major}.{minor}")))
     }
 
     /// Returns the body of an index, a template or a rollover for this version, with the type of its documents if
@@ -400,7 +400,7 @@ mod tests {
     #[test]
     fn a_point_in_time_is_refused_where_there_is_none() {
         let error = elasticsearch("6.8.23").point_in_time().unwrap_err().message;
-        assert_eq!(error, "elasticsearch 6.8 has no point in time; the first with one is 7.10");
+        assert_eq!(error, "elasticsearch 6.8 lacks points in time: they require version 7.10");
         assert_eq!(dialect("opensearch", "2.19.4").unwrap().point_in_time().unwrap().id, "pit_id");
     }
 
@@ -409,7 +409,7 @@ mod tests {
         assert!(dialect("opensearch", "1.0.0").unwrap().data_streams().is_ok());
         assert!(elasticsearch("7.9.0").data_streams().is_ok());
         let error = elasticsearch("6.8.23").data_streams().unwrap_err().message;
-        assert_eq!(error, "elasticsearch 6.8 has no data streams; the first with them is 7.9");
+        assert_eq!(error, "elasticsearch 6.8 lacks data streams: they require version 7.9");
         assert!(elasticsearch("7.7.0").composing().unwrap_err().message.contains("7.8"));
     }
 

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn conditions_hold_or_say_what_is_missing() {
+    fn unmet_conditions_name_the_difference() {
         let answer = json!({"_all": {"total": {"merges": {"current": 3}}}, "a.b": true, "status": "yellow", "n": 7});
         for (until, lacks) in [
             (json!({"_all.total.merges.current": 3}), None),

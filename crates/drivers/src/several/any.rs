@@ -50,7 +50,7 @@ macro_rules! any_of {
             pub fn parts(&self, operation: &AnyOperation) -> &'static [&'static str] {
                 match (self, operation) {
                     $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.parts(operation),)*
-                    _ => unreachable!("an operation is asked of the driver that mapped it"),
+                    _ => unreachable!("operations belong to the driver that mapped them"),
                 }
             }
 
@@ -58,7 +58,7 @@ macro_rules! any_of {
             pub fn requests(&self, operation: &AnyOperation) -> Option<u64> {
                 match (self, operation) {
                     $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.requests(operation),)*
-                    _ => unreachable!("an operation is asked of the driver that mapped it"),
+                    _ => unreachable!("operations belong to the driver that mapped them"),
                 }
             }
 
@@ -110,7 +110,7 @@ macro_rules! any_of {
                     $((Self::$variant(driver), AnyConnection::$variant(connection)) => {
                         driver.turn_to(connection, node, keep)
                     })*
-                    _ => unreachable!("a connection is used by the driver that made it"),
+                    _ => unreachable!("connections belong to the driver that created them"),
                 }
             }
 
@@ -118,7 +118,7 @@ macro_rules! any_of {
             pub fn memory<'a>(&self, connection: &'a mut AnyConnection) -> Option<&'a mut Captured> {
                 match (self, connection) {
                     $((Self::$variant(driver), AnyConnection::$variant(connection)) => driver.memory(connection),)*
-                    _ => unreachable!("a connection is used by the driver that made it"),
+                    _ => unreachable!("connections belong to the driver that created them"),
                 }
             }
 
@@ -134,7 +134,7 @@ macro_rules! any_of {
                         AnyConnection::$variant(connection),
                         AnyOperation::$variant(operation),
                     ) => driver.answer(connection, operation),)*
-                    _ => unreachable!("an operation and a connection are of the driver that made them"),
+                    _ => unreachable!("operations and connections belong to the driver that created them"),
                 }
             }
 
@@ -153,7 +153,7 @@ macro_rules! any_of {
                         AnyConnection::$variant(connection),
                         AnyOperation::$variant(operation),
                     ) => driver.execute(connection, operation, context, draw, only).await,)*
-                    _ => unreachable!("an operation and a connection are of the driver that made them"),
+                    _ => unreachable!("operations and connections belong to the driver that created them"),
                 }
             }
 
@@ -161,7 +161,7 @@ macro_rules! any_of {
             pub fn ingests(&self, operation: &AnyOperation) -> bool {
                 match (self, operation) {
                     $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.ingests(operation),)*
-                    _ => unreachable!("an operation is asked of the driver that mapped it"),
+                    _ => unreachable!("operations belong to the driver that mapped them"),
                 }
             }
 
@@ -180,7 +180,7 @@ macro_rules! any_of {
                         AnyConnection::$variant(connection),
                         AnyOperation::$variant(operation),
                     ) => driver.ingest(connection, operation, context, batch, only).await,)*
-                    _ => unreachable!("an operation and a connection are of the driver that made them"),
+                    _ => unreachable!("operations and connections belong to the driver that created them"),
                 }
             }
 
@@ -198,7 +198,7 @@ macro_rules! any_of {
                         AnyConnection::$variant(connection),
                         AnyOperation::$variant(operation),
                     ) => driver.render(connection, operation, context, draw),)*
-                    _ => unreachable!("an operation and a connection are of the driver that made them"),
+                    _ => unreachable!("operations and connections belong to the driver that created them"),
                 }
             }
 
@@ -216,7 +216,7 @@ macro_rules! any_of {
                         AnyConnection::$variant(connection),
                         AnyOperation::$variant(operation),
                     ) => driver.show(connection, operation, context, draw).await,)*
-                    _ => unreachable!("an operation and a connection are of the driver that made them"),
+                    _ => unreachable!("operations and connections belong to the driver that created them"),
                 }
             }
         }

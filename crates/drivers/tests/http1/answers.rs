@@ -29,7 +29,7 @@ fn an_answer_may_come_byte_by_byte() {
 }
 
 #[test]
-fn a_body_without_an_end_costs_time_and_no_memory_where_nobody_reads_it() {
+fn an_unread_endless_body_costs_time_but_no_memory() {
     let server = Server::play(|listener| {
         let mut peer = listener.accept();
         peer.answer("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n");
@@ -120,7 +120,7 @@ fn a_large_answer_in_chunks_is_read_whole() {
 }
 
 #[test]
-fn the_answer_to_head_has_no_body_whatever_it_announces() {
+fn the_answer_to_head_has_no_body_despite_its_content_length() {
     let server = Server::play(|listener| {
         let mut peer = listener.accept();
         peer.answer("HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n");
@@ -133,7 +133,7 @@ fn the_answer_to_head_has_no_body_whatever_it_announces() {
 }
 
 #[test]
-fn bytes_that_nobody_asked_for_do_not_answer_the_next_request() {
+fn unrequested_bytes_do_not_answer_the_next_request() {
     for pause in [0, 50] {
         let server = Server::play(|listener| {
             listener.accept().answer(&(answer("200 OK", "{}") + &answer("500 Error", "surplus")));
@@ -184,7 +184,7 @@ fn a_server_that_answers_early_and_stays_does_not_get_the_rest() {
 }
 
 #[test]
-fn what_is_no_http_is_an_error_and_memory_stays_bounded() {
+fn answers_other_than_http_are_errors_and_memory_stays_bounded() {
     let head = "HTTP/1.1 200 OK\r\n";
     for (start, more) in [
         ("SSH-2.0-OpenSSH_9.2\r\n", ""),

@@ -119,7 +119,7 @@ fn a_request_that_is_abandoned_leaves_no_answer_behind_for_the_next() {
 }
 
 #[test]
-fn a_silent_server_is_a_timeout_and_its_late_answer_is_nobodys() {
+fn a_late_answer_after_a_timeout_is_discarded() {
     let server = Server::play(|listener| {
         let mut slow = listener.accept();
         slow.request().unwrap();
@@ -139,7 +139,7 @@ fn a_silent_server_is_a_timeout_and_its_late_answer_is_nobodys() {
 }
 
 #[test]
-fn a_timeout_is_counted_from_each_request_anew() {
+fn each_request_has_its_own_timeout() {
     let server = Server::play(|listener| {
         let mut peer = listener.accept();
         for pause in [100; 12].into_iter().chain([1200]) {

@@ -26,7 +26,7 @@ fn hits(sorts: &[u64], more: Value) -> String {
 }
 
 #[test]
-fn a_page_comes_after_the_last_hit_of_the_one_before_in_the_point_in_time_that_is_the_newest() {
+fn pages_continue_after_the_last_hit_with_the_newest_point_in_time() {
     let server = play(vec![
         answer("200 OK", r#"{"id": "p1"}"#),
         hits(&[1, 2], json!({"pit_id": "p2"})),

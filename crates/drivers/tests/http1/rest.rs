@@ -67,7 +67,7 @@ fn a_request_is_sent_as_it_was_written() {
 }
 
 #[test]
-fn what_an_answer_gives_is_used_in_the_clients_next_requests() {
+fn captured_values_are_used_in_later_requests() {
     let created = "HTTP/1.1 201 Created\r\nLocation: /items/a b\r\ncontent-length: 2\r\n\r\n{}".to_owned();
     let login = answer("200 OK", r#"{"session": {"token": "t\u0022k", "user": 17}}"#);
     let server = play(vec![login, created, answer("200 OK", "{}"), answer("200 OK", "{}")]);
@@ -113,7 +113,7 @@ fn each_client_keeps_its_own_values_until_its_user_leaves() {
 }
 
 #[test]
-fn an_answer_that_lacks_what_is_to_be_taken_is_a_failed_assertion() {
+fn a_missing_captured_value_is_a_failed_assertion() {
     for (capture, body, cause) in [
         (
             json!({"json": "/a/token"}),
@@ -121,7 +121,7 @@ fn an_answer_that_lacks_what_is_to_be_taken_is_a_failed_assertion() {
             "the answer has nothing at \"/a/token\": {\"a\": {\"tokn\": 1}}",
         ),
         (json!({"json": "/a"}), "<html>", "the answer is not JSON: <html>"),
-        (json!({"header": "X-Token"}), "{}", "the answer has no header \"X-Token\" to take \"token\" from"),
+        (json!({"header": "X-Token"}), "{}", "cannot capture \"token\": the answer lacks the header \"X-Token\""),
     ] {
         let server = play(vec![answer("200 OK", body)]);
         let reply = client(&server.host).execute(&get(json!({"capture": {"token": capture}})), 0);
@@ -153,7 +153,7 @@ fn an_answer_is_judged_by_its_status_unless_others_are_expected() {
 }
 
 #[test]
-fn an_answers_body_is_compared_with_what_is_expected_of_it() {
+fn bodies_are_compared_with_the_expected_ones() {
     let body = r#"{"user": {"id": 3, "tags": ["a", {"b": 2.0}], "gone": null}, "ok": true}"#;
     for (expect, cause) in [
         (json!({"json": {"/ok": true, "/user/id": "${k}", "/user/tags": ["a", {"b": 2}], "/user/gone": null}}), None),
@@ -191,7 +191,7 @@ fn the_target_says_who_asks_unless_the_request_does() {
 }
 
 #[test]
-fn what_was_sent_and_answered_can_be_shown_or_that_nothing_was() {
+fn sent_and_unsent_requests_are_shown() {
     let server = play(vec![answer("200 OK", r#"{"t": 1}"#)]);
     let mut client = client(&server.host);
     let show = |client: &mut Client<Http>, form: &Value| {
@@ -243,7 +243,7 @@ fn a_client_that_cannot_even_ask_does_not_turn_in_circles() {
 }
 
 #[test]
-fn a_user_that_arrives_knows_nothing_of_the_one_before() {
+fn a_new_user_starts_without_captured_values() {
     let journey = |first: &str| {
         json!({
             "name": first, "journey": [{"operation": first, "think_time": 0}, {"operation": "use", "think_time": 0}],

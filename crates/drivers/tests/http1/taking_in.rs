@@ -93,7 +93,7 @@ fn a_batch_is_one_request_and_its_events_are_its_documents() {
 }
 
 #[test]
-fn events_that_fail_are_named_by_their_places_among_those_that_were_sent() {
+fn failed_events_are_named_by_index() {
     let lines = ["{}", r#"{"a":"busy"}"#, r#"{"a":"wrong"}"#, r#"{"b":"busy"}"#];
     let (reply, _) = ingest(&lines, None);
     assert_eq!((reply.documents, &reply.rejected[..], &reply.refused[..]), (1, &[1, 3][..], &[2][..]));
@@ -105,7 +105,7 @@ fn events_that_fail_are_named_by_their_places_among_those_that_were_sent() {
 }
 
 #[test]
-fn a_line_that_the_store_cannot_read_is_told_from_those_around_it() {
+fn an_unreadable_line_is_isolated_from_its_neighbours() {
     let lines = ["{}", r#"{"a":"wrong"}"#, "{}", r#"{"a":"poison"}"#, "{}", r#"{"a":"busy"}"#, "{}"];
     let (reply, requests) = ingest(&lines, None);
     assert_eq!((reply.documents, &reply.rejected[..], &reply.refused[..]), (4, &[5][..], &[1, 3][..]));

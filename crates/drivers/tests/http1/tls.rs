@@ -86,7 +86,7 @@ fn a_connection_that_was_closed_while_idle_is_replaced() {
 }
 
 #[test]
-fn a_certificate_that_does_not_verify_is_told_with_which_and_why_before_anything_is_sent() {
+fn an_unverifiable_certificate_is_refused_before_the_load_with_the_reason() {
     let (authority, stranger) = (Authority::new(), Authority::new());
     for (name, year, ca, cause) in [
         ("127.0.0.1", LATER, &stranger, "its issuer is not trusted; name the issuer's certificate as ca"),
@@ -148,7 +148,7 @@ fn a_server_that_wants_the_clients_certificate_gets_it() {
 }
 
 #[test]
-fn a_server_that_speaks_in_the_clear_is_told_before_the_load() {
+fn an_unencrypted_server_is_refused_before_the_load() {
     let authority = Authority::new();
     let server = Server::play(|listener| {
         let mut peer = listener.accept();

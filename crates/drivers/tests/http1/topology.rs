@@ -154,7 +154,7 @@ fn a_node_that_leaves_and_comes_back_has_its_old_number() {
 }
 
 #[test]
-fn nobody_waits_for_a_node_that_joins_before_it_is_there() {
+fn no_client_waits_for_a_joining_node() {
     let (a, mut b) = (HttpNode::new(), HttpNode::stopped());
     let load = Load::start(&[&a], "fixed");
     load.wait_for_equal_shares(&[&a]);
@@ -191,7 +191,7 @@ fn clients_of_a_node_that_died_ask_the_others_and_go_home_when_it_is_back() {
 }
 
 #[test]
-fn in_turn_each_node_gets_the_same_number_of_requests_whoever_asks() {
+fn round_robin_gives_each_node_equal_requests_from_any_client() {
     let (a, b, c, d) = (HttpNode::new(), HttpNode::new(), HttpNode::new(), HttpNode::new());
     let load = Load::start(&[&a, &b, &c], "round_robin");
     load.wait_for_equal_shares(&[&a, &b, &c]);

@@ -51,12 +51,12 @@ fn a_read_modify_write_reads_then_writes_and_tells_both() {
 }
 
 #[test]
-fn what_is_not_there_is_not_written() {
+fn a_missing_document_is_not_written() {
     let server = answering(vec![("404 Not Found", r#"{"found":false}"#)]);
     let reply = Client::new(&[&server.host], 0).execute(&read_modify_write(), 7);
     assert_eq!(reply.parts.len(), 1);
     assert_eq!(reply.parts[0].failed, Some(ErrorClass::Client));
-    assert_eq!(failure(reply.outcome), (ErrorClass::Client, "HTTP 404: there is no such document".to_owned()));
+    assert_eq!(failure(reply.outcome), (ErrorClass::Client, "HTTP 404: the document does not exist".to_owned()));
     server.finish();
 }
 

@@ -8,7 +8,7 @@ use loadframe_engine::plan::PlanErrorKind;
 use super::*;
 
 #[test]
-fn a_stop_ends_the_phase_within_a_second_and_keeps_what_was_measured() {
+fn a_stop_ends_the_phase_and_keeps_the_measurements() {
     let folder = Folder::new();
     let plan = plan(json!({
         "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": 2, "think_time": 0.001}},
@@ -166,7 +166,7 @@ fn assert_over(phase: &str) {
 }
 
 #[test]
-fn whatever_panics_ends_the_phase_with_what_was_measured_and_why() {
+fn a_panic_ends_the_phase_with_measurements_and_reason() {
     for (dies, clients, words) in
         [("request", 3, "a request was lost"), ("task", 3, "a task was lost"), ("client", 4, "a client too many")]
     {
@@ -207,7 +207,7 @@ fn records_that_cannot_be_written_end_the_load_before_that_is_said() {
 }
 
 #[test]
-fn a_load_that_nobody_can_stop_any_more_ends() {
+fn dropping_the_handle_ends_the_load() {
     let folder = Folder::new();
     let running = begin::<Dying>(&dying("left", "", 3), &folder);
     assert!(!running.wait(Duration::from_millis(200)));

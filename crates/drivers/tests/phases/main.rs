@@ -86,7 +86,7 @@ fn a_closed_stream_issues_exactly_the_requests_it_was_asked_for() {
 }
 
 #[test]
-fn an_open_stream_sends_what_was_due_in_its_time_and_warms_up_apart() {
+fn an_open_stream_separates_warm_up_from_measurement() {
     let mut plan = plan(json!({
         "name": "s", "mix": [["a", 1]], "pacing": {"open": {"rate": 1000}}, "stop": {"duration": 1.0},
     }));
@@ -275,7 +275,7 @@ fn clients_come_and_go_with_the_level() {
 }
 
 #[test]
-fn a_ramp_offers_what_lies_under_it() {
+fn a_ramp_offers_the_area_under_its_rate() {
     let (outcome, _folder) = run::<Null>(&plan(json!({
         "name": "s", "mix": [["a", 1]], "stop": {"duration": 2.0},
         "pacing": {"open": {"rate": {"from": 0, "stages": [{"to": 1000, "over": 2}]}}},

@@ -29,7 +29,7 @@ fn a_bound_on_requests_in_flight_is_the_same_for_any_number_of_threads() {
 }
 
 #[test]
-fn seconds_in_which_nothing_was_done_tell_what_waits_until_the_very_end() {
+fn idle_seconds_report_unanswered_requests() {
     let mut plan = plan(json!({
         "name": "s", "mix": [["a", 1]], "pacing": {"open": {"rate": 10}}, "stop": {"duration": 1.0},
     }));

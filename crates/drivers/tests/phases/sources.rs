@@ -186,7 +186,7 @@ fn each_line_of_files_is_an_event_or_a_dead_letter_with_its_reason() {
 }
 
 #[test]
-fn what_the_store_cannot_take_now_is_sent_again_and_what_it_refuses_is_a_dead_letter() {
+fn retryable_events_are_resent_and_refused_ones_become_dead_letters() {
     let texts = Folder::new();
     let path = file(&texts, "log.ndjson", (0..5_000).map(bid).collect::<String>());
     for retries in [0, 2] {
@@ -201,7 +201,7 @@ fn what_the_store_cannot_take_now_is_sent_again_and_what_it_refuses_is_a_dead_le
 }
 
 #[test]
-fn what_the_store_never_took_is_left_over() {
+fn undelivered_events_are_left_over() {
     let texts = Folder::new();
     let path = file(&texts, "log.ndjson", (0..500).map(bid).collect::<String>());
     let mut plan = ingesting(json!({"files": [path]}), json!({"duration": 0.3}));
@@ -309,7 +309,7 @@ fn senders_wait_while_the_store_is_slow_and_memory_stays_bounded() {
 }
 
 #[test]
-fn a_sender_is_told_how_many_of_its_lines_are_safe_and_that_is_never_too_many() {
+fn acknowledgements_never_exceed_the_stored_lines() {
     let source = json!({"listen": {"address": "127.0.0.1:0"}, "batch": 50, "acknowledge": true});
     let mut plan = ingesting(source, json!("exhausted"));
     plan["operations"]["take_in"] = json!({"half_rejected": 3, "unanswered": 1});
@@ -383,7 +383,7 @@ fn a_generator_that_is_not_paced_makes_events_as_fast_as_they_are_taken() {
 }
 
 #[test]
-fn a_port_that_nobody_sends_to_is_closed_when_the_time_is_over_or_the_phase_is_stopped() {
+fn an_idle_port_is_closed_at_the_end_or_on_stop() {
     for stop in [json!({"duration": 0.2}), json!("exhausted")] {
         let plan = ingesting(json!({"listen": {"address": "127.0.0.1:0"}}), stop.clone());
         let folder = Folder::new();
@@ -406,7 +406,7 @@ fn a_port_is_closed_when_nothing_has_come_for_so_long() {
 }
 
 #[test]
-fn what_cannot_be_is_said_before_anything_is_read() {
+fn impossible_sources_are_refused_before_reading() {
     let said = |plan: &Value| {
         let folder = Folder::new();
         let plan = serde_json::from_value(plan.clone()).unwrap();

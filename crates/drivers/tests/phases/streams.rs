@@ -19,7 +19,7 @@ fn of<'a>(outcome: &'a Value, list: &str, name: &str, stream: &str) -> &'a Value
 }
 
 #[test]
-fn a_stream_goes_on_until_the_one_that_ends_the_phase_has_sent_its_last() {
+fn streams_continue_until_the_ending_stream_has_sent_its_last_request() {
     for threads in [1, 3] {
         for pacing in [json!({"closed": {"clients": 2}}), json!({"open": {"rate": 200}})] {
             // 10 requests of 50 ms by one client take half a second.

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_rejected_until_the_end_counts_what_is_still_rejected() {
+    fn a_request_rejected_until_the_end_counts_its_rejected_documents() {
         let mut state = RetryState::default();
         state.after(&reply(7, Some(ErrorClass::Rejected), &[1, 4, 9]));
         assert_eq!(outcome(state.settle(reply(2, Some(ErrorClass::Rejected), &[2]))), Some(ErrorClass::Rejected));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_that_failed_for_what_they_are_stay_failed() {
+    fn documents_with_invalid_contents_stay_failed() {
         let mut state = RetryState::default();
         let mixed = Reply { lost: true, ..reply(5, Some(ErrorClass::Item), &[0, 1]) };
         assert!(RetryState::is_retryable(&BackOff::default(), &mixed), "two of five were rejected");

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn each_day_of_four_centuries_follows_the_one_before() {
+    fn days_of_four_centuries_are_consecutive() {
         for number in calendar::days("1970-01-01").unwrap()..calendar::days("2400-01-01").unwrap() {
             let text = format!("{}Z", calendar::at(number * DAY).unwrap());
             assert_eq!(usual(text.as_bytes()), Some(number * DAY), "{text}");

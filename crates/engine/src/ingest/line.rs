@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn random_lines_say_what_their_values_say() {
+    fn random_lines_parse_to_their_values() {
         let value = |draw: &Draw, salt: u64| match draw.bits(salt) % 9 {
             0 => json!(null),
             1 => json!(5),

@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_choose_together_what_one_would() {
+    fn ranks_together_choose_the_sample_of_one() {
         let mut together: Vec<f64> = (0..3).flat_map(|index| chosen(Stride { index, of: 3 }, 7, 30, 50)).collect();
         together.sort_by(f64::total_cmp);
         assert_eq!(together, chosen(ALONE, 7, 30, 50));

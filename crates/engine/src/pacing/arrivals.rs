@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_are_exponential_with_mean_1_and_do_not_depend_on_the_one_before() {
+    fn gaps_are_independent_and_exponential_with_mean_1() {
         let arrivals = all(7, 200_000);
         let gaps: Vec<f64> = [0.0].iter().chain(&arrivals).zip(&arrivals).map(|(before, at)| at - before).collect();
         let n = gaps.len() as f64;

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_of_several_ranks_moves_when_all_wait_and_it_is_told() {
+    fn a_clock_of_several_ranks_moves_when_all_wait_and_know_the_step() {
         let ranks = [SimulatedClock::new(2, 1, true), SimulatedClock::new(1, 1, true), SimulatedClock::new(0, 1, true)];
         let sum = || ranks.iter().map(SimulatedClock::standing).reduce(ClockState::and).unwrap();
         ranks[0].park(20);

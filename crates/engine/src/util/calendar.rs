@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_day_of_four_centuries_follows_the_one_before() {
+    fn days_of_four_centuries_are_consecutive() {
         let lengths = |year: i16| {
             let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
             [31, if leap { 29 } else { 28 }, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31]

@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_keeps_its_shape_whatever_is_put_into_it() {
+    fn a_path_parameter_is_percent_encoded() {
         let mut out = Vec::new();
         push_percent(&mut out, "a b/c?d=1&e#é%\r\n+logs-*,x:y");
         assert_eq!(String::from_utf8(out).unwrap(), "a%20b%2Fc%3Fd%3D1%26e%23%C3%A9%25%0D%0A%2Blogs-*,x:y");

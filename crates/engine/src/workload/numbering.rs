@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_counter_are_those_of_its_uses_one_after_the_other() {
+    fn a_counter_numbers_its_uses_consecutively() {
         let shares = [0.05, 0.3];
         let mut numbering = Numbering::drawn(shares.to_vec(), 1, 4);
         let mut counts = [0, 0];

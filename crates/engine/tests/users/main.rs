@@ -203,7 +203,7 @@ fn requests_in_loops_carry_the_loop_counters() {
 }
 
 #[test]
-fn conditions_of_loops_and_of_hours_are_those_of_the_user_at_its_instant() {
+fn conditions_use_the_users_memory_and_simulated_hour() {
     let operations = json!({
         "day": {"say": "day ${now}"}, "night": {"say": "night ${now}"},
         "count": {"say": "count", "keep": "total", "as": "${step}"}, "end": {"say": "end ${total}"},
@@ -293,7 +293,7 @@ fn memory_belongs_to_the_user_and_not_to_its_client() {
 }
 
 #[test]
-fn a_step_says_what_to_do_without_a_value_and_conditions_see_it() {
+fn a_step_handles_missing_values_and_conditions_see_them() {
     let operations = json!({
         "login": {"say": "login", "keep": "total", "as": "${who}"},
         "use": {"say": "total ${total}"}, "high": {"say": "high"}, "low": {"say": "low"},

@@ -110,7 +110,7 @@ fn the_next_answer_takes_the_place_of_the_last() {
 }
 
 #[test]
-fn what_breaks_the_rules_is_refused() {
+fn protocol_violations_are_refused() {
     for (field, reason) in [
         ("content-length: -5", "\"-5\" is not a length"),
         ("content-length: +5", "\"+5\" is not a length"),
@@ -137,7 +137,7 @@ fn what_breaks_the_rules_is_refused() {
 }
 
 #[test]
-fn what_has_no_end_is_bounded() {
+fn endless_parts_of_an_answer_are_bounded() {
     let head = "HTTP/1.1 200 OK\r\n";
     let chunked = format!("{head}transfer-encoding: chunked\r\n\r\n");
     for (start, more) in [
@@ -159,7 +159,7 @@ fn what_has_no_end_is_bounded() {
 }
 
 #[test]
-fn of_a_body_that_nobody_reads_the_rest_is_counted_and_dropped() {
+fn the_rest_of_an_unread_body_is_counted_and_dropped() {
     let piece = "y".repeat(100_000);
     let chunk = format!("{:X}\r\n{piece}\r\n", piece.len());
     let head = "HTTP/1.1 200 OK\r\n";

@@ -1,4 +1,4 @@
-//! Answers that have an item for each document of the request.
+//! Answers with one item per document of the request.
 
 use loadframe_engine::driver::{ErrorClass, Failure};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use super::{Verdict, failure, words};
 use crate::http1::status::class_of;
 use loadframe_engine::util::json::{Cursor, Unexpected};
 
-/// `{"docs": [{"found": true, ...}, {"error": {...}}]}`. An index that is not there has none of its documents.
+/// Judges `{"docs": [{"found": true, ...}, {"error": {...}}]}`. Documents of a missing index count as not found.
 pub(super) fn documents(body: &[u8]) -> Result<Verdict, Unexpected> {
     let answer: Value = serde_json::from_slice(body).map_err(|_| Unexpected)?;
     let docs = answer["docs"].as_array().ok_or(Unexpected)?;
@@ -20,17 +20,17 @@ pub(super) fn documents(body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict::new(there, outcome))
 }
 
-/// What a store says of a write to an index that takes none.
+/// Error type of a write to a blocked index.
 const BLOCKED: &str = "cluster_block_exception";
 
-/// What a store says of a request that its settings do not allow now, such as more shards than the cluster may have.
+/// Error type of a request beyond a cluster limit, such as the number of shards.
 const DISALLOWED: &str = "validation_exception";
 
-/// Statuses of documents that the store refuses for their contents.
+/// Statuses of documents with invalid contents.
 const OF_CONTENTS: [u16; 2] = [400, 413];
 
-/// Judges each item. `events`: only those that are refused for their contents are lost, and not those that an index
-/// cannot take now, or that the store takes from nobody without credentials.
+/// Judges each item. `events`: a document is lost only if its contents are invalid; one that failed because of a blocked
+/// index or missing credentials may be retried.
 pub(super) fn bulk(body: &[u8], sent: u64, events: bool) -> Result<Verdict, Unexpected> {
     let mut errors = None;
     Cursor::new(body).object(|name, cursor| {
@@ -48,7 +48,7 @@ pub(super) fn bulk(body: &[u8], sent: u64, events: bool) -> Result<Verdict, Unex
     if results.len() as u64 != sent {
         return Err(Unexpected);
     }
-    // An item is {"index": {"status": 201, ...}}, whatever the action was.
+    // An item is {"index": {"status": 201, ...}}, with the name of its action as key.
     let items =
         results.iter().map(|item| item.as_object().and_then(|item| item.values().next()).unwrap_or(&Value::Null));
     let failed: Vec<(u32, &Value)> = (0..).zip(items).filter(|(_, item)| !item["error"].is_null()).collect();
@@ -75,7 +75,7 @@ pub(super) fn bulk(body: &[u8], sent: u64, events: bool) -> Result<Verdict, Unex
     Ok(Verdict { rejected, lost: !refused.is_empty(), refused, ..verdict })
 }
 
-/// Judges the items of deletions. The store reports a document that was not there by its status alone.
+/// Judges the items of deletions. A missing document has status 404 and no error.
 pub(super) fn deletions(body: &[u8], sent: u64) -> Result<Verdict, Unexpected> {
     let mut verdict = bulk(body, sent, false)?;
     if memchr::memmem::find(body, b"not_found").is_none() {
@@ -90,7 +90,7 @@ pub(super) fn deletions(body: &[u8], sent: u64) -> Result<Verdict, Unexpected> {
     }
     verdict.documents = verdict.documents.saturating_sub(places.len() as u64);
     let message = match verdict.outcome {
-        Ok(()) => format!("{} of {sent} documents are not there", places.len()),
+        Ok(()) => format!("{} of {sent} documents do not exist", places.len()),
         Err(failure) => failure.message,
     };
     verdict.refused.extend(places);

@@ -1,6 +1,6 @@
-//! Whether an answer is a success. A 200 may carry item errors, a timed-out shard or too few hits; those count.
+//! Judgement of answers. A 200 with item errors, a timed-out shard or too few hits is a failure.
 //!
-//! A few fields, which are located without parsing the rest, show a success; only an error is parsed for its reason.
+//! A success is recognised by a few fields, without parsing the rest. Only the reason of a failure is parsed.
 
 mod items;
 
@@ -15,68 +15,68 @@ use crate::search::answer::items::{bulk, deletions, documents};
 use loadframe_engine::util::json::{Cursor, Unexpected};
 use loadframe_engine::workload::json_pointer::Pointer;
 
-/// What an answer is expected to look like.
+/// Expected form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judge {
-    /// Anything, as long as its status says success.
+    /// Any answer with a success status.
     Status {
-        /// What a success counts for.
+        /// Documents per success.
         documents: u64,
     },
-    /// Anything, as long as its status says success, or that the thing to be removed does not exist.
+    /// Any answer with a success status, or with 404: the object to remove does not exist.
     Absent,
-    /// Anything, as long as its status says success, or that the thing to be made exists.
+    /// Any answer with a success status, or the error that the object to create exists.
     Present,
-    /// Anything with such a status that reports no error inside: see `unfailed`.
+    /// Any answer with a success status and without an error inside; see `unfailed`.
     Unfailed,
-    /// An object that may have `_shards`, none of which failed.
+    /// An object; if it reports on `_shards`, all must have succeeded.
     Shards {
-        /// What a success counts for.
+        /// Documents per success.
         documents: u64,
     },
     /// A document.
     Document,
-    /// Documents by their ids, as far as they are there.
+    /// The existing documents of a list of ids.
     Documents,
-    /// Hits, from all shards, in time.
+    /// Hits from all shards, within the time limit.
     Search,
-    /// An answer to each of several searches, all of them good. Its hits are those of the search with the fewest.
+    /// One successful answer per search. Counts the hits of the search with the fewest.
     Searches,
-    /// Aggregations from all shards, in time. Its documents and its hits are their buckets.
+    /// Aggregations from all shards, within the time limit. Buckets count as documents and as hits.
     Aggregation,
-    /// A number of documents, which are its hits, though none is returned.
+    /// A number of documents, counted as hits.
     Count,
-    /// A table, whose rows are its documents and its hits.
+    /// A table. Rows count as documents and as hits.
     Rows,
-    /// Events, or sequences of events, which are its documents and its hits.
+    /// Events or sequences of events. They count as documents and as hits.
     Events,
-    /// A snapshot that is complete, or one that was accepted and is not waited for.
+    /// A complete snapshot, or an accepted one if the request does not wait.
     Snapshot,
     /// One item for each document, none with an error.
     Bulk,
-    /// The same, of deletions: a document that is not there is an error.
+    /// Like `Bulk`, for deletions: a missing document is an error.
     Deletions,
-    /// The same, of events: an index that takes no writes now takes them later.
+    /// Like `Bulk`, for events: writes to a blocked index may be retried.
     TakenIn,
-    /// An index that takes no more writes, and has none under way.
+    /// A write block that is in effect on all shards.
     Blocked,
-    /// The same as `Bulk`, of a request that always carries as many. It is sent again as a whole or not at all.
+    /// Like `Bulk`, for a request with a fixed number of documents, which is retried only as a whole.
     Items {
-        /// How many.
+        /// Documents per request.
         documents: u64,
     },
 }
 
-/// A judgement: how many documents the store took or returned, and what was wrong.
+/// Judgement of an answer.
 #[derive(Debug)]
 pub struct Verdict {
-    /// Counts also when some others failed.
+    /// Documents that the store stored or returned, even if others failed.
     pub documents: u64,
-    /// Why it is not a success.
+    /// Success, or the failure.
     pub outcome: Result<(), Failure>,
-    /// How many hits a search found if the answer says it, else how many it returned.
+    /// Hits that the search found, if reported; otherwise the returned hits.
     pub hits: u64,
-    /// There are more hits than the store counted.
+    /// Whether the store stopped counting hits.
     pub cut_off: bool,
     /// See [`Reply::rejected`](loadframe_engine::driver::Reply::rejected).
     pub rejected: Vec<u32>,
@@ -102,7 +102,7 @@ impl Verdict {
         }
     }
 
-    /// Adds what the workload asserts to the judgement of an answer to `judge`.
+    /// Checks the workload's assertion on an answer that `judge` accepted.
     pub fn assert(&mut self, judge: Judge, assertion: &Assertion, values: &Values, body: &[u8]) {
         if self.outcome.is_err() {
             return;
@@ -118,22 +118,22 @@ impl Verdict {
 }
 
 impl Judge {
-    /// An answer that is good by its status.
+    /// Any answer with a success status, without documents.
     pub const DONE: Self = Self::Status { documents: 0 };
-    /// One that also reports on shards, none of which may have failed, or on a wait, which must not have timed out.
+    /// Like `DONE`, without failed shards and without a time-out of the store.
     pub const ON_SHARDS: Self = Self::Shards { documents: 0 };
 
-    /// Whether its answers have hits, or something like them, that can be counted.
+    /// Whether assertions on hits apply.
     pub fn counts(self) -> bool {
         matches!(self, Self::Search | Self::Searches | Self::Aggregation | Self::Count | Self::Rows | Self::Events)
     }
 
-    /// Whether more than the status of a success is looked at.
+    /// Whether judging a success requires its body.
     pub fn reads_body(self) -> bool {
         !matches!(self, Self::Status { .. } | Self::Document | Self::Absent | Self::Present)
     }
 
-    /// Judges what the workload asserts of fields.
+    /// Checks the assertions on fields.
     pub fn fields(self, assertion: &Assertion, values: &Values, body: &[u8]) -> Result<(), Failure> {
         if !assertion.has_fields() {
             return Ok(());
@@ -157,7 +157,7 @@ impl Judge {
             Self::Status { documents } => Ok(Verdict::new(documents, Ok(()))),
             Self::Document => Ok(Verdict::new(1, Ok(()))),
             Self::Absent | Self::Present => Ok(Verdict::new(0, Ok(()))),
-            // What is not JSON, such as a table for people, reports nothing.
+            // An answer other than JSON, such as a text table, reports no errors.
             Self::Unfailed => Ok(Verdict::new(0, unfailed(body, true).unwrap_or(Ok(())))),
             Self::Shards { documents } => {
                 Shards::read(body).map(|shards| Verdict::new(documents, shards.outcome(body)))
@@ -187,14 +187,14 @@ impl Judge {
         })
     }
 
-    /// The document that was read, or the first that was found.
+    /// Returns the document of a read, or the first hit.
     fn source(self, body: &[u8]) -> Option<&[u8]> {
         let pointer = if self == Self::Search { "/hits/hits/0/_source" } else { "/_source" };
         Pointer::parse(pointer).ok()?.find(body).ok().flatten()
     }
 }
 
-/// The ids of the first hits, in their order.
+/// Returns the ids of the first `most` hits, in order.
 fn ids(body: &[u8], most: usize) -> Result<Vec<String>, Unexpected> {
     let hits = Cursor::member(body, b"hits")?.ok_or(Unexpected)?.value()?;
     let mut ids = Vec::new();
@@ -218,9 +218,9 @@ fn failure(class: ErrorClass, message: String) -> Result<(), Failure> {
 struct Shards {
     timed_out: bool,
     failed: u64,
-    /// Hits found, as far as the store counted.
+    /// Hits that the store counted.
     total: Option<u64>,
-    /// There are more than it counted.
+    /// Whether the store stopped counting.
     cut_off: bool,
     /// Hits returned.
     hits: Option<u64>,
@@ -259,7 +259,7 @@ impl Shards {
                     }
                     Ok(true)
                 })?,
-                // Elasticsearch 6 says -1 if it was not asked to count.
+                // Elasticsearch 6 reports -1 without track_total_hits.
                 b"total" => self.total = std::str::from_utf8(cursor.value()?).ok().and_then(|total| total.parse().ok()),
                 _ => cursor.skip()?,
             }
@@ -285,7 +285,7 @@ impl Shards {
 }
 
 /// Judges an answer of any kind by the fields that report failures: `timed_out`, `_shards`, `errors` with `items`,
-/// `failures`, and the same or `error` inside of `responses`. `whole`: it is not one of these itself, of which none has more.
+/// `failures`, and `responses`, whose elements may have these fields or `error`. `whole`: the answer may have `responses`.
 fn unfailed(body: &[u8], whole: bool) -> Result<Result<(), Failure>, Unexpected> {
     let mut shards = Shards::default();
     let mut outcome = Ok(());
@@ -299,7 +299,7 @@ fn unfailed(body: &[u8], whole: bool) -> Result<Result<(), Failure>, Unexpected>
             }
             b"errors" if value == b"true" => outcome = failure(ErrorClass::Item, first_error(body)),
             b"failures" if value.first() == Some(&b'[') => {
-                // A list that cannot be read, such as one nested too deep, is not an empty one.
+                // An unreadable list, such as a deeply nested one, is a failure too.
                 let Ok(failures) = serde_json::from_slice::<Vec<Value>>(value) else {
                     outcome = failure(ErrorClass::Item, "\"failures\" cannot be read".to_owned());
                     return Ok(true);
@@ -326,7 +326,7 @@ fn unfailed(body: &[u8], whole: bool) -> Result<Result<(), Failure>, Unexpected>
     Ok(shards.outcome(body).and(outcome))
 }
 
-/// The error of the first item of `{"errors": true, "items": [{"index": {"error": {...}}}]}`, in words.
+/// Returns the message of the first failed item in `{"errors": true, "items": [{"index": {"error": {...}}}]}`.
 fn first_error(body: &[u8]) -> String {
     let answer: Value = serde_json::from_slice(body).unwrap_or_default();
     let items = answer["items"].as_array().into_iter().flatten();
@@ -334,7 +334,7 @@ fn first_error(body: &[u8]) -> String {
     errors.next().map_or_else(|| "\"errors\" is true".to_owned(), words)
 }
 
-/// The answer to several searches is `{"responses": [...]}`, with `error` instead of hits where one failed.
+/// Judges `{"responses": [...]}`, the answer to several searches. A failed search has `error` instead of hits.
 fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
     let (mut total, mut failed) = (0, 0);
     let mut first = None;
@@ -367,7 +367,7 @@ fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict { hits, ..Verdict::new(documents, outcome) })
 }
 
-/// Counts the buckets of the outermost aggregations; those with names for keys are members of an object.
+/// Counts the buckets of the outermost aggregations. Named buckets are members of an object.
 fn aggregation(shards: &Shards, body: &[u8]) -> Result<Verdict, Unexpected> {
     let mut buckets = 0;
     Cursor::member(body, b"aggregations")?.ok_or(Unexpected)?.object(|_, cursor| {
@@ -389,7 +389,7 @@ fn aggregation(shards: &Shards, body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict { hits: buckets, ..Verdict::new(buckets, shards.outcome(body)) })
 }
 
-/// Elasticsearch's SQL calls them `rows`, its ES|QL `values`, and OpenSearch `datarows`.
+/// Judges a table. Its rows are `rows` in Elasticsearch SQL, `values` in ES|QL, `datarows` in OpenSearch.
 fn rows(body: &[u8]) -> Result<Verdict, Unexpected> {
     let (mut count, mut partial) = (None, false);
     Cursor::new(body).object(|name, cursor| {
@@ -404,7 +404,7 @@ fn rows(body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict { hits: count, ..Verdict::new(count, whole(partial, false)) })
 }
 
-/// `{"is_partial": false, "timed_out": false, "hits": {"events": [...]}}`, or `sequences` in their place.
+/// Judges `{"is_partial": false, "timed_out": false, "hits": {"events": [...]}}`, or `sequences` instead of `events`.
 fn events(body: &[u8]) -> Result<Verdict, Unexpected> {
     let (mut count, mut partial, mut timed_out) = (None, false, false);
     Cursor::new(body).object(|name, cursor| {
@@ -427,7 +427,7 @@ fn events(body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict { hits: count, ..Verdict::new(count, whole(partial, timed_out)) })
 }
 
-/// Whether the answer to a query is all that it could be.
+/// Fails a partial or timed-out answer.
 fn whole(partial: bool, timed_out: bool) -> Result<(), Failure> {
     if timed_out {
         return failure(ErrorClass::Timeout, "the store ran out of time: \"timed_out\" is true".to_owned());
@@ -438,7 +438,7 @@ fn whole(partial: bool, timed_out: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many elements the array that is here has; passes over it.
+/// Returns the number of elements of the array at the cursor, and moves behind it.
 fn elements(cursor: &mut Cursor<'_>) -> Result<u64, Unexpected> {
     let mut count = 0;
     cursor.array(|_, cursor| {
@@ -448,7 +448,7 @@ fn elements(cursor: &mut Cursor<'_>) -> Result<u64, Unexpected> {
     Ok(count)
 }
 
-/// `{"snapshot": {"state": "SUCCESS", ...}}`, or `{"accepted": true}`.
+/// Judges `{"snapshot": {"state": "SUCCESS", ...}}` or `{"accepted": true}`.
 fn snapshot(body: &[u8]) -> Result<Verdict, Unexpected> {
     let answer: Value = serde_json::from_slice(body).map_err(|_| Unexpected)?;
     let outcome = match answer["snapshot"]["state"].as_str() {
@@ -460,14 +460,14 @@ fn snapshot(body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict::new(0, outcome))
 }
 
-/// What a store says when what is to be made is there.
+/// Error type if the object to create exists.
 const EXISTS: &str = "resource_already_exists_exception";
 
 fn is_error(body: &[u8], kind: &str) -> bool {
     serde_json::from_slice::<Value>(body).is_ok_and(|answer| answer["error"]["type"] == kind)
 }
 
-/// `{"shards_acknowledged": true, "indices": [{"name": "a", "blocked": true}]}`
+/// Judges `{"shards_acknowledged": true, "indices": [{"name": "a", "blocked": true}]}`.
 fn blocked(body: &[u8]) -> Result<Verdict, Unexpected> {
     let complete = Cursor::member(body, b"shards_acknowledged")?.ok_or(Unexpected)?.boolean()?;
     let outcome = match complete {
@@ -477,17 +477,17 @@ fn blocked(body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict::new(0, outcome))
 }
 
-/// What an answer's body says is wrong, in the store's own words.
+/// Returns the store's error message.
 fn reason(body: &[u8]) -> String {
     let Ok(answer) = serde_json::from_slice::<Value>(body) else { return excerpt(body) };
     if answer["found"] == false || answer["result"] == "not_found" {
-        return "there is no such document".to_owned();
+        return "the document does not exist".to_owned();
     }
     let candidates = [&answer["error"], &answer["_shards"]["failures"][0]["reason"]];
     candidates.into_iter().find(|error| !error.is_null()).map_or_else(|| excerpt(body), words)
 }
 
-/// `{"type": "parsing_exception", "reason": "Unknown key", ...}` in words, with the cause if that says more.
+/// Returns the text of `{"type": "parsing_exception", "reason": "Unknown key", ...}`, with the cause if it differs.
 fn words(error: &Value) -> String {
     let text = |value: &Value| match (value["type"].as_str(), value["reason"].as_str()) {
         (Some(kind), Some(reason)) => Some(format!("{kind}: {reason}")),

@@ -1,4 +1,4 @@
-//! Answers as stores give them, and what they are worth.
+//! Judgement of recorded answers.
 
 use loadframe_engine::util::draw::Draw;
 use loadframe_engine::workload::variables::{Captured, Variables};
@@ -56,7 +56,7 @@ fn a_search_that_ran_out_of_time_or_shards_is_no_success() {
 }
 
 #[test]
-fn an_assertion_is_about_the_hits_found_or_else_those_returned() {
+fn assertions_count_found_hits_or_else_returned_ones() {
     assert_eq!(asserted(json!({"min_hits": 1234}), &hits(10)), (10, None));
     assert_eq!(asserted(json!({"hits": 1234}), &hits(10)), (10, None));
     let expected = "1234 hits, fewer than the 1235 that are asserted".to_owned();
@@ -78,14 +78,14 @@ fn an_assertion_is_about_the_hits_found_or_else_those_returned() {
 }
 
 #[test]
-fn fields_are_those_of_the_first_hit() {
+fn field_assertions_apply_to_the_first_hit() {
     let mut answer = hits(2);
     answer["hits"]["hits"][0]["_source"] = json!({"a": {"b": 5}});
     assert_eq!(asserted(json!({"fields": {"a.b": 5}}), &answer).1, None);
     let (class, message) = asserted(json!({"fields": {"a.b": 6}}), &answer).1.unwrap();
     assert_eq!((class, message.as_str()), (ErrorClass::Assertion, "the field \"a.b\" is 5, and not 6"));
     let (_, message) = asserted(json!({"fields": {"a.b": 6}}), &hits(0)).1.unwrap();
-    assert!(message.starts_with("no document whose \"a.b\" could be judged"), "{message}");
+    assert!(message.starts_with("cannot check field \"a.b\""), "{message}");
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn statuses_have_their_classes() {
 }
 
 #[test]
-fn an_error_is_told_in_the_words_of_the_store() {
+fn messages_contain_the_stores_error() {
     let reason = |body: &Value| judged(SEARCH, 400, body, 0).1.unwrap().1;
     let root = json!({"type": "parsing_exception", "reason": "unknown query [rnge]"});
     let body = json!({"error": {"root_cause": [root], "type": "parsing_exception", "reason": "unknown query [rnge]"}});
@@ -129,7 +129,7 @@ fn an_error_is_told_in_the_words_of_the_store() {
     let expected = "search_phase_execution_exception: all failed (illegal_argument_exception: too large)";
     assert_eq!(reason(&body), format!("HTTP 400: {expected}"));
     assert_eq!(reason(&json!({"error": "no handler"})), "HTTP 400: no handler");
-    assert_eq!(reason(&json!({"found": false})), "HTTP 400: there is no such document");
+    assert_eq!(reason(&json!({"found": false})), "HTTP 400: the document does not exist");
     assert_eq!(SEARCH.judge(400, b"", 0).outcome.unwrap_err().message, "HTTP 400: an empty body");
 }
 
@@ -209,7 +209,7 @@ fn an_index_is_closed_to_writes_when_all_its_shards_are() {
 }
 
 #[test]
-fn what_is_to_be_there_may_be_there() {
+fn an_existing_object_is_a_success_for_create() {
     let answer = |kind: &str| json!({"error": {"type": kind, "reason": "index [a] already exists"}, "status": 400});
     assert_eq!(judged(Judge::Present, 400, &answer("resource_already_exists_exception"), 0), (0, None));
     assert!(judged(Judge::Present, 400, &answer("validation_exception"), 0).1.is_some());
@@ -314,7 +314,7 @@ fn a_document_that_is_not_there_cannot_be_deleted() {
     let some = answer(false, json!([item(200, "deleted"), item(404, "not_found")]));
     let verdict = Judge::Deletions.judge(200, some.as_bytes(), 2);
     assert_eq!((verdict.documents, verdict.refused, verdict.lost), (1, vec![1], true));
-    assert_eq!(verdict.outcome.unwrap_err().message, "1 of 2 documents are not there");
+    assert_eq!(verdict.outcome.unwrap_err().message, "1 of 2 documents do not exist");
     let both = answer(true, json!([failed, item(404, "not_found"), item(200, "deleted")]));
     let verdict = Judge::Deletions.judge(200, both.as_bytes(), 3);
     assert_eq!((verdict.documents, verdict.rejected, verdict.refused), (1, vec![0], vec![1]));

@@ -1,8 +1,7 @@
-//! Looking after the indices that a stream grows: a new generation where one is large or old enough, fewer shards for
-//! those that no event comes for any more, and an end for those that are too old.
+//! Index management during ingest: rolls over large or old indices, shrinks closed ones, deletes expired ones.
 //!
-//! Ages are those of the events, so that a log that is replayed is treated as it was when it was written. Events flow all
-//! the while: see [`Generations`] for why each still finds its document.
+//! Ages refer to event times, so a replayed log is treated like the original. Ingest continues meanwhile; see
+//! [`Generations`] for how each event finds its document.
 
 mod round;
 mod shrink;
@@ -28,8 +27,7 @@ use crate::http1::Connection;
 use crate::http1::request::Request;
 use crate::net::deadline::Limit;
 
-/// What is recorded beside the operation: looking at the indices, the beginning of a generation, a shrinking as a whole,
-/// and as much of it as the index took no writes; the end of a generation.
+/// The recorded parts. `blocked` is the time of a shrink during which the index refuses writes.
 pub const PARTS: [&str; 5] = ["look", "roll_over", "shrink", "blocked", "delete"];
 const LOOK: usize = 0;
 const ROLL_OVER: usize = 1;
@@ -37,53 +35,53 @@ const SHRINK: usize = 2;
 const BLOCKED: usize = 3;
 const DELETE: usize = 4;
 
-/// See the module.
+/// An index management operation.
 #[derive(Debug)]
 pub struct Managing {
     /// The generations of the collection.
     pub generations: Arc<Generations>,
-    /// What the store understands.
+    /// The API of the store's version.
     pub dialect: Dialect,
-    /// Asks for the indices; how large they are is asked by the operation's own step.
+    /// Lists the indices. The operation's own step queries their sizes.
     pub indices: SearchStep,
-    /// Makes all documents visible, and asks for the newest.
+    /// Makes all documents visible.
     pub refresh: SearchStep,
-    /// See `refresh`.
+    /// Queries the newest document times, after `refresh`.
     pub newest: SearchStep,
-    /// When a generation is followed by another.
+    /// When to start a new generation.
     pub roll_over: Option<Conditions>,
-    /// What is done with those that are closed.
+    /// How to shrink closed generations.
     pub shrink: Option<Shrink>,
-    /// How long a generation is kept after its end, in milliseconds.
+    /// Retention after the end of a generation, in milliseconds.
     pub keep: Option<i64>,
 }
 
-/// A generation is followed by another when one of these is reached.
+/// Roll-over conditions. Any one starts a new generation.
 #[derive(Debug)]
 pub struct Conditions {
-    /// Documents that are visible.
+    /// Visible documents.
     pub documents: Option<u64>,
-    /// Bytes of its primary shards.
+    /// Size of the primary shards, in bytes.
     pub size: Option<u64>,
-    /// Milliseconds from its beginning to its newest document.
+    /// Time from the generation's start to its newest document, in milliseconds.
     pub age: Option<i64>,
 }
 
-/// How generations are made smaller.
+/// How to shrink closed generations.
 #[derive(Debug)]
 pub struct Shrink {
-    /// So many milliseconds after their end.
+    /// Delay after the end of a generation, in milliseconds.
     pub after: i64,
-    /// To so many shards; those that have no more are left as they are.
+    /// Number of shards of the new index. Indices with fewer shards stay unchanged.
     pub shards: u64,
-    /// The settings that they get.
+    /// Settings of the new index.
     pub settings: Value,
-    /// To so many segments in each shard.
+    /// Number of segments per shard after merging.
     pub segments: Option<u64>,
 }
 
 impl Managing {
-    /// Does what is due.
+    /// Executes all due actions.
     pub async fn run(
         &self,
         search: &Search,
@@ -101,7 +99,7 @@ impl Managing {
         if let Ok(looked) = looked
             && let Some(now) = self.generations.now(clock())
         {
-            // What fails keeps nothing else from being done; the operation fails with the first.
+            // The actions are independent. The operation fails with the first failure.
             self.roll_over(&mut round, &looked, now).await;
             self.delete(&mut round, &looked, now).await;
             self.make_smaller(&mut round, &looked, now).await;
@@ -120,11 +118,11 @@ impl Managing {
         let (indices, unfinished) = index::read(&self.generations, &round.answer()?);
         self.generations.learn(indices.iter().flat_map(Index::names));
         if !self.generations.dated.initialized() {
-            // An earlier process may have placed newer documents than this one.
+            // An earlier process may have written newer documents.
             round.ask(&self.refresh).await?;
             round.ask(&self.newest).await?;
             self.generations.note(instants(&round.answer()?).into_iter());
-            // Another client may have been faster, with the same answer.
+            // Another client may have set it first, to the same answer.
             let _ = self.generations.dated.set(());
         }
         let sizes = sizes.as_array().into_iter().flatten();
@@ -148,7 +146,7 @@ impl Managing {
             || age.is_some_and(|most| newest - from >= most);
         let Some(begin) = reached.then(|| self.generations.begin(now)).flatten() else { return };
         let (began, name) = (round.exchanges.begin(), self.generations.name(begin));
-        // An event may have made the index already.
+        // An event may have created the index already.
         let outcome = round.send("PUT", &[&name], None, Judge::Present).await;
         round.note(ROLL_OVER, began, &outcome);
     }
@@ -161,7 +159,7 @@ impl Managing {
     ) {
         let Some(keep) = self.keep else { return };
         let until = now - keep;
-        // From here on no event makes the index anew.
+        // From now on, events do not recreate these indices.
         self.generations.delete(until);
         for index in looked.indices.iter().filter(|index| self.end(index) <= until) {
             let began = round.exchanges.begin();
@@ -170,21 +168,21 @@ impl Managing {
         }
     }
 
-    /// When an index's generation ends.
+    /// Returns the end of an index's generation.
     fn end(&self, index: &Index) -> i64 {
         self.generations.list().span(index.begin).1
     }
 }
 
-/// What the store has.
+/// The indices in the store.
 struct Looked {
     indices: Vec<Index>,
-    /// Made of others, whose places they have not taken.
+    /// Shrunk indices that have not replaced their originals yet.
     unfinished: Vec<String>,
     sizes: BTreeMap<String, Size>,
 }
 
-/// How large an index is.
+/// Size of an index.
 #[derive(Clone, Copy, Debug, Default)]
 struct Size {
     documents: u64,
@@ -198,7 +196,7 @@ impl Size {
     }
 }
 
-/// The newest instants of each day, in milliseconds since 1970.
+/// Returns the newest time of each day, in milliseconds since 1970.
 fn instants(answer: &Value) -> Vec<i64> {
     let fields = answer["aggregations"].as_object().into_iter().flat_map(|fields| fields.values());
     let days = fields.filter_map(|field| field["buckets"].as_array()).flatten();
@@ -206,7 +204,7 @@ fn instants(answer: &Value) -> Vec<i64> {
 }
 
 impl Search {
-    /// Asks the store which generations there are, unless it was asked; the reply says why it did not answer.
+    /// Lists the generations in the store, once. The error is the reply of the failed request.
     pub(super) async fn learn(
         &self,
         connection: &mut Connection,
@@ -219,7 +217,7 @@ impl Search {
             if reply.outcome.is_err() {
                 return Err(reply);
             }
-            // Without the list a document could get a second place.
+            // Without the list, a document could be stored in two indices.
             let answer = serde_json::from_slice(connection.answer().body()).map_err(|error| {
                 let words = format!("the list of indices cannot be read: {error}");
                 Reply { outcome: Err(Failure::new(ErrorClass::Server, words)), ..reply }

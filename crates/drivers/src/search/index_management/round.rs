@@ -1,4 +1,4 @@
-//! One execution of the operation: its requests one after the other, and what is recorded of them.
+//! One execution of index management: sends its requests in sequence and records them.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::search::Search;
 use crate::search::answer::Judge;
 use crate::search::request::SearchStep;
 
-/// See the module.
+/// One execution of index management.
 pub struct Round<'a, Seen> {
     pub search: &'a Search,
     pub connection: &'a mut Connection,
@@ -26,11 +26,11 @@ pub struct Round<'a, Seen> {
     pub exchanges: Exchanges,
 }
 
-/// The store did not do it; the exchanges say why.
+/// A failed request; the exchanges hold the reason.
 pub struct Failed;
 
 impl<Seen: FnMut(&Connection, &Request, &Reply)> Round<'_, Seen> {
-    /// Sends a request and waits for its answer, which is then in the connection.
+    /// Sends a request and waits for its answer, which the connection then holds.
     pub async fn ask(&mut self, step: &SearchStep) -> Result<(), Failed> {
         let limit = Limit::starting_now(self.timeout);
         let reply = self.search.step(self.connection, step, None, limit, self.values).await;
@@ -38,7 +38,7 @@ impl<Seen: FnMut(&Connection, &Request, &Reply)> Round<'_, Seen> {
         if self.exchanges.join(reply) { Ok(()) } else { Err(Failed) }
     }
 
-    /// The same for a request that is made now: `METHOD /segment/...`.
+    /// Builds the request `METHOD /segment/...` and sends it like `ask`.
     pub async fn send(&mut self, method: &str, path: &[&str], body: Option<Value>, judge: Judge) -> Result<(), Failed> {
         let line = RequestHead::new(method, self.values.variables);
         let line = path.iter().try_fold(line, |line, segment| line.segment(segment));
@@ -53,18 +53,18 @@ impl<Seen: FnMut(&Connection, &Request, &Reply)> Round<'_, Seen> {
         }
     }
 
-    /// A request that cannot be made.
+    /// Records a request that could not be built.
     pub fn refuse(&mut self, error: PlanError) -> Result<(), Failed> {
         self.fail(error.message)
     }
 
-    /// What the store did is not what it should have done.
+    /// Records a failure with this message.
     pub fn fail(&mut self, message: String) -> Result<(), Failed> {
         self.exchanges.join(Reply::unsent(Failure::new(ErrorClass::Server, message)));
         Err(Failed)
     }
 
-    /// The last answer, of which more than its success is needed.
+    /// Returns the last answer as JSON.
     pub fn answer(&mut self) -> Result<Value, Failed> {
         serde_json::from_slice(self.connection.answer().body()).map_err(|error| {
             let _ = self.fail(format!("an answer cannot be read: {error}"));

@@ -1,4 +1,4 @@
-//! Replacing an index that no event comes for any more by a smaller one.
+//! Replaces a closed index by a copy with fewer shards.
 
 use loadframe_engine::driver::{ErrorClass, Reply};
 use serde_json::{Value, json};
@@ -15,7 +15,7 @@ use crate::search::operation::shrink::BLOCK;
 use crate::search::request::SearchStep;
 
 impl Managing {
-    /// Shrinks the indices whose time has been over for long enough.
+    /// Shrinks the indices of generations that ended long enough ago.
     pub(super) async fn make_smaller<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -47,8 +47,7 @@ impl Managing {
         }
     }
 
-    /// Has another index of the same documents take the place of this one; `blocked` becomes where it
-    /// begins to take no writes.
+    /// Replaces `index` by `target`, an index with the same documents. Sets `blocked` when the write block starts.
     async fn replace<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -57,13 +56,13 @@ impl Managing {
         (form, there): (&Shrink, bool),
         blocked: &mut Option<Begun>,
     ) -> Result<(), Failed> {
-        // One that is complete was left by a process that ended before the other could go.
+        // A complete copy was left by a process that ended before it deleted the original.
         let complete = there && index.blocked;
         if !complete {
             if there {
                 round.send("DELETE", &[target], None, Judge::Absent).await?;
             }
-            // The copies are not among what the new index takes over.
+            // The new index does not inherit the number of replicas.
             let mut settings = json!({"index.number_of_replicas": index.replicas});
             for (name, value) in form.settings.as_object().into_iter().flatten() {
                 settings[name] = value.clone();
@@ -101,11 +100,11 @@ impl Managing {
         if swapped.is_err() && !round.exchanges.last().is_some_and(ErrorClass::may_pass) {
             self.reopen(round, index).await;
         }
-        // Otherwise the store may still do it: the next round finds out.
+        // Otherwise the store may still execute it; the next round checks.
         swapped
     }
 
-    /// Both have as many documents, or the one must not take the other's place.
+    /// Fails unless both indices have the same number of documents.
     async fn compare<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -129,12 +128,12 @@ impl Managing {
         if before == after {
             return Ok(());
         }
-        round.fail(format!("{} has {before} documents and {target}, which was made of it, {after}", index.name))
+        round.fail(format!("{} has {before} documents, and its copy {target} has {after}", index.name))
     }
 
-    /// An index takes writes again, on any node.
+    /// Removes the write block and the node restriction of an index.
     async fn reopen<S: FnMut(&Connection, &Request, &Reply)>(&self, round: &mut Round<'_, S>, index: &Index) {
-        // If this fails too, the next round begins anew; events for the index wait until then.
+        // If this fails too, the next round starts over. Until then, events for the index are retried.
         let _ = round.send("PUT", &[&index.name, "_settings"], Some(shrink::open()), Judge::DONE).await;
     }
 }

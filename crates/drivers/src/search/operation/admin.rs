@@ -12,7 +12,7 @@ use crate::search::answer::Judge;
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "DELETE", "HEAD"];
 
 impl Mapping<'_> {
-    /// A request that changes or readies something, and reads no documents.
+    /// Maps an administrative request.
     pub(super) fn administration(&self, kind: &str, argument: &Value) -> Mapped {
         let read = |known: &[&str]| Form::new(argument, known);
         match kind {
@@ -153,7 +153,7 @@ impl Mapping<'_> {
         self.at_root(method, &["_snapshot"])?.segment(form.text("repository")?)?.segment(form.text("name")?)
     }
 
-    /// The store answers 408 with `timed_out` when what is waited for has not come.
+    /// Waits for a cluster state. The store answers 408 with `timed_out` if it does not occur.
     fn health(&self, form: &Form) -> Mapped {
         let mut line = self.at_root("GET", &["_cluster", "health"])?;
         if form.get("collection").is_some() {
@@ -194,10 +194,10 @@ impl Mapping<'_> {
     }
 }
 
-/// What makes a collection.
+/// Parts of a collection's definition.
 const DEFINITION: [&str; 3] = ["settings", "mappings", "aliases"];
 
-/// Those mappings of a form that it has.
+/// Returns the keys that a form has, with their mappings.
 fn taken(form: &Form, keys: &[&str]) -> Result<Value, PlanError> {
     let mut body = json!({});
     for key in keys {

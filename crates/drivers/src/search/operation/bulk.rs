@@ -1,4 +1,4 @@
-//! Requests that carry many documents, each under a line that says what is done with it.
+//! Bulk requests: many documents, each after a line with its action.
 
 use std::sync::Arc;
 
@@ -62,7 +62,7 @@ impl Mapping<'_> {
     }
 }
 
-/// Where the ids come from.
+/// Reads the source of the ids.
 fn ids(form: &Form, corpus: &Corpus, action: Action) -> Result<Ids, PlanError> {
     if form.get("conflicts").is_some() {
         let sequential = match form.text("conflicts")? {
@@ -72,7 +72,7 @@ fn ids(form: &Form, corpus: &Corpus, action: Action) -> Result<Ids, PlanError> {
         };
         let again = match form.get("on_conflict").map(|_| form.text("on_conflict")).transpose()? {
             None | Some("index") => Action::Index,
-            // A request may overtake the one that carries the document first, which is not an error.
+            // An update may arrive before the first request with the document. Therefore it creates missing documents.
             Some("update") => Action::Upsert,
             Some(other) => return Err(PlanError::new(unknown("action", other, ["index", "update"]))),
         };
@@ -95,7 +95,7 @@ fn ids(form: &Form, corpus: &Corpus, action: Action) -> Result<Ids, PlanError> {
     Ok(Ids::Field(field(form, "id", corpus)?))
 }
 
-/// The ids of the corpus's action lines. Refuses a corpus whose first action line names another index.
+/// Uses the ids of the corpus's action lines. Refuses a corpus if its first action line names another index.
 fn actions(form: &Form, corpus: &Corpus) -> Result<Ids, PlanError> {
     let collection = form.text("collection")?;
     let action = crud::first_action(corpus)?;
@@ -109,7 +109,7 @@ fn actions(form: &Form, corpus: &Corpus) -> Result<Ids, PlanError> {
     }
 }
 
-/// A field that documents have, by the key that names it; the first document has to have it.
+/// Returns the location of the field that `key` names. Fails if the corpus's first document lacks it.
 fn field(form: &Form, key: &str, corpus: &Corpus) -> Result<Pointer, PlanError> {
     let name = form.text(key)?;
     let pointer = Pointer::parse(&format!("/{}", name.replace('.', "/")))?;
@@ -117,7 +117,7 @@ fn field(form: &Form, key: &str, corpus: &Corpus) -> Result<Pointer, PlanError> 
     corpus.append(0, 1, b"", &mut first);
     match scalar(&pointer, &first) {
         Some(_) => Ok(pointer),
-        None => Err(PlanError::new(format!("\"{key}\": the corpus's first document has no text or number {name:?}"))),
+        None => Err(PlanError::new(format!("\"{key}\": the corpus's first document lacks a text or number {name:?}"))),
     }
 }
 
@@ -127,34 +127,35 @@ fn share(form: &Form, key: &str, default: f64) -> Result<f64, PlanError> {
     share.ok_or_else(|| PlanError::new(format!("\"{key}\" wants a number from 0 to 1, not {value}")))
 }
 
-/// Request k carries documents `k size` to `(k + 1) size`; after the last comes the first.
+/// Documents of a corpus in batches. Request k has documents `k size` to `(k + 1) size`; the corpus repeats at its end.
 #[derive(Debug)]
 struct Documents {
     corpus: Arc<Corpus>,
-    /// How many documents a request carries at most.
+    /// Largest number of documents per request.
     size: u64,
     action: Action,
     ids: Ids,
-    /// The field by whose value a document has a collection of its own, and what that collection's name begins with.
+    /// For one collection per value of a field: the field, and the prefix of the collections' names.
     per: Option<(Pointer, String)>,
 }
 
+/// Source of document ids.
 #[derive(Debug)]
 enum Ids {
-    /// The store makes them.
+    /// The store generates them.
     None,
     /// A field of the document.
     Field(Pointer),
-    /// What the corpus's action lines say. Holds the collection's name as JSON, which lines need not repeat.
+    /// The corpus's action lines. Holds the collection's name as JSON, which is omitted from the lines.
     Actions(Vec<u8>),
-    /// Made here; documents whose id was sent before are under this action.
+    /// Generated ids with conflicts. The action applies to documents with a repeated id.
     Conflicts(Conflicts, Action),
 }
 
-/// Where the first document of a body ends, with the line that says what is done with it.
+/// Returns the end of the first action line and its document in a body.
 fn end_of_first(body: &[u8]) -> usize {
     let line = |from: usize| memchr(b'\n', &body[from..]).map_or(body.len(), |length| from + length + 1);
-    // A document that is deleted has a line of its own, and no other.
+    // A deletion has an action line only.
     let action = line(0);
     if body.starts_with(b"{\"delete\"") { action } else { line(action) }
 }
@@ -223,14 +224,14 @@ impl Batches for Documents {
     }
 }
 
-/// Takes the first line off `rest`, without its end.
+/// Removes the first line from `rest`; returns it without its line end.
 fn take_line<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     let (line, behind) = rest.split_at(memchr(b'\n', rest).unwrap_or(rest.len()));
     *rest = behind.get(1..).unwrap_or_default();
     line
 }
 
-/// A text or number in a document, such as its id, as bytes of a JSON text. A number's are the same.
+/// Returns a text without its quotes, or a number, from a document.
 fn scalar<'a>(pointer: &Pointer, document: &'a [u8]) -> Option<&'a [u8]> {
     let value = pointer.find(document).ok().flatten()?;
     match value.first()? {
@@ -240,7 +241,7 @@ fn scalar<'a>(pointer: &Pointer, document: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Ids that are made have ten digits, as Rally's have.
+/// Formats a generated id with ten digits, like Rally.
 fn digits(mut id: u64) -> [u8; 10] {
     let mut digits = [b'0'; 10];
     for digit in digits.iter_mut().rev() {
@@ -250,8 +251,8 @@ fn digits(mut id: u64) -> [u8; 10] {
     digits
 }
 
-/// `{"index":{"_id":"7"}}`; a document without an id is left to the store, which makes one or says what it misses. With
-/// `per`, `"_index":"NAME-VALUE"` is there, too; updates say what happens to one that conflicts.
+/// Appends `{"index":{"_id":"7"}}`. Without an id, the store generates one or refuses the document. With `per`, the line
+/// also has `"_index":"NAME-VALUE"`. Updates have the number of repetitions after a conflict.
 fn push_action(body: &mut Vec<u8>, action: Action, per: Option<(&str, &[u8])>, id: Option<&[u8]>) {
     let name: &[u8] = match action {
         Action::Index => b"{\"index\":{",
@@ -277,9 +278,9 @@ fn push_action(body: &mut Vec<u8>, action: Action, per: Option<(&str, &[u8])>, i
     body.extend_from_slice(b"}}\n");
 }
 
-/// Appends a corpus's action line as a request for `collection`, which is JSON, needs it: with all that the line says,
-/// such as `_id` and `routing`, but for the collection's own name and the type, which stores do not have any more. The
-/// action is `create` if the line or `action` says so. A line that is not JSON is sent as it is: the store refuses it.
+/// Appends an action line of the corpus, for a request to `collection` (JSON). Keeps metadata such as `_id` and
+/// `routing`. Omits the type and the name of `collection`. The action is `create` if the line or `action` says so. Sends
+/// an invalid line unchanged, so that the store refuses it.
 fn push_kept(body: &mut Vec<u8>, action: Action, per: Option<(&str, &[u8])>, line: &[u8], collection: &[u8]) {
     let start = body.len();
     let mut push = |name: &[u8], meta: &mut Cursor<'_>| {

@@ -1,11 +1,11 @@
-//! What is taken from an answer for the user's later requests: fields of documents are where the protocol has documents.
+//! Captures from answers: converts fields of documents to locations in the protocol's answers.
 
 use loadframe_engine::plan::PlanError;
 use serde_json::Value;
 
 use loadframe_engine::workload::json_pointer::Pointer;
 
-/// The form of what is taken, in which fields are JSON pointers into the answer to such an operation.
+/// Replaces each `field` of a capture form by a JSON pointer into the answer of this kind of operation.
 pub fn located(form: Option<&Value>, kind: &str) -> Result<Option<Value>, PlanError> {
     let mut form = form.cloned();
     for (name, source) in form.as_mut().and_then(Value::as_object_mut).into_iter().flatten() {
@@ -22,7 +22,7 @@ pub fn located(form: Option<&Value>, kind: &str) -> Result<Option<Value>, PlanEr
                 return Err(within(PlanError::new(cause)));
             }
         };
-        // Beside another place it is one too many, which is found where forms are read.
+        // With a second location, keep the key: the reader of forms then refuses both.
         let place = if source.get("json").is_some() { "field" } else { "json" };
         source[place] = format!("{document}{}", pointer.text()).into();
     }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_those_of_the_document_or_of_the_first_hit() {
+    fn fields_are_located_in_the_document_or_the_first_hit() {
         let form = json!({"a": {"field": "b.c", "otherwise": 0}, "d": {"json": "/_version"}});
         let read = located(Some(&form), "read").unwrap().unwrap();
         assert_eq!(read, json!({"a": {"json": "/_source/b/c", "otherwise": 0}, "d": {"json": "/_version"}}));

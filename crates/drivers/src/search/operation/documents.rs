@@ -1,4 +1,4 @@
-//! Operations on one document, and scans of those that follow one.
+//! Operations on documents by id, and scans in the order of ids.
 
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::workload::variables::template::Template;
@@ -9,10 +9,10 @@ use crate::form::Form;
 use crate::http1::request::{Body, RequestHead};
 use crate::search::answer::Judge;
 
-/// What an operation that writes one document says.
+/// Keys of an operation that writes one document.
 const WRITE: [&str; 5] = ["collection", "id", "document", "routing", "refresh"];
 
-/// Appends which shard a document is on, and whether a write is to be visible when it is answered.
+/// Appends the routing value and the refresh policy, if given.
 pub(super) fn place<'a>(mut line: RequestHead<'a>, form: &Form) -> Result<RequestHead<'a>, PlanError> {
     line = routed(line, form)?;
     match form.get("refresh") {
@@ -23,7 +23,7 @@ pub(super) fn place<'a>(mut line: RequestHead<'a>, form: &Form) -> Result<Reques
 }
 
 impl Mapping<'_> {
-    /// Reads a document, or the named fields of it.
+    /// Reads a document or some of its fields.
     pub(super) fn read(&self, argument: &Value, known: &[&str]) -> Mapped {
         let form = Form::new(argument, known)?;
         let mut line = routed(self.at("GET", &form, self.dialect.document())?, &form)?;
@@ -36,7 +36,7 @@ impl Mapping<'_> {
         Ok((line.finish(Body::None), Judge::Document))
     }
 
-    /// A read, and then an update of the same document.
+    /// Reads a document, then updates it.
     pub(super) fn read_modify_write(&self, argument: &Value) -> Result<Made, PlanError> {
         let (write, judge) = self.update(argument)?;
         let read = Made::from(self.read(argument, &WRITE)?);
@@ -49,7 +49,7 @@ impl Mapping<'_> {
         Ok((line.finish(Body::None), Judge::Shards { documents: 1 }))
     }
 
-    /// Stores a document and replaces an existing one; without an id the store makes one.
+    /// Stores a document, replacing an existing one. Without an id, the store generates one.
     pub(super) fn index(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &WRITE)?;
         let line = match form.get("id") {
@@ -60,7 +60,7 @@ impl Mapping<'_> {
         Ok((place(line, &form)?.finish(body), Judge::Shards { documents: 1 }))
     }
 
-    /// Stores a few documents, each under its id, in one bulk request.
+    /// Stores the listed documents by one bulk request.
     pub(super) fn index_many(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "documents", "routing", "refresh"])?;
         let documents = form.require("documents")?;
@@ -79,7 +79,7 @@ impl Mapping<'_> {
         Ok((place(line, &form)?.finish(Body::Lines(lines)), Judge::Items { documents: list.len() as u64 }))
     }
 
-    /// Adds a document; the store answers 409 if one is there.
+    /// Adds a document. The store answers 409 if it exists.
     pub(super) fn insert(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &WRITE)?;
         let body = self.json(form.mapping("document")?)?;
@@ -87,12 +87,12 @@ impl Mapping<'_> {
         Ok((line.finish(body), Judge::Shards { documents: 1 }))
     }
 
-    /// Changes fields of a document; the store answers 404 if there is none.
+    /// Changes fields of a document. The store answers 404 if it does not exist.
     pub(super) fn update(&self, argument: &Value) -> Mapped {
         self.change(argument, |document| json!({"doc": document}))
     }
 
-    /// Changes fields of a document, which is made if there is none.
+    /// Changes fields of a document, and creates it if it does not exist.
     pub(super) fn upsert(&self, argument: &Value) -> Mapped {
         self.change(argument, |document| json!({"doc": document, "doc_as_upsert": true}))
     }
@@ -104,11 +104,11 @@ impl Mapping<'_> {
         Ok((place(line, &form)?.finish(body), Judge::Shards { documents: 1 }))
     }
 
-    /// The store does not keep ids in order, so that a field has to hold them.
+    /// Reads documents in the order of a field with their ids, because the store keeps no order of ids.
     pub(super) fn scan(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "from", "count", "by"])?;
         let by = form.get("by").map(|_| form.text("by")).transpose()?.ok_or_else(|| {
-            let cause = "this store does not keep ids in order";
+            let cause = "this store keeps ids unordered";
             PlanError::new(format!("{cause}; say by: the name of a keyword field that holds the id"))
         })?;
         let count = form.require("count")?;
@@ -116,7 +116,7 @@ impl Mapping<'_> {
             return Err(PlanError::new(format!("\"count\" wants a whole number above 0, not {count}")));
         }
         let from = id("from", form.require("from")?)?;
-        // How many there are in all is not asked for, so that the store stops at the last that is wanted.
+        // Without a total count, the store stops at the last requested document.
         let query = json!({"query": {"range": {by: {"gte": from}}}, "sort": [{by: "asc"}], "track_total_hits": false});
         let line = self.line("POST", &form)?.segment("_search")?.parameter("size", count)?;
         Ok((line.finish(self.json(&self.dialect.search(&query))?), Judge::Search))

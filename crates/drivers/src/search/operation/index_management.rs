@@ -1,4 +1,4 @@
-//! The operation that looks after the indices which a stream grows, as a form says it.
+//! Maps the form of index management.
 
 use loadframe_engine::plan::PlanError;
 use serde_json::{Value, json};
@@ -11,8 +11,7 @@ use crate::search::index::SHRUNK;
 use crate::search::index_management::{Conditions, Managing, PARTS, Shrink};
 use crate::search::request::SearchStep;
 
-/// How long after its document's instant an event may come if nothing else is said, in milliseconds: clicks of the
-/// workload adbids come within an hour.
+/// Default delay of late events, in milliseconds. Clicks of the workload adbids arrive within an hour.
 const LONGEST_DELAY: i64 = 3_600_000;
 
 impl Mapping<'_> {
@@ -66,7 +65,7 @@ impl Mapping<'_> {
         Ok(Made { parts: &PARTS, managing: Some(Box::new(managing)), ..Made::of(SearchStep::new(sizes, Judge::DONE)) })
     }
 
-    /// Asks for all indices that hold generations, with their settings and aliases.
+    /// Lists all indices of generations, with their settings and aliases.
     pub(super) fn indices(&self, collection: &str) -> Result<SearchStep, PlanError> {
         let line = RequestHead::new("GET", self.variables()).segment(&everything(collection))?;
         let line = line.parameter("flat_settings", &true.into())?;
@@ -78,7 +77,7 @@ impl Mapping<'_> {
         RequestHead::new(method, self.variables()).segment(&format!("{collection}-*"))
     }
 
-    /// Asks for the newest instant of each day in each of the fields that may tell the instant of a document.
+    /// Queries the newest time per day, in each field that may hold the time of a document.
     fn newest(&self, collection: &str, form: &Form) -> Result<SearchStep, PlanError> {
         let times = form.require("times")?;
         let fields = times.as_array().filter(|fields| !fields.is_empty() && fields.iter().all(Value::is_string));
@@ -96,7 +95,7 @@ impl Mapping<'_> {
     }
 }
 
-/// The indices of all generations, and those that they are shrunk into.
+/// Pattern for the indices of all generations, including shrunk ones.
 fn everything(collection: &str) -> String {
     format!("{collection}-*,{SHRUNK}{collection}-*")
 }

@@ -1,4 +1,4 @@
-//! Events of a source as a bulk request: each updates one field of its document, or makes the document.
+//! Events of a source as a bulk request. Each event sets one field of its document, and creates missing documents.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use crate::search::answer::Judge;
 use crate::search::request::SearchStep;
 
 impl Mapping<'_> {
-    /// Where the events go, once the request is there.
+    /// Returns the destination of the events of a form.
     pub(super) fn taking(&self, form: Ingest) -> Result<Taking, PlanError> {
         let generations = match form.daily {
             None => None,
@@ -27,31 +27,31 @@ impl Mapping<'_> {
         Ok(Taking { form, generations, look })
     }
 
-    /// Those of a collection, which all operations on it share.
+    /// Returns the generations of a collection. All operations on it share them.
     pub(super) fn generations(&self, collection: &str) -> Arc<Generations> {
         self.register.of(collection, || Generations::new(collection, Style::Dotted))
     }
 
-    /// The request for any batch, whose body is given later by [`body`].
+    /// Returns the request for a batch. [`body`] writes its body later.
     pub(super) fn ingest(&self, ingest: &Ingest) -> Mapped {
         let line = RequestHead::new("POST", self.variables()).segment(&ingest.collection)?;
         let line = self.dialect.bulk().iter().try_fold(line, |line, name| line.segment(name))?;
         Ok((line.finish(Body::Given), Judge::TakenIn))
     }
 
-    /// The request for the documents of events as searches see them, whose body is given later by [`look`].
+    /// Returns the query for ingested events, with the visibility of searches. [`look`] writes its body later.
     fn look(&self, collection: &str) -> Result<SearchStep, PlanError> {
         let line = RequestHead::new("POST", self.variables()).segment(collection)?.segment("_mget")?;
-        // What is not refreshed yet is not there then, as in a search.
+        // Like a search, this omits documents that are not refreshed yet.
         let line = line.parameter("realtime", &false.into())?;
         Ok(SearchStep::new(line.finish(Body::Given), Judge::Documents))
     }
 }
 
-/// Writes the body of the request that carries the events at the places `only`, or all; says how many these are.
+/// Writes the bulk request for the events at the indices `only`, or for all. Returns their number.
 ///
-/// Events of one document stay in their order, in which the store carries them out. An event that is sent twice, or
-/// overtaken by another client's for the same document, changes nothing: it only sets its own field.
+/// The store executes the events of one document in order. Repeated events and events of concurrent clients are
+/// harmless, because each event sets only its own field.
 pub fn body(ingest: &Ingest, list: &List, batch: &Batch, only: Option<&[u32]>, body: &mut Vec<u8>) -> u64 {
     let mut names = Names::new(&ingest.collection, Style::Dotted, list);
     let mut events = 0;
@@ -98,7 +98,7 @@ struct Document<'a> {
     source: BTreeMap<Cow<'a, str>, IgnoredAny>,
 }
 
-/// Which events of a batch an answer to [`look`] shows, by their places: those whose kind is in their document.
+/// Returns which events of a batch are visible in an answer to [`look`]: their documents have a field of their kind.
 pub fn seen(batch: &Batch, answer: &[u8]) -> Vec<bool> {
     let docs = serde_json::from_slice::<Answer<'_>>(answer).map_or_else(|_| Vec::new(), |answer| answer.docs);
     let is_seen = |(place, event)| {

@@ -1,4 +1,4 @@
-//! The operations of the protocol: from the form in the workload to a request and the way its answer is judged.
+//! Operations of the protocol: maps a form of the workload to requests and the judgement of their answers.
 
 mod admin;
 mod bulk;
@@ -35,43 +35,43 @@ use crate::http1::request::{Body, Request, RequestHead};
 use crate::ingest::{Ingest, TAKE_IN};
 use crate::timeout;
 
-/// An operation, ready to be executed.
+/// A mapped operation.
 #[derive(Debug)]
 pub struct Operation {
-    /// What is sent, and what is made of the answer.
+    /// The first request and the judgement of its answer.
     pub step: SearchStep,
-    /// What is sent then, each once the one before has succeeded, such as the write of a read-modify-write.
+    /// Further steps, each sent after the previous one succeeded, such as the write of a read_modify_write.
     pub then: Vec<SearchStep>,
-    /// The names of the steps, if there are several.
+    /// Names of the steps, if several.
     pub parts: &'static [&'static str],
-    /// The pages that follow, of an operation that reads page by page.
+    /// Paging, if the operation reads several pages.
     pub pages: Option<Box<Paging>>,
-    /// When it is over, of an operation that is repeated until its answer is as wanted.
+    /// End of a repeated operation.
     pub repeat: Option<Repeat>,
-    /// What is asserted of the answer to the first step.
+    /// Assertion on the answer to the first step.
     pub assertion: Option<Assertion>,
-    /// How long an answer is waited for: of all steps together, but of each page and of each attempt.
+    /// Time limit of all steps together; with pages or attempts, of each one.
     pub timeout: Duration,
-    /// What is taken from the answer to the last step.
+    /// Captures from the answer to the last step.
     pub captures: Captures,
-    /// Where events go, of an operation that takes in those of a source.
+    /// Destination of events, if the operation ingests a source.
     pub ingest: Option<Taking>,
-    /// What is looked after, of an operation that manages indices.
+    /// Index management, if the operation manages indices.
     pub managing: Option<Box<Managing>>,
 }
 
-/// Where events go.
+/// Destination of ingested events.
 #[derive(Debug)]
 pub struct Taking {
-    /// As the form says.
+    /// The form.
     pub form: Ingest,
-    /// If days are told apart, the generations that they have, and the request for those that the store knows.
+    /// With one index per day: the known generations, and the request that lists those of the store.
     pub generations: Option<(Arc<Generations>, SearchStep)>,
-    /// The request that looks for events that were taken in.
+    /// Queries ingested events.
     pub look: SearchStep,
 }
 
-/// What a form says: a step, and what comes after it.
+/// Steps of an operation, before its options are read.
 struct Made {
     step: SearchStep,
     then: Vec<SearchStep>,
@@ -140,19 +140,19 @@ const KINDS: [&str; 40] = [
     TAKE_IN,
 ];
 
-/// An update reads a document and writes it back. One that another update overtakes is done again by the store, up to
-/// so many times, as stores that lock a document let the second wait: else hot documents fail here and nowhere else.
+/// How often the store repeats an update after a concurrent update of the same document. Stores with locks let the
+/// second update wait. Without repetition, hot documents would fail on this store only.
 const OVERTAKEN: &str = "100";
-/// What the protocol calls that.
+/// Parameter with this number.
 const AGAIN: &str = "retry_on_conflict";
 
-/// Looks after the indices that a stream grows.
+/// Name of the index management operation.
 const MANAGE: &str = "manage_indices";
 
-/// The options beside the kind.
+/// Options besides the kind.
 const OPTIONS: [&str; 4] = ["timeout", "assert", "repeat", "capture"];
 
-/// What a form may refer to while it is mapped.
+/// Context of mapping a form.
 struct Mapping<'a> {
     context: &'a Context,
     dialect: &'a Dialect,
@@ -160,7 +160,7 @@ struct Mapping<'a> {
 }
 
 impl Operation {
-    /// Maps `{"search": {...}, "timeout": 5}`. `timeout` holds unless the form has its own.
+    /// Maps `{"search": {...}, "timeout": 5}`. `timeout` is the default.
     pub fn map(
         form: &Value,
         context: &Context,
@@ -207,7 +207,7 @@ impl Operation {
             None => None,
         };
         if ingest.is_some() && form.get("capture").is_some_and(|capture| !capture.is_null()) {
-            return Err(PlanError::new("capture: an operation that takes in events gives no values"));
+            return Err(PlanError::new("capture: an operation that ingests events cannot capture values; remove \"capture\""));
         }
         let captures = Captures::new(captured::located(form.get("capture"), kind)?.as_ref(), &context.variables)?;
         if captures.read_body() && (pages.is_some() || !then.is_empty() || managing.is_some()) {
@@ -226,14 +226,14 @@ impl Operation {
         Ok(Self { step, then, parts, pages, repeat, assertion, timeout, captures, ingest, managing })
     }
 
-    /// Whether it may consist of any number of exchanges.
+    /// Whether the number of exchanges is unlimited.
     pub fn exchanges_often(&self) -> bool {
         self.pages.is_some() || self.repeat.is_some() || self.managing.is_some()
     }
 }
 
 impl Mapping<'_> {
-    /// An operation of one step.
+    /// Maps an operation of one step.
     fn single(&self, kind: &str, argument: &Value) -> Mapped {
         match kind {
             "insert" => self.insert(argument),
@@ -260,7 +260,7 @@ impl Mapping<'_> {
     }
 }
 
-/// The assertion, if answers that are judged so have what it is about.
+/// Returns the assertion. Refuses an assertion that does not apply to answers of this kind.
 fn asserted(assertion: Assertion, judge: Judge, kind: &str) -> Result<Assertion, PlanError> {
     if assertion.counts() && !judge.counts() {
         return Err(PlanError::new(format!("assert: only searches have hits, and this is {kind}")));
@@ -269,7 +269,7 @@ fn asserted(assertion: Assertion, judge: Judge, kind: &str) -> Result<Assertion,
         return Err(PlanError::new(format!("assert: only a search has \"recall\", and this is {kind}")));
     }
     if assertion.has_fields() && !matches!(judge, Judge::Search | Judge::Aggregation | Judge::Document) {
-        return Err(PlanError::new(format!("assert: only what reads documents has \"fields\", and this is {kind}")));
+        return Err(PlanError::new(format!("assert: \"fields\" requires an operation that reads documents, not {kind}")));
     }
     Ok(assertion)
 }
@@ -300,7 +300,7 @@ impl Mapping<'_> {
     }
 }
 
-/// The number or text at `key` that names a document.
+/// Returns the document id at `key`, a number or a text.
 fn id(key: &str, value: &Value) -> Result<String, PlanError> {
     match value {
         Value::String(text) if !text.is_empty() => Ok(text.clone()),
@@ -309,7 +309,7 @@ fn id(key: &str, value: &Value) -> Result<String, PlanError> {
     }
 }
 
-/// Appends what decides on which shard documents are, if a form says it.
+/// Appends the routing value, if given.
 fn routed<'a>(line: RequestHead<'a>, form: &Form) -> Result<RequestHead<'a>, PlanError> {
     match form.get("routing") {
         Some(routing) => line.parameter("routing", &id("routing", routing)?.into()),

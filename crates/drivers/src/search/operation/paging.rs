@@ -1,4 +1,4 @@
-//! Operations that read page by page.
+//! Maps operations with pages.
 
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::workload::variables::template::Template;
@@ -11,14 +11,14 @@ use crate::search::answer::Judge;
 use crate::search::paging::{Paging, Way};
 use loadframe_engine::workload::json_pointer::Pointer;
 
-/// What the form says of the pages itself.
+/// Keys of the paging itself.
 const OURS: [&str; 5] = ["size", "from", "search_after", "pit", "scroll"];
 
-/// How long the store keeps a scroll or a point in time after each page, unless the form says otherwise.
+/// Default lifetime of a scroll or a point in time after each page.
 const KEPT: &str = "1m";
 
 impl Mapping<'_> {
-    /// A scroll, which the first page opens, and which is cleared at the end.
+    /// Reads pages by a scroll. The first page opens it; the driver clears it at the end.
     pub(super) fn scroll(&self, argument: &Value) -> Result<Made, PlanError> {
         let form = Form::new(argument, &["collection", "body", "size", "pages", "keep_alive"])?;
         let (size, kept) = (form.count("size")?, kept(&form)?);
@@ -39,7 +39,7 @@ impl Mapping<'_> {
         Ok(Made::paged(SearchStep::new(first, Judge::Search), paging))
     }
 
-    /// Searches, each for what comes after the last hit; in a point in time, unless the form says otherwise.
+    /// Reads pages by searches that continue after the last hit, by default in a point in time.
     pub(super) fn search_after(&self, argument: &Value) -> Result<Made, PlanError> {
         let known = ["collection", "body", "size", "pages", "point_in_time", "keep_alive"];
         let form = Form::new(argument, &known)?;
@@ -76,7 +76,7 @@ impl Mapping<'_> {
         Ok(Made::paged(SearchStep::new(page, Judge::Search), paging))
     }
 
-    /// Composite aggregations, each of the buckets after the last one.
+    /// Reads buckets by composite aggregations that continue after the last bucket.
     pub(super) fn composite(&self, argument: &Value) -> Result<Made, PlanError> {
         let form = Form::new(argument, &["collection", "sources", "aggregations", "query", "size", "pages"])?;
         let sources = form.require("sources")?;
@@ -96,7 +96,7 @@ impl Mapping<'_> {
         if let Some(members) = outer.as_object_mut() {
             all = members.remove("aggs").map(|mut aggregations| aggregations["all"].take()).unwrap_or_default();
         }
-        // What goes on from the last bucket is the last member of the composite, and that the last of the search.
+        // The key of the last bucket becomes the last member of the composite, and the composite the last of the search.
         let mut body = self.members(&outer)?;
         body.push_literal(",\"aggs\":{\"all\":{");
         if let Some(inner) = all.get("aggs") {
@@ -113,7 +113,7 @@ impl Mapping<'_> {
         Ok(Made::paged(SearchStep::new(page, Judge::Aggregation), paging))
     }
 
-    /// The search that a form has in its body, as this version wants it.
+    /// Returns the search in a form's body, converted to this version.
     fn searched(&self, form: &Form) -> Result<Map<String, Value>, PlanError> {
         let Some(body) = form.get("body") else { return Ok(Map::new()) };
         form.mapping("body")?;
@@ -125,7 +125,7 @@ impl Mapping<'_> {
         Ok(self.dialect.search(body).as_object().cloned().unwrap_or_default())
     }
 
-    /// The JSON of an object that is not empty, without its end: there may come more members.
+    /// Returns the JSON of a non-empty object without its closing brace, so that members can follow.
     fn members(&self, object: &Value) -> Result<Template, PlanError> {
         let mut template = Template::default();
         for (index, (name, value)) in object.as_object().into_iter().flatten().enumerate() {

@@ -1,4 +1,4 @@
-//! Searches.
+//! Maps searches.
 
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::workload::variables::template::Template;
@@ -30,7 +30,7 @@ impl Mapping<'_> {
         Ok((line.finish(body), Judge::Search))
     }
 
-    /// Several searches in one request, a line for where each goes to and a line for the search.
+    /// Maps several searches in one request, each with a line for its collection and a line for its body.
     pub(super) fn multi_search(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["searches"])?;
         let searches = form.require("searches")?;
@@ -63,7 +63,7 @@ impl Mapping<'_> {
         Ok((line.finish(Body::Lines(lines)), Judge::Searches))
     }
 
-    /// A search for nothing but aggregations.
+    /// Maps a search that returns only aggregations.
     pub(super) fn aggregation(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "aggregations", "query", "request_cache"])?;
         let mut body = json!({"size": 0, "aggs": form.mapping_or_hole("aggregations")?});
@@ -77,7 +77,7 @@ impl Mapping<'_> {
         Ok((line.finish(self.json(&self.dialect.search(&body))?), Judge::Aggregation))
     }
 
-    /// How many documents there are, or match a query.
+    /// Maps a count of all documents, or of those that match a query.
     pub(super) fn count(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "query"])?;
         let body = match form.get("query") {
@@ -87,7 +87,7 @@ impl Mapping<'_> {
         Ok((self.line("POST", &form)?.segment("_count")?.finish(body), Judge::Count))
     }
 
-    /// A query in SQL.
+    /// Maps a query in SQL.
     pub(super) fn sql(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["query", "fetch_size", "body"])?;
         let mut body = with_query(&form)?;
@@ -98,14 +98,14 @@ impl Mapping<'_> {
         Ok((line.finish(self.json(&body)?), Judge::Rows))
     }
 
-    /// A query in ES|QL.
+    /// Maps a query in ES|QL.
     pub(super) fn esql(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["query", "body", "parameters"])?;
         let line = parameters(RequestHead::new("POST", self.variables()).path(self.dialect.esql()?)?, &form)?;
         Ok((line.finish(self.json(&with_query(&form)?)?), Judge::Rows))
     }
 
-    /// A query in EQL, which finds events or sequences of them.
+    /// Maps a query in EQL, which finds events or sequences of events.
     pub(super) fn eql(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "query", "body", "parameters"])?;
         let (first, second) = self.dialect.eql()?;
@@ -113,7 +113,7 @@ impl Mapping<'_> {
         Ok((line.finish(self.json(&with_query(&form)?)?), Judge::Events))
     }
 
-    /// The `k` documents whose vectors are nearest to one.
+    /// Maps a search for the `k` nearest neighbours of a vector.
     pub(super) fn knn(&self, argument: &Value) -> Mapped {
         let known = ["collection", "field", "vector", "k", "candidates", "filter", "parameters"];
         let form = Form::new(argument, &known)?;
@@ -126,7 +126,7 @@ impl Mapping<'_> {
     }
 }
 
-/// The body of a query in a language of its own: the query's text and the keys beside it.
+/// Returns the body of a query in SQL, ES|QL or EQL: its text and further keys.
 fn with_query(form: &Form) -> Result<Value, PlanError> {
     let mut body = json!({"query": form.text("query")?});
     if form.get("body").is_some() {

@@ -1,4 +1,4 @@
-//! An index with fewer shards from another's data.
+//! Copies an index to one with fewer shards.
 
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::workload::variables::Variables;
@@ -13,14 +13,14 @@ use crate::search::dialect::Dialect;
 use crate::search::request::SearchStep;
 use loadframe_engine::workload::json_pointer::Pointer;
 
-/// What the steps are called.
+/// Names of the steps.
 pub const PARTS: [&str; 6] = ["choose", "gather", "gathered", "block", "shrink", "ready"];
-/// From this one on the index takes no writes.
+/// The step that blocks writes.
 pub const BLOCK: usize = 3;
 
-/// The setting that an index takes no writes.
+/// Setting that blocks writes.
 const NO_WRITES: &str = "index.blocks.write";
-/// The setting that names the only node which an index may be on.
+/// Setting that restricts an index to one node.
 const ONLY_NODE: &str = "index.routing.allocation.require._name";
 
 impl Mapping<'_> {
@@ -34,8 +34,8 @@ impl Mapping<'_> {
     }
 }
 
-/// The requests one after the other. The store wants a copy of every shard on one node and no more writes, so those
-/// are seen to first, and no write is under way when the copy is made; the new index takes over neither.
+/// Returns the requests in order. The store requires a copy of every shard on one node and a write block. The first
+/// steps arrange both, and wait for pending writes. The new index inherits neither setting.
 pub fn steps(
     dialect: &Dialect,
     variables: &Variables,
@@ -47,7 +47,7 @@ pub fn steps(
         segments.iter().try_fold(RequestHead::new(method, variables), |line, segment| line.segment(segment))
     };
     let json = |value: &Value| Template::json(value, variables).map(Body::Json);
-    // The primary's node comes first: a copy may have none.
+    // The primary comes first: a replica may be unassigned.
     let shards = path("GET", &["_cat", "shards", from])?.parameter("format", &"json".into())?;
     let shards = shards.parameter("h", &"node,prirep".into())?.parameter("s", &"prirep".into())?;
     let choose = SearchStep {
@@ -72,12 +72,12 @@ pub fn steps(
     Ok(vec![choose, gather, gathered, block, SearchStep::new(shrink, Judge::DONE), ready(variables, to)?])
 }
 
-/// Settings of an index that takes writes and may be anywhere.
+/// Settings that remove the write block and the node restriction.
 pub fn open() -> Value {
     json!({NO_WRITES: null, ONLY_NODE: null})
 }
 
-/// Waits until an index can be read.
+/// Waits until an index is readable.
 pub fn ready(variables: &Variables, index: &str) -> Result<SearchStep, PlanError> {
     let line = RequestHead::new("GET", variables).path("/_cluster/health")?.segment(index)?;
     Ok(SearchStep::new(at_rest(line.parameter("wait_for_status", &"yellow".into())?)?, Judge::ON_SHARDS))

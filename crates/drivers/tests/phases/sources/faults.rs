@@ -102,7 +102,7 @@ fn events_that_waited_for_a_store_go_to_its_new_nodes() {
 }
 
 #[test]
-fn a_closed_phase_sends_what_it_has_accepted_and_nothing_more_and_ends_beside_other_streams() {
+fn a_closed_phase_sends_only_accepted_events_and_ends() {
     let folder = Folder::new();
     let mut plan = ingesting(json!({"listen": {"address": "127.0.0.1:0"}, "batch": 50}), json!({"duration": 3600}));
     plan["operations"]["take_in"] = json!({"ms": 20, "unanswered": 5});

@@ -64,7 +64,7 @@ fn a_lone_event_is_sent_while_another_batch_hangs() {
 }
 
 #[test]
-fn a_store_that_lets_nobody_in_for_a_while_loses_nothing() {
+fn refused_access_loses_no_events() {
     let texts = Folder::new();
     let path = file(&texts, "log.ndjson", (0..500).map(bid).collect::<String>());
     let mut plan = ingesting(json!({"files": [path], "batch": 10}), json!("exhausted"));

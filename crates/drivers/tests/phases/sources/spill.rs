@@ -33,7 +33,7 @@ fn is_empty(folder: &Folder) -> bool {
 }
 
 #[test]
-fn what_memory_has_no_room_for_goes_to_disk_and_every_event_is_sent_with_its_age() {
+fn events_beyond_the_memory_limit_are_spilled_and_sent_with_their_age() {
     let (disk, folder) = (Folder::new(), Folder::new());
     let (running, address) = listening::<Fussy>(&spilling(&disk, 1 << 30, 12), &folder);
     let sender = thread::spawn(move || send(address, 50_000));
@@ -150,7 +150,7 @@ fn events_on_disk_are_left_over_when_the_phase_is_stopped() {
 }
 
 #[test]
-fn only_what_comes_from_elsewhere_is_spilled() {
+fn generators_cannot_be_spilled() {
     let folder = Folder::new();
     let made = json!({"generate": {"generator": "adbids", "rate": 1}, "spill": 1000});
     let plan = serde_json::from_value(ingesting(made, json!("exhausted"))).unwrap();

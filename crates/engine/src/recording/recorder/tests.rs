@@ -84,7 +84,7 @@ fn seconds_without_requests_are_handed_over_too() {
 }
 
 #[test]
-fn a_failure_has_a_time_too_and_an_attempt_that_is_made_again_leaves_what_it_cost() {
+fn failures_have_times_and_retried_attempts_are_counted() {
     let (finished, intervals) = channel();
     let (_, empty) = channel();
     let start = Instant::now();

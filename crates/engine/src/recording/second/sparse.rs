@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn places_and_values_are_those_of_the_histogram() {
+    fn indices_and_values_match_the_histogram() {
         let histogram = histogram();
         assert_eq!(histogram.distinct_values() as u64, COUNTERS);
         let mut value_before = 0;

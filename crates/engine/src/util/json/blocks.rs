@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backslash_escapes_what_follows_it_over_the_edge_of_a_block() {
+    fn a_backslash_escapes_across_block_boundaries() {
         // Runs of backslashes of every length, at every position, before a quote inside a string.
         for padding in 0..130 {
             for run in 0..9 {

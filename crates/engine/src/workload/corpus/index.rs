@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kept_index_is_what_was_made_and_holds_for_one_state_and_reading_of_the_file() {
+    fn a_stored_index_is_valid_for_one_state_and_reading_of_the_file() {
         let folder = Folder::new("index");
         let text: String = (0..1000).map(|n| format!("{{\"n\": {n}}}\n")).collect();
         let reading = LineOptions::default();

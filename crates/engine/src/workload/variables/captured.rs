@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_room_for_what_was_kept() {
+    fn captured_values_are_found_by_slot() {
         let mut captured = Captured::NONE;
         captured.keep_text(2, "x");
         assert_eq!([0, 1, 2, 3].map(|slot| captured.has(slot)), [false, false, true, false]);

@@ -262,7 +262,7 @@ impl Drop for Lines {
 }
 
 #[test]
-fn action_lines_of_a_corpus_keep_what_they_say() {
+fn action_lines_of_a_corpus_keep_their_metadata() {
     let lines = Lines::new(
         "kept",
         "{\"index\": {\"_index\": \"c\", \"_type\": \"_doc\", \"_id\": \"a\\\"1\", \"routing\": 7}}\n{\"n\": 0}\n\
@@ -351,7 +351,7 @@ fn a_field_can_give_each_of_its_values_a_collection() {
         map(unknown)
             .unwrap_err()
             .message
-            .contains("\"per\": the corpus's first document has no text or number \"page\"")
+            .contains("\"per\": the corpus's first document lacks a text or number \"page\"")
     );
 }
 
@@ -385,7 +385,7 @@ fn a_bulk_request_without_ids_is_refused_where_they_are_needed() {
     };
     for (extra, message) in [
         (json!({"action": "update"}), "bulk: \"id\" is missing: the name of the field"),
-        (json!({"id": "key"}), "bulk: \"id\": the corpus's first document has no text or number \"key\""),
+        (json!({"id": "key"}), "bulk: \"id\": the corpus's first document lacks a text or number \"key\""),
         (json!({"conflicts": "some"}), "bulk: unknown kind of conflicts \"some\""),
         (json!({"conflicts": "random", "recency": 2}), "bulk: \"recency\" wants a number from 0 to 1, not 2"),
         (json!({"conflicts": "random", "action": "create"}), "bulk: \"conflicts\" make the ids"),
@@ -476,7 +476,7 @@ fn a_bad_form_is_refused_with_the_reason() {
         ),
         (
             json!({"delete": {"collection": "c", "id": 1}, "assert": {"fields": {"a": 1}}}),
-            "assert: only what reads documents has \"fields\", and this is delete",
+            "assert: \"fields\" requires an operation that reads documents, not delete",
         ),
         (
             json!({"scan": {"collection": "c", "from": "a", "count": 5}}),

@@ -87,7 +87,7 @@ fn invalid_counters_are_refused() {
 }
 
 #[test]
-fn an_operation_uses_the_counters_of_its_texts_and_reads_those_of_its_laws() {
+fn operations_use_counters_in_texts_and_read_those_of_latest() {
     let forms = json!({
         "new": {"counter": {}}, "other": {"counter": {}}, "recent": {"latest": {"items": 9, "inserted": "new"}},
         "key": {"hash": {"of": "new"}}, "name": {"derived": "${recent}-${other}"},
