@@ -289,5 +289,5 @@ phases: [{name: ask, operation: ask, clients: 1, requests: 1}]
     (answer,) = check_operations(plan)
     assert (answer["error"], answer["message"]) == (
         "assertion",
-        "what recall is measured against is not a list of ids: 3",
+        'recall: "of" is not a list of ids: 3',
     )

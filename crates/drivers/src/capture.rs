@@ -37,13 +37,13 @@ pub trait Source: Sized {
 }
 
 /// Result of looking up a value in an answer.
-pub enum Found<'a> {
+pub enum Lookup<'a> {
     /// A value, as JSON.
     Json(Cow<'a, [u8]>),
     /// A string.
     Text(Cow<'a, str>),
     /// No value; the failure to report if the capture has no `otherwise`.
-    Nothing(Failure),
+    Missing(Failure),
 }
 
 impl<S> Default for Captures<S> {
@@ -79,18 +79,18 @@ impl<S> Captures<S> {
     pub fn keep<'a>(
         &self,
         memory: &mut Captured,
-        mut find: impl FnMut(&str, &S) -> Result<Found<'a>, Failure>,
+        mut find: impl FnMut(&str, &S) -> Result<Lookup<'a>, Failure>,
     ) -> Result<(), Failure> {
         for Capture { name, slot, source, otherwise } in &self.0 {
             let broken = |_| assertion(format!("the value for \"{name}\" in the answer is not JSON"));
             match (find(name, source)?, otherwise) {
-                (Found::Nothing(_), Some(json)) => memory.keep_json(*slot, json.as_bytes()).map_err(broken)?,
-                (Found::Json(null), Some(json)) if *null == *b"null" => {
+                (Lookup::Missing(_), Some(json)) => memory.keep_json(*slot, json.as_bytes()).map_err(broken)?,
+                (Lookup::Json(null), Some(json)) if *null == *b"null" => {
                     memory.keep_json(*slot, json.as_bytes()).map_err(broken)?;
                 }
-                (Found::Json(json), _) => memory.keep_json(*slot, &json).map_err(broken)?,
-                (Found::Text(text), _) => memory.keep_text(*slot, &text),
-                (Found::Nothing(failure), None) => return Err(failure),
+                (Lookup::Json(json), _) => memory.keep_json(*slot, &json).map_err(broken)?,
+                (Lookup::Text(text), _) => memory.keep_text(*slot, &text),
+                (Lookup::Missing(failure), None) => return Err(failure),
             }
         }
         Ok(())
@@ -142,30 +142,30 @@ impl Source for Place {
 }
 
 impl Place {
-    fn nothing(&self, name: &str, there: bool) -> Found<'static> {
+    fn nothing(&self, name: &str, there: bool) -> Lookup<'static> {
         let what = match self {
             Self::Field(field, _) => format!("field {field:?}"),
             Self::Json(pointer) => format!("value at {:?}", pointer.text()),
         };
         let place = if there { "the document of the answer" } else { "the answer has no document and" };
-        Found::Nothing(assertion(format!("cannot capture \"{name}\": {place} lacks {what}")))
+        Lookup::Missing(assertion(format!("cannot capture \"{name}\": {place} lacks {what}")))
     }
 
     /// Looks up the location in a document; `None` stands for an answer without documents.
-    pub fn in_value(&self, name: &str, document: Option<&Value>) -> Found<'static> {
+    pub fn in_value(&self, name: &str, document: Option<&Value>) -> Lookup<'static> {
         let value = document.and_then(|document| match self {
             Self::Field(name, _) => field(document, name),
             Self::Json(pointer) => document.pointer(pointer.text()),
         });
         let nothing = || self.nothing(name, document.is_some());
-        value.map_or_else(nothing, |value| Found::Json(Cow::Owned(value.to_string().into_bytes())))
+        value.map_or_else(nothing, |value| Lookup::Json(Cow::Owned(value.to_string().into_bytes())))
     }
 
     /// Like `in_value`, for a document in JSON.
-    pub fn in_json<'a>(&self, name: &str, document: Option<&'a [u8]>) -> Found<'a> {
+    pub fn in_json<'a>(&self, name: &str, document: Option<&'a [u8]>) -> Lookup<'a> {
         let (Self::Field(_, pointer) | Self::Json(pointer)) = self;
         let json = document.and_then(|document| pointer.find(document).ok().flatten());
-        json.map_or_else(|| self.nothing(name, document.is_some()), |json| Found::Json(Cow::Borrowed(json)))
+        json.map_or_else(|| self.nothing(name, document.is_some()), |json| Lookup::Json(Cow::Borrowed(json)))
     }
 }
 
@@ -174,7 +174,9 @@ impl Captures<Place> {
     pub fn of_documents(form: &Value, reads: bool, variables: &Variables) -> Result<Self, PlanError> {
         let captures = Self::new(form.get("capture"), variables)?;
         if !reads && !captures.is_empty() {
-            return Err(PlanError::new("capture: only operations that read documents in one answer can capture values"));
+            return Err(PlanError::new(
+                "capture: only operations that read documents in one answer can capture values",
+            ));
         }
         Ok(captures)
     }
@@ -217,7 +219,7 @@ impl Memory {
     pub fn take<'a, S>(
         &mut self,
         captures: &Captures<S>,
-        find: impl FnMut(&str, &S) -> Result<Found<'a>, Failure>,
+        find: impl FnMut(&str, &S) -> Result<Lookup<'a>, Failure>,
     ) -> Result<(), Failure> {
         captures.keep(&mut self.news, find)
     }

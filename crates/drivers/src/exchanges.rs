@@ -34,7 +34,7 @@ pub fn add_line(text: &mut String, line: &str) {
 
 /// Start of a part with several exchanges; see [`Exchanges::begin`].
 #[derive(Clone, Copy, Debug)]
-pub struct Begun(usize);
+pub struct PartStart(usize);
 
 /// Outcomes of the exchanges so far.
 #[derive(Default)]
@@ -55,12 +55,12 @@ impl Exchanges {
     }
 
     /// Starts a part that covers all exchanges from here on.
-    pub fn begin(&self) -> Begun {
-        Begun(self.times.len())
+    pub fn begin(&self) -> PartStart {
+        PartStart(self.times.len())
     }
 
     /// Adds a completed part: from sending its first exchange to the end of its last.
-    pub fn end(&mut self, name: usize, begun: Begun, failed: Option<ErrorClass>) {
+    pub fn end(&mut self, name: usize, begun: PartStart, failed: Option<ErrorClass>) {
         let times = &self.times[begun.0..];
         let never = Exchanged::never();
         let sent = times.first().map_or(never.sent, |(sent, _)| *sent);

@@ -9,13 +9,17 @@
 //! - `answer.rs` judges the answer, `error.rs` maps errors to the engine's classes.
 //! - `bulk.rs`: bulk requests. `ingest.rs`: events of a source. `daily.rs`: one collection per day.
 
-/// Calls a macro with every driver of one protocol, each as `Variant: Type = "name in plans"`. This is the only list of
-/// drivers. [`several`], which combines them, is not part of it.
+use loadframe_engine::plan::PlanError;
+use loadframe_engine::util::suggestions::unknown;
+
+/// Calls a macro with the arguments in brackets and every driver of one protocol, each as
+/// `Variant: Type = "name in plans"`. This is the only list of drivers. Further drivers may follow a semicolon.
+/// [`several`], which combines drivers, is not part of the list.
 #[macro_export]
 macro_rules! with_drivers {
-    ($callback:ident $(, $argument:tt)*) => {
-        $callback! {
-            $($argument)*
+    ($callback:ident [$($argument:tt)*] $(; $($further:tt)*)?) => {
+        $crate::$callback! {
+            [$($argument)*]
             Couchbase: $crate::couchbase::Couchbase = "couchbase",
             Cql: $crate::cql::Cql = "cql",
             Http: $crate::http::Http = "http",
@@ -24,8 +28,35 @@ macro_rules! with_drivers {
             Postgres: $crate::postgresql::Postgres = "postgresql",
             Redis: $crate::redis::Redis = "redis",
             Search: $crate::search::Search = "search",
+            $($($further)*)?
         }
     };
+}
+
+/// Lists the names of the drivers: `with_drivers!(driver_names [])`.
+#[macro_export]
+macro_rules! driver_names {
+    ([] $($variant:ident: $driver:ty = $name:literal),* $(,)?) => {
+        &[$($name,)* "several"]
+    };
+}
+
+/// Calls a function that is generic over the driver with the driver that a plan names:
+/// `with_drivers!(call_with_driver [plan, start(plan, folder)])`. An unknown name is a `PlanError`.
+#[macro_export]
+macro_rules! call_with_driver {
+    ([$plan:expr, $function:ident $arguments:tt] $($variant:ident: $driver:ty = $name:literal),* $(,)?) => {
+        match $plan.target.driver.as_str() {
+            $($name => $function::<$driver> $arguments,)*
+            "several" => $function::<$crate::several::Several> $arguments,
+            other => Err($crate::unknown_driver(other, &[$($name,)* "several"])),
+        }
+    };
+}
+
+/// Returns the error of a plan with an unknown driver.
+pub fn unknown_driver(name: &str, drivers: &[&str]) -> PlanError {
+    PlanError::new(unknown("driver", name, drivers.iter().copied()))
 }
 
 pub mod assertion;

@@ -15,7 +15,6 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use loadframe_drivers::several::Several;
 use loadframe_drivers::with_drivers;
 use loadframe_engine::plan::{Plan, PlanError, PlanErrorKind};
 use loadframe_engine::recording::durations;
@@ -36,32 +35,14 @@ create_exception!(_engine, StartFailed, PyException, "This machine cannot run th
 create_exception!(_engine, PlanRefused, PyException, "The plan cannot be carried out; the message says why.");
 create_exception!(_engine, TargetRefused, PyException, "The target refuses to be used so; the message says why.");
 
-/// Matches the name of the plan's driver; see [`with_driver`].
-macro_rules! match_driver {
-    ([$plan:expr, $function:ident $arguments:tt] $($variant:ident: $driver:ty = $name:literal),* $(,)?) => {
-        match $plan.target.driver.as_str() {
-            $($name => $function::<$driver> $arguments,)*
-            "several" => $function::<Several> $arguments,
-            other => Err(PlanError::new(format!("unknown driver {other:?}; the drivers are {}", DRIVERS.join(", ")))),
-        }
-    };
-}
-
 /// Calls a function that is generic over the driver with the driver that the plan names.
 macro_rules! with_driver {
     ($plan:expr, $function:ident $arguments:tt) => {
-        with_drivers!(match_driver, [$plan, $function $arguments])
+        with_drivers!(call_with_driver [$plan, $function $arguments])
     };
 }
 
-/// Lists the names of the drivers.
-macro_rules! driver_names {
-    ($($variant:ident: $driver:ty = $name:literal),* $(,)?) => {
-        &[$($name,)* "several"]
-    };
-}
-
-const DRIVERS: &[&str] = with_drivers!(driver_names);
+const DRIVERS: &[&str] = with_drivers!(driver_names []);
 
 /// A running or finished phase.
 #[pyclass(name = "Handle", frozen)]

@@ -27,7 +27,7 @@ use self::connection::ConnectOptions;
 use self::execute::ConnectionSet;
 use self::nodes::{Bucket, CouchbaseNodes};
 pub use self::operation::Operation;
-use self::operation::{Kind, Room};
+use self::operation::{Buffers, Kind};
 use self::packet::read_request;
 use self::statement::Statements;
 use crate::capture::{Memory, execute_with_memory};
@@ -48,7 +48,7 @@ pub struct Couchbase {
 pub struct Connection {
     connections: ConnectionSet,
     statements: Statements,
-    room: Room,
+    buffers: Buffers,
     memory: Memory,
     /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
@@ -110,17 +110,17 @@ impl Driver for Couchbase {
         draw: &Draw,
     ) -> Option<String> {
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        let room = &mut connection.room;
-        room.request.clear();
+        let buffers = &mut connection.buffers;
+        buffers.request.clear();
         match &operation.kind {
-            Kind::Query(body) => body.render(&values, &mut room.request),
-            Kind::Neutral(Neutral::Scan(scan), _) => room.scan(scan, &values),
+            Kind::Query(body) => body.render(&values, &mut buffers.request),
+            Kind::Neutral(Neutral::Scan(scan), _) => buffers.scan(scan, &values),
             Kind::Neutral(neutral, bucket) => {
-                room.verb(neutral, bucket, operation.durability, &values)?;
-                return Some(words(&room.request));
+                buffers.verb(neutral, bucket, operation.durability, &values)?;
+                return Some(words(&buffers.request));
             }
         }
-        Some(statement::shown(&room.request))
+        Some(statement::shown(&buffers.request))
     }
 }
 
@@ -134,12 +134,12 @@ impl Couchbase {
         only: Option<&[u32]>,
     ) -> Reply {
         let limit = Limit::starting_now(operation.timeout);
-        let Connection { connections, statements, room, memory, shown } = connection;
+        let Connection { connections, statements, buffers, memory, shown } = connection;
         let (neutral, bucket) = match &operation.kind {
             Kind::Query(body) => {
-                room.request.clear();
-                body.render(values, &mut room.request);
-                let request = statement::Request { body: &room.request, turn: values.draw.turn, limit };
+                buffers.request.clear();
+                body.render(values, &mut buffers.request);
+                let request = statement::Request { body: &buffers.request, turn: values.draw.turn, limit };
                 return statements.ask(&self.nodes, operation, request, values, (memory, shown)).await;
             }
             Kind::Neutral(neutral, bucket) => (neutral, bucket),
@@ -149,8 +149,8 @@ impl Couchbase {
         }
         let vbucket = match neutral {
             Neutral::Scan(scan) => {
-                room.scan(scan, values);
-                let request = statement::Request { body: &room.request, turn: values.draw.turn, limit };
+                buffers.scan(scan, values);
+                let request = statement::Request { body: &buffers.request, turn: values.draw.turn, limit };
                 return statements.ask(&self.nodes, operation, request, values, (memory, shown)).await;
             }
             Neutral::Bulk(bulk) => {
@@ -165,16 +165,16 @@ impl Couchbase {
                 )
                 .await;
             }
-            neutral => room.verb(neutral, bucket, operation.durability, values).unwrap_or(0),
+            neutral => buffers.verb(neutral, bucket, operation.durability, values).unwrap_or(0),
         };
-        if let Some(failure) = room.refusal() {
+        if let Some(failure) = buffers.refusal() {
             return Reply::unsent(failure);
         }
         let durable = operation.durability.is_some() && !neutral.reads();
-        let (asked, outcome) = connections.ask(&self.nodes, bucket, &room.request, vbucket, durable, limit).await;
+        let (asked, outcome) = connections.ask(&self.nodes, bucket, &buffers.request, vbucket, durable, limit).await;
         let answer = connections.answer(&asked).filter(|_| outcome.is_ok());
         if let Some(shown) = shown {
-            shown.request = words(&room.request);
+            shown.request = words(&buffers.request);
             if let Some(answer) = &answer {
                 let document = answer::document(neutral, answer, values);
                 shown.answer = format!("status {:#04x}\n{}", answer.status, String::from_utf8_lossy(&document));
@@ -190,9 +190,10 @@ impl Couchbase {
         let reply = asked.exchanged.judged(asked.node, judged);
         let Neutral::ReadModifyWrite(write) = neutral else { return reply };
         read_modify_write(reply, async || {
-            let vbucket = room.change(Action::Update, write, bucket, operation.durability, values);
+            let vbucket = buffers.change(Action::Update, write, bucket, operation.durability, values);
             let durable = operation.durability.is_some();
-            let (written, outcome) = connections.ask(&self.nodes, bucket, &room.request, vbucket, durable, limit).await;
+            let (written, outcome) =
+                connections.ask(&self.nodes, bucket, &buffers.request, vbucket, durable, limit).await;
             let judged = outcome.and_then(|()| match connections.answer(&written) {
                 Some(answer) if answer.status != 0 => Err(answer::refusal(&answer)),
                 _ => Ok(1),

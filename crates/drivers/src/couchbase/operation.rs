@@ -136,7 +136,7 @@ fn query(argument: &Value, context: &Context) -> Result<Template, PlanError> {
 
 /// Buffers reused for all requests of a client.
 #[derive(Debug, Default)]
-pub struct Room {
+pub struct Buffers {
     /// The request.
     pub request: Vec<u8>,
     key: Vec<u8>,
@@ -144,7 +144,7 @@ pub struct Room {
     value: Vec<u8>,
 }
 
-impl Room {
+impl Buffers {
     fn key(&mut self, key: &Key, values: &Values) {
         self.key.clear();
         key.id.render(values, &mut self.key);
@@ -294,9 +294,9 @@ mod tests {
         let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
         let operation = Operation::map(&form, &context, &nodes()).unwrap();
         let Kind::Neutral(neutral, bucket) = &operation.kind else { panic!() };
-        let mut room = Room::default();
-        room.verb(neutral, bucket, operation.durability, &values).unwrap();
-        let (opcode, _, key, value) = read_request(&room.request).unwrap();
+        let mut buffers = Buffers::default();
+        buffers.verb(neutral, bucket, operation.durability, &values).unwrap();
+        let (opcode, _, key, value) = read_request(&buffers.request).unwrap();
         (opcode, String::from_utf8_lossy(key).into_owned(), String::from_utf8_lossy(value).into_owned())
     }
 
@@ -323,9 +323,9 @@ mod tests {
             let form = json!({"read_modify_write": {"collection": "c", "id": id, "document": {"a": 1}}});
             let operation = Operation::map(&form, &context, &nodes()).unwrap();
             let Kind::Neutral(neutral, bucket) = &operation.kind else { panic!() };
-            let mut room = Room::default();
-            room.verb(neutral, bucket, None, &values).unwrap();
-            let failure = room.refusal();
+            let mut buffers = Buffers::default();
+            buffers.verb(neutral, bucket, None, &values).unwrap();
+            let failure = buffers.refusal();
             assert_eq!(failure.is_some(), refused, "{length}");
             if let Some(failure) = failure {
                 assert_eq!(failure.class, ErrorClass::Client);

@@ -66,8 +66,9 @@ impl Answer {
         if !assertion.has_fields() {
             return Ok(());
         }
-        let first =
-            self.first().ok_or_else(|| assertion::assertion("cannot check fields: the answer contains no row".to_owned()))?;
+        let first = self
+            .first()
+            .ok_or_else(|| assertion::assertion("cannot check fields: the answer contains no row".to_owned()))?;
         assertion.judge_fields(values, |name| assertion::field(&first, name).cloned())
     }
 

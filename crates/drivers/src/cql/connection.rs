@@ -26,7 +26,7 @@ use uuid::Uuid;
 
 use super::error;
 use super::nodes::CqlNodes;
-use super::routing::{Noting, noted};
+use super::routing::{RecordingPolicy, recorded};
 use super::row::Row;
 use super::table::{KEYSPACE, Table, TableName};
 use crate::net::connect_options::User;
@@ -95,7 +95,7 @@ pub async fn open(
 ) -> Result<Session, NewSessionError> {
     // The engine decides on retries, and a request that is sent twice counts as two requests.
     let profile = ExecutionProfile::builder()
-        .load_balancing_policy(Noting::token_aware())
+        .load_balancing_policy(RecordingPolicy::token_aware())
         .retry_policy(Arc::new(FallthroughRetryPolicy::new()))
         .speculative_execution_policy(None)
         // One timer per request costs more than a reusable deadline.
@@ -247,7 +247,7 @@ impl Thread {
         deadline: &mut Deadline,
     ) -> Outcome<QueryResult> {
         let execution = deadline.within(limit.due, session.execute_unpaged(statement, row));
-        let (exchanged, (answer, picked)) = Exchanged::around(noted(execution)).await;
+        let (exchanged, (answer, picked)) = Exchanged::around(recorded(execution)).await;
         let served = match &answer {
             Some(Ok(answer)) => Some(answer.request_coordinator().node().host_id),
             _ => picked,

@@ -20,18 +20,18 @@ thread_local! {
 
 /// A policy that records the picks of another policy.
 #[derive(Debug)]
-pub struct Noting {
+pub struct RecordingPolicy {
     policy: Arc<dyn LoadBalancingPolicy>,
 }
 
-impl Noting {
+impl RecordingPolicy {
     /// Creates a token-aware policy: the token's replicas in turn, then the other nodes.
     pub fn token_aware() -> Arc<Self> {
         Arc::new(Self { policy: DefaultPolicy::builder().token_aware(true).build() })
     }
 }
 
-impl LoadBalancingPolicy for Noting {
+impl LoadBalancingPolicy for RecordingPolicy {
     fn pick<'a>(&'a self, request: &'a RoutingInfo, cluster: &'a ClusterState) -> Option<(NodeRef<'a>, Option<Shard>)> {
         let picked = self.policy.pick(request, cluster);
         PICKED.set(picked.map(|(node, _)| node.host_id));
@@ -48,7 +48,7 @@ impl LoadBalancingPolicy for Noting {
 }
 
 /// Runs a request. Returns its result, and the first node it was sent to, if any.
-pub async fn noted<F: Future>(request: F) -> (F::Output, Option<Uuid>) {
+pub async fn recorded<F: Future>(request: F) -> (F::Output, Option<Uuid>) {
     let mut request = pin!(request);
     let mut picked = None;
     let answer = poll_fn(|context| {

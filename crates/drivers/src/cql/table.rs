@@ -72,7 +72,9 @@ impl Table {
     /// Returns an INSERT statement. The key is the first value, then the columns.
     pub fn insert(&self, columns: &[&str]) -> String {
         let mut text = format!("INSERT INTO {} ({}", self.name, quoted(&self.key));
-        columns.iter().for_each(|column| write!(text, ", {}", quoted(column)).expect("writing to a String cannot fail"));
+        columns
+            .iter()
+            .for_each(|column| write!(text, ", {}", quoted(column)).expect("writing to a String cannot fail"));
         text.push_str(") VALUES (?");
         text.push_str(&", ?".repeat(columns.len()));
         text.push(')');

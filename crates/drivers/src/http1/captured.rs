@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::answer::Answer;
 use crate::assertion::assertion;
 use crate::capture;
-use crate::capture::{Found, Source};
+use crate::capture::{Lookup, Source};
 use crate::excerpt::excerpt;
 use crate::form::Form;
 use loadframe_engine::workload::json_pointer::Pointer;
@@ -50,12 +50,12 @@ impl Captures {
         self.keep(memory, |name, place| {
             Ok(match place {
                 Place::Json(pointer) => match pointer.find(answer.body()).map_err(|_| no_json(answer.body()))? {
-                    Some(json) => Found::Json(Cow::Borrowed(json)),
-                    None => Found::Nothing(nothing(pointer, answer.body())),
+                    Some(json) => Lookup::Json(Cow::Borrowed(json)),
+                    None => Lookup::Missing(nothing(pointer, answer.body())),
                 },
                 Place::Header(header) => match answer.field(header) {
-                    Some(value) => Found::Text(String::from_utf8_lossy(value)),
-                    None => Found::Nothing(assertion(format!(
+                    Some(value) => Lookup::Text(String::from_utf8_lossy(value)),
+                    None => Lookup::Missing(assertion(format!(
                         "cannot capture \"{name}\": the answer lacks the header \"{header}\""
                     ))),
                 },

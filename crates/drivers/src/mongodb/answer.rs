@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::bson::{json, owned};
 use super::bulk::{number, written};
-use super::connection::Found;
+use super::connection::FoundDocuments;
 use super::error::inside;
 use crate::assertion::{Assertion, assertion, field};
 use crate::outcome::Documents;
@@ -19,17 +19,17 @@ const OWN: [&str; 4] = ["$clusterTime", "operationTime", "electionId", "opTime"]
 #[derive(Debug)]
 pub enum Answer {
     /// Documents.
-    Found(Found),
+    Documents(FoundDocuments),
     /// Result of a command.
-    Told(Document),
+    Result(Document),
 }
 
 impl Documents for Answer {
     /// Returns the number of documents. The result of a command counts as one.
     fn documents(&self) -> u64 {
         match self {
-            Self::Found(batch) => batch.documents,
-            Self::Told(_) => 1,
+            Self::Documents(batch) => batch.documents,
+            Self::Result(_) => 1,
         }
     }
 }
@@ -38,8 +38,8 @@ impl Answer {
     /// Returns the size of all documents, in bytes; 0 for a command.
     pub fn size(&self) -> u64 {
         match self {
-            Self::Found(batch) => batch.bytes,
-            Self::Told(_) => 0,
+            Self::Documents(batch) => batch.bytes,
+            Self::Result(_) => 0,
         }
     }
 
@@ -50,7 +50,7 @@ impl Answer {
 
     /// Returns the answer, or a failure if a write failed or its write concern was not met.
     pub fn acknowledged(self) -> Result<Self, Failure> {
-        let Self::Told(answer) = &self else { return Ok(self) };
+        let Self::Result(answer) = &self else { return Ok(self) };
         match write_error(answer) {
             Some(failure) => Err(failure),
             None => Ok(self),
@@ -60,7 +60,7 @@ impl Answer {
     /// Returns the answer, or a failure if a write failed or found no document.
     pub fn done(self) -> Result<Self, Failure> {
         let answered = self.acknowledged()?;
-        let Self::Told(answer) = &answered else { return Ok(answered) };
+        let Self::Result(answer) = &answered else { return Ok(answered) };
         if written(answer) == Some(0) { Err(missing()) } else { Ok(answered) }
     }
 
@@ -69,7 +69,7 @@ impl Answer {
     /// `None` if the answer has no such number, 0 if the write concern was not met.
     pub fn documents_written(&self) -> Option<u64> {
         const COUNTS: [&str; 4] = ["nInserted", "nUpserted", "nMatched", "nDeleted"];
-        let Self::Told(answer) = self else { return None };
+        let Self::Result(answer) = self else { return None };
         if answer.contains_key("writeConcernError") {
             return Some(0);
         }
@@ -88,15 +88,16 @@ impl Answer {
             return Ok(());
         }
         let first = self.read().next();
-        let first = first.ok_or_else(|| assertion("cannot check fields: the answer contains no document".to_owned()))?;
+        let first =
+            first.ok_or_else(|| assertion("cannot check fields: the answer contains no document".to_owned()))?;
         asserted.judge_fields(values, |name| field(&first, name).cloned())
     }
 
     /// Returns the first document, or the result of a command, as JSON.
     pub fn first(&self) -> Option<Value> {
         match self {
-            Self::Found(_) => self.read().next(),
-            Self::Told(answer) => Some(Bson::Document(answer.clone()).into_relaxed_extjson()),
+            Self::Documents(_) => self.read().next(),
+            Self::Result(answer) => Some(Bson::Document(answer.clone()).into_relaxed_extjson()),
         }
     }
 
@@ -111,13 +112,13 @@ impl Answer {
     }
 
     fn raw(&self) -> impl Iterator<Item = &RawDocument> {
-        let batch = if let Self::Found(batch) = self { Some(batch) } else { None };
-        batch.into_iter().flat_map(Found::documents)
+        let batch = if let Self::Documents(batch) = self { Some(batch) } else { None };
+        batch.into_iter().flat_map(FoundDocuments::documents)
     }
 
     /// Returns all documents as a JSON list, or `None` if they exceed the first answer.
     pub fn list(&self) -> Option<Vec<u8>> {
-        let Self::Found(batch) = self else { return None };
+        let Self::Documents(batch) = self else { return None };
         let documents: Vec<Value> = self.read().collect();
         (documents.len() as u64 == batch.documents).then(|| Value::Array(documents).to_string().into_bytes())
     }
@@ -125,14 +126,14 @@ impl Answer {
     /// Formats the answer for display: one document per line below their number, or the result of a command.
     pub fn text(&self) -> String {
         match self {
-            Self::Found(batch) => {
+            Self::Documents(batch) => {
                 let rows: String = self.read().map(|document| format!("\n{document}")).collect();
                 format!("{} documents{rows}", batch.documents)
             }
-            Self::Told(answer) => {
-                let told = answer.iter().filter(|(name, _)| !OWN.contains(&name.as_str()));
-                let told: Document = told.map(|(name, value)| (name.clone(), value.clone())).collect();
-                Bson::Document(told).into_relaxed_extjson().to_string()
+            Self::Result(answer) => {
+                let result = answer.iter().filter(|(name, _)| !OWN.contains(&name.as_str()));
+                let result: Document = result.map(|(name, value)| (name.clone(), value.clone())).collect();
+                Bson::Document(result).into_relaxed_extjson().to_string()
             }
         }
     }
@@ -163,7 +164,7 @@ mod tests {
     use super::*;
 
     fn done(answer: Document) -> Result<(), (ErrorClass, String)> {
-        Answer::Told(answer).done().map(drop).map_err(|failure| (failure.class, failure.message))
+        Answer::Result(answer).done().map(drop).map_err(|failure| (failure.class, failure.message))
     }
 
     #[test]
@@ -179,34 +180,38 @@ mod tests {
 
     #[test]
     fn fields_of_the_cluster_are_hidden_in_shown_answers() {
-        let answer = Answer::Told(doc! {"n": 1, "ok": 1.0, "operationTime": 5, "$clusterTime": {"a": 1}});
+        let answer = Answer::Result(doc! {"n": 1, "ok": 1.0, "operationTime": 5, "$clusterTime": {"a": 1}});
         assert_eq!(answer.text(), r#"{"n":1,"ok":1.0}"#);
-        assert_eq!(Answer::Found(Found::default()).text(), "0 documents");
-        assert_eq!(Answer::Found(Found::default()).list(), Some(b"[]".to_vec()));
-        assert_eq!(Answer::Found(Found { documents: 1, ..Found::default() }).list(), None, "the rest was only counted");
-        assert!(Answer::Found(Found::default()).or_not_found().is_err());
+        assert_eq!(Answer::Documents(FoundDocuments::default()).text(), "0 documents");
+        assert_eq!(Answer::Documents(FoundDocuments::default()).list(), Some(b"[]".to_vec()));
+        assert_eq!(
+            Answer::Documents(FoundDocuments { documents: 1, ..FoundDocuments::default() }).list(),
+            None,
+            "the rest was only counted"
+        );
+        assert!(Answer::Documents(FoundDocuments::default()).or_not_found().is_err());
     }
 
     #[test]
     fn errors_inside_of_any_commands_answer_are_failures() {
-        let told = |answer: Document| {
-            let answer = Answer::Told(answer);
+        let result = |answer: Document| {
+            let answer = Answer::Result(answer);
             let written = answer.documents_written();
             (answer.acknowledged().err().map(|failure| failure.class), written)
         };
-        assert_eq!(told(doc! {"ok": 1.0, "n": 0}), (None, Some(0)));
-        assert_eq!(told(doc! {"ok": 1.0}), (None, None));
+        assert_eq!(result(doc! {"ok": 1.0, "n": 0}), (None, Some(0)));
+        assert_eq!(result(doc! {"ok": 1.0}), (None, None));
         let errors = doc! {"n": 4, "writeErrors": [{"index": 1, "code": 11000, "errmsg": "E11000"}], "ok": 1.0};
-        assert_eq!(told(errors), (Some(ErrorClass::Client), Some(4)));
+        assert_eq!(result(errors), (Some(ErrorClass::Client), Some(4)));
         let concern = doc! {"n": 1, "writeConcernError": {"code": 100, "errmsg": "not enough"}, "ok": 1.0};
-        assert_eq!(told(concern), (Some(ErrorClass::Server), Some(0)));
+        assert_eq!(result(concern), (Some(ErrorClass::Server), Some(0)));
         let first = doc! {"ok": 0.0, "idx": 0, "code": 11000, "errmsg": "E11000"};
         let several =
             doc! {"cursor": {"firstBatch": [first], "id": 0_i64}, "nErrors": 1, "nInserted": 2, "nDeleted": 3};
-        assert_eq!(told(several), (Some(ErrorClass::Client), Some(5)));
+        assert_eq!(result(several), (Some(ErrorClass::Client), Some(5)));
         let boundless = doc! {"nInserted": i64::MAX, "nMatched": i64::MAX, "nDeleted": i64::MAX, "ok": 1.0};
-        assert_eq!(told(boundless), (None, Some(u64::MAX)));
+        assert_eq!(result(boundless), (None, Some(u64::MAX)));
         let changed = doc! {"lastErrorObject": {"n": 1, "updatedExisting": true}, "value": {}, "ok": 1.0};
-        assert_eq!(told(changed), (None, Some(1)));
+        assert_eq!(result(changed), (None, Some(1)));
     }
 }

@@ -35,7 +35,7 @@ pub struct NodeConnection {
 
 /// The result of a query.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct FoundDocuments {
     /// The first answer. Later documents are only counted.
     pub first: Option<RawDocumentBuf>,
     /// Number of documents in all answers.
@@ -56,7 +56,7 @@ impl Wired for NodeConnection {
     }
 }
 
-impl Found {
+impl FoundDocuments {
     /// Returns the documents of the first answer.
     pub fn documents(&self) -> impl Iterator<Item = &RawDocument> {
         let batch = self.first.as_ref().and_then(|answer| Batch::read(answer).ok());
@@ -178,11 +178,11 @@ impl NodeConnection {
     async fn ask(&mut self, command: &Document, limit: Limit) -> Result<Document, Failure> {
         let command =
             RawDocumentBuf::try_from(command).map_err(|error| Failure::new(ErrorClass::Client, error.to_string()))?;
-        self.tell(ADMIN, command, None, limit).await.1
+        self.run(ADMIN, command, None, limit).await.1
     }
 
     /// Sends a command to a database and returns its single answer.
-    pub async fn tell(
+    pub async fn run(
         &mut self,
         database: &str,
         command: RawDocumentBuf,
@@ -217,8 +217,8 @@ impl NodeConnection {
         command: RawDocumentBuf,
         preference: Option<&'static str>,
         limit: Limit,
-    ) -> (Exchanged, Result<Found, Failure>) {
-        let mut batch = Found::default();
+    ) -> (Exchanged, Result<FoundDocuments, Failure>) {
+        let mut batch = FoundDocuments::default();
         let (mut whole, mut answer) = self.exchange(database, command, preference, limit).await;
         let mut open = None;
         let outcome = loop {
@@ -270,7 +270,7 @@ impl NodeConnection {
     }
 }
 
-impl Found {
+impl FoundDocuments {
     /// Adds an answer. Returns whether it is the last.
     fn add(&mut self, answer: &RawDocument) -> Result<bool, Failure> {
         let batch = Batch::read(answer)?;
@@ -377,7 +377,7 @@ mod tests {
             let ask = rawdoc! {"find": "c"};
             let good = match whole {
                 true => line.find("db", ask, None, limit).await.1.is_ok(),
-                false => line.tell("db", ask, None, limit).await.1.is_ok(),
+                false => line.run("db", ask, None, limit).await.1.is_ok(),
             };
             if connections > 1 {
                 line.open(&host, &connect_options, limit).await.unwrap();

@@ -8,7 +8,7 @@ use loadframe_engine::driver::{ErrorClass, Failure};
 
 use super::Connection;
 use super::answer::Answer;
-use super::execute::{Execution, Take};
+use super::execute::{AnswerKind, Execution};
 use super::operation::DATABASE;
 use crate::daily::Buckets;
 use crate::exchanges::Exchanges;
@@ -66,7 +66,7 @@ impl<'a> Days<'a> {
         if listed.find(&day).is_none() {
             let mut create = doc! {"create": &day};
             create.extend(listed.options(of));
-            if let Err(failure) = self.tell(DATABASE, create).await {
+            if let Err(failure) = self.run(DATABASE, create).await {
                 // Another process may have created it first.
                 self.list().await?.find(&day).ok_or(failure)?;
             }
@@ -84,13 +84,13 @@ impl<'a> Days<'a> {
         // Old versions list the namespace of an index, but reject it in a definition.
         indexes.iter_mut().for_each(|index| drop(index.remove("ns")));
         if !indexes.is_empty() {
-            self.tell(DATABASE, doc! {"createIndexes": day, "indexes": indexes}).await?;
+            self.run(DATABASE, doc! {"createIndexes": day, "indexes": indexes}).await?;
         }
         let filter = doc! {"_id": format!("{DATABASE}.{of}"), "dropped": {"$ne": true}};
         let sharded = self.find("config", doc! {"find": "collections", "filter": filter}).await?;
         if let Some(key) = sharded.first().and_then(|sharded| sharded.get_document("key").ok()) {
             let command = doc! {"shardCollection": format!("{DATABASE}.{day}"), "key": key.clone()};
-            self.tell("admin", command).await?;
+            self.run("admin", command).await?;
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl<'a> Days<'a> {
             }
             let verb = if there { "collMod" } else { "create" };
             let command = doc! {verb: &view, "viewOn": &generations.collection, "pipeline": pipeline};
-            last = self.tell(DATABASE, command).await.err();
+            last = self.run(DATABASE, command).await.err();
         }
         Err(last.unwrap_or_else(|| {
             Failure::new(ErrorClass::Rejected, format!("others change the view {view} all the time"))
@@ -123,18 +123,18 @@ impl<'a> Days<'a> {
     }
 
     async fn find(&mut self, database: &str, command: Document) -> Result<Vec<Document>, Failure> {
-        self.ask(database, command, Take::Documents).await.map(|answer| answer.typed_documents())
+        self.ask(database, command, AnswerKind::Documents).await.map(|answer| answer.typed_documents())
     }
 
-    async fn tell(&mut self, database: &str, command: Document) -> Result<(), Failure> {
-        self.ask(database, command, Take::Told).await?.acknowledged().map(drop)
+    async fn run(&mut self, database: &str, command: Document) -> Result<(), Failure> {
+        self.ask(database, command, AnswerKind::Result).await?.acknowledged().map(drop)
     }
 
-    async fn ask(&mut self, database: &str, command: Document, take: Take) -> Result<Answer, Failure> {
+    async fn ask(&mut self, database: &str, command: Document, kind: AnswerKind) -> Result<Answer, Failure> {
         let command = RawDocumentBuf::try_from(&command);
         let unfit = |error: bson::error::Error| Failure::new(ErrorClass::Client, error.to_string());
         let command = command.map_err(|error| self.exchanges.unsent(unfit(error)))?;
-        let asked = self.execution.send_to(self.connection, database, command, take).await;
+        let asked = self.execution.send_to(self.connection, database, command, kind).await;
         // The command may fail if another process is faster. The next listing shows the actual state.
         self.exchanges.join(asked.exchange());
         asked.answer
@@ -151,7 +151,7 @@ impl crate::daily::Days for Days<'_> {
     }
 
     async fn drop(&mut self, begin: i64) -> Result<(), Failure> {
-        self.tell(DATABASE, doc! {"drop": self.buckets.generations.name(begin)}).await
+        self.run(DATABASE, doc! {"drop": self.buckets.generations.name(begin)}).await
     }
 
     async fn dropped(&mut self) -> Result<(), Failure> {

@@ -73,8 +73,8 @@ mod tests {
             (112, ErrorClass::Rejected),
             (43, ErrorClass::Server),
         ] {
-            let told = inside(&bson::doc! {"code": code, "errmsg": "its words"});
-            assert_eq!((told.class, told.message.as_str()), (class, "its words"));
+            let failure = inside(&bson::doc! {"code": code, "errmsg": "its words"});
+            assert_eq!((failure.class, failure.message.as_str()), (class, "its words"));
         }
     }
 

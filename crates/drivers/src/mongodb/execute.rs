@@ -45,11 +45,11 @@ pub type CommandOutcome = Outcome<Answer>;
 
 /// Handling of a command's answer.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Take {
+pub enum AnswerKind {
     /// A cursor, read to its end.
     Documents,
     /// The result of a command.
-    Told,
+    Result,
 }
 
 impl Execution<'_> {
@@ -67,10 +67,10 @@ impl Execution<'_> {
         &self,
         connection: &mut Connection,
         command: Result<RawDocumentBuf, Unexpected>,
-        take: Take,
+        kind: AnswerKind,
     ) -> CommandOutcome {
         match command {
-            Ok(command) => self.send_to(connection, &self.operation.database, command, take).await,
+            Ok(command) => self.send_to(connection, &self.operation.database, command, kind).await,
             Err(unexpected) => Outcome::unsent(0, unfit(unexpected)),
         }
     }
@@ -81,7 +81,7 @@ impl Execution<'_> {
         connection: &mut Connection,
         database: &str,
         command: RawDocumentBuf,
-        take: Take,
+        kind: AnswerKind,
     ) -> CommandOutcome {
         let Connection { assignment, client, connections, shown, .. } = connection;
         let alone = self.nodes.mode() != Mode::Set;
@@ -120,20 +120,20 @@ impl Execution<'_> {
         }
         let busy = if alone { assignment.occupy() } else { None };
         let mode = self.prefer.mode();
-        let (exchanged, mut answer) = match take {
-            Take::Documents => {
+        let (exchanged, mut answer) = match kind {
+            AnswerKind::Documents => {
                 let (exchanged, found) = connection.find(database, command, mode, self.limit).await;
-                (exchanged, found.map(Answer::Found))
+                (exchanged, found.map(Answer::Documents))
             }
-            Take::Told => {
-                let (exchanged, told) = connection.tell(database, command, mode, self.limit).await;
-                (exchanged, told.map(Answer::Told))
+            AnswerKind::Result => {
+                let (exchanged, result) = connection.run(database, command, mode, self.limit).await;
+                (exchanged, result.map(Answer::Result))
             }
         };
         drop(busy);
-        if let (Ok(Answer::Told(told)), Some(Concern::Unacknowledged)) = (&mut answer, self.operation.concern) {
+        if let (Ok(Answer::Result(result)), Some(Concern::Unacknowledged)) = (&mut answer, self.operation.concern) {
             // The actual number of written documents is unknown; the answer says 0.
-            told.remove("n");
+            result.remove("n");
         }
         if answer.as_ref().is_err_and(is_displaced) {
             self.nodes.doubt();
@@ -161,9 +161,9 @@ impl Execution<'_> {
         };
         let mut whole = None;
         for (command, places) in commands {
-            let asked = self.send(connection, Ok(command), Take::Told).await;
+            let asked = self.send(connection, Ok(command), AnswerKind::Result).await;
             extend(&mut whole, &asked);
-            bulk::count(told(&asked), &places, action, &mut tally);
+            bulk::count(write_result(&asked), &places, action, &mut tally);
         }
         settle(whole, tally)
     }
@@ -190,10 +190,10 @@ pub fn extend(whole: &mut Option<Reply>, asked: &CommandOutcome) {
 }
 
 /// Returns the answer to a write.
-pub fn told(asked: &CommandOutcome) -> Result<&Document, Failure> {
+pub fn write_result(asked: &CommandOutcome) -> Result<&Document, Failure> {
     match &asked.answer {
-        Ok(Answer::Told(answer)) => Ok(answer),
-        Ok(Answer::Found(_)) => unreachable!("a write finds nothing"),
+        Ok(Answer::Result(answer)) => Ok(answer),
+        Ok(Answer::Documents(_)) => unreachable!("a write finds nothing"),
         Err(failure) => Err(failure.clone()),
     }
 }

@@ -34,15 +34,15 @@ use self::execute::Execution;
 use self::nodes::{Mode, MongoNodes};
 pub use self::operation::Operation;
 use self::operation::{Kind, Prefer};
-use self::request::Room;
+use self::request::Buffers;
 use crate::capture::{Memory, execute_with_memory};
 use crate::crud::Neutral;
 use crate::daily::generations::Register;
 use crate::daily::{Buckets, PARTS};
+use crate::net::assignment::Assignment;
 use crate::net::connect_options::ConnectOptions;
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
-use crate::net::topology::Assignment;
 
 use crate::tally::Tally;
 
@@ -60,7 +60,7 @@ pub struct Connection {
     assignment: Assignment,
     /// By node number.
     connections: Vec<NodeConnection>,
-    room: Room,
+    buffers: Buffers,
     memory: Memory,
     /// The answer to the last query, if it succeeded.
     newest: Option<Answer>,
@@ -128,7 +128,7 @@ impl Driver for Mongo {
             client,
             assignment: self.nodes.topology.assign(client),
             connections: Vec::new(),
-            room: Room::default(),
+            buffers: Buffers::default(),
             memory: Memory::default(),
             newest: None,
             number: client,
@@ -199,12 +199,12 @@ impl Driver for Mongo {
     ) -> Option<String> {
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
         let command = match &operation.kind {
-            Kind::Query(template) | Kind::Command(template) => connection.room.native(template, &values),
+            Kind::Query(template) | Kind::Command(template) => connection.buffers.native(template, &values),
             Kind::Neutral(Neutral::Bulk(bulk)) => {
                 let commands = bulk::commands((bulk, None), operation.concern, draw.k, &mut Tally::default());
                 Ok(commands.ok()?.into_iter().next()?.0)
             }
-            Kind::Neutral(neutral) => connection.room.verb(neutral, operation.concern, &values)?,
+            Kind::Neutral(neutral) => connection.buffers.verb(neutral, operation.concern, &values)?,
             Kind::Ingest(form, buckets) => {
                 let sample = crate::ingest::sample();
                 let day = buckets.as_ref().map(|days| days.generations.name(sample.events[0].time));

@@ -180,9 +180,9 @@ impl MongoNodes {
             let answers = join_all(next.iter().map(|host| self.ask(host))).await;
             asked.append(&mut next);
             let first = asked.len() - answers.len();
-            for (at, told) in answers.into_iter().enumerate() {
+            for (at, report) in answers.into_iter().enumerate() {
                 let host = &asked[first + at];
-                match told {
+                match report {
                     Ok(HostReport::Alone) => {
                         self.mode.store(Mode::Alone as u8, Ordering::Release);
                         return Ok(());

@@ -14,13 +14,13 @@ pub const ID: &[u8] = b"_id";
 
 /// Buffers reused for all requests of a client.
 #[derive(Debug, Default)]
-pub struct Room {
+pub struct Buffers {
     id: Vec<u8>,
     name: Vec<u8>,
     value: Vec<u8>,
 }
 
-impl Room {
+impl Buffers {
     /// Returns the command of a verb; for a read_modify_write, its read. `None` for a bulk request, which is written
     /// elsewhere.
     pub fn verb(
@@ -220,7 +220,7 @@ mod tests {
         let draw = Draw::new(1, 2, 3);
         let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
         let neutral = Neutral::map(verb, &argument, &context).unwrap().unwrap();
-        let command = Room::default().verb(&neutral, concern, &values).unwrap().ok()?;
+        let command = Buffers::default().verb(&neutral, concern, &values).unwrap().ok()?;
         bson::json(&command)
     }
 

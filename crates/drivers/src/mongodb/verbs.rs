@@ -11,7 +11,7 @@ use super::answer::Answer;
 use super::bulk;
 use super::daily::Days;
 use super::error::unfit;
-use super::execute::{Execution, Take, extend, settle, told};
+use super::execute::{AnswerKind, Execution, extend, settle, write_result};
 use super::ingest;
 use super::operation::Kind;
 use crate::crud::{Action, Bulk, Neutral};
@@ -31,9 +31,9 @@ impl Execution<'_> {
     /// Executes the operation.
     pub async fn ask(&self, connection: &mut Connection, values: &Values<'_>) -> Reply {
         let concern = self.operation.concern;
-        let (command, take) = match &self.operation.kind {
-            Kind::Query(template) => (connection.room.native(template, values), Take::Documents),
-            Kind::Command(template) => (connection.room.native(template, values), Take::Told),
+        let (command, kind) = match &self.operation.kind {
+            Kind::Query(template) => (connection.buffers.native(template, values), AnswerKind::Documents),
+            Kind::Command(template) => (connection.buffers.native(template, values), AnswerKind::Result),
             Kind::Ingest(..) => return without_source(),
             Kind::DeleteDays(buckets, keep) => {
                 return buckets.delete(Days::new(self, connection, buckets), *keep).await;
@@ -41,21 +41,21 @@ impl Execution<'_> {
             Kind::Neutral(neutral) => match neutral {
                 Neutral::Bulk(bulk) => return self.bulk(connection, bulk).await,
                 _ => {
-                    let take = if neutral.reads() { Take::Documents } else { Take::Told };
-                    let written = connection.room.verb(neutral, concern, values);
-                    (written.expect("a bulk request is written elsewhere"), take)
+                    let kind = if neutral.reads() { AnswerKind::Documents } else { AnswerKind::Result };
+                    let written = connection.buffers.verb(neutral, concern, values);
+                    (written.expect("a bulk request is written elsewhere"), kind)
                 }
             },
         };
         let writes = command.as_ref().is_ok_and(|command| is_write(command));
-        let asked = self.send(connection, command, take).await;
+        let asked = self.send(connection, command, kind).await;
         match &self.operation.kind {
             Kind::Neutral(Neutral::Read(_) | Neutral::ReadModifyWrite(_)) => {
                 let read = self.judged(asked.then(Answer::or_not_found), values, &mut connection.memory);
                 let Kind::Neutral(Neutral::ReadModifyWrite(write)) = &self.operation.kind else { return read.reply() };
                 read_modify_write(read.reply(), async || {
-                    let command = connection.room.update(write, false, concern, values);
-                    self.send(connection, command, Take::Told).await.then(Answer::done).reply()
+                    let command = connection.buffers.update(write, false, concern, values);
+                    self.send(connection, command, AnswerKind::Result).await.then(Answer::done).reply()
                 })
                 .await
             }
@@ -140,9 +140,9 @@ impl Execution<'_> {
                 }
             };
             for (command, places) in commands {
-                let asked = self.send(connection, Ok(command), Take::Told).await;
+                let asked = self.send(connection, Ok(command), AnswerKind::Result).await;
                 extend(&mut whole, &asked);
-                match told(&asked) {
+                match write_result(&asked) {
                     Err(failure) if places.len() > 1 && failure.is_of_contents() => {
                         let (first, second) = places.split_at(places.len() / 2);
                         for half in [second, first] {
@@ -159,7 +159,7 @@ impl Execution<'_> {
 
     /// Queries once which events of a batch are visible. Returns a flag for each event; none if the query fails.
     pub async fn look_for(&self, connection: &mut Connection, form: &Ingest, batch: &Batch) -> (Reply, Vec<bool>) {
-        let asked = self.send(connection, ingest::look(form, batch), Take::Documents).await;
+        let asked = self.send(connection, ingest::look(form, batch), AnswerKind::Documents).await;
         let seen = asked.answer.as_ref().map(|answer| ingest::seen(batch, answer.read()));
         let seen = seen.unwrap_or_default();
         (asked.reply(), seen)

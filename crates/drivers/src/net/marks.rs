@@ -47,7 +47,7 @@ pub struct Marks {
 
 /// A started request, with the byte counts before it.
 #[derive(Clone, Copy, Debug)]
-pub struct Begun {
+pub struct RequestStart {
     sent: u64,
     received: u64,
 }
@@ -67,15 +67,15 @@ impl Marks {
     }
 
     /// Starts a request.
-    pub fn begin(&self) -> Begun {
+    pub fn begin(&self) -> RequestStart {
         self.first.store(NEVER, Ordering::Relaxed);
         self.last.store(NEVER, Ordering::Relaxed);
         let (sent, received) = self.bytes();
-        Begun { sent, received }
+        RequestStart { sent, received }
     }
 
     /// Ends a request. With `answered`, the last byte read is the end of its answer; otherwise the request ends now.
-    pub fn end(&self, begun: Begun, answered: bool) -> Exchanged {
+    pub fn end(&self, begun: RequestStart, answered: bool) -> Exchanged {
         let now = self.now();
         let at = |mark: &AtomicU64| match mark.load(Ordering::Relaxed) {
             NEVER => now,

@@ -1,7 +1,7 @@
 //! Networking for all drivers, independent of the protocol.
 //!
 //! - [`target_node`]: a node and its host
-//! - [`topology`]: which node each client uses
+//! - [`topology`]: the nodes and the home of each client; [`assignment`]: the node of each request
 //! - [`wire`]: a connection, with or without [`tls`]
 //! - [`client`]: one request in flight on a wire
 //! - [`deadline`]: the time limit of a request
@@ -10,6 +10,7 @@
 //!
 //! The module is independent of protocols, operations and the meaning of answers.
 
+pub mod assignment;
 pub mod buffer;
 pub mod client;
 pub mod connect_options;

@@ -2,7 +2,7 @@
 
 use loadframe_engine::recording::reconnects;
 
-use super::topology::Assignment;
+use super::assignment::Assignment;
 use super::wire::Wire;
 
 /// A route, used by one request at a time.

@@ -1,7 +1,7 @@
 //! Assigns clients to nodes while nodes join, leave, fail and recover.
 //!
 //! With a fixed spread every client has a home among the target's nodes: client *i* starts at host *i* mod *n*. When
-//! the hosts change, as few clients as possible move, and each node ends up with as many as after a fresh start. If a
+//! the hosts change, the fewest clients move, and each node ends up with the number of a fresh start. If a
 //! home is down, its clients use other nodes until it accepts connections again. A client detects changes with one
 //! relaxed load per request, and takes a lock only after a change of hosts.
 
@@ -12,8 +12,10 @@ use std::time::{Duration, Instant};
 use loadframe_engine::driver::Nodes;
 use loadframe_engine::plan::{PlanError, Spread};
 
+use super::assignment::Assignment;
 use super::deadline::Limit;
-use super::target_node::{Busy, Host, TargetNode};
+use super::route::element;
+use super::target_node::{Host, TargetNode};
 use super::tls::Tls;
 use super::wire::Wire;
 
@@ -23,48 +25,34 @@ const PROBE: Duration = Duration::from_secs(1);
 /// The nodes of one target.
 #[derive(Debug)]
 pub struct Topology {
-    spread: Spread,
+    pub(super) spread: Spread,
     /// The host at which each client starts, if the plan gives it.
     homes: Vec<u64>,
     tls: Option<Tls>,
     began: Instant,
     /// Number of changes of the hosts.
-    epoch: AtomicU64,
+    pub(super) epoch: AtomicU64,
     shape: Mutex<Shape>,
 }
 
+/// Nodes and clients, behind the topology's lock.
 #[derive(Debug)]
-struct Shape {
+pub(super) struct Shape {
     /// Every node that the target ever had, by number.
     nodes: Vec<Arc<TargetNode>>,
-    members: Members,
-    /// The current clients, by seat.
-    seats: Vec<Option<ClientHome>>,
+    pub(super) members: Members,
+    /// The current clients, by slot.
+    clients: Vec<Option<ClientHome>>,
 }
 
 /// The nodes of the target, in the order of its hosts.
-type Members = Arc<[Arc<TargetNode>]>;
+pub(super) type Members = Arc<[Arc<TargetNode>]>;
 
 #[derive(Clone, Copy, Debug)]
 struct ClientHome {
     client: u64,
     /// Number of its home.
     home: u16,
-}
-
-/// One client's view of the nodes. Dropping it frees its seat.
-pub struct Assignment {
-    topology: Arc<Topology>,
-    client: u64,
-    seat: usize,
-    seen: u64,
-    members: Members,
-    /// Index of the home among the members.
-    home: usize,
-    /// Index of the currently selected node.
-    at: usize,
-    /// Number of the home that the engine chose, and whether connections to other nodes stay open.
-    chosen: Option<(u16, bool)>,
 }
 
 /// The nodes among which one worker's clients choose.
@@ -88,7 +76,7 @@ impl Topology {
         let node = |(number, host)| Arc::new(TargetNode::new(number as u16, host, true));
         let nodes: Vec<_> = hosts.into_iter().enumerate().map(node).collect();
         let members = nodes.as_slice().into();
-        let shape = Mutex::new(Shape { nodes, members, seats: Vec::new() });
+        let shape = Mutex::new(Shape { nodes, members, clients: Vec::new() });
         Ok(Self { spread, homes: Vec::new(), tls, began: Instant::now(), epoch: AtomicU64::new(0), shape })
     }
 
@@ -144,8 +132,8 @@ impl Topology {
         if self.spread == Spread::Fixed { 1 } else { self.members().len() as u64 }
     }
 
-    /// Returns the nodes among which the clients of worker `worker` of `workers` choose while `applies` is true: those
-    /// that are up, or all if none is. `None` unless the spread is fixed.
+    /// Returns the nodes for the clients of worker `worker` of `workers`, while `applies` is true: the nodes that are up,
+    /// or all if every node is down. `None` unless the spread is fixed.
     pub fn choice(
         self: &Arc<Self>,
         worker: u64,
@@ -171,30 +159,30 @@ impl Topology {
 
     /// Assigns a home to client number `client`.
     pub fn assign(self: &Arc<Self>, client: u64) -> Assignment {
+        Assignment::new(self.clone(), client)
+    }
+
+    /// Adds a client. Returns its slot, the epoch, the members and the index of its home among them.
+    pub(super) fn join_client(&self, client: u64) -> (usize, u64, Members, usize) {
         let mut shape = self.shape();
         let seen = self.epoch.load(Ordering::Acquire);
         let members = shape.members.clone();
         let home = self.first_home(client, members.len() as u64) as usize;
-        let taken = Some(ClientHome { client, home: members[home].number });
-        let seat = shape.seats.iter().position(Option::is_none).unwrap_or(shape.seats.len());
-        if seat == shape.seats.len() {
-            shape.seats.push(taken);
-        } else {
-            shape.seats[seat] = taken;
-        }
-        Assignment { topology: self.clone(), client, seat, seen, members, home, at: home, chosen: None }
+        let slot = shape.clients.iter().position(Option::is_none).unwrap_or(shape.clients.len());
+        *element(&mut shape.clients, slot) = Some(ClientHome { client, home: members[home].number });
+        (slot, seen, members, home)
     }
 
-    fn shape(&self) -> MutexGuard<'_, Shape> {
+    pub(super) fn shape(&self) -> MutexGuard<'_, Shape> {
         self.shape.lock().expect("no thread panics while it holds the lock")
     }
 
-    fn now(&self) -> u64 {
+    pub(super) fn now(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
     }
 
     /// Checks in the background whether a down node is back, if a check is due.
-    fn probe(self: &Arc<Self>, node: &Arc<TargetNode>) {
+    pub(super) fn probe(self: &Arc<Self>, node: &Arc<TargetNode>) {
         if !node.claim(self.now()) {
             return;
         }
@@ -271,6 +259,16 @@ impl Drop for Claim {
 }
 
 impl Shape {
+    /// Returns the number of a client's home.
+    pub(super) fn home(&self, slot: usize) -> Option<u16> {
+        self.clients[slot].map(|client| client.home)
+    }
+
+    /// Frees a client's slot.
+    pub(super) fn remove_client(&mut self, slot: usize) {
+        self.clients[slot] = None;
+    }
+
     /// Adds a node, with its old number if the target had it before.
     fn join(&mut self, host: Host) -> Result<Arc<TargetNode>, PlanError> {
         let known = self.nodes.iter().position(|node| node.host.text == host.text);
@@ -284,21 +282,21 @@ impl Shape {
         Ok(node)
     }
 
-    /// Moves as few clients as possible, so that each member has as many as after a fresh start. The moving clients are
+    /// Moves the fewest clients so that each member has the number of a fresh start. The moving clients are
     /// spread over the client numbers. So each member also gets its part while only the first clients have started.
     fn settle(&mut self) {
         let members = self.members.clone();
         let mut room = vec![0_u64; members.len()];
-        for seat in self.seats.iter().flatten() {
-            room[(seat.client % members.len() as u64) as usize] += 1;
+        for client in self.clients.iter().flatten() {
+            room[(client.client % members.len() as u64) as usize] += 1;
         }
         let mut homes = vec![Vec::new(); members.len()];
         let mut moving = Vec::new();
-        for (index, seat) in self.seats.iter().enumerate() {
-            let Some(seat) = seat else { continue };
-            match members.iter().position(|node| node.number == seat.home) {
-                Some(home) => homes[home].push((seat.client, index)),
-                None => moving.push((seat.client, index)),
+        for (index, client) in self.clients.iter().enumerate() {
+            let Some(ClientHome { client, home }) = *client else { continue };
+            match members.iter().position(|node| node.number == home) {
+                Some(home) => homes[home].push((client, index)),
+                None => moving.push((client, index)),
             }
         }
         for (room, mut here) in room.iter_mut().zip(homes) {
@@ -316,125 +314,10 @@ impl Shape {
                 return;
             };
             room[place] -= 1;
-            if let Some(seat) = &mut self.seats[index] {
-                seat.home = members[place].number;
+            if let Some(client) = &mut self.clients[index] {
+                client.home = members[place].number;
             }
         }
-    }
-}
-
-impl Assignment {
-    /// Checks whether the hosts changed, and returns true if so. The caller must then close connections to nodes that
-    /// left.
-    pub fn look(&mut self) -> bool {
-        if self.topology.epoch.load(Ordering::Relaxed) == self.seen {
-            return false;
-        }
-        let at = self.node().number;
-        {
-            let shape = self.topology.shape();
-            self.seen = self.topology.epoch.load(Ordering::Acquire);
-            self.members = shape.members.clone();
-            let home = self.chosen.map(|(node, _)| node).or(shape.seats[self.seat].map(|seat| seat.home));
-            self.home = self.members.iter().position(|node| Some(node.number) == home).unwrap_or(0);
-        }
-        let still = self.members.iter().position(|node| node.number == at);
-        self.at = still.unwrap_or(self.home);
-        true
-    }
-
-    /// The number of the client's home.
-    pub fn home(&self) -> u16 {
-        self.members[self.home].number
-    }
-
-    /// Makes a node the client's home, as chosen by the engine. `keep`: connections to other nodes stay open.
-    pub fn turn_to(&mut self, number: u16, keep: bool) {
-        self.chosen = Some((number, keep));
-        if self.members[self.home].number != number
-            && let Some(home) = self.members.iter().position(|node| node.number == number)
-        {
-            self.home = home;
-        }
-    }
-
-    /// Whether the node belongs to the target, according to the client's view.
-    pub fn has(&self, number: usize) -> bool {
-        self.members.iter().any(|node| usize::from(node.number) == number)
-    }
-
-    /// Selects the node for a request by its `turn`, up or down.
-    pub fn turn(&mut self, turn: u64) {
-        match self.topology.spread {
-            Spread::RoundRobin => self.at = (turn % self.members.len() as u64) as usize,
-            Spread::All => self.at = self.idlest(turn),
-            Spread::Fixed if self.at == self.home => {}
-            Spread::Fixed if !self.members[self.home].is_down() => self.at = self.home,
-            Spread::Fixed => self.topology.probe(&self.members[self.home]),
-        }
-    }
-
-    /// Selects another node if the selected one lacks a connection and is known to be down.
-    pub fn detour(&mut self, turn: u64) {
-        // A single node is always tried.
-        if self.node().is_down() && self.members.len() > 1 {
-            self.topology.probe(self.node());
-            self.avoid(match self.topology.spread {
-                Spread::RoundRobin | Spread::All => turn,
-                Spread::Fixed => self.client,
-            });
-        }
-    }
-
-    /// Whether a client keeps connections to formerly selected nodes.
-    pub fn keeps(&self) -> bool {
-        self.topology.spread != Spread::Fixed || self.chosen.is_some_and(|(_, keep)| keep)
-    }
-
-    /// Returns the index of the up node with the fewest requests in flight; ties take turns.
-    fn idlest(&self, k: u64) -> usize {
-        let count = self.members.len();
-        let first = (k % count as u64) as usize;
-        let up = |at: &usize| {
-            let down = self.members[*at].is_down();
-            if down {
-                self.topology.probe(&self.members[*at]);
-            }
-            !down
-        };
-        (first..first + count)
-            .map(|at| at % count)
-            .filter(up)
-            .min_by_key(|at| self.members[*at].busy())
-            .unwrap_or(first)
-    }
-
-    /// Counts a request in flight to the selected node, if the spread needs the count.
-    pub fn occupy(&self) -> Option<Busy> {
-        (self.topology.spread == Spread::All).then(|| Busy::new(self.node().clone()))
-    }
-
-    /// Selects one of the up nodes, or the next node if all are down.
-    fn avoid(&mut self, turn: u64) {
-        let up = || (0..self.members.len()).filter(|at| !self.members[*at].is_down());
-        let pick = turn % (up().count() as u64).max(1);
-        self.at = up().nth(pick as usize).unwrap_or((self.at + 1) % self.members.len());
-    }
-
-    /// The selected node.
-    pub fn node(&self) -> &Arc<TargetNode> {
-        &self.members[self.at]
-    }
-
-    /// Records that the selected node refused a connection, and the reason.
-    pub fn refused(&self, why: &str) {
-        self.node().fall(self.topology.now(), why);
-    }
-}
-
-impl Drop for Assignment {
-    fn drop(&mut self) {
-        self.topology.shape().seats[self.seat] = None;
     }
 }
 
@@ -545,6 +428,6 @@ mod tests {
         assignments.push(topology.assign(4));
         topology.set_hosts(&hosts(&[1, 2])).unwrap();
         assert_eq!(counts(&homes(&mut assignments)), BTreeMap::from([(1, 3), (2, 2)]));
-        assert_eq!(topology.shape().seats.len(), 100, "the seats that were left are taken again");
+        assert_eq!(topology.shape().clients.len(), 100, "freed slots are used again");
     }
 }

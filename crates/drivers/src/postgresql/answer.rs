@@ -88,7 +88,8 @@ impl Answer {
             return Ok(());
         }
         let first = self.first(document);
-        let first = first.ok_or_else(|| assertion::assertion("cannot check fields: the answer contains no row".to_owned()))?;
+        let first =
+            first.ok_or_else(|| assertion::assertion("cannot check fields: the answer contains no row".to_owned()))?;
         assertion.judge_fields(values, |name| assertion::field(&first, name).cloned())
     }
 

@@ -20,7 +20,7 @@ use crate::capture::Memory;
 use crate::crud::{Neutral, Scalar, Write};
 use crate::exchanges::{add_line, read_modify_write};
 use crate::net::deadline::{Deadline, Limit};
-use crate::net::marks::Begun;
+use crate::net::marks::RequestStart;
 use crate::outcome::Outcome;
 
 /// Key of the read in a read_modify_write, next to the operation's other statements.
@@ -137,7 +137,7 @@ impl Turn<'_> {
     }
 
     /// Builds the outcome of a statement that started at `begun`.
-    fn asked(&self, begun: Begun, answer: Result<Answer, Failure>) -> StatementOutcome {
+    fn asked(&self, begun: RequestStart, answer: Result<Answer, Failure>) -> StatementOutcome {
         let exchanged = self.connection.marks.end(begun, is_answered(answer.as_ref().err()));
         Outcome { exchanged, node: 0, answer }
     }
@@ -268,9 +268,11 @@ impl Turn<'_> {
     pub async fn neutral(&mut self, neutral: &Neutral, table: &Table, values: &Values<'_>) -> Result<Reply, Failure> {
         let document = table.document.as_deref();
         Ok(match neutral {
-            Neutral::Insert(write) => self.write(table, write, Way::Insert, values).await?.reply(),
-            Neutral::Upsert(write) => self.write(table, write, Way::Upsert, values).await?.reply(),
-            Neutral::Update(write) => self.write(table, write, Way::Update, values).await?.then(Answer::there).reply(),
+            Neutral::Insert(write) => self.write(table, write, WriteKind::Insert, values).await?.reply(),
+            Neutral::Upsert(write) => self.write(table, write, WriteKind::Upsert, values).await?.reply(),
+            Neutral::Update(write) => {
+                self.write(table, write, WriteKind::Update, values).await?.then(Answer::there).reply()
+            }
             Neutral::Read(read) => {
                 let names = read.names(values);
                 let id = request::id(&read.key.id, values);
@@ -293,9 +295,11 @@ impl Turn<'_> {
                 let id = request::id(&write.key.id, values);
                 let asked = self.ask(READING, || table.select(&[]), &[id]).await?.then(Answer::there);
                 let read = self.judged(asked, document, values);
-                read_modify_write(read.reply(), async || match self.write(table, write, Way::Update, values).await {
-                    Ok(written) => written.then(Answer::there).reply(),
-                    Err(failure) => Reply::unsent(failure),
+                read_modify_write(read.reply(), async || {
+                    match self.write(table, write, WriteKind::Update, values).await {
+                        Ok(written) => written.then(Answer::there).reply(),
+                        Err(failure) => Reply::unsent(failure),
+                    }
                 })
                 .await
             }
@@ -307,7 +311,7 @@ impl Turn<'_> {
         &mut self,
         table: &Table,
         write: &Write,
-        way: Way,
+        kind: WriteKind,
         values: &Values<'_>,
     ) -> Result<StatementOutcome, Failure> {
         let id = request::id(&write.key.id, values);
@@ -316,8 +320,8 @@ impl Turn<'_> {
             write.json.render(values, &mut json);
             let whole = Param::Scalar(Scalar::Json(&json));
             let columns = std::slice::from_ref(document);
-            let given = if way == Way::Update { [whole, id] } else { [id, whole] };
-            return self.ask(b"", || way.text(table, columns), &given).await;
+            let given = if kind == WriteKind::Update { [whole, id] } else { [id, whole] };
+            return self.ask(b"", || kind.text(table, columns), &given).await;
         }
         let mut names = Vec::new();
         for (name, _) in &write.document {
@@ -334,9 +338,9 @@ impl Turn<'_> {
             })
             .collect();
         let mut given = params(&drawn)?;
-        given.insert(if way == Way::Update { given.len() } else { 0 }, id);
+        given.insert(if kind == WriteKind::Update { given.len() } else { 0 }, id);
         let columns = columns(&names)?;
-        self.ask(&names, || way.text(table, &columns), &given).await
+        self.ask(&names, || kind.text(table, &columns), &given).await
     }
 
     async fn ask(
@@ -396,13 +400,13 @@ fn is_of_statement(failure: &Failure) -> bool {
 
 /// How to write one document.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum WriteKind {
     Insert,
     Upsert,
     Update,
 }
 
-impl Way {
+impl WriteKind {
     fn text(self, table: &Table, columns: &[String]) -> String {
         match self {
             Self::Insert => table.insert(columns, 1),

@@ -9,7 +9,7 @@ use super::collection::Collection;
 use super::error::{client, refusal};
 use super::execute::ConnectionSet;
 use super::nodes::{Mode, RedisNodes, unserved};
-use super::operation::Room;
+use super::operation::Buffers;
 use super::resp::Item;
 use super::script::{is_unknown, spelled_out};
 use crate::crud::{Action, Bulk, Scalar, fields};
@@ -27,11 +27,11 @@ pub async fn ask(
     nodes: &RedisNodes,
     (bulk, only): (&Bulk, Option<&[u32]>),
     collection: &Collection,
-    room: &mut Room,
+    buffers: &mut Buffers,
     draw: &Draw,
     limit: Limit,
 ) -> Reply {
-    let mut documents = commands((bulk, only), collection, room, draw.k);
+    let mut documents = commands((bulk, only), collection, buffers, draw.k);
     let mut groups = if nodes.mode() == Mode::Cluster {
         let node = |slot| {
             nodes.slots.get(usize::from(slot)).ok_or_else(|| {
@@ -97,14 +97,19 @@ pub async fn ask(
 
 /// Builds the command of each document of request `k`. Without an id field, the document's line number in the corpus is
 /// its id.
-fn commands((bulk, only): (&Bulk, Option<&[u32]>), collection: &Collection, room: &mut Room, k: u64) -> Vec<Document> {
+fn commands(
+    (bulk, only): (&Bulk, Option<&[u32]>),
+    collection: &Collection,
+    buffers: &mut Buffers,
+    k: u64,
+) -> Vec<Document> {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);
     let first = k % bulk.requests().max(1) * bulk.size;
-    Bulk::chosen(&lines, only).map(|(n, line)| command(bulk, collection, room, line, first + n)).collect()
+    Bulk::chosen(&lines, only).map(|(n, line)| command(bulk, collection, buffers, line, first + n)).collect()
 }
 
-fn command(bulk: &Bulk, collection: &Collection, room: &mut Room, line: &[u8], number: u64) -> Document {
+fn command(bulk: &Bulk, collection: &Collection, buffers: &mut Buffers, line: &[u8], number: u64) -> Document {
     let mut id = bulk.id.is_none().then(|| number.to_string());
     let mut count = 0;
     let read = fields(line, |name, value| {
@@ -122,21 +127,21 @@ fn command(bulk: &Bulk, collection: &Collection, room: &mut Room, line: &[u8], n
     let (Ok(()), Some(id)) = (read, id) else {
         return wrong("a document of the corpus is not a JSON object, or has no id");
     };
-    room.request.clear();
-    let slot = room.named(&collection.name, id.as_bytes());
+    buffers.request.clear();
+    let slot = buffers.named(&collection.name, id.as_bytes());
     if bulk.action == Action::Delete {
-        room.begin(bulk.action, collection, 0);
+        buffers.begin(bulk.action, collection, 0);
     } else {
-        room.begin(bulk.action, collection, count);
+        buffers.begin(bulk.action, collection, count);
         let written = fields(line, |name, value| {
-            room.field(name, &value);
+            buffers.field(name, &value);
             Ok(())
         });
         if written.is_err() {
             return wrong("a document of the corpus is not a JSON object");
         }
     }
-    Document::new(slot as u16, room.request.clone())
+    Document::new(slot as u16, buffers.request.clone())
 }
 
 /// Judges the answer for one document; `None` if the document must be resent, to another node or with its script.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::resp::{Item, Reader};
 use crate::assertion::assertion;
-use crate::capture::{Captures, Found, Place, Source};
+use crate::capture::{Captures, Lookup, Place, Source};
 use crate::form::Form;
 
 /// Location of a captured value.
@@ -62,8 +62,8 @@ pub fn value(text: &[u8]) -> Value {
 }
 
 /// Returns a reply, or an item of a list reply, as a number or as text converted by [`value`].
-pub fn reply<'a>(name: &str, number: Option<usize>, mut answer: Reader<'a>) -> Found<'a> {
-    let nothing = |what: &str| Found::Nothing(assertion(format!("cannot capture \"{name}\": {what}")));
+pub fn reply<'a>(name: &str, number: Option<usize>, mut answer: Reader<'a>) -> Lookup<'a> {
+    let nothing = |what: &str| Lookup::Missing(assertion(format!("cannot capture \"{name}\": {what}")));
     if let Some(number) = number {
         let Some(elements) = answer.list() else { return nothing("the reply is one value, not a list") };
         if number >= elements {
@@ -72,12 +72,12 @@ pub fn reply<'a>(name: &str, number: Option<usize>, mut answer: Reader<'a>) -> F
         (0..number).for_each(|_| answer.skip());
     }
     match answer.next() {
-        Some(Item::Int(number)) => Found::Json(Cow::Owned(number.to_string().into_bytes())),
+        Some(Item::Int(number)) => Lookup::Json(Cow::Owned(number.to_string().into_bytes())),
         Some(Item::Bulk(text) | Item::Status(text)) => {
             if value(text).is_string() {
-                Found::Text(String::from_utf8_lossy(text))
+                Lookup::Text(String::from_utf8_lossy(text))
             } else {
-                Found::Json(Cow::Borrowed(text))
+                Lookup::Json(Cow::Borrowed(text))
             }
         }
         Some(Item::List(_)) => nothing("the reply is a list: say which item,"),
@@ -91,9 +91,9 @@ mod tests {
 
     fn said(number: Option<usize>, answer: &[u8]) -> Result<String, String> {
         match reply("total", number, Reader::new(answer)) {
-            Found::Json(json) => Ok(String::from_utf8(json.into_owned()).unwrap()),
-            Found::Text(text) => Ok(text.into_owned()),
-            Found::Nothing(failure) => Err(failure.message),
+            Lookup::Json(json) => Ok(String::from_utf8(json.into_owned()).unwrap()),
+            Lookup::Text(text) => Ok(text.into_owned()),
+            Lookup::Missing(failure) => Err(failure.message),
         }
     }
 

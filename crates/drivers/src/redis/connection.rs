@@ -61,8 +61,8 @@ impl NodeConnection {
 
     /// Sends one command and returns its answer.
     pub async fn ask(&mut self, words: &[&[u8]], limit: Limit) -> Result<Reader<'_>, Failure> {
-        let (mut request, mut room) = (Vec::new(), Vec::new());
-        let mut writer = Writer::new(&mut request, &mut room);
+        let (mut request, mut buffers) = (Vec::new(), Vec::new());
+        let mut writer = Writer::new(&mut request, &mut buffers);
         writer.begin(words.len());
         words.iter().for_each(|word| writer.word(word));
         let (_, outcome) = self.speak([&request, b""], 1, limit).await;

@@ -10,10 +10,10 @@ use super::nodes::{Mode, RedisNodes, redirection, unserved};
 use super::resp::{Item, Reader};
 use super::script::{is_unknown, spelled_out};
 use super::slots::SLOTS;
+use crate::net::assignment::Assignment;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
 use crate::net::route;
-use crate::net::topology::Assignment;
 
 /// Largest number of redirections: a longer chain means that nodes redirect to each other.
 const REDIRECTIONS: usize = 8;

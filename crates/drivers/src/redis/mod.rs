@@ -29,7 +29,7 @@ use serde_json::Value;
 use self::execute::ConnectionSet;
 use self::nodes::{Mode, RedisNodes};
 pub use self::operation::Operation;
-use self::operation::{Kind, Room};
+use self::operation::{Buffers, Kind};
 use self::resp::{Item, Reader};
 use crate::capture::{Memory, execute_with_memory};
 use crate::crud::{Action, Neutral};
@@ -48,7 +48,7 @@ pub struct Redis {
 /// The state of one client.
 pub struct Connection {
     connections: ConnectionSet,
-    room: Room,
+    buffers: Buffers,
     memory: Memory,
     /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
@@ -102,7 +102,7 @@ impl Driver for Redis {
 
     fn connection(&self, client: u64) -> Connection {
         let connections = ConnectionSet::new(self.nodes.topology.assign(client));
-        Connection { connections, room: Room::default(), memory: Memory::default(), shown: None }
+        Connection { connections, buffers: Buffers::default(), memory: Memory::default(), shown: None }
     }
 
     execute_with_memory!();
@@ -115,13 +115,13 @@ impl Driver for Redis {
         draw: &Draw,
     ) -> Option<String> {
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        let room = &mut connection.room;
-        room.request.clear();
+        let buffers = &mut connection.buffers;
+        buffers.request.clear();
         match &operation.kind {
-            Kind::Neutral(neutral, collection) => room.verb(neutral, collection, &values)?,
-            Kind::Command(command) => command.write(&values, room).unwrap_or(0),
+            Kind::Neutral(neutral, collection) => buffers.verb(neutral, collection, &values)?,
+            Kind::Command(command) => command.write(&values, buffers).unwrap_or(0),
         };
-        Some(words(&room.request))
+        Some(words(&buffers.request))
     }
 }
 
@@ -151,11 +151,11 @@ impl Redis {
                 }
             });
         }
-        let Connection { connections, room, memory, shown } = connection;
-        room.request.clear();
+        let Connection { connections, buffers, memory, shown } = connection;
+        buffers.request.clear();
         let slot = match &operation.kind {
             Kind::Neutral(Neutral::Bulk(bulk), collection) => {
-                return bulk::ask(connections, nodes, (bulk, only), collection, room, values.draw, limit).await;
+                return bulk::ask(connections, nodes, (bulk, only), collection, buffers, values.draw, limit).await;
             }
             Kind::Neutral(Neutral::Scan(_), collection) if !collection.indexed() => {
                 let message = if nodes.mode() == Mode::Cluster {
@@ -165,12 +165,12 @@ impl Redis {
                 };
                 return Reply::unsent(error::client(message));
             }
-            Kind::Neutral(neutral, collection) => room.verb(neutral, collection, values),
-            Kind::Command(command) => command.write(values, room),
+            Kind::Neutral(neutral, collection) => buffers.verb(neutral, collection, values),
+            Kind::Command(command) => command.write(values, buffers),
         };
-        let (asked, outcome) = connections.ask(nodes, &room.request, slot, values.draw.turn, limit).await;
+        let (asked, outcome) = connections.ask(nodes, &buffers.request, slot, values.draw.turn, limit).await;
         if let Some(shown) = shown {
-            shown.request = words(&room.request);
+            shown.request = words(&buffers.request);
             if connections.is_answered(&asked) {
                 shown.answer = answer::shown(operation, connections.answer(&asked), values);
             }
@@ -179,9 +179,10 @@ impl Redis {
         let reply = asked.exchanged.judged(asked.node, judged);
         let Kind::Neutral(Neutral::ReadModifyWrite(write), collection) = &operation.kind else { return reply };
         read_modify_write(reply, async || {
-            room.request.clear();
-            let slot = room.write(Action::Update, write, collection, values);
-            let (written, outcome) = connections.ask(nodes, &room.request, Some(slot), values.draw.turn, limit).await;
+            buffers.request.clear();
+            let slot = buffers.write(Action::Update, write, collection, values);
+            let (written, outcome) =
+                connections.ask(nodes, &buffers.request, Some(slot), values.draw.turn, limit).await;
             let judged = outcome.and_then(|()| answer::changed(connections.answer(&written)));
             written.exchanged.judged(written.node, judged.map(|()| 1))
         })

@@ -118,8 +118,8 @@ impl Command {
     }
 
     /// Writes the command; returns the slot of its key, if it has one.
-    pub fn write(&self, values: &Values, room: &mut Room) -> Option<usize> {
-        let Room { request, word, .. } = room;
+    pub fn write(&self, values: &Values, buffers: &mut Buffers) -> Option<usize> {
+        let Buffers { request, word, .. } = buffers;
         let mut writer = Writer::new(request, word);
         writer.begin(self.words.len());
         self.words.iter().for_each(|template| writer.drawn(template, values));
@@ -133,7 +133,7 @@ impl Command {
 
 /// Buffers that all requests of a client reuse.
 #[derive(Debug, Default)]
-pub struct Room {
+pub struct Buffers {
     /// The command.
     pub request: Vec<u8>,
     word: Vec<u8>,
@@ -142,7 +142,7 @@ pub struct Room {
     value: Vec<u8>,
 }
 
-impl Room {
+impl Buffers {
     /// Builds a document's key and records where its id starts; returns its slot.
     fn key(&mut self, key: &Key, values: &Values) -> usize {
         self.key.clear();

@@ -11,7 +11,7 @@ use loadframe_engine::util::draw::Draw;
 use loadframe_engine::workload::event::Batch;
 use loadframe_engine::workload::variables::{Captured, Values};
 
-use super::operation::Taking;
+use super::operation::IngestTarget;
 use super::{Operation, Search};
 use crate::daily::generations::{DELETED, List, Names, Style};
 use crate::http1::Connection;
@@ -37,22 +37,22 @@ impl Search {
     pub(super) async fn place_events(
         &self,
         connection: &mut Connection,
-        (operation, taking): (&Operation, &Taking),
+        (operation, target): (&Operation, &IngestTarget),
         context: &Context,
         batch: &Batch,
         only: Option<&[u32]>,
     ) -> Reply {
-        let list = if let Some((generations, indices)) = &taking.generations {
+        let list = if let Some((generations, indices)) = &target.generations {
             let draw = Draw::new(0, 0, connection.number());
             let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
             if let Err(reply) = self.learn(connection, (generations, indices), operation.timeout, &values).await {
                 return reply;
             }
-            generations.place(&taking.form, batch, only)
+            generations.place(&target.form, batch, only)
         } else {
             Arc::default()
         };
-        let form = Placed { operation, form: &taking.form, list: &list };
+        let form = Placed { operation, form: &target.form, list: &list };
         let deleted = form.deleted(batch, only);
         if deleted.is_empty() {
             return self.send_events(connection, form, context, batch, only).await;
@@ -123,22 +123,22 @@ impl Search {
     pub(super) async fn ask_for_events(
         &self,
         connection: &mut Connection,
-        (taking, timeout): (&Taking, Duration),
+        (target, timeout): (&IngestTarget, Duration),
         context: &Context,
         batch: &Batch,
     ) -> (Reply, Vec<bool>) {
-        let list = match &taking.generations {
+        let list = match &target.generations {
             Some((generations, _)) => generations.list(),
             // A single collection, without days.
             None => Arc::default(),
         };
         connection.give(|body| {
-            ingest::look(&taking.form, &list, batch, body);
+            ingest::look(&target.form, &list, batch, body);
             0
         });
         let draw = Draw::new(0, 0, connection.number());
         let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
-        let reply = self.step(connection, &taking.look, None, Limit::starting_now(timeout), &values).await;
+        let reply = self.step(connection, &target.look, None, Limit::starting_now(timeout), &values).await;
         let seen = reply.outcome.as_ref().map(|()| ingest::seen(batch, connection.answer().body()));
         let seen = seen.unwrap_or_default();
         (reply, seen)

@@ -29,8 +29,8 @@ use crate::http1::request::Request;
 use crate::http1::{Connection, Http1};
 use crate::net::deadline::Limit;
 use crate::search::dialect::Dialect;
+use crate::search::operation::IngestTarget;
 pub use crate::search::operation::Operation;
-use crate::search::operation::Taking;
 use crate::search::request::SearchStep;
 
 /// The driver of one target.
@@ -126,7 +126,7 @@ impl Driver for Search {
         only: Option<&[u32]>,
     ) -> Reply {
         match &operation.ingest {
-            Some(taking) => self.place_events(connection, (operation, taking), context, batch, only).await,
+            Some(target) => self.place_events(connection, (operation, target), context, batch, only).await,
             None => crate::ingest::without_source(),
         }
     }
@@ -143,7 +143,7 @@ impl Driver for Search {
         batch: &Batch,
     ) -> (Reply, Vec<bool>) {
         match &operation.ingest {
-            Some(taking) => self.ask_for_events(connection, (taking, operation.timeout), context, batch).await,
+            Some(target) => self.ask_for_events(connection, (target, operation.timeout), context, batch).await,
             None => (crate::ingest::without_source(), Vec::new()),
         }
     }
@@ -164,7 +164,7 @@ impl Driver for Search {
         draw: &Draw,
     ) -> Option<String> {
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        if let Some(Taking { form, .. }) = &operation.ingest {
+        if let Some(IngestTarget { form, .. }) = &operation.ingest {
             connection
                 .give(|body| operation::ingest::body(form, &List::default(), &crate::ingest::sample(), None, body));
         }

@@ -38,14 +38,14 @@ pub struct Paging {
     /// Closes the scroll or point in time.
     pub close: Option<SearchStep>,
     /// How the scan continues after a page.
-    pub way: Way,
+    pub continuation: Continuation,
     /// Largest number of pages.
     pub pages: Option<u64>,
 }
 
 /// How the scan continues after a page.
 #[derive(Debug)]
-pub enum Way {
+pub enum Continuation {
     /// By the scroll id.
     Scroll {
         /// Hits per page; a shorter page is the last.
@@ -154,9 +154,9 @@ impl Paging {
     /// Writes the position into the request for the next page.
     fn carry(&self, PagePosition { id, after }: &PagePosition, carried: &mut Vec<u8>) {
         carried.clear();
-        match &self.way {
-            Way::Scroll { .. } => carried.extend_from_slice(id),
-            Way::SearchAfter { view, .. } => {
+        match &self.continuation {
+            Continuation::Scroll { .. } => carried.extend_from_slice(id),
+            Continuation::SearchAfter { view, .. } => {
                 if let Some((before, behind)) = view {
                     carried.extend_from_slice(before.as_bytes());
                     carried.extend_from_slice(id);
@@ -167,8 +167,8 @@ impl Paging {
                     carried.extend_from_slice(after);
                 }
             }
-            Way::Composite { .. } if after.is_empty() => {}
-            Way::Composite { .. } => {
+            Continuation::Composite { .. } if after.is_empty() => {}
+            Continuation::Composite { .. } => {
                 carried.extend_from_slice(b",\"after\":");
                 carried.extend_from_slice(after);
             }
@@ -182,12 +182,12 @@ impl Paging {
             kept.clear();
             kept.extend_from_slice(json);
         };
-        match &self.way {
-            Way::Scroll { size } => {
+        match &self.continuation {
+            Continuation::Scroll { size } => {
                 keep(id, Cursor::member(body, b"_scroll_id")?.ok_or(Unexpected)?.value()?);
                 Ok(documents >= *size)
             }
-            Way::SearchAfter { size, view } => {
+            Continuation::SearchAfter { size, view } => {
                 if view.is_some()
                     && let Some(mut pit_id) = Cursor::member(body, b"pit_id")?
                 {
@@ -206,7 +206,7 @@ impl Paging {
                 keep(after, Cursor::member(last.ok_or(Unexpected)?, b"sort")?.ok_or(Unexpected)?.value()?);
                 Ok(true)
             }
-            Way::Composite { after: pointer } => Ok(match pointer.find(body)? {
+            Continuation::Composite { after: pointer } => Ok(match pointer.find(body)? {
                 Some(key) => {
                     keep(after, key);
                     true

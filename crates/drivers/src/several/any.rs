@@ -1,18 +1,19 @@
 //! A driver for any protocol, selected by the target's name; each call goes to the selected driver.
 
-use std::borrow::Cow;
-
-use loadframe_engine::driver::{Context, Driver, Exchange, Nodes, Reply};
-use loadframe_engine::plan::{PlanError, Target};
-use loadframe_engine::util::draw::Draw;
-use loadframe_engine::util::suggestions::unknown;
-use loadframe_engine::workload::event::Batch;
-use loadframe_engine::workload::variables::Captured;
-use serde_json::Value;
-
-/// Defines an enum of drivers, with enums of their operations and connections.
+/// Defines an enum of drivers, with enums of their operations and connections: `with_drivers!(any_of [])`.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! any_of {
-    ($($variant:ident: $driver:ty = $name:literal),* $(,)?) => {
+    ([] $($variant:ident: $driver:ty = $name:literal),* $(,)?) => {
+        use std::borrow::Cow;
+
+        use loadframe_engine::driver::{Context, Driver, Exchange, Nodes, Reply};
+        use loadframe_engine::plan::{PlanError, Target};
+        use loadframe_engine::util::draw::Draw;
+        use loadframe_engine::workload::event::Batch;
+        use loadframe_engine::workload::variables::Captured;
+        use serde_json::Value;
+
         /// A driver.
         pub enum AnyDriver {
             $(#[doc = $name] $variant($driver)),*
@@ -28,14 +29,12 @@ macro_rules! any_of {
             $(#[doc = $name] $variant(Box<<$driver as Driver>::Connection>)),*
         }
 
-        const NAMES: [&str; [$($name),*].len()] = [$($name),*];
-
         impl AnyDriver {
             /// Creates the driver of a target.
             pub fn new(target: &Target) -> Result<Self, PlanError> {
                 match target.driver.as_str() {
                     $($name => <$driver>::new(target).map(Self::$variant),)*
-                    other => Err(PlanError::new(unknown("driver", other, NAMES))),
+                    other => Err($crate::unknown_driver(other, &[$($name),*])),
                 }
             }
 
@@ -223,4 +222,4 @@ macro_rules! any_of {
     };
 }
 
-with_drivers!(any_of);
+crate::with_drivers!(any_of []);

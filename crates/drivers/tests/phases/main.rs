@@ -10,6 +10,7 @@ mod recovery;
 mod sources;
 mod spread;
 mod streams;
+mod toy;
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -93,16 +93,16 @@ impl Managing {
     ) -> Reply {
         let mut round = Round { search, connection, timeout, values, seen, exchanges: Exchanges::default() };
         let began = round.exchanges.begin();
-        let looked = self.look(&mut round, sizes).await;
-        let outcome = looked.as_ref().map(drop).map_err(|Failed| Failed);
+        let stored = self.look(&mut round, sizes).await;
+        let outcome = stored.as_ref().map(drop).map_err(|Failed| Failed);
         round.note(LOOK, began, &outcome);
-        if let Ok(looked) = looked
+        if let Ok(stored) = stored
             && let Some(now) = self.generations.now(clock())
         {
             // The actions are independent. The operation fails with the first failure.
-            self.roll_over(&mut round, &looked, now).await;
-            self.delete(&mut round, &looked, now).await;
-            self.make_smaller(&mut round, &looked, now).await;
+            self.roll_over(&mut round, &stored, now).await;
+            self.delete(&mut round, &stored, now).await;
+            self.make_smaller(&mut round, &stored, now).await;
         }
         round.exchanges.finish()
     }
@@ -111,7 +111,7 @@ impl Managing {
         &self,
         round: &mut Round<'_, S>,
         sizes: &SearchStep,
-    ) -> Result<Looked, Failed> {
+    ) -> Result<StoredIndices, Failed> {
         round.ask(sizes).await?;
         let sizes = round.answer()?;
         round.ask(&self.indices).await?;
@@ -127,19 +127,19 @@ impl Managing {
         }
         let sizes = sizes.as_array().into_iter().flatten();
         let sizes = sizes.filter_map(|row| Some((row["index"].as_str()?.to_owned(), Size::read(row)))).collect();
-        Ok(Looked { indices, unfinished, sizes })
+        Ok(StoredIndices { indices, unfinished, sizes })
     }
 
     async fn roll_over<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
-        looked: &Looked,
+        stored: &StoredIndices,
         now: i64,
     ) {
         let Some(Conditions { documents, size, age }) = self.roll_over else { return };
         let (from, _) = self.generations.list().span(now);
-        let Some(current) = looked.indices.iter().find(|index| index.begin == from) else { return };
-        let has = looked.sizes.get(&current.name).copied().unwrap_or_default();
+        let Some(current) = stored.indices.iter().find(|index| index.begin == from) else { return };
+        let has = stored.sizes.get(&current.name).copied().unwrap_or_default();
         let newest = self.generations.newest(now).unwrap_or(from);
         let reached = documents.is_some_and(|most| has.documents >= most)
             || size.is_some_and(|most| has.bytes >= most)
@@ -154,14 +154,14 @@ impl Managing {
     async fn delete<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
-        looked: &Looked,
+        stored: &StoredIndices,
         now: i64,
     ) {
         let Some(keep) = self.keep else { return };
         let until = now - keep;
         // From now on, events do not recreate these indices.
         self.generations.delete(until);
-        for index in looked.indices.iter().filter(|index| self.end(index) <= until) {
+        for index in stored.indices.iter().filter(|index| self.end(index) <= until) {
             let began = round.exchanges.begin();
             let outcome = round.send("DELETE", &[&index.name], None, Judge::Absent).await;
             round.note(DELETE, began, &outcome);
@@ -175,7 +175,7 @@ impl Managing {
 }
 
 /// The indices in the store.
-struct Looked {
+struct StoredIndices {
     indices: Vec<Index>,
     /// Shrunk indices that have not replaced their originals yet.
     unfinished: Vec<String>,

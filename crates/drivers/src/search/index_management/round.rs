@@ -8,7 +8,7 @@ use loadframe_engine::workload::variables::Values;
 use loadframe_engine::workload::variables::template::Template;
 use serde_json::Value;
 
-use crate::exchanges::{Begun, Exchanges};
+use crate::exchanges::{Exchanges, PartStart};
 use crate::http1::Connection;
 use crate::http1::request::{Body, Request, RequestHead};
 use crate::net::deadline::Limit;
@@ -73,7 +73,7 @@ impl<Seen: FnMut(&Connection, &Request, &Reply)> Round<'_, Seen> {
     }
 
     /// Records the exchanges since `begun` as a part.
-    pub fn note(&mut self, name: usize, begun: Begun, outcome: &Result<(), Failed>) {
+    pub fn note(&mut self, name: usize, begun: PartStart, outcome: &Result<(), Failed>) {
         let failed = outcome.as_ref().err().map(|Failed| self.exchanges.failed().unwrap_or(ErrorClass::Server));
         self.exchanges.end(name, begun, failed);
     }

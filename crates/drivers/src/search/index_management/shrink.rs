@@ -4,8 +4,8 @@ use loadframe_engine::driver::{ErrorClass, Reply};
 use serde_json::{Value, json};
 
 use super::round::{Failed, Round};
-use super::{BLOCKED, Looked, Managing, SHRINK, Shrink};
-use crate::exchanges::Begun;
+use super::{BLOCKED, Managing, SHRINK, Shrink, StoredIndices};
+use crate::exchanges::PartStart;
 use crate::http1::Connection;
 use crate::http1::request::{Body, Request, RequestHead};
 use crate::search::answer::Judge;
@@ -19,7 +19,7 @@ impl Managing {
     pub(super) async fn make_smaller<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
-        looked: &Looked,
+        stored: &StoredIndices,
         now: i64,
     ) {
         let Some(form) = &self.shrink else { return };
@@ -28,10 +28,10 @@ impl Managing {
             let end = self.end(index);
             !index.shrunk && index.shards > form.shards && end - 1 <= now - form.after && end > deleted
         };
-        for index in looked.indices.iter().filter(due) {
+        for index in stored.indices.iter().filter(due) {
             let (began, mut blocked) = (round.exchanges.begin(), None);
             let target = format!("{SHRUNK}{}", index.name);
-            let there = looked.unfinished.contains(&target);
+            let there = stored.unfinished.contains(&target);
             let mut outcome = self.replace(round, index, &target, (form, there), &mut blocked).await;
             if let Some(blocked) = blocked {
                 round.note(BLOCKED, blocked, &outcome);
@@ -54,7 +54,7 @@ impl Managing {
         index: &Index,
         target: &str,
         (form, there): (&Shrink, bool),
-        blocked: &mut Option<Begun>,
+        blocked: &mut Option<PartStart>,
     ) -> Result<(), Failed> {
         // A complete copy was left by a process that ended before it deleted the original.
         let complete = there && index.blocked;

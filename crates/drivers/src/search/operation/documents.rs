@@ -4,7 +4,7 @@ use loadframe_engine::plan::PlanError;
 use loadframe_engine::workload::variables::template::Template;
 use serde_json::{Value, json};
 
-use super::{AGAIN, Made, Mapped, Mapping, OVERTAKEN, SearchStep, id, routed};
+use super::{AGAIN, Mapped, MappedSteps, Mapping, OVERTAKEN, SearchStep, id, routed};
 use crate::form::Form;
 use crate::http1::request::{Body, RequestHead};
 use crate::search::answer::Judge;
@@ -37,10 +37,10 @@ impl Mapping<'_> {
     }
 
     /// Reads a document, then updates it.
-    pub(super) fn read_modify_write(&self, argument: &Value) -> Result<Made, PlanError> {
+    pub(super) fn read_modify_write(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let (write, judge) = self.update(argument)?;
-        let read = Made::from(self.read(argument, &WRITE)?);
-        Ok(Made { then: vec![SearchStep::new(write, judge)], parts: &["read", "write"], ..read })
+        let read = MappedSteps::from(self.read(argument, &WRITE)?);
+        Ok(MappedSteps { then: vec![SearchStep::new(write, judge)], parts: &["read", "write"], ..read })
     }
 
     pub(super) fn delete(&self, argument: &Value) -> Mapped {

@@ -3,7 +3,7 @@
 use loadframe_engine::plan::PlanError;
 use serde_json::{Value, json};
 
-use super::{Made, Mapping};
+use super::{MappedSteps, Mapping};
 use crate::form::Form;
 use crate::http1::request::{Body, Request, RequestHead};
 use crate::search::answer::Judge;
@@ -16,7 +16,7 @@ const LONGEST_DELAY: i64 = 3_600_000;
 
 impl Mapping<'_> {
     /// Maps `{"collection": NAME, "times": [FIELD], "roll_over": {...}, "shrink": {...}, "keep": SECONDS}`.
-    pub(super) fn manage(&self, argument: &Value) -> Result<Made, PlanError> {
+    pub(super) fn manage(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let form = Form::new(argument, &["collection", "times", "roll_over", "shrink", "keep"])?;
         let collection = form.text("collection")?;
         let within = |key: &str, known: &[&str]| match form.get(key) {
@@ -62,7 +62,11 @@ impl Mapping<'_> {
             RequestHead::new("GET", self.variables()).path("/_cat/indices")?.segment(&everything(collection))?;
         let sizes = sizes.parameter("format", &"json".into())?.parameter("bytes", &"b".into())?;
         let sizes = sizes.parameter("h", &"index,docs.count,pri.store.size".into())?.finish(Body::None);
-        Ok(Made { parts: &PARTS, managing: Some(Box::new(managing)), ..Made::of(SearchStep::new(sizes, Judge::DONE)) })
+        Ok(MappedSteps {
+            parts: &PARTS,
+            managing: Some(Box::new(managing)),
+            ..MappedSteps::of(SearchStep::new(sizes, Judge::DONE))
+        })
     }
 
     /// Lists all indices of generations, with their settings and aliases.

@@ -9,7 +9,7 @@ use loadframe_engine::workload::event::Batch;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
-use super::{AGAIN, Mapped, Mapping, OVERTAKEN, Taking};
+use super::{AGAIN, IngestTarget, Mapped, Mapping, OVERTAKEN};
 use crate::daily::generations::{Generations, List, Names, Style};
 use crate::http1::request::{Body, RequestHead};
 use crate::ingest::{Ingest, chosen};
@@ -18,13 +18,13 @@ use crate::search::request::SearchStep;
 
 impl Mapping<'_> {
     /// Returns the destination of the events of a form.
-    pub(super) fn taking(&self, form: Ingest) -> Result<Taking, PlanError> {
+    pub(super) fn ingest_target(&self, form: Ingest) -> Result<IngestTarget, PlanError> {
         let generations = match form.daily {
             None => None,
             Some(_) => Some((self.generations(&form.collection), self.indices(&form.collection)?)),
         };
         let look = self.look(&form.collection)?;
-        Ok(Taking { form, generations, look })
+        Ok(IngestTarget { form, generations, look })
     }
 
     /// Returns the generations of a collection. All operations on it share them.

@@ -55,14 +55,14 @@ pub struct Operation {
     /// Captures from the answer to the last step.
     pub captures: Captures,
     /// Destination of events, if the operation ingests a source.
-    pub ingest: Option<Taking>,
+    pub ingest: Option<IngestTarget>,
     /// Index management, if the operation manages indices.
     pub managing: Option<Box<Managing>>,
 }
 
 /// Destination of ingested events.
 #[derive(Debug)]
-pub struct Taking {
+pub struct IngestTarget {
     /// The form.
     pub form: Ingest,
     /// With one index per day: the known generations, and the request that lists those of the store.
@@ -72,7 +72,7 @@ pub struct Taking {
 }
 
 /// Steps of an operation, before its options are read.
-struct Made {
+struct MappedSteps {
     step: SearchStep,
     then: Vec<SearchStep>,
     parts: &'static [&'static str],
@@ -80,13 +80,13 @@ struct Made {
     managing: Option<Box<Managing>>,
 }
 
-impl From<(Request, Judge)> for Made {
+impl From<(Request, Judge)> for MappedSteps {
     fn from((request, judge): (Request, Judge)) -> Self {
         Self::of(SearchStep::new(request, judge))
     }
 }
 
-impl Made {
+impl MappedSteps {
     fn of(step: SearchStep) -> Self {
         Self { step, then: Vec::new(), parts: &[], pages: None, managing: None }
     }
@@ -173,7 +173,7 @@ impl Operation {
             TAKE_IN => Some(Ingest::map(argument).map_err(|error| error.within(kind))?),
             _ => None,
         };
-        let Made { mut step, mut then, parts, pages, managing } = match kind {
+        let MappedSteps { mut step, mut then, parts, pages, managing } = match kind {
             "read_modify_write" => mapping.read_modify_write(argument),
             "scroll" => mapping.scroll(argument),
             "search_after" => mapping.search_after(argument),
@@ -184,7 +184,7 @@ impl Operation {
                 Some(ingest) => mapping.ingest(ingest),
                 None => mapping.single(kind, argument),
             }
-            .map(Made::from),
+            .map(MappedSteps::from),
         }
         .map_err(|error| error.within(kind))?;
         let assertion = match form.get("assert").filter(|assert| !assert.is_null()) {
@@ -207,7 +207,9 @@ impl Operation {
             None => None,
         };
         if ingest.is_some() && form.get("capture").is_some_and(|capture| !capture.is_null()) {
-            return Err(PlanError::new("capture: an operation that ingests events cannot capture values; remove \"capture\""));
+            return Err(PlanError::new(
+                "capture: an operation that ingests events cannot capture values; remove \"capture\"",
+            ));
         }
         let captures = Captures::new(captured::located(form.get("capture"), kind)?.as_ref(), &context.variables)?;
         if captures.read_body() && (pages.is_some() || !then.is_empty() || managing.is_some()) {
@@ -222,7 +224,7 @@ impl Operation {
             first.into_iter().chain(&mut then).filter(unread).for_each(|step| step.request.ignore_answer());
         }
         let timeout = timeout::of_operation(form, timeout)?;
-        let ingest = ingest.map(|form| mapping.taking(form)).transpose().map_err(|error| error.within(kind))?;
+        let ingest = ingest.map(|form| mapping.ingest_target(form)).transpose().map_err(|error| error.within(kind))?;
         Ok(Self { step, then, parts, pages, repeat, assertion, timeout, captures, ingest, managing })
     }
 
@@ -269,7 +271,9 @@ fn asserted(assertion: Assertion, judge: Judge, kind: &str) -> Result<Assertion,
         return Err(PlanError::new(format!("assert: only a search has \"recall\", and this is {kind}")));
     }
     if assertion.has_fields() && !matches!(judge, Judge::Search | Judge::Aggregation | Judge::Document) {
-        return Err(PlanError::new(format!("assert: \"fields\" requires an operation that reads documents, not {kind}")));
+        return Err(PlanError::new(format!(
+            "assert: \"fields\" requires an operation that reads documents, not {kind}"
+        )));
     }
     Ok(assertion)
 }

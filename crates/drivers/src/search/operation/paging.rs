@@ -4,11 +4,11 @@ use loadframe_engine::plan::PlanError;
 use loadframe_engine::workload::variables::template::Template;
 use serde_json::{Map, Value, json};
 
-use super::{Made, Mapping, SearchStep};
+use super::{MappedSteps, Mapping, SearchStep};
 use crate::form::Form;
 use crate::http1::request::{Body, RequestHead};
 use crate::search::answer::Judge;
-use crate::search::paging::{Paging, Way};
+use crate::search::paging::{Continuation, Paging};
 use loadframe_engine::workload::json_pointer::Pointer;
 
 /// Keys of the paging itself.
@@ -19,7 +19,7 @@ const KEPT: &str = "1m";
 
 impl Mapping<'_> {
     /// Reads pages by a scroll. The first page opens it; the driver clears it at the end.
-    pub(super) fn scroll(&self, argument: &Value) -> Result<Made, PlanError> {
+    pub(super) fn scroll(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let form = Form::new(argument, &["collection", "body", "size", "pages", "keep_alive"])?;
         let (size, kept) = (form.count("size")?, kept(&form)?);
         let whole = form.get("body").filter(|body| body.is_string());
@@ -34,13 +34,13 @@ impl Mapping<'_> {
         let next = SearchStep::new(line("POST")?.finish(around(&next, "}")), Judge::Search);
         let close =
             SearchStep::new(line("DELETE")?.finish(around("{\"scroll_id\":", "}")), Judge::Status { documents: 0 });
-        let way = Way::Scroll { size };
-        let paging = Paging { open: None, next: Some(next), close: Some(close), way, pages: pages(&form)? };
-        Ok(Made::paged(SearchStep::new(first, Judge::Search), paging))
+        let continuation = Continuation::Scroll { size };
+        let paging = Paging { open: None, next: Some(next), close: Some(close), continuation, pages: pages(&form)? };
+        Ok(MappedSteps::paged(SearchStep::new(first, Judge::Search), paging))
     }
 
     /// Reads pages by searches that continue after the last hit, by default in a point in time.
-    pub(super) fn search_after(&self, argument: &Value) -> Result<Made, PlanError> {
+    pub(super) fn search_after(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let known = ["collection", "body", "size", "pages", "point_in_time", "keep_alive"];
         let form = Form::new(argument, &known)?;
         let (size, kept) = (form.count("size")?, kept(&form)?);
@@ -52,9 +52,9 @@ impl Mapping<'_> {
         let body = Body::Around(self.members(&Value::Object(search))?, literal("}"));
         if form.switch("point_in_time")? == Some(false) {
             let page = self.line("POST", &form)?.segment("_search")?.finish(body);
-            let way = Way::SearchAfter { size, view: None };
-            let paging = Paging { open: None, next: None, close: None, way, pages: pages(&form)? };
-            return Ok(Made::paged(SearchStep::new(page, Judge::Search), paging));
+            let continuation = Continuation::SearchAfter { size, view: None };
+            let paging = Paging { open: None, next: None, close: None, continuation, pages: pages(&form)? };
+            return Ok(MappedSteps::paged(SearchStep::new(page, Judge::Search), paging));
         }
         let point = self.dialect.point_in_time()?;
         let opening = point.open.iter().try_fold(self.line("POST", &form)?, |line, segment| line.segment(segment))?;
@@ -70,14 +70,14 @@ impl Mapping<'_> {
             open: Some(open),
             next: None,
             close: Some(SearchStep::new(close, Judge::Status { documents: 0 })),
-            way: Way::SearchAfter { size, view },
+            continuation: Continuation::SearchAfter { size, view },
             pages: pages(&form)?,
         };
-        Ok(Made::paged(SearchStep::new(page, Judge::Search), paging))
+        Ok(MappedSteps::paged(SearchStep::new(page, Judge::Search), paging))
     }
 
     /// Reads buckets by composite aggregations that continue after the last bucket.
-    pub(super) fn composite(&self, argument: &Value) -> Result<Made, PlanError> {
+    pub(super) fn composite(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let form = Form::new(argument, &["collection", "sources", "aggregations", "query", "size", "pages"])?;
         let sources = form.require("sources")?;
         if !sources.is_array() {
@@ -108,9 +108,9 @@ impl Mapping<'_> {
         body.push_json(&all["composite"]["sources"], self.variables())?;
         let body = Body::Around(body, literal("}}}}"));
         let page = self.line("POST", &form)?.segment("_search")?.finish(body);
-        let way = Way::Composite { after: Pointer::parse("/aggregations/all/after_key")? };
-        let paging = Paging { open: None, next: None, close: None, way, pages: pages(&form)? };
-        Ok(Made::paged(SearchStep::new(page, Judge::Aggregation), paging))
+        let continuation = Continuation::Composite { after: Pointer::parse("/aggregations/all/after_key")? };
+        let paging = Paging { open: None, next: None, close: None, continuation, pages: pages(&form)? };
+        Ok(MappedSteps::paged(SearchStep::new(page, Judge::Aggregation), paging))
     }
 
     /// Returns the search in a form's body, converted to this version.

@@ -5,7 +5,7 @@ use loadframe_engine::workload::variables::Variables;
 use loadframe_engine::workload::variables::template::Template;
 use serde_json::{Value, json};
 
-use super::{Made, Mapping};
+use super::{MappedSteps, Mapping};
 use crate::form::Form;
 use crate::http1::request::{Body, Request, RequestHead};
 use crate::search::answer::Judge;
@@ -25,12 +25,12 @@ const ONLY_NODE: &str = "index.routing.allocation.require._name";
 
 impl Mapping<'_> {
     /// Maps `{"from": NAME, "to": NAME, "settings": {...}}`.
-    pub(super) fn shrink(&self, argument: &Value) -> Result<Made, PlanError> {
+    pub(super) fn shrink(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let form = Form::new(argument, &["from", "to", "settings"])?;
         let settings = form.get("settings").map(|_| form.mapping("settings")).transpose()?;
         let mut steps = steps(self.dialect, self.variables(), form.text("from")?, form.text("to")?, settings)?;
         let first = steps.remove(0);
-        Ok(Made { then: steps, parts: &PARTS, ..Made::of(first) })
+        Ok(MappedSteps { then: steps, parts: &PARTS, ..MappedSteps::of(first) })
     }
 }
 

@@ -54,20 +54,20 @@ fn events_are_looked_for_in_their_days_as_searches_see_them_and_seen_in_document
     const NOON: i64 = 1_488_369_600_000;
     let batch = batch(&[(0, "a", NOON, ""), (1, "a", NOON, ""), (1, r#"\"b"#, NOON, ""), (2, "c", NOON, "")]);
     for (daily, days) in [(json!("event"), ["2017.03.01"; 4]), (json!("arrival"), ["2017.03.02"; 4])] {
-        let taking = map(json!({"take_in": {"collection": "ads", "daily": daily}})).unwrap().ingest.unwrap();
+        let target = map(json!({"take_in": {"collection": "ads", "daily": daily}})).unwrap().ingest.unwrap();
         let mut body = b"of the request before".to_vec();
-        look(&taking.form, &List::default(), &batch, &mut body);
+        look(&target.form, &List::default(), &batch, &mut body);
         let wanted = [("a", "bid"), ("a", "win"), ("\"b", "win"), ("c", "click")];
         let docs: Vec<Value> = (wanted.iter().zip(days))
             .map(|((id, kind), day)| json!({"_index": format!("ads-{day}"), "_id": id, "_source": [kind]}))
             .collect();
         assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), json!({"docs": docs}));
     }
-    let taking = map(json!({"take_in": {"collection": "ads"}})).unwrap().ingest.unwrap();
+    let target = map(json!({"take_in": {"collection": "ads"}})).unwrap().ingest.unwrap();
     let mut body = Vec::new();
-    look(&taking.form, &List::default(), &batch, &mut body);
+    look(&target.form, &List::default(), &batch, &mut body);
     assert!(body.starts_with(br#"{"docs":[{"_id":"a","_source":["bid"]},"#));
-    let request = rendered(&taking.look, 0);
+    let request = rendered(&target.look, 0);
     assert!(request.starts_with("POST /ads/_mget?realtime=false HTTP/1.1\r\n"), "{request}");
 
     let there = |source: Value| json!({"_index": "ads-2017.03.01", "found": true, "_source": source});
