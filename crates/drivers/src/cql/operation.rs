@@ -204,7 +204,7 @@ mod tests {
             error(json!({"cql": {"statement": "SELECT", "consistency": "quorom"}})),
             "cql: unknown consistency \"quorom\"; did you mean \"quorum\"?"
         );
-        assert!(error(json!({"cql": {"statement": "SELECT ${x}"}})).contains("no holes"));
+        assert!(error(json!({"cql": {"statement": "SELECT ${x}"}})).contains("cannot contain ${"));
         assert!(
             error(json!({"read": {"collection": "a b", "id": "1"}}))
                 .starts_with("read: \"a b\" is not a valid table name")
@@ -245,7 +245,7 @@ mod tests {
         ] {
             let mapped = map(form.clone());
             assert_eq!(mapped.is_ok(), right, "{form}");
-            assert!(right || mapped.unwrap_err().starts_with("assert: only"));
+            assert!(right || mapped.unwrap_err().starts_with("assert: "));
         }
     }
 }

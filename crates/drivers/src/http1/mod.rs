@@ -24,6 +24,7 @@ use self::access::Access;
 use self::answer::Answer;
 use self::client::HttpClient;
 use self::request::{Buffers, Request};
+use crate::net::assignment::Assignment;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
 use crate::net::marks::Setup;
@@ -151,12 +152,12 @@ impl Http1 {
     /// Returns the connection of client number `client`. It connects at its first request.
     pub fn connection(&self, client: u64) -> Connection {
         let means = match &self.cap {
-            None => ConnectionSet::Own(Route::new(self.topology.assign(client))),
+            None => ConnectionSet::Own(Route::new(Assignment::new(self.topology.clone(), client))),
             Some(cap) => {
                 // A worker's clients have the same number modulo the number of workers. Its routes are numbered
                 // likewise.
                 let numbers = (client % cap.workers..cap.routes).step_by(cap.workers as usize);
-                let route = |number| Route::new(self.topology.assign(number));
+                let route = |number| Route::new(Assignment::new(self.topology.clone(), number));
                 ConnectionSet::Shared(cap.pools.get(|| Pool::new(numbers.map(route).collect())), None)
             }
         };

@@ -126,7 +126,7 @@ impl Driver for Mongo {
     fn connection(&self, client: u64) -> Connection {
         Connection {
             client,
-            assignment: self.nodes.topology.assign(client),
+            assignment: Assignment::new(self.nodes.topology.clone(), client),
             connections: Vec::new(),
             buffers: Buffers::default(),
             memory: Memory::default(),

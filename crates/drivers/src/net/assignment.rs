@@ -15,9 +15,9 @@ pub struct Assignment {
     /// Index among the clients of the topology.
     slot: usize,
     seen: u64,
-    pub(super) members: Members,
+    members: Members,
     /// Index of the home among the members.
-    pub(super) home: usize,
+    home: usize,
     /// Index of the currently selected node.
     at: usize,
     /// Number of the home that the engine chose, and whether connections to other nodes stay open.
@@ -142,5 +142,106 @@ impl Assignment {
 impl Drop for Assignment {
     fn drop(&mut self) {
         self.topology.shape().remove_client(self.slot);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn hosts(ports: &[u16]) -> Vec<String> {
+        ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+    }
+
+    /// The home of each assignment, by its port.
+    fn homes(assignments: &mut [Assignment]) -> Vec<u16> {
+        let home = |assignment: &mut Assignment| {
+            assignment.look();
+            assignment.members[assignment.home].host.addresses[0].port()
+        };
+        assignments.iter_mut().map(home).collect()
+    }
+
+    fn counts(homes: &[u16]) -> BTreeMap<u16, usize> {
+        homes.iter().fold(BTreeMap::new(), |mut counts, home| {
+            *counts.entry(*home).or_default() += 1;
+            counts
+        })
+    }
+
+    #[test]
+    fn a_change_moves_as_few_clients_as_possible_and_leaves_them_evenly_spread() {
+        let topology = Arc::new(Topology::new(&hosts(&[1, 2, 3]), Spread::Fixed, None).unwrap());
+        let mut assignments: Vec<Assignment> =
+            (0..24).map(|client| Assignment::new(topology.clone(), client)).collect();
+        let mut before = homes(&mut assignments);
+        assert_eq!(before[..6], [1, 2, 3, 1, 2, 3]);
+        for (now, moved) in [
+            (&[1, 2, 3, 4][..], 6),
+            (&[1, 3, 4], 6),
+            (&[4, 3, 1], 0),
+            (&[5, 6, 7], 24),
+            (&[5], 16),
+            (&[5, 1, 2, 3, 4, 6], 20),
+        ] {
+            topology.set_hosts(&hosts(now)).unwrap();
+            let after = homes(&mut assignments);
+            assert_eq!(before.iter().zip(&after).filter(|(a, b)| a != b).count(), moved, "{before:?} {after:?}");
+            assert_eq!(counts(&after), now.iter().map(|port| (*port, 24 / now.len())).collect(), "{after:?}");
+            before = after;
+        }
+    }
+
+    #[test]
+    fn each_node_gets_its_share_of_the_first_clients_too_when_the_others_have_not_come_yet() {
+        let topology = Arc::new(Topology::new(&hosts(&[1]), Spread::Fixed, None).unwrap());
+        let mut assignments: Vec<Assignment> =
+            (0..12).map(|client| Assignment::new(topology.clone(), client)).collect();
+        for now in [&[1, 2][..], &[1, 2, 3]] {
+            topology.set_hosts(&hosts(now)).unwrap();
+            let first = counts(&homes(&mut assignments)[..6]);
+            assert_eq!(first.values().sum::<usize>(), 6);
+            assert!(now.iter().all(|port| first.get(port).is_some_and(|count| *count >= 1)), "{first:?}");
+        }
+    }
+
+    #[test]
+    fn generators_that_share_the_clients_spread_them_evenly_together() {
+        // Generator g of 4 has the clients g, g + 4, g + 8: all clients of a generator start at the same one of two
+        // hosts.
+        let mut all = Vec::new();
+        for generator in 0..4 {
+            let topology = Arc::new(Topology::new(&hosts(&[1, 2]), Spread::Fixed, None).unwrap());
+            let mut assignments: Vec<Assignment> =
+                (0..3).map(|n| Assignment::new(topology.clone(), generator + 4 * n)).collect();
+            topology.set_hosts(&hosts(&[1, 2, 3])).unwrap();
+            all.extend(homes(&mut assignments));
+        }
+        assert_eq!(counts(&all), BTreeMap::from([(1, 4), (2, 4), (3, 4)]));
+    }
+
+    #[test]
+    fn a_plan_may_say_which_host_each_client_begins_at() {
+        let topology = Topology::new(&hosts(&[1, 2, 3]), Spread::Fixed, None).unwrap().with_homes(vec![2, 2, 0, 7]);
+        let topology = Arc::new(topology);
+        let mut assignments: Vec<Assignment> = (0..5).map(|client| Assignment::new(topology.clone(), client)).collect();
+        // An index beyond the hosts is ignored: client 3 starts at host 0, by its number.
+        assert_eq!(homes(&mut assignments), [3, 3, 1, 1, 3]);
+        topology.set_hosts(&hosts(&[1, 2])).unwrap();
+        assert_eq!(counts(&homes(&mut assignments)), BTreeMap::from([(1, 3), (2, 2)]));
+    }
+
+    #[test]
+    fn a_client_that_has_gone_takes_no_room() {
+        let topology = Arc::new(Topology::new(&hosts(&[1]), Spread::Fixed, None).unwrap());
+        let mut assignments: Vec<Assignment> =
+            (0..100).map(|client| Assignment::new(topology.clone(), client)).collect();
+        assignments.truncate(4);
+        assignments.push(Assignment::new(topology.clone(), 4));
+        topology.set_hosts(&hosts(&[1, 2])).unwrap();
+        assert_eq!(counts(&homes(&mut assignments)), BTreeMap::from([(1, 3), (2, 2)]));
+        assert_eq!(topology.shape().clients.len(), 100, "freed slots are used again");
     }
 }

@@ -12,9 +12,7 @@ use std::time::{Duration, Instant};
 use loadframe_engine::driver::Nodes;
 use loadframe_engine::plan::{PlanError, Spread};
 
-use super::assignment::Assignment;
 use super::deadline::Limit;
-use super::route::element;
 use super::target_node::{Host, TargetNode};
 use super::tls::Tls;
 use super::wire::Wire;
@@ -42,14 +40,14 @@ pub(super) struct Shape {
     nodes: Vec<Arc<TargetNode>>,
     pub(super) members: Members,
     /// The current clients, by slot.
-    clients: Vec<Option<ClientHome>>,
+    pub(super) clients: Vec<Option<ClientHome>>,
 }
 
 /// The nodes of the target, in the order of its hosts.
 pub(super) type Members = Arc<[Arc<TargetNode>]>;
 
 #[derive(Clone, Copy, Debug)]
-struct ClientHome {
+pub(super) struct ClientHome {
     client: u64,
     /// Number of its home.
     home: u16,
@@ -157,11 +155,6 @@ impl Topology {
         Some(Box::new(choice))
     }
 
-    /// Assigns a home to client number `client`.
-    pub fn assign(self: &Arc<Self>, client: u64) -> Assignment {
-        Assignment::new(self.clone(), client)
-    }
-
     /// Adds a client. Returns its slot, the epoch, the members and the index of its home among them.
     pub(super) fn join_client(&self, client: u64) -> (usize, u64, Members, usize) {
         let mut shape = self.shape();
@@ -169,7 +162,11 @@ impl Topology {
         let members = shape.members.clone();
         let home = self.first_home(client, members.len() as u64) as usize;
         let slot = shape.clients.iter().position(Option::is_none).unwrap_or(shape.clients.len());
-        *element(&mut shape.clients, slot) = Some(ClientHome { client, home: members[home].number });
+        let joined = Some(ClientHome { client, home: members[home].number });
+        match shape.clients.get_mut(slot) {
+            Some(free) => *free = joined,
+            None => shape.clients.push(joined),
+        }
         (slot, seen, members, home)
     }
 
@@ -333,101 +330,4 @@ fn resolve(hosts: &[String]) -> Result<Vec<Host>, PlanError> {
         return Err(PlanError::new(format!("host \"{}\" is listed twice", twice.1)));
     }
     hosts.iter().map(|host| Host::resolve(host)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-
-    use super::*;
-
-    fn hosts(ports: &[u16]) -> Vec<String> {
-        ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
-    }
-
-    /// The home of each assignment, by its port.
-    fn homes(assignments: &mut [Assignment]) -> Vec<u16> {
-        let home = |assignment: &mut Assignment| {
-            assignment.look();
-            assignment.members[assignment.home].host.addresses[0].port()
-        };
-        assignments.iter_mut().map(home).collect()
-    }
-
-    fn counts(homes: &[u16]) -> BTreeMap<u16, usize> {
-        homes.iter().fold(BTreeMap::new(), |mut counts, home| {
-            *counts.entry(*home).or_default() += 1;
-            counts
-        })
-    }
-
-    #[test]
-    fn a_change_moves_as_few_clients_as_possible_and_leaves_them_evenly_spread() {
-        let topology = Arc::new(Topology::new(&hosts(&[1, 2, 3]), Spread::Fixed, None).unwrap());
-        let mut assignments: Vec<Assignment> = (0..24).map(|client| topology.assign(client)).collect();
-        let mut before = homes(&mut assignments);
-        assert_eq!(before[..6], [1, 2, 3, 1, 2, 3]);
-        for (now, moved) in [
-            (&[1, 2, 3, 4][..], 6),
-            (&[1, 3, 4], 6),
-            (&[4, 3, 1], 0),
-            (&[5, 6, 7], 24),
-            (&[5], 16),
-            (&[5, 1, 2, 3, 4, 6], 20),
-        ] {
-            topology.set_hosts(&hosts(now)).unwrap();
-            let after = homes(&mut assignments);
-            assert_eq!(before.iter().zip(&after).filter(|(a, b)| a != b).count(), moved, "{before:?} {after:?}");
-            assert_eq!(counts(&after), now.iter().map(|port| (*port, 24 / now.len())).collect(), "{after:?}");
-            before = after;
-        }
-    }
-
-    #[test]
-    fn each_node_gets_its_share_of_the_first_clients_too_when_the_others_have_not_come_yet() {
-        let topology = Arc::new(Topology::new(&hosts(&[1]), Spread::Fixed, None).unwrap());
-        let mut assignments: Vec<Assignment> = (0..12).map(|client| topology.assign(client)).collect();
-        for now in [&[1, 2][..], &[1, 2, 3]] {
-            topology.set_hosts(&hosts(now)).unwrap();
-            let first = counts(&homes(&mut assignments)[..6]);
-            assert_eq!(first.values().sum::<usize>(), 6);
-            assert!(now.iter().all(|port| first.get(port).is_some_and(|count| *count >= 1)), "{first:?}");
-        }
-    }
-
-    #[test]
-    fn generators_that_share_the_clients_spread_them_evenly_together() {
-        // Generator g of 4 has the clients g, g + 4, g + 8: all clients of a generator start at the same one of two
-        // hosts.
-        let mut all = Vec::new();
-        for generator in 0..4 {
-            let topology = Arc::new(Topology::new(&hosts(&[1, 2]), Spread::Fixed, None).unwrap());
-            let mut assignments: Vec<Assignment> = (0..3).map(|n| topology.assign(generator + 4 * n)).collect();
-            topology.set_hosts(&hosts(&[1, 2, 3])).unwrap();
-            all.extend(homes(&mut assignments));
-        }
-        assert_eq!(counts(&all), BTreeMap::from([(1, 4), (2, 4), (3, 4)]));
-    }
-
-    #[test]
-    fn a_plan_may_say_which_host_each_client_begins_at() {
-        let topology = Topology::new(&hosts(&[1, 2, 3]), Spread::Fixed, None).unwrap().with_homes(vec![2, 2, 0, 7]);
-        let topology = Arc::new(topology);
-        let mut assignments: Vec<Assignment> = (0..5).map(|client| topology.assign(client)).collect();
-        // An index beyond the hosts is ignored: client 3 starts at host 0, by its number.
-        assert_eq!(homes(&mut assignments), [3, 3, 1, 1, 3]);
-        topology.set_hosts(&hosts(&[1, 2])).unwrap();
-        assert_eq!(counts(&homes(&mut assignments)), BTreeMap::from([(1, 3), (2, 2)]));
-    }
-
-    #[test]
-    fn a_client_that_has_gone_takes_no_room() {
-        let topology = Arc::new(Topology::new(&hosts(&[1]), Spread::Fixed, None).unwrap());
-        let mut assignments: Vec<Assignment> = (0..100).map(|client| topology.assign(client)).collect();
-        assignments.truncate(4);
-        assignments.push(topology.assign(4));
-        topology.set_hosts(&hosts(&[1, 2])).unwrap();
-        assert_eq!(counts(&homes(&mut assignments)), BTreeMap::from([(1, 3), (2, 2)]));
-        assert_eq!(topology.shape().clients.len(), 100, "freed slots are used again");
-    }
 }

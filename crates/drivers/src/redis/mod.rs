@@ -34,6 +34,7 @@ use self::resp::{Item, Reader};
 use crate::capture::{Memory, execute_with_memory};
 use crate::crud::{Action, Neutral};
 use crate::exchanges::read_modify_write;
+use crate::net::assignment::Assignment;
 use crate::net::connect_options::ConnectOptions;
 use crate::net::deadline::Limit;
 use crate::net::discovery::DiscoveryError;
@@ -101,7 +102,7 @@ impl Driver for Redis {
     }
 
     fn connection(&self, client: u64) -> Connection {
-        let connections = ConnectionSet::new(self.nodes.topology.assign(client));
+        let connections = ConnectionSet::new(Assignment::new(self.nodes.topology.clone(), client));
         Connection { connections, buffers: Buffers::default(), memory: Memory::default(), shown: None }
     }
 

@@ -418,9 +418,9 @@ mod tests {
         assert_eq!(elasticsearch("8.11.0").esql().unwrap(), "/_query");
         assert_eq!(elasticsearch("7.9.0").eql().unwrap(), ("_eql", "search"));
         let error = elasticsearch("7.17.0").esql().unwrap_err().message;
-        assert_eq!(error, "elasticsearch 7.17 has no ES|QL; the first with it is 8.11");
+        assert_eq!(error, "elasticsearch 7.17 lacks ES|QL: it requires version 8.11");
         let opensearch = dialect("opensearch", "3.8.0").unwrap();
-        assert_eq!(opensearch.eql().unwrap_err().message, "opensearch 3.8 has no EQL, which is Elasticsearch's");
+        assert_eq!(opensearch.eql().unwrap_err().message, "opensearch 3.8 lacks EQL: only Elasticsearch has it");
     }
 
     #[test]

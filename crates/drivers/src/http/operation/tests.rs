@@ -38,10 +38,7 @@ fn a_bad_form_is_refused_with_the_place_and_the_reason() {
         (with(json!({"body": {}, "text": "x"})), "http: a request has a \"body\" or a \"text\", not both"),
         (with(json!({"text": {}})), "http: \"text\" wants a text, not {}"),
         (with(json!({"body": "${lost}"})), "http: unknown variable \"lost\""),
-        (
-            with(json!({"capture": {"k": {"json": "/k"}}})),
-            "http: capture \"k\": it is drawn, and not taken from answers",
-        ),
+        (with(json!({"capture": {"k": {"json": "/k"}}})), "http: capture \"k\": it is drawn, not captured"),
         (
             with(json!({"capture": {"tokn": {"json": "/k"}}})),
             "http: capture \"tokn\": unknown variable \"tokn\"; did you mean \"token\"?",

@@ -480,7 +480,7 @@ fn a_bad_form_is_refused_with_the_reason() {
         ),
         (
             json!({"scan": {"collection": "c", "from": "a", "count": 5}}),
-            "scan: this store does not keep ids in order; say by: the name of a keyword field that holds the id",
+            "scan: this store keeps ids unordered; say by: the name of a keyword field that holds the id",
         ),
         (json!({"scan": {"collection": "c", "from": "a", "count": 0, "by": "k"}}), "scan: \"count\" wants a whole"),
         (json!({"read": {"collection": "c", "id": 1, "fields": "a"}}), "read: \"fields\" wants a list of names"),
