@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, Self
@@ -27,6 +27,15 @@ LOADFRAME = Path(sys.executable).with_name("loadframe")
 TRIPS = Path(__file__).parent / "data" / "nyc_taxis" / "documents-1k.json"
 #: Seconds; nodes start slowly on a busy machine.
 PATIENCE = 240
+
+
+def until(told: Callable[[], Any]) -> Any:
+    """Poll `told` until it returns a true value, and return that."""
+    end = time.monotonic() + PATIENCE
+    while not (value := told()):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return value
 
 
 def loadframe(*words: object, before: tuple[str, ...] = (), **more: Any) -> CompletedProcess[str]:

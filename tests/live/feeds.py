@@ -1,9 +1,8 @@
 """Simulated commands and their records in a feed."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from time import monotonic, sleep
 from typing import Any
 
 import httpx
@@ -13,15 +12,6 @@ from loadframe.live.server import Server
 
 #: Seconds; machines are busy.
 PATIENCE = 60
-
-
-def until(told: Callable[[], Any]) -> Any:
-    """Poll `told` until it returns a true value, and return that."""
-    end = monotonic() + PATIENCE
-    while not (value := told()):
-        assert monotonic() < end
-        sleep(0.02)
-    return value
 
 
 def command(name: str = "taxis", started: str = "2026-01-01T00:00:00") -> dict[str, Any]:

@@ -4,8 +4,9 @@ import subprocess
 import sys
 
 import pytest
-from feeds import command, feed, until
+from feeds import command, feed
 
+from commands import until
 from loadframe.live.feed import FIGURES, Feed, Following, History, commands, folder
 
 pytestmark = pytest.mark.usefixtures("state")

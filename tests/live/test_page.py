@@ -3,11 +3,11 @@
 import signal
 from pathlib import Path
 
-import chromium
 import pytest
-from chromium import Chromium
 from feeds import command, feed, served
 
+import chromium
+from chromium import Chromium
 from commands import Running, open_folder
 
 if lacking := chromium.missing():

@@ -1,8 +1,8 @@
 """A command's messages to its feed, from progress events and writers."""
 
 import pytest
-from feeds import until
 
+from commands import until
 from loadframe.live.feed import Following
 from loadframe.live.publisher import Publisher
 from loadframe.load import Progress

@@ -5,9 +5,9 @@ import socket
 
 import httpx
 import pytest
-from feeds import command, feed, served, told, until
+from feeds import command, feed, served, told
 
-from commands import within
+from commands import until, within
 from loadframe.base.errors import BadInput
 from loadframe.live.server import parse_address
 

@@ -1,11 +1,16 @@
 """The leading sentences of a comparison."""
 
+import math
 from dataclasses import replace
 
 import pytest
+from pages import Page
 
 from loadframe.analyze.compare import compare, read_groups
-from loadframe.report.compare_words import lead
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.figures import EXACT
+from loadframe.report.compare_words import lead, open_reason, open_reasons
+from loadframe.report.kinds.compare import comparison_page, contrasts_table
 from simulated import Truth, write_run
 
 
@@ -33,3 +38,28 @@ def test_better_and_worse_measures_stand_in_one_sentence_and_open_ones_in_none(c
     assert lead(mixed)[-1] == "slow is worse in range_100 p50, and better in range_100 p99."
     open_ = replace(compared, contrasts=tuple(replace(c, outcome="open") for c in compared.contrasts))
     assert len(lead(open_)) == 1
+
+
+def test_each_group_has_a_mean_with_an_interval_that_agrees_with_the_ratio(compared):
+    for contrast in compared.contrasts:
+        before, after = contrast.means
+        assert after.value / before.value == pytest.approx(contrast.ratio.value, rel=1e-6)
+        assert before.low < before.value < before.high
+    table = contrasts_table(compared)
+    assert table.columns[:4] == ("measure", "result", "old", "slow")
+    assert all(cell.small.startswith("[") for row in table.rows for cell in row[2:4])
+
+
+def test_an_inconclusive_contrast_gives_its_reason(compared):
+    first = compared.contrasts[0]
+    wide = replace(first, outcome="open", estimate=replace(first.estimate, ratio=Estimate(1.0, 0.5, 2.0), bounds=EXACT))
+    assert "the interval includes no difference and one of 5 % or more" in open_reason(wide, 0.05)
+    single = replace(wide, second=wide.second[:1])
+    assert "a single run" in open_reason(single, 0.05)
+    unbounded = replace(wide.estimate, ratio=Estimate(1.0, 0.0, math.inf))
+    assert "too few runs" in open_reason(replace(wide, estimate=unbounded), 0.05)
+    assert "failures" in open_reason(replace(wide, failed=(0, 1)), 0.05)
+    undecided = replace(compared, contrasts=(wide,))
+    assert open_reasons(undecided) == [f"inconclusive (range_100 throughput): {open_reason(wide, 0.05)}"]
+    assert open_reason(wide, 0.05) in comparison_page(undecided)
+    assert "Warnings" not in Page(comparison_page(replace(undecided, warnings=()))).headings

@@ -7,7 +7,7 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from loadframe.report.plot import Axis, Band, Figure, Label, Line, Mark, Panel, Rule, Trace, logarithmic, spread
-from loadframe.report.plot.draw import data, draw, scale, ticks
+from loadframe.report.plot.draw import data, draw, narrow, scale, ticks
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 
@@ -32,11 +32,12 @@ def shapes(of, tag):
         (Axis("a", whole=True), (1, 3), ["1", "2", "3"]),
         (Axis("a", "log"), (2, 900), ["2", "5", "10", "20", "50", "100", "200", "500", "1,000"]),
         (Axis("a", "log"), (23, 28), ["20", "22.5", "25", "27.5", "30", "32.5"]),
+        (Axis("a", "log", whole=True), (1, 3), ["1", "2", "3"]),
         (Axis("a", "log"), (1e-3, 1e7), ["0.001", "0.1", "10", "1,000", "100,000", "10,000,000"]),
         (Axis("a", "category"), ("low", "high", "low"), ["low", "high"]),
         (Axis("a", range=(0, 1), ticks=[(0.5, "half"), (2, "two")]), (), ["half"]),
     ],
-    ids=["from-zero", "negative", "whole", "log", "narrow-log", "wide-log", "category", "given"],
+    ids=["from-zero", "negative", "whole", "log", "narrow-log", "whole-log", "wide-log", "category", "given"],
 )
 def test_ticks_are_round_and_lie_on_the_axis(axis, values, labels):
     over = scale(axis, values, 0, 400)
@@ -100,3 +101,19 @@ def test_words_cannot_become_markup():
 
 def test_a_plot_without_a_value_is_still_drawn():
     assert shapes(figure(Trace([], [], line=Line("red")), rules=[Rule(0, over="y")]), "line")
+
+
+def test_long_labels_get_several_lines_and_labels_that_would_overlap_are_slanted():
+    names = [f"a long name of an operation {number}" for number in range(3)]
+    of = figure(
+        Trace([1, 2, 3], [0, 1, 2], mark=Mark("red")),
+        y=Axis("y", range=(-1, 3), ticks=list(enumerate(names))),
+        labels=[Label(1, "first phase"), Label(1.2, "second phase")],
+    )
+    narrowed = narrow(of)
+    texts = [text.text for text in shapes(narrowed, "text")]
+    assert names[0] not in texts
+    assert " ".join(texts).count("a long name") == 3
+    slanted = [text for text in shapes(narrowed, "text") if text.text == "first phase"]
+    assert slanted[0].get("transform")
+    assert json.loads(data(of))["narrow"]["width"] == narrowed.width

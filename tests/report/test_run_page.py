@@ -14,7 +14,7 @@ from rich.console import Console
 from loadframe.analyze.percentiles import Percentile
 from loadframe.base.units import format_duration
 from loadframe.record import Run, RunWriter
-from loadframe.record.schema.summary import FailureMessage, Latency, RankFigures
+from loadframe.record.schema.summary import FailureMessage, Latency, RankFigures, RecordedReason
 from loadframe.report.labels import (
     ends_text,
     few_text,
@@ -30,7 +30,7 @@ from loadframe.report.plots.run import phase_over_time, run_over_time
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page
 from loadframe.report.run.terminal import print_run
-from loadframe.report.run.words import bounds_of
+from loadframe.report.run.words import bounds_of, merged_reasons
 from loadframe.report.tables import failures_table, ranks_table
 from simulated import Truth, write_run
 
@@ -251,7 +251,7 @@ def test_a_phase_shorter_than_a_second_has_its_page_although_activities_of_the_s
 def test_a_percentile_of_a_handful_of_requests_has_unknown_bounds_and_says_why(tmp_path):
     ends = Percentile(0.04, 0.0, math.inf, 2.5)
     assert ends_text(ends) == ("unknown", "unknown")
-    assert interval_text(ends) == "[unknown, unknown]*"
+    assert interval_text(ends) == "[unknown]*"
     assert (ends.as_dict()["low"], ends.as_dict()["high"]) == (None, None)
     assert "unknown: too few independent requests" in few_text([ends])
     assert "unknown" not in few_text([Percentile(0.04, 0.03, 0.05, 2.5)])
@@ -295,3 +295,23 @@ def test_bounded_figures_of_an_interrupted_run_are_written_with_their_bounds(tmp
     throughput, response = bounds_of(Run(folder))
     assert throughput == f"throughput of {phase}: bounded, 90 or more requests/s"
     assert response.endswith("bounded, p50 10 ms to 11 ms, p99 20 ms or more")
+
+
+def test_each_bounded_run_has_a_list_of_its_bounded_figures(tmp_path):
+    run = write_run(tmp_path, "r1", Truth())
+    figures = tuple(
+        replace(it, state="bounded", low={"p50": 0.1}, high={"p50": 0.2}) if it.figure == "all" else
+        replace(it, state="good") for it in run.summary.verdict.figures
+    )  # fmt: skip
+    summary = replace(run.summary, verdict=replace(run.summary.verdict, figures=figures))
+    limited = changed(run, summary=summary)
+    (line,) = bounds_of(limited)
+    assert line.startswith("response times with failures of range_100 in range_100: bounded, p50 100 ms to 200 ms")
+    assert "1 bounded or unknown figure" in Page(run_page(limited)).text
+
+
+def test_reasons_of_one_rule_in_several_phases_are_one_entry():
+    reasons = [RecordedReason("late", f"in phase {name} late", "wait", name) for name in "abcdef"]
+    other = RecordedReason("lag", "lagged", "stop", None)
+    assert merged_reasons([*reasons[:2], other]) == [("in phase a late; also in b", "wait"), ("lagged", "stop")]
+    assert merged_reasons(reasons) == [("in phase a late; also in b, c, d and 2 more", "wait")]

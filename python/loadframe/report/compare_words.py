@@ -1,16 +1,22 @@
 """Sentences on a comparison: one for each contrast, and the number of runs of each group."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
 from loadframe.analyze.compare import Comparison, Contrast, Group
 from loadframe.analyze.compare.measures import Measure
+from loadframe.analyze.estimate import Estimate, half_width
 from loadframe.analyze.rates import RATES
 from loadframe.base.units import counted, format_change, format_count, format_share
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.numbers import estimate_text
 from loadframe.report.run_status import why
 
+#: Largest argument of exp() without overflow.
+_MOST = 700.0
+#: Relative rounding error that a ratio may have.
+_ROUNDED = 0.05
 #: The words for outcomes in tables.
 OUTCOMES = {"better": "better", "worse": "worse", "alike": "no difference that matters", "open": "inconclusive"}
 
@@ -22,6 +28,12 @@ def quantity(value: float, measure: Measure) -> str:
     return f"{format_count(value)}/s" if measure.kind in RATES else seconds_text(value)
 
 
+def mean_text(mean: Estimate, measure: Measure) -> tuple[str, str]:
+    """Write a group's mean and its interval; no interval if the runs do not bound it."""
+    ends = f"[{quantity(mean.low, measure)}, {quantity(mean.high, measure)}]" if mean.is_finite else ""
+    return quantity(mean.value, measure), ends
+
+
 def name(contrast: Contrast) -> str:
     """Write the measure of a contrast, and its treatment if it has one."""
     at = treatment_text(contrast.treatment)
@@ -31,7 +43,13 @@ def name(contrast: Contrast) -> str:
 def ratio_text(contrast: Contrast) -> str:
     """Write the ratio with its interval; without it if too few runs bound it."""
     ratio = contrast.ratio
-    return estimate_text(ratio) if ratio.is_finite else f"{ratio.value:.3g}"
+    if not ratio.is_finite:
+        return f"{ratio.value:.3g}"
+    value, _, interval = estimate_text(ratio).partition(" [")
+    # A wide interval leaves one digit, which would contradict the means beside it.
+    if abs(float(value.replace(",", "")) / ratio.value - 1) > _ROUNDED:
+        value = f"{ratio.value:.2g}"
+    return f"{value} [{interval}" if interval else value
 
 
 def p_text(p: float) -> str:
@@ -40,8 +58,8 @@ def p_text(p: float) -> str:
 
 
 def sentence(contrast: Contrast, comparison: Comparison) -> str:
-    """Return the medians of a contrast and its conclusion as a sentence."""
-    before, after = (quantity(value, contrast.measure) for value in contrast.medians)
+    """Return the means of a contrast and its conclusion as a sentence."""
+    before, after = (quantity(mean.value, contrast.measure) for mean in contrast.means)
     figures = (
         f"{name(contrast)}: {contrast.label} {after}, {contrast.baseline} {before},"
         f" {format_change(contrast.ratio.value - 1)}"
@@ -52,9 +70,44 @@ def sentence(contrast: Contrast, comparison: Comparison) -> str:
         "better": f"better ({interval})",
         "worse": f"worse ({interval})",
         "alike": f"no difference of {least} or more ({interval})",
-        "open": f"inconclusive for a difference of {least} ({interval})",
+        "open": f"inconclusive for a difference of {least} ({interval}): {open_reason(contrast, comparison.least)}",
     }[contrast.outcome]
     return f"{figures}; {ending}{_survivors(contrast)}."
+
+
+def open_reason(contrast: Contrast, least: float) -> str:
+    """Return why a contrast without a conclusion is inconclusive."""
+    ratio, smallest = contrast.ratio, format_share(least)
+    if any(contrast.of_survivors):
+        return "failures are not in the figures"
+    if min(len(contrast.first), len(contrast.second)) < 2:
+        return "a single run does not show the run-to-run variance"
+    if not ratio.is_finite:
+        unbounded = not contrast.estimate.bounds.is_exact
+        return "the load generator left a figure without a bound" if unbounded else "too few runs for an interval"
+    if not contrast.estimate.bounds.is_exact and not _is_wide(contrast.estimate.log_ratio, contrast, least):
+        return "delays of the load generator widen the interval"
+    if ratio.low <= 1 <= ratio.high:
+        return f"the interval includes no difference and one of {smallest} or more; add runs"
+    return f"the interval includes differences below and above {smallest}; add runs"
+
+
+def open_reasons(comparison: Comparison) -> list[str]:
+    """Write `inconclusive (a read p50; a read p99): the reason` for each reason."""
+    by_reason: dict[str, list[str]] = {}
+    for contrast in comparison.contrasts:
+        if contrast.outcome == "open":
+            of_group = f" of {contrast.label}" if len(comparison.groups) > 2 else ""
+            by_reason.setdefault(open_reason(contrast, comparison.least), []).append(f"{name(contrast)}{of_group}")
+    return [f"inconclusive ({'; '.join(names)}): {reason}" for reason, names in by_reason.items()]
+
+
+def _is_wide(log_ratio: float, contrast: Contrast, least: float) -> bool:
+    """Return whether the interval would be inconclusive without the bounds of the load generator, too."""
+    estimate = contrast.estimate
+    half = half_width(estimate.standard_error, estimate.freedom)
+    low, high = math.exp(log_ratio - half), math.exp(min(log_ratio + half, _MOST))
+    return low <= 1 <= high and not (1 - least < low and high < 1 + least)
 
 
 def _survivors(contrast: Contrast) -> str:
@@ -125,7 +178,8 @@ def note(comparison: Comparison) -> str:
     robust = comparison.groups[0].robust
     means = "trimmed means of logarithms (estimate: robust)" if robust else "geometric means"
     return (
-        f"The ratio is a ratio of {means}. Its 95 % interval comes from a t test on logarithms that accounts for blocks"
+        f"Figures of groups are {means} over runs, with 95 % intervals of their own. The ratio is a ratio of these"
+        " means, adjusted for blocks. Its 95 % interval comes from a t test on logarithms that accounts for blocks"
         " and sessions. p is adjusted by Holm for all rows. Cliff's delta is +1 if every run of the group is above"
         " every run of the baseline."
     )

@@ -106,7 +106,11 @@ def ends_text(percentile: "Percentile | None") -> tuple[str, str]:
 
 def interval_text(percentile: "Percentile | None") -> str:
     """Write a percentile's 95 % interval, with `*` if few requests are slower; empty without a percentile."""
-    return f"[{', '.join(ends_text(percentile))}]{'*' * percentile.few}" if percentile else ""
+    if percentile is None:
+        return ""
+    ends = dict.fromkeys(ends_text(percentile))
+    words = f"[{', '.join(ends_text(percentile))}]" if len(ends) > 1 else f"[{next(iter(ends))}]"
+    return f"{words}{'*' * percentile.few}"
 
 
 def few_text(percentiles: "Iterable[Percentile]") -> str:

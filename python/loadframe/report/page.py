@@ -5,7 +5,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from loadframe.base.untrusted import printable
-from loadframe.report.plot.draw import data, draw
+from loadframe.report.plot.draw import data, draw, narrow
 
 
 def render(template: str, **context: Any) -> str:
@@ -19,7 +19,7 @@ def render(template: str, **context: Any) -> str:
         lstrip_blocks=True,
     )
     environment.filters["sentence"] = _sentence
-    environment.globals.update(draw=draw, data=data)
+    environment.globals.update(draw=draw, data=data, narrow=narrow)
     return environment.get_template(template).render(**context)
 
 

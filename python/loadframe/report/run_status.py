@@ -1,6 +1,7 @@
 """Sentences on the runs of an experiment: how many are used, which are left out, and why."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from loadframe.analyze.exclusion import selected_runs
@@ -50,14 +51,22 @@ def run_status(run: RecordedRun) -> str:
 
 
 def figures_text(run: RecordedRun) -> str:
-    """Write the quality of a run's figures: `throughput bounded, response bounded, errors good`."""
+    """Write the quality of a run's figures: `all good`, `response, service bounded; others good`."""
     phases = run.states()
-    names = [
-        ", ".join(f"{name} {state}" for name, state in states.items() if name != "all") for states in phases.values()
-    ]
-    if len(phases) == 1:
-        return names[0]
-    return "; ".join(f"{phase}: {words}" for phase, words in zip(phases, names, strict=True))
+    words = {phase: _states_text(states) for phase, states in phases.items()}
+    if len(set(words.values())) <= 1:
+        return next(iter(words.values()), "")
+    return "; ".join(f"{phase}: {states}" for phase, states in words.items())
+
+
+def _states_text(states: Mapping[str, str]) -> str:
+    by_state: dict[str, list[str]] = {}
+    for name, state in states.items():
+        by_state.setdefault(state, []).append("response with failures" if name == "all" else name)
+    if len(by_state) == 1:
+        return f"all {next(iter(by_state))}"
+    limited = [f"{', '.join(names)} {state}" for state, names in by_state.items() if state != "good"]
+    return "; ".join([*limited, *(["others good"] if "good" in by_state else [])])
 
 
 @dataclass(frozen=True)

@@ -107,7 +107,7 @@ def models_table(fit: ScalabilityFit) -> Table:
         [Cell(words), *(Cell(text, tone=tones[name]) for name, text in zip(tones, texts, strict=True))]
         for words, texts in _quality(fit, models).items()
     ]
-    columns = ("", *(f"{NAMES[model.name]}{' ✓' if model.name == fit.best else ''}" for model in models))
+    columns = ("parameter", *(f"{NAMES[model.name]}{' ✓' if model.name == fit.best else ''}" for model in models))
     return Table(columns, rows)
 
 
@@ -249,7 +249,7 @@ def generator_table(generator: GeneratorFigures) -> Table:
     ]
     if achieved is not None:
         rows.append(("achieved share of the offered rate", format_share(achieved, 1)))
-    return Table(("generator", ""), [[Cell(words), Cell(value)] for words, value in rows])
+    return Table(("generator", "value"), [[Cell(words), Cell(value)] for words, value in rows])
 
 
 def ranks_table(phases: Sequence[PhaseSummary]) -> Table | None:

@@ -23,6 +23,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize
 
+from loadframe.analyze.estimate import Estimate, half_width, on_log_scale
+
 Array = npt.NDArray[np.float64]
 
 #: Eigenvalues below this share of the largest belong to directions of the fixed effects.
@@ -243,6 +245,14 @@ def unpaired_contrast(
     return ContrastFit(
         other - mean, math.sqrt(total), total**2 / parts if parts else freedom + others_freedom, 0.0, 1.0
     )
+
+
+def trimmed_mean(values: Sequence[float]) -> Estimate:
+    """Return the exponential of the trimmed mean of logarithms, with its interval; unbounded for a single value."""
+    if len(values) < 2:
+        return Estimate(values[0], -math.inf, math.inf)
+    mean, variance, freedom = _trimmed(np.log(values))
+    return on_log_scale(math.exp(mean), half_width(math.sqrt(variance), freedom))
 
 
 def _trimmed(values: Array) -> tuple[float, float, float]:

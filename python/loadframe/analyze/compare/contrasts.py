@@ -7,16 +7,17 @@ conclusion favours its group.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
+from math import inf, isfinite
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any, Literal
 
 from loadframe.analyze.compare import warnings as rules
+from loadframe.analyze.compare.block_model import trimmed_mean
 from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate, estimate_ratio
 from loadframe.analyze.compare.groups import Difference, Group, differences, is_robust, treatments_text
 from loadframe.analyze.compare.measures import USUAL, Measure, measures_of
-from loadframe.analyze.estimate import Estimate, cliffs_delta, holm
+from loadframe.analyze.estimate import Estimate, cliffs_delta, geometric_mean, holm
 from loadframe.analyze.exclusion import selected_in_groups
 from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, RecordedRun, excluded, read_experiment
 from loadframe.analyze.finding import Finding
@@ -28,11 +29,13 @@ from loadframe.base.errors import BadInput
 class ContrastValues:
     """Both groups' values in a measure, and their ratio; None if a group lacks a positive value.
 
-    `without_logarithm` counts, by group label, the runs excluded from the ratio because their value is 0.
+    `means` has the mean of each group that has values, by the method of the ratio. `without_logarithm` counts, by group
+    label, the runs excluded from the ratio because their value is 0.
     """
 
     first: tuple[float, ...]
     second: tuple[float, ...]
+    means: tuple[Estimate, ...]
     estimate: RatioEstimate | None
     without_logarithm: tuple[tuple[str, int], ...]
 
@@ -45,6 +48,7 @@ def contrast_values(measure: Measure, first: Group, second: Group, session_sprea
     runs = [(0, run) for run in first.usable] + [(1, run) for run in second.usable]
     sessions = sessions_of([run for _, run in runs], [side for side, _ in runs])
     values: tuple[list[float], list[float]] = ([], [])
+    of_sessions: tuple[list[int | None], list[int | None]] = ([], [])
     observations = []
     zeros = [0, 0]
     for (side, run), session in zip(runs, sessions, strict=True):
@@ -56,6 +60,7 @@ def contrast_values(measure: Measure, first: Group, second: Group, session_sprea
             zeros[side] += 1
             continue
         values[side].append(value)
+        of_sessions[side].append(session)
         observations.append(Observation(positive, side, block_of(run), session))
     estimate = None
     if all(values):
@@ -68,9 +73,24 @@ def contrast_values(measure: Measure, first: Group, second: Group, session_sprea
     return ContrastValues(
         tuple(values[0]),
         tuple(values[1]),
+        tuple(
+            measure.stretch(group.usable).widened(_mean(of_group, in_sessions, robust=first.robust))
+            for group, of_group, in_sessions in zip((first, second), values, of_sessions, strict=True)
+            if of_group
+        ),
         estimate,
         tuple((label, count) for label, count in zip(labels, zeros, strict=True) if count),
     )
+
+
+def _mean(values: Sequence[float], sessions: Sequence[int | None], *, robust: bool) -> Estimate:
+    """Return the geometric mean, or with `robust` the trimmed mean, with its interval.
+
+    Without a logarithm of each value (shares of failures) it is the arithmetic mean, whose interval is unknown.
+    """
+    if min(values) <= 0:
+        return Estimate(fmean(values), -inf, inf)
+    return trimmed_mean(values) if robust else geometric_mean(values, sessions)
 
 
 def _share_above_0(measure: Measure, run: RecordedRun) -> float:
@@ -101,9 +121,9 @@ class Contrast:
 
     `ratio` is the group's geometric mean divided by the baseline's, adjusted for blocks and sessions. `p` is adjusted
     for all contrasts of the comparison. Outcomes: `better` and `worse` are significant differences of at least the
-    least effect; `alike` has its whole interval within the least effect; `open` is undecided. `medians` and `delta`
-    describe the unadjusted runs. `failed` counts each side's runs in which the store failed. `blind` marks the sides
-    whose figures miss too many failed requests.
+    least effect; `alike` has its whole interval within the least effect; `open` is undecided. `means` (with 95 %
+    intervals), `medians` and `delta` describe the unadjusted runs. `failed` counts each side's runs in which the store
+    failed. `blind` marks the sides whose figures miss too many failed requests.
     """
 
     measure: Measure
@@ -112,6 +132,7 @@ class Contrast:
     label: str
     first: tuple[float, ...]
     second: tuple[float, ...]
+    means: tuple[Estimate, Estimate]
     medians: tuple[float, float]
     estimate: RatioEstimate
     p: float
@@ -145,6 +166,7 @@ class Contrast:
             "runs": [len(self.first), len(self.second)],
             "failed_runs": list(self.failed),
             "of_survivors": list(self.of_survivors),
+            "means": [mean.as_dict() for mean in self.means],
             "medians": list(self.medians),
             "ratio": self.ratio.as_dict(),
             "design": self.estimate.design,
@@ -284,6 +306,7 @@ def _contrast(
         label=second.label,
         first=values.first,
         second=values.second,
+        means=(values.means[0], values.means[1]),
         medians=(median(values.first), median(values.second)),
         estimate=estimate,
         p=estimate.p,

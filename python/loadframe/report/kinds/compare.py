@@ -13,7 +13,6 @@ from loadframe.analyze.compare import Comparison, Contrast, compare_variants
 from loadframe.analyze.exclusion import excluded_document
 from loadframe.analyze.experiment import RecordedExperiment, read_experiment
 from loadframe.base.terminal import PrintableConsole
-from loadframe.base.units import counted
 from loadframe.report import compare_words
 from loadframe.report.fit import print_findings
 from loadframe.report.further import further
@@ -27,6 +26,8 @@ from loadframe.report.trust import print_trust, runs_view
 
 _TONES = {"better": "valid", "worse": "invalid", "alike": "muted", "open": ""}
 _DELTA = "Cliff's delta"
+#: Ratios that differ by more than this factor get a logarithmic axis.
+_WIDE = 2.0
 
 
 def comparison_page(
@@ -72,15 +73,27 @@ def _question(baseline: str, others: Sequence[str]) -> str:
 def contrasts_table(comparison: Comparison) -> Table:
     """Return a row for each measure of each group against the baseline."""
     return Table(
-        ("measure", "group", "", f"{comparison.groups[0].label} (median)", "group (median)", "ratio", "p", _DELTA),
-        [_row(contrast) for contrast in comparison.contrasts],
-        names=3,
+        _columns(comparison, _DELTA),
+        [_row(contrast, comparison) for contrast in comparison.contrasts],
+        names=3 if _names_groups(comparison) else 2,
         note=compare_words.note(comparison),
     )
 
 
+def _names_groups(comparison: Comparison) -> bool:
+    """Return whether rows need the label of their group: with two groups, the columns have the labels."""
+    return len(comparison.groups) > 2
+
+
+def _columns(comparison: Comparison, delta: str) -> tuple[str, ...]:
+    baseline, *others = [group.label for group in comparison.groups]
+    if _names_groups(comparison):
+        return "measure", "compared", "result", f"{baseline} (baseline)", "compared", "ratio", "p", delta
+    return "measure", "result", baseline, *others, "ratio", "p", delta
+
+
 def strip_plot(comparison: Comparison, name: str) -> Figure:
-    """Draw each run as a mark, with its measures relative to the baseline's medians."""
+    """Draw each run as a mark, with its measures relative to the baseline's means."""
     rows = list(dict.fromkeys(compare_words.name(contrast) for contrast in comparison.contrasts))
     marks: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     shift = {group.label: index for index, group in enumerate(comparison.groups)}
@@ -88,7 +101,9 @@ def strip_plot(comparison: Comparison, name: str) -> Figure:
     drawn = set()
     for contrast in comparison.contrasts:
         row = -rows.index(compare_words.name(contrast))
-        middle = contrast.medians[0]
+        middle = contrast.means[0].value
+        if not middle:
+            continue
         for label, values in ((contrast.baseline, contrast.first), (contrast.label, contrast.second)):
             if (label, compare_words.name(contrast)) in drawn:
                 continue
@@ -108,13 +123,17 @@ def strip_plot(comparison: Comparison, name: str) -> Figure:
         )
         for label, points in marks.items()
     ]
-    ratios = [x for points in marks.values() for x, _, _ in points]
-    low, high = min(ratios), max(ratios)
+    ratios = [x for points in marks.values() for x, _, _ in points if x > 0] or [1.0]
+    low, high = min(*ratios, 1.0), max(*ratios, 1.0)
+    # Ratios of 1/4 and 4 are equally far from 1 on a logarithmic axis.
+    logarithmic = high > _WIDE * low
     margin = max(0.05 * (high - low), 0.01)
+    ends = (low / 1.1, high * 1.1) if logarithmic else (low - margin, high + margin)
+    title = f"relative to the mean of {comparison.groups[0].label}{' (log scale)' if logarithmic else ''}"
     ticks = [(-float(index), row) for index, row in enumerate(rows)]
     return Figure(
         name,
-        Axis("relative to the median of the baseline", range=(min(low, 1.0) - margin, max(high, 1.0) + margin)),
+        Axis(title, "log" if logarithmic else "linear", range=ends),
         [Panel(Axis("", range=(0.6 - len(rows), 0.6), ticks=ticks, grid=False))],
         traces,
         "Each mark is a run. Groups whose marks do not overlap differ by more than the run-to-run variance.",
@@ -123,14 +142,14 @@ def strip_plot(comparison: Comparison, name: str) -> Figure:
     )
 
 
-def _row(contrast: Contrast) -> list[Cell]:
+def _row(contrast: Contrast, comparison: Comparison) -> list[Cell]:
     value, bracket, interval = compare_words.ratio_text(contrast).partition(" [")
+    reason = compare_words.open_reason(contrast, comparison.least) if contrast.outcome == "open" else ""
     return [
         Cell(compare_words.name(contrast)),
-        Cell(contrast.label),
-        Cell(compare_words.OUTCOMES[contrast.outcome], tone=_TONES[contrast.outcome]),
-        Cell(compare_words.quantity(contrast.medians[0], contrast.measure), counted(len(contrast.first), "run")),
-        Cell(compare_words.quantity(contrast.medians[1], contrast.measure), counted(len(contrast.second), "run")),
+        *([Cell(contrast.label)] if _names_groups(comparison) else []),
+        Cell(compare_words.OUTCOMES[contrast.outcome], reason, tone=_TONES[contrast.outcome]),
+        *(Cell(*compare_words.mean_text(mean, contrast.measure)) for mean in contrast.means),
         Cell(value, f"[{interval}" if bracket else ""),
         Cell(compare_words.p_text(contrast.p)),
         Cell(f"{contrast.delta:+.2f}"),
@@ -148,6 +167,8 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
     if comparison.contrasts:
         console.print()
         _table(comparison).print(console)
+        for words in compare_words.open_reasons(comparison):
+            console.print(Text(words, style="yellow"))
     console.print(Text(compare_words.runs_text(comparison), style="dim"))
     for label, differences in comparison.differing.items():
         shown = [str(difference) for difference in differences[:6]] + (
@@ -159,15 +180,13 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
 
 
 def _table(comparison: Comparison) -> TerminalTable:
-    baseline = comparison.groups[0].label
-    table = TerminalTable(("measure", "group", "", baseline, "group", "ratio", "p", "delta"), names=3)
+    table = TerminalTable(_columns(comparison, "delta"), names=3 if _names_groups(comparison) else 2)
     for contrast in comparison.contrasts:
         table.add(
             compare_words.name(contrast),
-            contrast.label,
+            *([contrast.label] if _names_groups(comparison) else []),
             Text(compare_words.OUTCOMES[contrast.outcome], style=_TERMINAL_TONES[contrast.outcome]),
-            compare_words.quantity(contrast.medians[0], contrast.measure),
-            compare_words.quantity(contrast.medians[1], contrast.measure),
+            *("\n".join(filter(None, compare_words.mean_text(it, contrast.measure))) for it in contrast.means),
             compare_words.ratio_text(contrast).replace(" [", "\n[", 1),
             compare_words.p_text(contrast.p),
             f"{contrast.delta:+.2f}",

@@ -81,7 +81,7 @@ def _measures(rows: Sequence[elastic_words.Row]) -> Table:
         [Cell(row.title), Cell(row.says, tone="muted"), *map(_split, (row.value, row.control, row.difference))]
         for row in rows
     ]
-    return Table(("measure", "", "with the event", "control", "difference"), cells, names=2, note=_NOTE)
+    return Table(("measure", "meaning", "with the event", "control", "difference"), cells, names=2, note=_NOTE)
 
 
 def _split(text: str) -> Cell:

@@ -3,9 +3,10 @@
 import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from itertools import pairwise
+from textwrap import wrap
 from typing import Any
 
 from loadframe.base.untrusted import printable
@@ -75,7 +76,7 @@ def ticks(axis: Axis, over: Scale, most: int) -> list[tuple[float | str, str]]:
     if axis.ticks is not None:
         return [(value, label) for value, label in axis.ticks if over.shows(value)]
     if over.log:
-        return [(value, number_text(value)) for value in _decades(over, most)]
+        return [(value, number_text(value)) for value in _decades(over, most, whole=axis.whole)]
     return [(value, number_text(value)) for value in _steps(over.low, over.high, most, whole=axis.whole)]
 
 
@@ -96,7 +97,7 @@ def _steps(low: float, high: float, most: int, *, whole: bool = False) -> list[f
     return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
 
 
-def _decades(over: Scale, most: int) -> Sequence[float]:
+def _decades(over: Scale, most: int, *, whole: bool = False) -> Sequence[float]:
     """Return powers of ten, with 2 and 5 times them if space allows; round numbers if these are too few."""
     powers = range(math.floor(over.low), math.ceil(over.high) + 1)
     for factors in ((1, 2, 5), (1,)):
@@ -105,13 +106,21 @@ def _decades(over: Scale, most: int) -> Sequence[float]:
         if 2 < len(values) <= max(most * 1.5, 4):
             return values
     if over.high - over.low < 1:
-        return [value for value in _steps(10**over.low, 10**over.high, most) if over.shows(value)]
+        return [value for value in _steps(10**over.low, 10**over.high, most, whole=whole) if over.shows(value)]
     every = math.ceil(len(values) / max(most, 1))
     return values[::every]
 
 
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 _TEXT, _SMALL = 13, 12
+#: Size of a title that is longer than its axis.
+_LEAST_TEXT = 10
+#: Distance of two lines of one text.
+_LINE = 14
+#: Width of figures for narrow screens.
+_NARROW = 360
+#: Maximum width of the labels of a y axis, as a share of the figure.
+_LABELS = 0.32
 #: Widths in ems of a letter (mean of wide fonts) and of a digit.
 _LETTER = 0.56
 _GAP = 18
@@ -145,7 +154,8 @@ class _Frame:
 
 
 def draw(figure: Figure) -> str:
-    """Return the figure as an SVG element."""
+    """Return the figure as an SVG element, which is higher than `figure.height` if texts need more lines."""
+    figure = _fitted(figure)
     frame = _frame(figure)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {figure.width} {figure.height}" role="img"'
@@ -162,21 +172,38 @@ def draw(figure: Figure) -> str:
 
 
 def data(figure: Figure) -> str:
-    """Return the data for the page's pointer script, as JSON escaped for a script element."""
-    frame = _frame(figure)
+    """Return the data for the page's pointer script, as JSON escaped for a script element.
+
+    `narrow` has the axes of the copy of the figure for narrow screens.
+    """
     document = {
-        "width": figure.width,
-        "height": figure.height,
+        **_axes(figure),
         "follow": figure.follow,
-        "x": {"title": figure.x.title, **_placed(frame.x)},
-        "panels": [
-            {"title": panel.y.title, **_placed(y)} for panel, y in zip(figure.panels, frame.y, strict=True)
-        ],
+        "narrow": _axes(narrow(figure)),
         "labels": [label.text for label in figure.labels],
         "rules": [rule.at for rule in figure.rules],
         "traces": [_told(trace) for trace in figure.traces],
     }  # fmt: skip
     return json.dumps(_printable(document), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def narrow(figure: Figure) -> Figure:
+    """Return the copy of a figure for narrow screens."""
+    return replace(figure.narrowed(_NARROW), name=f"{figure.name}-narrow")
+
+
+def _axes(figure: Figure) -> dict[str, Any]:
+    figure = _fitted(figure)
+    frame = _frame(figure)
+    panels = [{"title": panel.y.title, **_placed(y)} for panel, y in zip(figure.panels, frame.y, strict=True)]
+    x = {"title": figure.x.title, **_placed(frame.x)}
+    return {"width": figure.width, "height": figure.height, "x": x, "panels": panels}
+
+
+def _fitted(figure: Figure) -> Figure:
+    """Return the figure with the height that further rows of its legend and of the texts below it need."""
+    rows = max(len(_legend_rows(figure)) - 1, 0)
+    return replace(figure, height=figure.height + round(_LEGEND_ROW * rows + _bottom(figure) - _BOTTOM))
 
 
 def _escape(words: str) -> str:
@@ -216,8 +243,8 @@ def _placed(over: Scale) -> dict[str, Any]:
 
 def _frame(figure: Figure) -> _Frame:
     """Return the layout: panels below the legend and the labels, and right of the widest tick."""
-    top = 8 + _LEGEND_ROW * len(_legend_rows(figure)) + _label_height(figure)
-    height = figure.height - _BOTTOM - top - _GAP * (len(figure.panels) - 1)
+    top = 8.0 + _LEGEND_ROW * len(_legend_rows(figure)) + _label_height(figure)
+    height = figure.height - _bottom(figure) - top - _GAP * (len(figure.panels) - 1)
     total = sum(panel.height for panel in figure.panels)
     y_scales = []
     edge = top
@@ -226,11 +253,39 @@ def _frame(figure: Figure) -> _Frame:
         y_scales.append(scale(panel.y, _y_values(figure, index), end, edge))
         edge = end + _GAP
     widest = max(
-        (_width(label) for panel, y in zip(figure.panels, y_scales, strict=True) for _, label in _y_ticks(panel.y, y)),
+        (
+            _width(line)
+            for panel, y in zip(figure.panels, y_scales, strict=True)
+            for _, label in _y_ticks(panel.y, y)
+            for line in _lines(label, _label_room(figure))
+        ),
         default=0.0,
     )
     left = 12 + widest + (22 if any(panel.y.title for panel in figure.panels) else 0)
     return _Frame(scale(figure.x, _x_values(figure), left, figure.width - _RIGHT), y_scales, top)
+
+
+def _label_room(figure: Figure) -> float:
+    """Return the width for the labels of the y axes; longer labels get several lines."""
+    return _LABELS * figure.width
+
+
+def _slants_categories(figure: Figure) -> bool:
+    """Return whether category names are too wide to stand side by side."""
+    if figure.x.kind != "category":
+        return False
+    categories = scale(figure.x, _x_values(figure), 0, 1).categories
+    room = (figure.width - 80) / max(len(categories), 1)
+    return any(_width(name) + 8 > room for name in categories)
+
+
+def _bottom(figure: Figure) -> float:
+    """Return the height of the texts below the panels."""
+    bottom: float = _BOTTOM + _LINE * (len(_lines(figure.x.title, figure.width - 90, _TEXT)) - 1)
+    if _slants_categories(figure):
+        categories = scale(figure.x, _x_values(figure), 0, 1).categories
+        bottom += max(_width(name) for name in categories) * math.sin(math.radians(_SLANT))
+    return float(round(bottom))
 
 
 def _x_values(figure: Figure) -> Iterator[float | str | None]:
@@ -278,10 +333,16 @@ def _panel(figure: Figure, frame: _Frame, index: int, panel: Panel) -> Iterator[
         if place is not None:
             if panel.y.grid:
                 yield _straight(left, place, right, place, GRID)
-            yield _text(left - 6, place + 4, label, anchor="end")
+            lines = _lines(label, _label_room(figure))
+            above = (len(lines) - 1) * _LINE / 2
+            for number, line in enumerate(lines):
+                yield _text(left - 6, place + 4 - above + _LINE * number, line, anchor="end")
     if panel.y.title:
         middle = (y.start + y.end) / 2
-        yield _text(13, middle, panel.y.title, anchor="middle", turn=(-90, 13, middle), size=_TEXT)
+        # A title that is longer than its panel gets the smallest text that still can be read.
+        small = _width(panel.y.title, _TEXT) > y.start - y.end + _GAP
+        size = _LEAST_TEXT if small else _TEXT
+        yield _text(13, middle, panel.y.title, anchor="middle", turn=(-90, 13, middle), size=size)
     yield _straight(left, y.end, left, y.start, MUTED)
     if index == 0:
         for rule in figure.rules:
@@ -301,14 +362,24 @@ def _panel(figure: Figure, frame: _Frame, index: int, panel: Panel) -> Iterator[
 def _x_axis(figure: Figure, frame: _Frame) -> Iterator[str]:
     bottom, left, right = frame.y[-1].start, frame.x.start, frame.x.end
     yield _straight(left, bottom, right, bottom, MUTED)
+    slants = _slants_categories(figure)
+    taken = -math.inf
     for value, label in ticks(figure.x, frame.x, max(2, round((right - left) / 80))):
         place = frame.x.pixel(value)
         if place is not None:
             yield _straight(place, bottom, place, bottom + 5, MUTED)
-            yield _text(place, bottom + 18, label, anchor="middle")
+            if slants:
+                yield _text(place + 4, bottom + 16, label, anchor="end", turn=(-_SLANT, place + 4, bottom + 16))
+            elif place - _width(label) / 2 > taken:
+                # Given ticks may be closer than their labels.
+                yield _text(place, bottom + 18, label, anchor="middle")
+                taken = place + _width(label) / 2 + 4
             if figure.x.grid and not frame.x.categories:
                 yield from (_straight(place, y.end, place, y.start, GRID) for y in frame.y)
-    yield _text((left + right) / 2, bottom + 38, figure.x.title, anchor="middle", size=_TEXT)
+    lines = _lines(figure.x.title, figure.width - 90, _TEXT)
+    y = figure.height - 8 - _LINE * (len(lines) - 1)
+    for number, line in enumerate(lines):
+        yield _text((left + right) / 2, y + _LINE * number, line, anchor="middle", size=_TEXT)
 
 
 def _area(band: Band, frame: _Frame) -> str:
@@ -399,7 +470,7 @@ def _legend_rows(figure: Figure) -> list[list[Trace]]:
     rows: list[list[Trace]] = []
     room = 0.0
     for trace in named.values():
-        wanted = _legend_width(trace)
+        wanted = _legend_width(figure, trace)
         if not rows or wanted > room:
             rows.append([])
             room = figure.width - 2.0 * _RIGHT
@@ -408,8 +479,12 @@ def _legend_rows(figure: Figure) -> list[list[Trace]]:
     return rows
 
 
-def _legend_width(trace: Trace) -> float:
-    return _SWATCH + _width(trace.name) + 18
+def _legend_width(figure: Figure, trace: Trace) -> float:
+    return _SWATCH + _width(_legend_name(figure, trace)) + 18
+
+
+def _legend_name(figure: Figure, trace: Trace) -> str:
+    return _shortened(trace.name, int((figure.width - 2 * _RIGHT - _SWATCH) / (_LETTER * _SMALL)))
 
 
 def _legend(figure: Figure) -> Iterator[str]:
@@ -421,23 +496,42 @@ def _legend(figure: Figure) -> Iterator[str]:
                 yield _path([(x, y), (x + 24, y)], Line(trace.line.color, trace.line.width, trace.line.dash))
             if trace.mark:
                 yield _mark(x + 12, y, trace.mark)
-            yield _text(x + _SWATCH, y + 4, trace.name)
+            yield _text(x + _SWATCH, y + 4, _legend_name(figure, trace))
             yield "</g>"
-            x += _legend_width(trace)
+            x += _legend_width(figure, trace)
 
 
 def _label_height(figure: Figure) -> float:
     if not figure.labels:
         return 0.0
     longest = max(_width(label.text) for label in figure.labels)
-    return 12 + (longest * math.sin(math.radians(_SLANT)) if figure.slanted else 10)
+    return 12 + (longest * math.sin(math.radians(_SLANT)) if _slants_labels(figure) else 10)
+
+
+def _slants_labels(figure: Figure) -> bool:
+    """Return whether labels are slanted: on request, or if they would overlap in a row."""
+    if figure.slanted:
+        return True
+    x = scale(figure.x, _x_values(figure), 80, figure.width - _RIGHT)
+    ends = sorted(
+        (place - _width(label.text) / 2, place + _width(label.text) / 2)
+        for label in figure.labels
+        if (place := x.pixel(label.at)) is not None
+    )
+    return any(end > start for (_, end), (start, _) in pairwise(ends)) or any(end > figure.width for _, end in ends)
 
 
 def _labels(figure: Figure, frame: _Frame) -> Iterator[str]:
     y = frame.top - 6
-    for label in figure.labels:
+    slants = _slants_labels(figure)
+    taken = -math.inf
+    for label in sorted(figure.labels, key=lambda label: label.at):
         x = frame.x.pixel(label.at)
-        if x is not None and figure.slanted:
+        if x is not None and slants:
+            if x < taken:
+                # No room: the pointer shows its name.
+                continue
+            taken = x + _SMALL / math.sin(math.radians(_SLANT))
             # Text that would exceed the figure is right-aligned instead.
             fits = x + _width(label.text) * math.cos(math.radians(_SLANT)) <= figure.width
             turn = -_SLANT if fits else _SLANT
@@ -472,9 +566,19 @@ def _text(
     return f'<text x="{_n(x)}" y="{_n(y)}"{more}>{_escape(words)}</text>'
 
 
-def _width(words: str) -> float:
+def _width(words: str, size: int = _SMALL) -> float:
     """Estimate the width of a text in pixels."""
-    return _LETTER * _SMALL * len(words)
+    return _LETTER * size * len(words)
+
+
+def _lines(words: str, room: float, size: int = _SMALL) -> list[str]:
+    """Break a text into lines of at most `room` pixels; longer words are shortened."""
+    most = max(int(room / (_LETTER * size)), 4)
+    return [_shortened(line, most) for line in wrap(words, most, break_long_words=False)] or [""]
+
+
+def _shortened(words: str, most: int) -> str:
+    return words if len(words) <= most else f"{words[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _n(value: float) -> str:

@@ -144,6 +144,10 @@ class Figure:
     width: int = 940
     height: int = 380
 
+    def narrowed(self, width: int) -> "Figure":
+        """Return a copy that is at most `width` pixels wide; texts keep their size, so it has fewer ticks."""
+        return replace(self, width=min(width, self.width))
+
 
 def logarithmic(title: str, values: Iterable[float | None]) -> Axis:
     """Return a logarithmic axis for `values`; a linear axis if no value is above 0."""

@@ -29,7 +29,7 @@ from loadframe.report.labels import (
 from loadframe.report.page import render
 from loadframe.report.plot import COLORS, GRID, Axis, Figure, Line, Panel, Rule, Trace, numbers
 from loadframe.report.plots.run import run_over_time
-from loadframe.report.run.words import bounds_of, delayed_texts, standing_of
+from loadframe.report.run.words import bounds_of, delayed_texts, merged_reasons, standing_of
 from loadframe.report.sections import run_bands, run_cpu, stored_text
 from loadframe.report.setup import manifest_facts, run_facts
 from loadframe.report.tables import (
@@ -229,6 +229,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> str:
         verdict=summary.verdict,
         standing=standing_of(run),
         bounds=bounds_of(run),
+        reasons=merged_reasons(summary.verdict.reasons) if summary.verdict else [],
         operations=operations_table(run) if phases else None,
         remarks=[
             words

@@ -1,6 +1,6 @@
 """Sentences about the quality of a run's figures, and about delayed acknowledgements."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 from loadframe.analyze.delayed import delayed_of
@@ -8,10 +8,12 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.figures import VALUE
 from loadframe.base.units import format_count, format_duration
 from loadframe.record import Run
-from loadframe.record.schema.summary import PhaseSummary, RecordedFigure
+from loadframe.record.schema.summary import PhaseSummary, RecordedFigure, RecordedReason
 
 Tone = Literal["valid", "bounded", "invalid"]
 
+#: Phases that a sentence names.
+_LISTED = 4
 _UNITS: dict[str, str] = {"throughput": "requests/s", "documents": "documents/s"}
 _NAMES = {"response": "response times", "service": "service times", "all": "response times with failures"}
 
@@ -29,9 +31,33 @@ def standing_of(run: Run) -> tuple[Tone, str]:
 
 
 def bounds_of(run: Run) -> list[str]:
-    """Return a line for each figure of a run that is bounded or unknown."""
+    """Return a line for each figure of a run that is bounded or unknown.
+
+    Response times with failures have a line only if those of successes have none.
+    """
     recorded = RecordedRun(run.path.name, None, {}, run)
-    return [_line(entry) for entry in recorded.qualities if entry.state != "good" and entry.figure != "all"]
+    limited = [entry for entry in recorded.qualities if entry.state != "good"]
+    responses = {(entry.phase, entry.operation) for entry in limited if entry.figure == "response"}
+    return [_line(it) for it in limited if it.figure != "all" or (it.phase, it.operation) not in responses]
+
+
+def merged_reasons(reasons: Iterable[RecordedReason]) -> list[tuple[str, str]]:
+    """Return the cause and the remedy of each rule that applies; further phases follow the cause of the first."""
+    by_code: dict[str, list[RecordedReason]] = {}
+    for reason in reasons:
+        by_code.setdefault(reason.code, []).append(reason)
+    merged = []
+    for first, *others in by_code.values():
+        phases = list(dict.fromkeys(other.phase for other in others if other.phase and other.phase != first.phase))
+        more = f"; also in {listed(phases)}" if phases else ""
+        merged.append((f"{first.cause}{more}", first.remedy))
+    return merged
+
+
+def listed(words: Sequence[str]) -> str:
+    """Write `a, b and c`; of more than four words the first three and the number of the others."""
+    shown = list(words) if len(words) <= _LISTED else [*words[: _LISTED - 1], f"{len(words) - _LISTED + 1} more"]
+    return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else ""
 
 
 def _line(entry: RecordedFigure) -> str:

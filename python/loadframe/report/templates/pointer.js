@@ -54,9 +54,14 @@ function words(figure, points) {
 
 function watch(plot) {
   const figure = JSON.parse(plot.querySelector("script").textContent);
-  const svg = plot.querySelector("svg");
-  const points = pointsOf(figure);
   const hidden = new Set();
+  point(plot, plot.querySelector(".broad svg"), figure, hidden);
+  point(plot, plot.querySelector(".narrow svg"), {...figure, ...figure.narrow}, hidden);
+  legend(plot, figure, hidden);
+}
+
+function point(plot, svg, figure, hidden) {
+  const points = pointsOf(figure);
   const box = plot.appendChild(document.createElement("div"));
   box.className = "pointer";
   box.hidden = true;
@@ -96,14 +101,29 @@ function watch(plot) {
     box.style.left = `${left + 14 + wide > area.width ? Math.max(left - wide - 14, 0) : left + 14}px`;
     box.style.top = `${Math.max((figure.follow ? y : found[0].top) / scale - box.offsetHeight / 2, 0)}px`;
   });
-  // A click on a name in the legend hides or shows its traces.
-  for (const key of svg.querySelectorAll(".key")) {
+}
+
+// A click on a name in the legend, or Enter or Space, hides or shows its traces.
+function legend(plot, figure, hidden) {
+  for (const svg of plot.querySelectorAll("svg")) svg.setAttribute("role", "group");
+  for (const key of plot.querySelectorAll(".key")) {
+    key.setAttribute("role", "button");
+    key.setAttribute("tabindex", "0");
+    key.setAttribute("aria-pressed", "true");
+    key.setAttribute("aria-label", `Show ${key.textContent}`);
+    key.addEventListener("keydown", event => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      key.dispatchEvent(new MouseEvent("click"));
+    });
     key.addEventListener("click", () => {
       const off = !key.classList.contains("off");
-      for (const other of svg.querySelectorAll(".key")) {
-        if (other.dataset.key === key.dataset.key) other.classList.toggle("off", off);
+      for (const other of plot.querySelectorAll(".key")) {
+        if (other.dataset.key !== key.dataset.key) continue;
+        other.classList.toggle("off", off);
+        other.setAttribute("aria-pressed", !off);
       }
-      for (const part of svg.querySelectorAll("[data-group]")) {
+      for (const part of plot.querySelectorAll("[data-group]")) {
         if (part.dataset.group === key.dataset.key) part.style.display = off ? "none" : "";
       }
       for (const trace of figure.traces) {

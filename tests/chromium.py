@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from typing import Any, Self
 
-from feeds import until
+from commands import until
 
 NAME = "chromium"
 
