@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from loadframe.base.errors import BadInput, NothingUsable
+from loadframe.base.units import counted
 from loadframe.cli.app import app
 from loadframe.cli.choices import Strict
 from loadframe.cli.output import Json, out, print_json, tell
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
 #: Maximum number of runs in an error message.
 _NAMED = 5
 
+#: Exported formats without --format.
+_EXPORTED = {"html": ("svg", "csv", "latex")}
+
 _EXAMPLES = """\b
 Examples:
   loadframe report results/demo
@@ -31,14 +35,20 @@ Examples:
   loadframe report results/demo --json | jq '.curves[0].speedups'
   loadframe report results/strong results/weak
   loadframe report results/steps-20260102-030405 --format queries --output steps.json
+  loadframe report results/demo --export figures --format pdf
 """
 
 
 class Format(StrEnum):
-    """File format of a report."""
+    """File format of a report, or of exported plots and tables."""
 
     html = "html"
     queries = "queries"
+    pdf = "pdf"
+    svg = "svg"
+    png = "png"
+    csv = "csv"
+    latex = "latex"
 
 
 @app.command(epilog=_EXAMPLES)
@@ -55,8 +65,19 @@ def report(
         typer.Option(help="File to write. Default: report.html in the folder; strong-and-weak.html for two folders."),
     ] = None,
     format_: Annotated[
-        Format, typer.Option("--format", help="html, or queries (a run's requests in the MPI benchmarker's format).")
+        Format,
+        typer.Option(
+            "--format",
+            help="html; queries (a run's requests in the MPI benchmarker's format); with --export: pdf, svg or png for"
+            " plots, csv or latex for tables.",
+        ),
     ] = Format.html,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for all plots and tables, the answer and BibTeX entries. Without --format: svg, csv and latex."
+        ),
+    ] = None,
     bands: Annotated[
         str | None,
         typer.Option(
@@ -72,8 +93,17 @@ def report(
     Exit code 4: no run of the experiment is valid.
     """
     bounds = _bounds(bands)
-    if bounds and (other is not None or format_ != Format.html):
+    if bounds and (other is not None or format_ == Format.queries):
         raise BadInput("--bands requires an HTML report on one run or experiment", remedy="leave it out")
+    if export is not None:
+        if other is not None or output is not None or format_ == Format.queries:
+            raise BadInput(
+                "--export takes one run or experiment and has no --output", remedy="name its folder with --export only"
+            )
+        _export(path, export, _EXPORTED.get(format_, (str(format_),)), bounds, as_json=as_json)
+        return
+    if format_ not in (Format.html, Format.queries):
+        raise BadInput(f"--format {format_} requires --export", remedy="add --export FOLDER")
     if other is not None:
         if format_ != Format.html:
             raise BadInput(f"--format {format_} requires one run", remedy="name one run, or leave --format out")
@@ -83,6 +113,29 @@ def report(
     else:
         write_report(path, output=output, as_json=as_json, bands=bounds)
         require_usable(path, strict=strict)
+
+
+def _export(path: Path, folder: Path, formats: tuple[str, ...], bands: tuple[float, ...], *, as_json: bool) -> None:
+    """Write the plots and tables of a report to a folder."""
+    from loadframe.analyze.experiment import EXPERIMENT_FILE, read_experiment
+    from loadframe.record import Run
+    from loadframe.report.export import export
+    from loadframe.report.kinds import read_report
+    from loadframe.report.run.page import run_page
+
+    if (path / EXPERIMENT_FILE).is_file():
+        page = read_report(path, bands).page
+        runs = [recorded.run for recorded in read_experiment(path).runs if recorded.run]
+    else:
+        runs = [Run(path)]
+        page = run_page(runs[0], bands)
+    files = export(page, [run.manifest for run in runs], folder, formats)
+    if as_json:
+        print_json({"files": [str(file) for file in files], "answer": list(page.answer)})
+        return
+    for words in page.answer[:1]:
+        out.print(words, markup=False, highlight=False)
+    tell(f"{counted(len(files), 'file')} in {folder}")
 
 
 def _bounds(text: str | None) -> tuple[float, ...]:

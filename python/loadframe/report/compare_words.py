@@ -178,7 +178,7 @@ def note(comparison: Comparison) -> str:
     robust = comparison.groups[0].robust
     means = "trimmed means of logarithms (estimate: robust)" if robust else "geometric means"
     return (
-        f"Figures of groups are {means} over runs, with 95 % intervals of their own. The ratio is a ratio of these"
+        f"Figures of groups are {means} over runs with 95 % intervals. The ratio is a ratio of these"
         " means, adjusted for blocks. Its 95 % interval comes from a t test on logarithms that accounts for blocks"
         " and sessions. p is adjusted by Holm for all rows. Cliff's delta is +1 if every run of the group is above"
         " every run of the baseline."

@@ -1,14 +1,29 @@
 """Rendering of reports as self-contained HTML files."""
 
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 
 from loadframe.base.untrusted import printable
+from loadframe.report.plot import Figure
 from loadframe.report.plot.draw import data, draw, narrow
+from loadframe.report.tables import Table
+
+#: Keys of the sentences of a page's answer.
+_ANSWERS = ("headline", "lead", "sentences")
 
 
-def render(template: str, **context: Any) -> str:
+class Page(str):
+    """An HTML page, with the figures and tables that it shows and the sentences of its answer."""
+
+    figures: Sequence[Figure]
+    tables: Sequence[tuple[str, Table]]
+    answer: Sequence[str]
+
+
+def render(template: str, **context: Any) -> Page:
     """Return the HTML page of a template filled with `context`."""
     environment = Environment(
         loader=PackageLoader("loadframe.report"),
@@ -20,7 +35,43 @@ def render(template: str, **context: Any) -> str:
     )
     environment.filters["sentence"] = _sentence
     environment.globals.update(draw=draw, data=data, narrow=narrow)
-    return environment.get_template(template).render(**context)
+    page = Page(environment.get_template(template).render(**context))
+    shown = list(_shown(context, ""))
+    page.figures = [part for _, part in shown if isinstance(part, Figure)]
+    page.tables = [(title, part) for title, part in shown if isinstance(part, Table)]
+    page.answer = list(dict.fromkeys(part for _, part in shown if isinstance(part, str)))
+    return page
+
+
+def _shown(value: Any, title: str) -> Iterator[tuple[str, Figure | Table | str]]:
+    """Yield the figures, tables and sentences of the answer in a page's context, with the titles of their sections."""
+    match value:
+        case Figure():
+            yield title, value
+        case Table():
+            yield title, value
+            for figure in value.figures:
+                yield title, figure
+        case tuple() if value and isinstance(value[0], str):
+            for part in value[1:]:
+                yield from _shown(part, value[0])
+        case list() | tuple():
+            for part in value:
+                yield from _shown(part, title)
+        case Mapping():
+            for key, part in value.items():
+                yield from _members(str(key), part)
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            titled = str(getattr(value, "title", ""))
+            for field in fields(value):
+                yield from _members(field.name, getattr(value, field.name), titled)
+
+
+def _members(key: str, part: Any, title: str = "") -> Iterator[tuple[str, Figure | Table | str]]:
+    if key in _ANSWERS:
+        yield from (("", words) for words in ([part] if isinstance(part, str) else part))
+    else:
+        yield from _shown(part, title or key.replace("_", " "))
 
 
 def _printable(value: Any) -> Any:

@@ -13,7 +13,7 @@ from loadframe.analyze.scale.sweep import PhaseCurves
 from loadframe.base.units import format_nodes
 from loadframe.report.fit import NAMES, print_findings
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
-from loadframe.report.page import render
+from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Band, Figure, Line, Mark, Panel, Trace, numbers
 from loadframe.report.run_status import exclusions, trust
 from loadframe.report.scale_words import heading
@@ -138,7 +138,7 @@ class PairView:
     warnings: Sequence[tuple[str, Sequence[Finding]]]
 
 
-def strong_weak_page(strong_and_weak: StrongAndWeak) -> str:
+def strong_weak_page(strong_and_weak: StrongAndWeak) -> Page:
     """Return the page."""
     names = {scaling: sweep.folder.description["experiment"] for scaling, sweep in strong_and_weak.sweeps.items()}
     return render(

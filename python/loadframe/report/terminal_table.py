@@ -12,7 +12,7 @@ _GAP = 2
 
 
 class TerminalTable:
-    """A table whose first `names` columns name the row, left-aligned; the others are right-aligned.
+    """A table: the first `names` columns name the row and are left-aligned, the others are right-aligned.
 
     Cells may have several lines. `title` is printed above the table.
     """

@@ -86,7 +86,7 @@ def contrast_values(measure: Measure, first: Group, second: Group, session_sprea
 def _mean(values: Sequence[float], sessions: Sequence[int | None], *, robust: bool) -> Estimate:
     """Return the geometric mean, or with `robust` the trimmed mean, with its interval.
 
-    Without a logarithm of each value (shares of failures) it is the arithmetic mean, whose interval is unknown.
+    Without a logarithm of each value (shares of failures) it is the arithmetic mean with an unknown interval.
     """
     if min(values) <= 0:
         return Estimate(fmean(values), -inf, inf)

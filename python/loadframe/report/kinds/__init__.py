@@ -16,6 +16,7 @@ from rich.console import Console
 
 from loadframe.analyze.experiment import EXPERIMENT_FILE
 from loadframe.base.errors import BadInput
+from loadframe.report.page import Page
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Report:
     `unanswerable` is the error if valid runs cannot answer the experiment's question.
     """
 
-    page: str
+    page: Page
     document: dict[str, Any]
     show: Callable[[Console], None]
     unanswerable: BadInput | None = None

@@ -29,7 +29,7 @@ from loadframe.report.fit import sentence as fit_sentence
 from loadframe.report.further import Further, further
 from loadframe.report.kinds import Report
 from loadframe.report.labels import seconds_text, treatment_text
-from loadframe.report.page import render
+from loadframe.report.page import Page, render
 from loadframe.report.plots.capacity import capacity_plot, trials_plot
 from loadframe.report.sections import cheapest_text
 from loadframe.report.setup import experiment_facts
@@ -117,7 +117,7 @@ def _page(
     refusal: str | None,
     demands: list[str],
     sections: Sections,
-) -> str:
+) -> Page:
     description = capacities.folder.description
     several = len({capacity.nodes for capacity in capacities.capacities if capacity.rate}) > 1 and _only_nodes(
         capacities

@@ -17,7 +17,7 @@ from loadframe.report import compare_words
 from loadframe.report.fit import print_findings
 from loadframe.report.further import further
 from loadframe.report.kinds import Report
-from loadframe.report.page import render
+from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, numbers
 from loadframe.report.setup import manifest_facts
 from loadframe.report.tables import Cell, Sections, Table
@@ -32,7 +32,7 @@ _WIDE = 2.0
 
 def comparison_page(
     comparison: Comparison, description: Mapping[str, Any] | None = None, further: Sections = ()
-) -> str:
+) -> Page:
     """Return the page of a comparison.
 
     `description` is the content of experiment.json, if one experiment made all runs. `further` are the sections that

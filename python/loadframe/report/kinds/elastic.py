@@ -17,7 +17,7 @@ from loadframe.report.fit import print_findings
 from loadframe.report.further import Further, further
 from loadframe.report.kinds import Report
 from loadframe.report.labels import cluster_text
-from loadframe.report.page import render
+from loadframe.report.page import Page, render
 from loadframe.report.plot import Figure
 from loadframe.report.plots.elastic import run_plot
 from loadframe.report.setup import experiment_facts
@@ -42,7 +42,7 @@ class GroupView:
     warnings: Sequence[Finding]
 
 
-def elastic_page(elasticity: Elasticity, further: Sections = ()) -> str:
+def elastic_page(elasticity: Elasticity, further: Sections = ()) -> Page:
     """Return the page of an experiment; `further` are the sections that all kinds of experiments have."""
     description = elasticity.folder.description
     example = next((group.example.run for group in elasticity.groups if group.example and group.example.run), None)

@@ -26,7 +26,7 @@ from loadframe.report.labels import (
     seconds_text,
 )
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
-from loadframe.report.page import render
+from loadframe.report.page import Page, render
 from loadframe.report.plot import Figure
 from loadframe.report.plots.run import phase_over_time
 from loadframe.report.plots.scale import (
@@ -111,7 +111,7 @@ class CurvesView:
     warnings: Sequence[Finding]
 
 
-def sweep_page(sweep: Sweep, further: Sections = (), over: Sections = ()) -> str:
+def sweep_page(sweep: Sweep, further: Sections = (), over: Sections = ()) -> Page:
     """Return the page of an experiment.
 
     `further` are the sections that all kinds of experiments have, `over` the section of curves over numeric factors.

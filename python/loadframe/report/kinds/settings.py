@@ -24,7 +24,7 @@ from loadframe.report.further import Further, further
 from loadframe.report.kinds import Report
 from loadframe.report.kinds.compare import contrasts_table
 from loadframe.report.numbers import estimate_text
-from loadframe.report.page import render
+from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Line, Mark, Panel, Trace, numbers
 from loadframe.report.setup import experiment_facts
 from loadframe.report.tables import Cell, Sections, Table
@@ -49,7 +49,7 @@ class ResultView:
     warnings: Sequence[Finding]
 
 
-def settings_page(settings: Settings, further: Sections = (), over: Sections = ()) -> str:
+def settings_page(settings: Settings, further: Sections = (), over: Sections = ()) -> Page:
     """Return the page of a settings experiment.
 
     `further` are the sections that all kinds of experiments have, `over` the section of curves over numeric factors.

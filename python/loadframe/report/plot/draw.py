@@ -153,13 +153,13 @@ class _Frame:
     top: float
 
 
-def draw(figure: Figure) -> str:
+def draw(figure: Figure, font: str = _FONT) -> str:
     """Return the figure as an SVG element, which is higher than `figure.height` if texts need more lines."""
     figure = _fitted(figure)
     frame = _frame(figure)
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {figure.width} {figure.height}" role="img"'
-        f' aria-label="{_escape(figure.caption or figure.name)}" font-family="{_FONT}" font-size="{_SMALL}"'
+        f' aria-label="{_escape(figure.caption or figure.name)}" font-family="{_escape(font)}" font-size="{_SMALL}"'
         f' fill="{INK}">',
         *_behind(figure, frame),
         *_x_axis(figure, frame),
@@ -421,7 +421,7 @@ def _path(places: Iterable[tuple[float | None, float | None]], line: Line) -> st
             drawing = False
             continue
         if not drawing and None in after:
-            # A single value between two gaps has no line; draw a dash.
+            # Draw a dash for a single value between two gaps.
             steps.append(f"M{_n(x - _DASH / 2)} {_n(y)}h{_n(_DASH)}")
         elif drawing and line.steps:
             steps.append(f"H{_n(x)}V{_n(y)}")

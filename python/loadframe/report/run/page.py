@@ -26,7 +26,7 @@ from loadframe.report.labels import (
     sources_texts,
     with_failures,
 )
-from loadframe.report.page import render
+from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, GRID, Axis, Figure, Line, Panel, Rule, Trace, numbers
 from loadframe.report.plots.run import run_over_time
 from loadframe.report.run.words import bounds_of, delayed_texts, merged_reasons, standing_of
@@ -213,7 +213,7 @@ def _trace(rows: pa.Table, metric: str, name: str, line: Line, panel: int) -> Tr
     return Trace(numbers(sampled["time"].to_numpy()), numbers(sampled["value"].to_numpy()), name, line, panel=panel)
 
 
-def run_page(run: Run, bands: Sequence[float] = ()) -> str:
+def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
     """Return the page of a single run; `bands` are the bounds of latency buckets, s."""
     manifest, summary = run.manifest, run.summary
     workload = manifest.workload.name or run.path.name

@@ -33,7 +33,7 @@ def standing_of(run: Run) -> tuple[Tone, str]:
 def bounds_of(run: Run) -> list[str]:
     """Return a line for each figure of a run that is bounded or unknown.
 
-    Response times with failures have a line only if those of successes have none.
+    Response times with failures have a line only if response times of successes are good.
     """
     recorded = RecordedRun(run.path.name, None, {}, run)
     limited = [entry for entry in recorded.qualities if entry.state != "good"]
@@ -55,7 +55,7 @@ def merged_reasons(reasons: Iterable[RecordedReason]) -> list[tuple[str, str]]:
 
 
 def listed(words: Sequence[str]) -> str:
-    """Write `a, b and c`; of more than four words the first three and the number of the others."""
+    """Write `a, b and c`. Above four words, write the first three and the number of the others."""
     shown = list(words) if len(words) <= _LISTED else [*words[: _LISTED - 1], f"{len(words) - _LISTED + 1} more"]
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else ""
 

@@ -1,0 +1,160 @@
+"""Export of a report's plots and tables for papers: PDF, SVG, PNG, CSV, LaTeX, the answer and BibTeX entries."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from loadframe.base.errors import BadInput
+from loadframe.record import Manifest
+from loadframe.report.page import Page
+from loadframe.report.plot import Figure
+from loadframe.report.plot.draw import draw
+from loadframe.report.tables import Cell, Table
+
+#: Formats of plots, and of tables.
+PLOTS, TABLES = ("pdf", "svg", "png"), ("csv", "latex")
+#: Widths in pixels (96 per inch) of one and two columns of a journal page: 3.5 and 7.16 inches.
+_COLUMNS = {"1col": 336, "2col": 687}
+#: Pixels of a drawing, points and pixels of PNG, per inch.
+_PIXELS, _POINTS, _DOTS = 96, 72, 300
+#: Metric-compatible families; the converter brings the first and embeds it.
+_FONT = "'Liberation Sans', Arial, Helvetica, sans-serif"
+_LATEX = {
+    **{sign: f"\\{sign}" for sign in "&%$#_{}"},
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "\N{MULTIPLICATION SIGN}": r"$\times$", "\N{MINUS SIGN}": "$-$", "\N{INFINITY}": r"$\infty$",
+    "\N{GREEK SMALL LETTER LAMDA}": r"$\lambda$", "\N{GREEK SMALL LETTER SIGMA}": r"$\sigma$",
+    "\N{GREEK SMALL LETTER KAPPA}": r"$\kappa$", "\N{SUPERSCRIPT TWO}": "$^2$", "\N{CHECK MARK}": "*",
+    "\N{RIGHTWARDS ARROW}": r"$\to$", "\N{HORIZONTAL ELLIPSIS}": r"\ldots{}",
+}  # fmt: skip
+
+
+def export(page: Page, manifests: Sequence[Manifest], folder: Path, formats: Sequence[str]) -> list[Path]:
+    """Write the plots and tables of a page in these formats, `answer.txt` and `software.bib`; return the files.
+
+    BadInput if the folder is not writable, or vl-convert is missing for PDF or PNG.
+    """
+    files = {
+        f"{name}.{'tex' if kind == 'latex' else kind}": content
+        for kind in formats
+        for name, content in (_plots(page.figures, kind) if kind in PLOTS else _tables(page.tables, kind))
+    }
+    files["answer.txt"] = "".join(f"{line}\n" for line in page.answer).encode()
+    files["software.bib"] = bibliography(manifests).encode()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (folder / name).write_bytes(content)
+    except OSError as error:
+        raise BadInput(
+            f"cannot write to the folder: {error.strerror}", where=str(folder), remedy="name another folder"
+        ) from error
+    return [folder / name for name in files]
+
+
+def bibliography(manifests: Sequence[Manifest]) -> str:
+    """Return BibTeX entries of Loadframe, the stores and Python, each with its version."""
+    entries: dict[tuple[str, str], str] = {}
+    for manifest in manifests:
+        year = (manifest.started or "")[:4]
+        versions, store = manifest.versions, manifest.store
+        for name, version in (
+            ("Loadframe", versions.loadframe),
+            (store.kind, store.version),
+            ("Python", versions.python),
+        ):
+            if name:
+                entries.setdefault((str(name), str(version or "")), year)
+    texts = []
+    for (name, version), year in entries.items():
+        key = re.sub(r"\W+", "-", f"{name}-{version}".lower()).strip("-")
+        lines = [f"  title = {{{{{_latex(name)}}}}}"]
+        lines += [f"  version = {{{_latex(version)}}}"] if version else []
+        lines += [f"  year = {{{year}}}", "  note = {Version and year of the measurement}"] if year else []
+        texts.append(f"@software{{{key},\n" + ",\n".join(lines) + "\n}\n")
+    return "\n".join(texts)
+
+
+def _plots(figures: Sequence[Figure], kind: str) -> Iterator[tuple[str, bytes]]:
+    """Yield each plot in the widths of one and of two columns."""
+    for figure in figures:
+        for column, width in _COLUMNS.items():
+            svg = draw(replace(figure, width=width), font=_FONT)
+            yield f"{_file_name(figure.name)}-{column}", _converted(svg, kind)
+
+
+def _converted(svg: str, kind: str) -> bytes:
+    """Convert a drawing with 96 pixels per inch. BadInput without vl-convert for PDF and PNG."""
+    sides = [int(number) / _PIXELS for number in re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0]]
+    # The converter takes a pixel for a point.
+    width, height = (f"{side:.4g}in" if kind == "svg" else f"{_POINTS * side:.5g}" for side in sides)
+    svg = svg.replace("<svg ", f'<svg width="{width}" height="{height}" ', 1)
+    if kind == "svg":
+        return svg.encode()
+    try:
+        import vl_convert
+    except ImportError:
+        raise BadInput(
+            f"--format {kind} needs the package vl-convert-python",
+            remedy="install it with `pip install 'loadframe[figures]'`, or use --format svg",
+        ) from None
+    if kind == "pdf":
+        return bytes(vl_convert.svg_to_pdf(svg))
+    return bytes(vl_convert.svg_to_png(svg, ppi=_DOTS))
+
+
+def _tables(tables: Sequence[tuple[str, Table]], kind: str) -> Iterator[tuple[str, bytes]]:
+    taken: dict[str, int] = {}
+    for title, table in tables:
+        name = _file_name(title)
+        taken[name] = taken.get(name, 0) + 1
+        text = _csv(table) if kind == "csv" else _tabular(title, table)
+        yield name if taken[name] == 1 else f"{name}-{taken[name]}", text.encode()
+
+
+def _csv(table: Table) -> str:
+    """Return a table as CSV; a column of intervals follows each column that has any."""
+    intervals = [any(row[at].small for row in table.rows) for at in range(len(table.columns))]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    heads = zip(table.columns, intervals, strict=True)
+    writer.writerow(
+        [head for title, second in heads for head in (title, *([f"{title}, second line"] if second else []))]
+    )
+    for row in table.rows:
+        cells = zip(row, intervals, strict=True)
+        writer.writerow([part for cell, second in cells for part in (cell.text, *([cell.small] if second else []))])
+    return text.getvalue()
+
+
+def _tabular(title: str, table: Table) -> str:
+    """Return a table for LaTeX with the package booktabs."""
+    columns = "".join("l" if at < table.names else "r" for at in range(len(table.columns)))
+    rows = [" & ".join(map(_latex_cell, row)) + r" \\" for row in table.rows]
+    head = " & ".join(map(_latex, table.columns)) + r" \\"
+    note = f"% {' '.join(table.note.split())}\n" if table.note else ""
+    lines = [
+        rf"\begin{{tabular}}{{{columns}}}",
+        r"\toprule",
+        head,
+        r"\midrule",
+        *rows,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return f"% {title}\n{note}" + "\n".join(lines) + "\n"
+
+
+def _latex_cell(cell: Cell) -> str:
+    return _latex(" ".join(filter(None, (cell.text, cell.small))))
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(sign, sign) for sign in text)
+
+
+def _file_name(title: str) -> str:
+    return re.sub(r"[^\w.]+", "-", title.lower()).strip("-.") or "table"
