@@ -315,3 +315,12 @@ def test_reasons_of_one_rule_in_several_phases_are_one_entry():
     other = RecordedReason("lag", "lagged", "stop", None)
     assert merged_reasons([*reasons[:2], other]) == [("in phase a late; also in b", "wait"), ("lagged", "stop")]
     assert merged_reasons(reasons) == [("in phase a late; also in b, c, d and 2 more", "wait")]
+
+
+def test_the_cpu_of_each_node_and_the_traffic_are_drawn_over_time(tmp_path):
+    run = write_run(tmp_path, "r1", Truth(seconds=6), nodes=2)
+    nodes = [trace for trace in Page(run_page(run)).plots["resources"]["traces"] if trace["panel"] == 0]
+    assert [trace["name"] for trace in nodes] == ["0", "1"]
+    rows = run.telemetry.filter(pc.equal(run.telemetry["metric"], "process.cpu"))
+    drawn = [value for trace in nodes for value in trace["y"]]
+    assert sorted(drawn) == pytest.approx(sorted(rows["value"].to_pylist()))

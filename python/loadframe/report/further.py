@@ -10,11 +10,14 @@ from rich.text import Text
 from loadframe.analyze.bands import bands_at
 from loadframe.analyze.cost import Cost, Prices
 from loadframe.analyze.executions import executions_at
-from loadframe.analyze.experiment import RecordedExperiment
+from loadframe.analyze.experiment import RecordedExperiment, by_treatment
 from loadframe.analyze.processes import processes_at
 from loadframe.analyze.published import beside
 from loadframe.analyze.scale.curves import curves_over
 from loadframe.analyze.stored import stored_at
+from loadframe.report.labels import treatment_text
+from loadframe.report.plot import Figure
+from loadframe.report.plots.run import resources_over_time
 from loadframe.report.plots.scale import over_factor_section
 from loadframe.report.published import published_on_terminal, published_section
 from loadframe.report.sections import (
@@ -96,7 +99,7 @@ def further(
         document["bands"] = [row.as_dict() for row in bands]
     used = processes_at(folder)
     if shown := experiment_cpu(used):
-        sections.append(("CPU of each process", shown))
+        sections.append(("CPU of each process", replace(shown, figures=_resources(folder))))
         document["cpu"] = [row.as_dict() for row in used]
         if len(used) <= _ROWS:
             tables.append(experiment_cpu_on_terminal(used))
@@ -113,6 +116,17 @@ def further(
         document["stored"] = [row.as_dict() for row in events]
     over: Sections = [("Curves over numeric factors", over_factor_section(curves))] if curves else []
     return Further(over, sections, tables, document)
+
+
+def _resources(folder: RecordedExperiment) -> list[Figure]:
+    """Draw CPU and network of nodes over time in the first run of the first and of the last treatment."""
+    at = [(treatment, runs[0]) for treatment, runs in by_treatment(folder) if runs]
+    figures = []
+    for number, (treatment, (recorded, run)) in enumerate([at[0], at[-1]] if len(at) > 1 else at):
+        if figure := resources_over_time(run, f"resources-{number}"):
+            words = ", ".join(filter(None, (f"Run {recorded.id}", treatment_text(treatment))))
+            figures.append(replace(figure, caption=f"{words}. {figure.caption}"))
+    return figures
 
 
 def _combines(folder: RecordedExperiment) -> bool:

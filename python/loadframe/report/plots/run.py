@@ -1,7 +1,7 @@
 """Plots of one run over time: throughput, response times, and intermittent activities of the store."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from loadframe.report.plot import (
     GRID,
     MUTED,
     Axis,
+    Dash,
     Figure,
     Label,
     Line,
@@ -76,6 +77,8 @@ def store_activity(run: Run, panel: int) -> ActivityPanel:
     return ActivityPanel([Panel(axis, height / _PANEL)], traces, height, words)
 
 
+#: Names of nodes in a legend; series with at most this traffic, B/s, are not drawn.
+_NAMED, _TRACE_OF_TRAFFIC = 6, 1e3
 #: Above this number of phases, their names are slanted.
 _LEVEL_NAMES = 4
 
@@ -217,3 +220,63 @@ def _percentiles(rows: pa.Table, shift: float, panel: int, operation: str = "") 
             Trace(x, numbers(values), f"{label} of {operation}" if operation else label, line, panel=panel, group=label)
         )
     return traces
+
+
+#: Metrics of a machine's network traffic by their names in plots; a node on its own link has the last two.
+_TRAFFIC = {"loopback.bytes": "loopback", "network.received": "received", "network.sent": "sent"}
+_DASHES: tuple[Dash, ...] = ("solid", "dash", "dot")
+
+
+def resources_over_time(run: Run, name: str) -> Figure | None:
+    """Draw the CPU of each node above, the network traffic of nodes and machines below; None without samples."""
+    cpu = _samples(run, {"process.cpu": ""})
+    traffic = _samples(run, _TRAFFIC)
+    if not cpu:
+        return None
+    # Panels share the legend, so their series differ in color.
+    groups = ((cpu, 0, 1.0, 0), (traffic, 1, 1e-6, len(cpu)))
+    traces = [
+        Trace(
+            numbers(times),
+            numbers(values * factor),
+            label,
+            Line(COLORS[number % len(COLORS)], 1.4, _DASHES[number // len(COLORS) % len(_DASHES)]),
+            panel=panel,
+            # Many nodes would fill the plot with names; the pointer shows them.
+            legend=len(series) <= _NAMED,
+        )
+        for series, panel, factor, first in groups
+        for number, (label, (times, values)) in enumerate(series.items(), first)
+    ]
+    phases = run.summary.phases
+    return Figure(
+        name,
+        Axis("seconds since the run began", from_zero=True),
+        [Panel(Axis("cores", from_zero=True)), *([Panel(Axis("MB/s", from_zero=True))] if traffic else [])],
+        traces,
+        "Above: CPU of each node."
+        + (" Below: network traffic; on one machine, nodes and generator use loopback." if traffic else "")
+        + " Vertical lines separate the phases; warm-up is shaded.",
+        rules=[Rule(phase.start, color=GRID) for phase in phases],
+        shades=[Shade(phase.start, phase.start + phase.warmup) for phase in phases if phase.warmup],
+        follow=True,
+        height=360 if traffic else 240,
+    )
+
+
+def _samples(run: Run, metrics: Mapping[str, str]) -> dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
+    """Return times and values of these metrics of nodes and machines, by label; series without traffic are omitted."""
+    telemetry = run.telemetry
+    known = telemetry.filter(pc.is_in(telemetry["metric"], pa.array(list(metrics)))).sort_by("time")
+    points: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    machines = len(pc.unique(telemetry["machine"]).drop_null())
+    for row in known.to_pylist():
+        kind, _, node = row["source"].partition(":")
+        if kind in ("node", "host"):
+            place = node or (f"machine {row['machine']}" if machines > 1 and row["machine"] else "machine")
+            points[f"{place} {metrics[row['metric']]}".strip()].append((row["time"], row["value"]))
+    return {
+        label: (np.array([time for time, _ in of_label]), np.array([value for _, value in of_label]))
+        for label, of_label in sorted(points.items())
+        if "process.cpu" in metrics or max(value for _, value in of_label) > _TRACE_OF_TRAFFIC
+    }

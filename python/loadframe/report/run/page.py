@@ -28,7 +28,7 @@ from loadframe.report.labels import (
 )
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, GRID, Axis, Figure, Line, Panel, Rule, Trace, numbers
-from loadframe.report.plots.run import run_over_time
+from loadframe.report.plots.run import resources_over_time, run_over_time
 from loadframe.report.run.words import bounds_of, delayed_texts, merged_reasons, standing_of
 from loadframe.report.sections import run_bands, run_cpu, stored_text
 from loadframe.report.setup import manifest_facts, run_facts
@@ -255,6 +255,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
         over_time=run_over_time(run, "run-over-time", dips) if run.series.num_rows else None,
         samples=samples_table(run) if run.series.num_rows else None,
         dips=[(dips_text(at), dips_table(at)) for at in dips],
+        resources=resources_over_time(run, "resources"),
         cpu=run_cpu(processes_of(run)),
         generator=generator_table(summary.generator) if summary.generator else None,
         ranks=ranks_table(phases),
