@@ -121,6 +121,25 @@ def test_prices_that_are_missing_are_refused_at_their_place(load, prices, what):
     assert f"e.yaml:{EXPERIMENT.count(chr(10)) + 1}:" in text
 
 
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        (
+            "kind: compare\nvariants: {a: {clients: 1}, b: {clients: 2}}\nprices: {node_hour: 1}\n",
+            "experiments of kind compare do not support prices",
+        ),
+        (
+            "kind: capacity\nslo: {response: 1s}\nsearch: {start: 10}\nprices: {node_hour: 1, slo: {p99: 1s}}\n",
+            "a capacity experiment has an slo of its own",
+        ),
+    ],
+)
+def test_prices_that_a_report_does_not_use_are_refused(load, text, what):
+    with pytest.raises(BadInput, match=what) as refused:
+        load(f"experiment: e\nstore: {{kind: redis}}\nworkload: ./small.yaml\n{text}")
+    assert str(refused.value.where).endswith(f"e.yaml:{3 + text.count(chr(10))}:1")
+
+
 def test_disk_cores_and_encryption_are_factors_too(load):
     factors = (
         'store.limits.disk.write: [10m/s, 20m/s], store.limits.cores: [1, "2 each"], store.encryption: [none, both]'

@@ -361,6 +361,8 @@ class Prices(Model):
         return [self.node_hour[str(level)] for level in factors[self.by]]
 
 
+#: Kinds of experiments whose reports have no costs.
+_WITHOUT_COSTS = ("compare", "elastic")
 #: Value of `prepare` that keeps filled collections between runs that need the same data.
 ONCE = "once"
 
@@ -400,6 +402,8 @@ class ExperimentFile(Model):
     @model_validator(mode="after")
     def _check_prices(self) -> "ExperimentFile":
         if self.prices:
+            if self.kind in _WITHOUT_COSTS:
+                raise wrong(f"experiments of kind {self.kind} do not support prices", "remove prices", key="prices")
             self.prices.of_levels(self.levels)
             if self.prices.slo and self.kind == "capacity":
                 raise wrong("a capacity experiment has an slo of its own", "remove slo from prices", key="prices")
