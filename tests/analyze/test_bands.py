@@ -5,8 +5,8 @@ from statistics import fmean
 
 import pytest
 
-from loadframe.analyze.bands import Bands, band_names, bands_at, bands_of, check_bounds
 from loadframe.analyze.experiment import read_experiment
+from loadframe.analyze.percentiles import Bands, band_names, bands_at, bands_of, check_bounds
 from loadframe.base.errors import BadInput
 from loadframe.record import Run
 from loadframe.report.run.document import run_document

@@ -16,7 +16,7 @@ import pytest
 
 from loadframe.base import download
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.cluster import Cluster, ClusterSpec, vendor
+from loadframe.cluster import Cluster, ClusterSpec, software_sources
 from loadframe.cluster.software import Software, prepare
 from loadframe.host.local import LocalHost
 from loadframe.store import find
@@ -110,7 +110,7 @@ def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
         thread.start()
         for store in ("elasticsearch", "mongodb"):
-            monkeypatch.setenv(vendor.mirror(store), f"http://127.0.0.1:{server.server_port}/downloads/")
+            monkeypatch.setenv(software_sources.mirror(store), f"http://127.0.0.1:{server.server_port}/downloads/")
         yield server
         server.shutdown()
         thread.join()

@@ -141,7 +141,7 @@ def _export(path: Path, folder: Path, formats: tuple[str, ...], bands: tuple[flo
 def _bounds(text: str | None) -> tuple[float, ...]:
     if text is None:
         return ()
-    from loadframe.analyze.bands import check_bounds
+    from loadframe.analyze.percentiles import check_bounds
     from loadframe.base.units import parse_duration
 
     return check_bounds([parse_duration(part.strip()) for part in text.split(",")])

@@ -24,7 +24,7 @@ from loadframe.base import folders
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.terminal import Download
 from loadframe.cluster import java
-from loadframe.cluster.vendor import unpack
+from loadframe.cluster.software_sources import RegistryError, download_jar, unpack
 from loadframe.store.distribution import Archive, Distribution, Environment, Jar
 
 #: Disk space in bytes that an installation may need.
@@ -263,13 +263,10 @@ def _fetch(jars: list[Jar], target: Path, what: str, report: Callable[[str], Non
 
 
 def _fetch_one(jar: Jar, target: Path, staging: Path, progress: Download, stop: threading.Event) -> None:
-    # Lazy: the registry client takes 0.3 s to import.
-    from loadframe.cluster.registry import RegistryError, download
-
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             # One folder per destination: jars of two modules can have the same name.
-            path = download(jar, staging / jar.place, progress.advance, stop)
+            path = download_jar(jar, staging / jar.place, progress.advance, stop)
         except RegistryError:
             if attempt == _ATTEMPTS or stop.wait(attempt * _PAUSE):
                 raise

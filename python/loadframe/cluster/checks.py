@@ -15,6 +15,7 @@ from loadframe.base import folders
 from loadframe.base.errors import LoadframeError
 from loadframe.base.units import format_size
 from loadframe.cluster import artefacts, java
+from loadframe.cluster.software_sources import RegistryError, download_jar
 from loadframe.host.container import RUNTIMES
 from loadframe.host.limits import limiters
 from loadframe.host.local import LocalHost
@@ -183,13 +184,11 @@ def _programs() -> Iterator[Check]:
 
 
 def _registry() -> Check:
-    from loadframe.cluster.registry import RegistryError, download
-
     distributions = [store.distribution(version) for store in stores.stores().values() for version in store.versions]
     smallest = min((jar for distribution in distributions for jar in distribution.files), key=lambda jar: jar.size)
     with tempfile.TemporaryDirectory() as staging:
         try:
-            download(smallest, Path(staging), lambda _: None, threading.Event())
+            download_jar(smallest, Path(staging), lambda _: None, threading.Event())
         except RegistryError as error:
             needed = not all(artefacts.installed(distribution) for distribution in distributions)
             return Check("package registry", "lacking" if needed else "optional", error.what, error.remedy)

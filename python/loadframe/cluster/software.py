@@ -135,14 +135,14 @@ def _on_machines(
 
 def _prepared(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Software:
     # Lazy: commands that start nothing do not need these.
-    from loadframe.cluster import artefacts, java, vendor
+    from loadframe.cluster import artefacts, java, software_sources
 
     user = server_user(LocalHost(), store)
     first = host.machines[0]
     present, origin = _installed(store, spec, first), "installed"
     selected = version(store, spec)
     if present is None and selected not in store.versions and (offer := store.offer(selected)):
-        present, origin = store.installation(vendor.install(offer, report)), "vendor"
+        present, origin = store.installation(software_sources.install(offer, report)), "vendor"
     if present:
         if first.here or spec.home or origin == "vendor":
             folders.require_reachable(present.home if present.home.is_dir() else present.home.parent, user)

@@ -7,10 +7,10 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from loadframe.analyze.bands import bands_at
 from loadframe.analyze.cost import Cost, Prices
 from loadframe.analyze.executions import executions_at
 from loadframe.analyze.experiment import RecordedExperiment, by_treatment
+from loadframe.analyze.percentiles import bands_at
 from loadframe.analyze.processes import processes_at
 from loadframe.analyze.published import beside
 from loadframe.analyze.scale.curves import curves_over

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from loadframe.analyze.bands import BandsAt, band_names, bands_of
 from loadframe.analyze.cost import Cheapest, CheapestWithin, Cost, Prices, cheapest_within
 from loadframe.analyze.executions import ExecutionsAt
+from loadframe.analyze.percentiles import BandsAt, band_names, bands_of
 from loadframe.analyze.processes import ALL, Used, UsedAt
 from loadframe.analyze.stored import EventsOfRun
 from loadframe.base.units import counted, format_count, format_duration, format_share

@@ -1,6 +1,6 @@
 """Schema of run folders: all columns and keys, with types, units and descriptions.
 
-`python -m loadframe.record.schema` prints it as docs/reference/run-folder.md. The writer takes its columns from it, and
+`python -m docs.generate` writes it to docs/reference/run-folder.md. The writer takes its columns from it, and
 `undocumented` finds keys that it lacks.
 """
 

@@ -3,11 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from loadframe.analyze.bands import bands_of
 from loadframe.analyze.delayed import delayed_of
 from loadframe.analyze.dips import dips_of
 from loadframe.analyze.five_seconds import five_seconds, five_seconds_by_node, least_and_p95
-from loadframe.analyze.percentiles import percentiles_document
+from loadframe.analyze.percentiles import bands_of, percentiles_document
 from loadframe.analyze.processes import processes_of
 from loadframe.analyze.rates import RATES
 from loadframe.record import Run

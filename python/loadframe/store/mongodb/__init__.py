@@ -26,9 +26,10 @@ from loadframe.store.base import (
 )
 from loadframe.store.distribution import Distribution, Offer, Wheel, vendor_architecture, version_numbers
 from loadframe.store.encryption import Encryption
-from loadframe.store.mongodb import config, figures, sampling, shards
+from loadframe.store.mongodb import config, figures, shards
 from loadframe.store.mongodb import replica_set as sets
 from loadframe.store.mongodb.client import ADMINISTRATOR, Client, MongoError
+from loadframe.store.mongodb.figures import sampled_documents
 
 #: The database of all collections; the driver uses the same.
 DATABASE = "loadframe"
@@ -328,7 +329,7 @@ class MongoDB(Store):
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
         """Return random documents of a collection, read from the primary."""
-        return sampling.read(self._leader(addresses), name, documents, database or DATABASE)
+        return sampled_documents(self._leader(addresses), name, documents, database or DATABASE)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Count on the primary, which has all writes. This reads the whole index of ids."""

@@ -1,10 +1,12 @@
-"""Statistics of a MongoDB server from serverStatus, as in mongostat, and further ones."""
+"""Statistics of a MongoDB server from serverStatus, as in mongostat; and random documents of a collection."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from loadframe.store.base import Figure
+from loadframe.store.base import Figure, Sample
+from loadframe.store.mongodb.client import Client, MongoError
 
 WATCHED = (
     Figure("insert/s", "inserts", total=True),
@@ -138,3 +140,40 @@ def _at(status: Mapping[str, Any], place: str) -> Any:
             return None
         value = value[part]
     return value
+
+
+_BATCH = 1000
+#: Error code of a collection that does not exist.
+_NO_COLLECTION = 26
+
+
+def sampled_documents(server: Client, name: str, documents: int, database: str) -> Sample:
+    """Return up to `documents` random documents. Ids that the server created are left out."""
+    from bson import json_util
+
+    pipeline = [{"$sample": {"size": documents}}]
+    cursor = server.ask({"aggregate": name, "pipeline": pipeline, "cursor": {"batchSize": _BATCH}}, database)["cursor"]
+    batches = list(cursor["firstBatch"])
+    while cursor["id"]:
+        cursor = server.ask({"getMore": cursor["id"], "collection": name, "batchSize": _BATCH}, database)["cursor"]
+        batches += cursor["nextBatch"]
+    own_ids = all(isinstance(document.get("_id"), str | int) for document in batches)
+    for document in batches:
+        if not own_ids:
+            document.pop("_id", None)
+    text = json_util.dumps(batches, json_options=json_util.RELAXED_JSON_OPTIONS)
+    key = "_id" if own_ids and batches else None
+    return Sample(json.loads(text), _indexes_of(server, name, database), key)
+
+
+def _indexes_of(server: Client, name: str, database: str) -> dict[str, Any]:
+    """Return the keys of a collection's indexes; text indexes and conditions are left out."""
+    try:
+        indexes = server.ask({"listIndexes": name, "cursor": {"batchSize": _BATCH}}, database)["cursor"]["firstBatch"]
+    except MongoError as error:
+        if error.code != _NO_COLLECTION:
+            raise
+        return {}
+    keys = [dict(index["key"]) for index in indexes if index["name"] != "_id_" and "_fts" not in index["key"]]
+    whole = [{field: int(way) if isinstance(way, float) else way for field, way in key.items()} for key in keys]
+    return {"indexes": whole} if whole else {}

@@ -26,8 +26,7 @@ from loadframe.store.base import (
 from loadframe.store.distribution import Distribution
 from loadframe.store.encryption import AUTHORITY, BUNDLE, Encryption
 from loadframe.store.redis import cluster as ring
-from loadframe.store.redis import sampling
-from loadframe.store.redis.client import USER, Client
+from loadframe.store.redis.client import USER, Client, sampled_values
 
 #: Names of the server's executable, in order of preference.
 _PROGRAMS = ("redis-server", "valkey-server")
@@ -376,7 +375,7 @@ class Redis(Store):
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
         """Return the values of keys `NAME:...`, of all nodes of a cluster."""
         self._refuse_database(database)
-        return sampling.read(self._masters(addresses), name, documents)
+        return sampled_values(self._masters(addresses), name, documents)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Count the collection's distinct keys."""

@@ -56,7 +56,7 @@ class Sim(SearchStore):
         argv = (
             str(installation.home),
             "-m",
-            "loadframe.store.sim",
+            "loadframe.store.sim.server",
             f"--name={node.name}",
             f"--address={node.address}",
             f"--port={node.port}",

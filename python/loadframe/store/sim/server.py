@@ -171,7 +171,7 @@ async def _run(node: SimNode, address: str, port: int) -> None:
 
 def main() -> None:
     """Run a node until SIGTERM."""
-    parser = argparse.ArgumentParser(prog="python -m loadframe.store.sim")
+    parser = argparse.ArgumentParser(prog="python -m loadframe.store.sim.server")
     parser.add_argument("--name", required=True)
     parser.add_argument("--address", required=True)
     parser.add_argument("--port", type=int, required=True)
@@ -185,3 +185,7 @@ def main() -> None:
     loop = asyncio.SelectorEventLoop(selectors.SelectSelector())
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         runner.run(_run(node, args.address, args.port))
+
+
+if __name__ == "__main__":
+    main()

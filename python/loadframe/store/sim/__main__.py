@@ -1,5 +1,0 @@
-"""`python -m loadframe.store.sim`: a node of a simulated cluster."""
-
-from loadframe.store.sim.server import main
-
-main()
