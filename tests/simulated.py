@@ -255,11 +255,11 @@ def _record(
         watched.append(",".join([f"{second},0", *(str(seen.get(field.name, 1e-4)) for field in GENERATOR)]))
     _write_csv(folder / "generator.csv", ["second", "worker", *(field.name for field in GENERATOR)], watched)
     served = [
-        f"{name},{node},{second},{round(throughput / nodes)}"
+        f"{name},{node},{second},{round(throughput / nodes)},{100 * round(throughput / nodes)}"
         for second in range(truth.warmup + truth.seconds)
         for node in range(nodes)
     ]
-    _write_csv(folder / "nodes.csv", ["operation", "node", "second", "requests"], served)
+    _write_csv(folder / "nodes.csv", ["operation", "node", "second", "requests", "documents"], served)
     (folder / "histograms.hlog").write_text("\n".join(["#[Histogram log format version 1.3]", *intervals]) + "\n")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,9 +13,12 @@ from subprocess import CompletedProcess
 import pytest
 
 from commands import loadframe
+from loadframe.analyze.five_seconds import five_seconds_by_node
+from loadframe.analyze.rates import RATES
 from loadframe.base.errors import BadInput
-from loadframe.cli.choices import store_settings
+from loadframe.cli.choices import sharding, store_settings
 from loadframe.cluster import Cluster, named
+from loadframe.record import Run
 from loadframe.store import find
 
 
@@ -161,7 +165,51 @@ def test_settings_have_the_value_types_of_an_experiment_file():
 
 @pytest.mark.parametrize(
     ("store", "setting"),
-    [("mongodb", "members=1"), ("mongodb", "replica_set=true"), ("redis", "cluster=true"), ("sim", "servers=4")],
+    [
+        ("mongodb", "members=1"),
+        ("mongodb", "replica_set=true"),
+        ("mongodb", "cache=1073741824"),
+        ("redis", "cluster=true"),
+        ("sim", "servers=4"),
+    ],
 )
 def test_documented_settings_are_accepted_from_the_command_line(store, setting):
     find(store).check_settings(store_settings([setting]))
+
+
+def test_shards_routers_and_config_servers_are_options():
+    assert sharding("mongodb", None, 3, 2, None) == {"members": 1, "routers": 2}
+    assert sharding("mongodb", 2, None, None, 3) == {"members": 1, "config_members": 3}
+    assert sharding("redis", 3, None, None, None) == {}
+    for arguments, message in [
+        (("redis", None, 2, None, None), "redis has no routers"),
+        (("mongodb", 2, 2, None, None), "each shard is a node"),
+        (("mongodb", None, None, 2, None), "require a sharded cluster"),
+    ]:
+        with pytest.raises(BadInput, match=message):
+            sharding(*arguments)
+
+
+def test_without_a_router_the_options_say_what_to_install(cluster):
+    if shutil.which("mongos"):
+        pytest.skip("mongos is installed")
+    refused = cluster("up", "split", "--store", "mongodb", "--shards", "2", "--routers", "2", "--config-servers", "3")
+    assert refused.returncode == 2
+    assert "a sharded cluster needs mongos" in refused.stderr and "mongodb-org-mongos" in refused.stderr
+
+
+@pytest.mark.store
+@pytest.mark.skipif(not shutil.which("mongos"), reason="mongos is not installed, and no package registry has it")
+def test_two_shards_behind_two_routers_take_in_revisions(cluster, tmp_path):
+    started = cluster("up", "split", "--store", "mongodb", "--shards", "2", "--routers", "2", "--json")
+    assert started.returncode == 0, started.stderr
+    run = tmp_path / "run"
+    words = ["--set", "documents=200", "--set", "duration=6s", "--only", "write", "--output", str(run)]
+    written = loadframe("bench", "wikipedia", "--cluster", "split", *words)
+    assert written.returncode == 0, written.stderr
+    split = Cluster.load("split")
+    assert len(split.addresses) == 2 and split.count("revisions") == 200
+    figures = split.statistics()
+    assert {name: figures[name]["documents"] > 0 for name in ("node-0", "node-1")} == {"node-0": True, "node-1": True}
+    spreads = five_seconds_by_node(Run(run), Run(run).summary.measured[0], RATES["documents"])
+    assert set(spreads) == set(split.addresses), "each router has its revisions"

@@ -151,3 +151,11 @@ def test_parameters_of_servers_that_run_can_be_changed(store):
     assert sum(node["primary"] for node in figures.values()) == 1
     with pytest.raises(BadInput, match="cannot be changed while it runs"):
         cluster.store.configure(cluster.addresses, {"storage.journal.commitIntervalMs": 5})
+
+
+def test_the_server_publishes_the_columns_of_mongostat(things):
+    things.asked({"insert": {"collection": "things", "id": "1", "document": {"age": 1}}})
+    for figures in things.cluster.statistics().values():
+        missing = {figure.title for figure in things.cluster.store.exported if figure.metric not in figures}
+        assert missing == {"mapped"}, "servers from 4.2 on map no data files"
+        assert figures["memory_virtual_bytes"] > figures["memory_rss_bytes"] > 0

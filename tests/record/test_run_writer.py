@@ -223,6 +223,19 @@ def test_which_host_served_how_much_becomes_telemetry(tmp_path):
     assert samples(run, "target:1", "requests") == [(0.5, 4.0), (1.5, 4.0)], "without hosts, their numbers"
 
 
+def test_documents_of_a_host_are_telemetry_too(tmp_path):
+    with RunWriter(tmp_path, "r1") as writer:
+        folder = writer.phase("range", 0.0)
+        write_phase(folder, 0)
+        (folder / "nodes.csv").write_text("operation,node,second,requests,documents\na,0,0,3,300\nb,0,0,4,50\n")
+        writer.finish(manifest().as_dict(), summary())
+    run = Run(tmp_path / "r1")
+    assert (samples(run, "target:0", "requests"), samples(run, "target:0", "documents")) == (
+        [(0.0, 7.0)],
+        [(0.0, 350.0)],
+    )
+
+
 def test_requests_of_several_streams_to_one_host_add_up(tmp_path):
     with RunWriter(tmp_path, "r1") as writer:
         folder = writer.phase("range", 0.0)

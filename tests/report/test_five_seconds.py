@@ -35,7 +35,10 @@ def test_samples_are_assigned_to_the_serving_node(tmp_path):
     by_node = five_seconds_by_node(run, phase)
     assert [spread.samples for spread in by_node.values()] == [2, 2]
     assert sum(spread.mean for spread in by_node.values()) == pytest.approx(five_seconds(run, phase).mean, rel=0.02)
-    assert set(run_document(run)["samples"]["range_100"]["by_node"]) == set(by_node)
+    documents = five_seconds_by_node(run, phase, RATES["documents"])
+    assert [spread.q1 for spread in documents.values()] == [100 * spread.q1 for spread in by_node.values()]
+    told = run_document(run)["samples"]["range_100"]
+    assert set(told["by_node"]) == set(told["documents_by_node"]) == set(by_node)
     assert f"served by {next(iter(by_node))}" in Page(run_page(run)).text
     alone = write_run(tmp_path, "r2", Truth(seconds=12))
     assert five_seconds_by_node(alone, alone.summary.phases[0]) == {}

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from loadframe.analyze.request_time import RequestTime, request_time
 from loadframe.record.reader import SAMPLES_SCHEMA
 from loadframe.record.schema import ERROR_CLASSES
-from loadframe.report.run.queries import CODES, _query, queries
+from loadframe.report.run.queries import CODES, _query, appendix, queries
 from simulated import Truth, write_run
 
 CLIENTS = 8
@@ -89,6 +90,21 @@ def test_requests_that_were_recorded_one_by_one_are_in_the_list_of_their_client(
         [{"latency": 1.25, "docs": 90}, {"error_code": 429}],
         [{"latency": 0.5, "docs": 100}, {"error_code": -1}, {"error_code": 422}],
     ]
+    assert request_time(run, run.summary.phases[0]) == RequestTime(1.75, 3.25, exact=True)
+
+
+def test_the_documents_format_has_the_body_beside_the_responses(run, step):
+    (document,) = appendix(run)
+    assert list(document) == ["query_result", *list(step)[1:]]
+    (result,), (known,) = document["query_result"], step["search_results"]
+    assert result == {**known["query"], "responses": known["responses"]}
+
+
+def test_without_single_requests_their_sum_comes_from_the_histograms(run):
+    phase = run.summary.phases[0]
+    told = request_time(run, phase)
+    assert (told.wall, told.exact) == (phase.duration, False)
+    assert 0.5 * CLIENTS * phase.duration < told.summed < 1.5 * CLIENTS * phase.duration
 
 
 def test_a_query_is_the_body_that_was_sent_with_its_number_of_hits():

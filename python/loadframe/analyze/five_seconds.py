@@ -48,16 +48,16 @@ def five_seconds(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT) -> Spre
     return _spread(rates)
 
 
-def five_seconds_by_node(run: Run, phase: PhaseSummary) -> dict[str, Spread]:
-    """Return the distribution of the requests that each node or router served, by address; empty for a single one.
+def five_seconds_by_node(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT) -> dict[str, Spread]:
+    """Return the distribution of the requests or documents of each node or router, by address; empty for a single one.
 
-    Every attempt counts as a request, including failed ones. Publications with one load program per router have such
-    figures.
+    Every attempt counts as a request, including failed ones. Publications with one load program per router count
+    documents. Older runs lack documents by node.
     """
     begin, end = phase.whole_seconds.start, phase.whole_seconds.stop
     samples = (end - begin) // SAMPLE
     table = run.telemetry
-    rows = table.filter(pc.and_(pc.equal(table["metric"], "requests"), pc.starts_with(table["source"], _TARGET)))
+    rows = table.filter(pc.and_(pc.equal(table["metric"], rate.counted), pc.starts_with(table["source"], _TARGET)))
     counts: dict[str, Any] = {}
     # A row covers the second that it starts.
     for source, time, value in zip(

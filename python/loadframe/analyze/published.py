@@ -18,6 +18,7 @@ from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.five_seconds import five_seconds, least_and_p95
 from loadframe.analyze.rates import RATES
+from loadframe.analyze.request_time import request_time
 from loadframe.analyze.scale.treatments import Noise, main_operation, pooled_noise
 from loadframe.record.schema.event_kinds import FIRED, REQUESTED
 
@@ -27,7 +28,9 @@ INSTANTS = {"trigger_fired": FIRED, "node_requested": REQUESTED}
 SAMPLES = {f"{name}_5s": name for name in ("least", "q1", "median", "mean", "q3", "most")}
 #: Statistics of response times that YCSB reports besides the mean: minimum and 95th percentile.
 YCSB = ("min", "p95")
-MEASURES = (*KINDS, *YCSB, *SAMPLES, *INSTANTS)
+#: Maximum and sum of request time over ranks (or clients): names, and the fields of `RequestTime`.
+REQUEST_TIMES = {"wall_time": "wall", "summed_time": "summed"}
+MEASURES = (*KINDS, *YCSB, *SAMPLES, *REQUEST_TIMES, *INSTANTS)
 #: Measures per second.
 PER_SECOND = (*RATES, *SAMPLES)
 
@@ -188,6 +191,8 @@ def _value(run: RecordedRun, kind: str, phase: str, operation: str | None) -> fl
     if kind in YCSB:
         times = least_and_p95(run.run, entry, operation or "")
         return None if times is None else times[YCSB.index(kind)]
+    if kind in REQUEST_TIMES:
+        return float(getattr(request_time(run.run, entry), REQUEST_TIMES[kind]))
     if kind not in INSTANTS:
         return Measure(phase, kind, operation).of(run)
     begin = entry.start + entry.warmup

@@ -16,6 +16,7 @@ from loadframe.cli.app import app
 from loadframe.cli.choices import (
     ClusterHosts,
     ClusterName,
+    ConfigServers,
     ContainerRuntime,
     Cores,
     EncryptionWord,
@@ -33,9 +34,11 @@ from loadframe.cli.choices import (
     Replace,
     ReplaceWithoutAsking,
     Reuse,
+    Routers,
     RunFolder,
     Samples,
     Scratch,
+    Shards,
     StoreKind,
     StoreSettings,
     StoreVersion,
@@ -46,6 +49,7 @@ from loadframe.cli.choices import (
     exclude,
     placement_options,
     require_free,
+    sharding,
     start_ranks,
     store_settings,
 )
@@ -76,6 +80,9 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
     workload: WorkloadName,
     store: StoreKind = "opensearch",
     version: StoreVersion = None,
+    shards: Shards = None,
+    routers: Routers = None,
+    config_servers: ConfigServers = None,
     nodes: NodesToStart = None,
     cpus: NodeCpus = None,
     memory: NodeMemory = None,
@@ -167,6 +174,9 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
             "--cluster": cluster,
             "--version": version,
             "--nodes": nodes,
+            "--shards": shards,
+            "--routers": routers,
+            "--config-servers": config_servers,
             "--cpus": cpus,
             "--memory": memory,
             "--cores": cores,
@@ -188,6 +198,7 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
             "--at": at or None,
         }
     )
+    sharded = sharding(store, nodes, shards, routers, config_servers)
     page = require_web(web, web_address)
     override = _levels(clients, rate, arrivals, warmup, duration)
     start_ranks(ranks)
@@ -237,14 +248,14 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
             spec = ClusterSpec(
                 store=store,
                 version=version,
-                nodes=nodes or 1,
+                nodes=nodes or shards or 1,
                 limits=limits,
                 home=home,
                 host=host or LocalHost.name,
                 image=image,
                 runtime=container_runtime,
                 encryption=Encryption(encryption or "none"),
-                settings=store_settings(store_set, "--store-set"),
+                settings=sharded | store_settings(store_set, "--store-set"),
                 **placement_options(machines, per_machine, network, scratch),
             )
             kind = find(store)
@@ -340,7 +351,7 @@ def _refuse_contradictions(given: dict[str, Any]) -> None:
     exclude(given, ["--clients"], ["--arrivals"], "arrivals exist only in open loops")
     starting = ["--version", "--nodes", "--cpus", "--memory", "--cores", "--home"]
     starting += ["--host", "--image", "--container-runtime", "--machines", "--per-machine", "--network", "--scratch"]
-    starting += ["--encryption", "--store-set"]
+    starting += ["--encryption", "--store-set", "--shards", "--routers", "--config-servers"]
     exclude(given, ["--hosts", "--cluster"], starting, "the cluster exists already")
     for name in ("--replace", "--reuse"):
         if given[name] and not (given["--hosts"] or given["--cluster"]):

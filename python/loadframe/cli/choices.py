@@ -36,6 +36,16 @@ StoreSettings = Annotated[
     list[str],
     option(Topic.STORE, "--store-set", help="Setting of the store to start as key=value. Repeatable."),
 ]
+Shards = Annotated[
+    int | None,
+    option(Topic.STORE, min=1, max=MOST_NODES, help="Start this number of shards behind routers (MongoDB)."),
+]
+Routers = Annotated[
+    int | None, option(Topic.STORE, min=1, max=MOST_NODES, help="Routers of a sharded cluster. Default: 1.")
+]
+ConfigServers = Annotated[
+    int | None, option(Topic.STORE, min=1, max=MOST_NODES, help="Config servers of a sharded cluster. Default: 1.")
+]
 NodesToStart = Annotated[
     int | None, option(Topic.MACHINES, min=1, max=MOST_NODES, help="Number of nodes to start. Default: 1.")
 ]
@@ -177,6 +187,25 @@ def store_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any
             settings[name] = scalar(text) if text else ""
         except ValueError as error:
             raise BadInput(f"{option} {name}: {error}", where=text) from None
+    return settings
+
+
+def sharding(
+    store: str, nodes: int | None, shards: int | None, routers: int | None, config_servers: int | None
+) -> dict[str, Any]:
+    """Return the store settings for --shards, --routers and --config-servers; empty without these options.
+
+    Each shard is a node, so --shards and --nodes give the same number. BadInput if they contradict, without a number
+    of shards, or for a store without routers.
+    """
+    from loadframe.store import find
+
+    exclude({"--shards": shards, "--nodes": nodes}, ["--shards"], ["--nodes"], "each shard is a node")
+    if (shards, routers, config_servers) == (None, None, None):
+        return {}
+    settings = find(store).shard_settings(routers, config_servers)
+    if shards is None and nodes is None:
+        raise BadInput("--routers and --config-servers require a sharded cluster", remedy="give --shards, too")
     return settings
 
 

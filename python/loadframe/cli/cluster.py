@@ -11,6 +11,7 @@ from loadframe.cli import access, cluster_command, completion
 from loadframe.cli.app import Application, Group, app
 from loadframe.cli.choices import (
     ClusterHosts,
+    ConfigServers,
     ContainerRuntime,
     Cores,
     EncryptionWord,
@@ -23,10 +24,13 @@ from loadframe.cli.choices import (
     NodeMemory,
     NodesToStart,
     PerMachine,
+    Routers,
     Scratch,
+    Shards,
     StoreVersion,
     core_limits,
     placement_options,
+    sharding,
     store_settings,
 )
 from loadframe.cli.output import Json, out, print_json, tell
@@ -53,6 +57,7 @@ Examples:
   loadframe cluster up trial --host ssh --machines node1,node2,node3,node4   # moves it there with its data
   loadframe cluster up apart --nodes 3 --host netns   # as root: see `cluster link`
   loadframe cluster up lean --set heap=256m --set node.processors=1
+  loadframe cluster up split --store mongodb --version 7.0.14 --shards 2 --routers 2 --config-servers 3
   loadframe bench nyc_taxis --cluster trial
   loadframe cluster up job --nodes 3 -- python app.py # app.py reads LOADFRAME_HOSTS
 """
@@ -82,6 +87,9 @@ def up(
         str | None, option(Topic.STORE, autocompletion=completion.stores, help="Store to start. Default: opensearch.")
     ] = None,
     version: StoreVersion = None,
+    shards: Shards = None,
+    routers: Routers = None,
+    config_servers: ConfigServers = None,
     nodes: NodesToStart = None,
     cpus: NodeCpus = None,
     memory: NodeMemory = None,
@@ -133,16 +141,19 @@ def up(
             "--keep-data requires a COMMAND; otherwise the data always stays",
             remedy="leave it out, or give a command after `--`",
         )
+    saved = named.load(name)
+    kind = store or (saved.spec.store if saved else ClusterSpec.store)
+    settings = sharding(kind, nodes, shards, routers, config_servers) | store_settings(set_ or [])
     given = _without_none(
         store=store,
         version=version,
-        nodes=nodes,
+        nodes=nodes or shards,
         home=home,
         host=host,
         image=image,
         runtime=container_runtime,
         port=port,
-        settings=store_settings(set_) if set_ else None,
+        settings=settings or None,
         encryption=Encryption(encryption) if encryption else None,
         **placement_options(machines, per_machine, network, scratch),
     )
@@ -150,7 +161,6 @@ def up(
         cpus=cpus,
         memory=None if memory is None else parse_size(memory),
     )
-    saved = named.load(name)
     where = host or (saved.spec.host if saved else None)
     if where in ENDING and not command:
         raise BadInput(

@@ -52,6 +52,7 @@ _QUERIES = """\b
 Examples:
   loadframe import queries steps.json --output steps.yaml
   loadframe import queries steps.json | less
+  loadframe import queries steps.json --warmup 5s --execution 30s --sleep 20ms --output short.yaml
   loadframe import queries steps.json --index index.json --documents documents.json --bulk-size 10000
 """
 _YCSB = """\b
@@ -230,6 +231,13 @@ def queries(
     shards: Annotated[
         int | None, typer.Option(min=1, help="Shards. Default: one for each node, as in the benchmarker.")
     ] = None,
+    warmup: Annotated[str | None, typer.Option(help="Warm-up of all steps, such as 60s. Default: the file's.")] = None,
+    execution: Annotated[
+        str | None, typer.Option(help="Measured time of all steps, such as 300s. Default: the file's.")
+    ] = None,
+    sleep: Annotated[
+        str | None, typer.Option(help="Pause after each request, such as 20ms. Default: the file's.")
+    ] = None,
     output: Output = None,
     as_json: Json = False,
 ) -> None:
@@ -237,8 +245,11 @@ def queries(
 
     With --index and --documents, the workload also loads the benchmarker's documents.
     """
-    from loadframe.workload.importers import Triple, import_queries
+    from loadframe.workload.importers import StepTimes, Triple, import_queries
 
+    times = StepTimes(*(None if text is None else parse_duration(text) for text in (warmup, execution, sleep)))
+    if times.execution == 0:
+        raise BadInput("--execution 0 measures nothing", remedy="give a time above 0")
     if index is None or documents is None:
         for name, value in (("--index", index), ("--documents", documents)):
             if value is not None:
@@ -247,10 +258,10 @@ def queries(
         for name, number in (("--bulk-size", bulk_size), ("--shards", shards)):
             if number is not None:
                 raise BadInput(f"{name} requires --index and --documents", remedy="add --index and --documents")
-        _write(import_queries(file), output, as_json)
+        _write(import_queries(file, times=times), output, as_json)
         return
     loaded = Triple(index, documents, **({} if bulk_size is None else {"bulk_size": bulk_size}), shards=shards)
-    _write(import_queries(file, loaded), output, as_json)
+    _write(import_queries(file, loaded, times), output, as_json)
 
 
 @commands.command(epilog=_YCSB)

@@ -1,6 +1,6 @@
 """`loadframe report`: report on a run or an experiment, as one HTML file and as a summary on the terminal.
 
---format queries writes a run as the MPI benchmarker writes its results.
+--format query-results and --format queries write a run as the MPI benchmarker writes its results.
 """
 
 import json
@@ -34,7 +34,8 @@ Examples:
   loadframe report results/demo --bands 100ms,1s,10s
   loadframe report results/demo --json | jq '.curves[0].speedups'
   loadframe report results/strong results/weak
-  loadframe report results/steps-20260102-030405 --format queries --output steps.json
+  loadframe report results/steps-20260102-030405 --format query-results --output steps.json
+  loadframe report results/steps-20260102-030405 --format statistics --output nodes.csv
   loadframe report results/demo --export figures --format pdf
 """
 
@@ -43,7 +44,9 @@ class Format(StrEnum):
     """File format of a report, or of exported plots and tables."""
 
     html = "html"
+    query_results = "query-results"
     queries = "queries"
+    statistics = "statistics"
     pdf = "pdf"
     svg = "svg"
     png = "png"
@@ -68,8 +71,9 @@ def report(
         Format,
         typer.Option(
             "--format",
-            help="html; queries (a run's requests in the MPI benchmarker's format); with --export: pdf, svg or png for"
-            " plots, csv or latex for tables.",
+            help="html; query-results or queries (requests, in the format of the MPI benchmarker's document or of its"
+            " program); statistics (of the nodes, as CSV); with --export: pdf, svg or png for plots, csv or latex for"
+            " tables.",
         ),
     ] = Format.html,
     export: Annotated[
@@ -108,8 +112,12 @@ def report(
         if format_ != Format.html:
             raise BadInput(f"--format {format_} requires one run", remedy="name one run, or leave --format out")
         _write_strong_and_weak(path, other, output=output or path / "strong-and-weak.html", as_json=as_json)
-    elif format_ == Format.queries:
-        _write_queries(path, output or path / "queries.json", as_json=as_json)
+    elif format_ == Format.statistics:
+        _write_statistics(path, output or path / "statistics.csv")
+    elif format_ in (Format.query_results, Format.queries):
+        _write_queries(
+            path, output or path / f"{format_}.json", document=format_ == Format.query_results, as_json=as_json
+        )
     else:
         write_report(path, output=output, as_json=as_json, bands=bounds)
         require_usable(path, strict=strict)
@@ -147,14 +155,28 @@ def _bounds(text: str | None) -> tuple[float, ...]:
     return check_bounds([parse_duration(part.strip()) for part in text.split(",")])
 
 
-def _write_queries(path: Path, target: Path, *, as_json: bool) -> None:
+def _write_queries(path: Path, target: Path, *, document: bool, as_json: bool) -> None:
+    """Write a run in the format of the MPI benchmarker's document, or of its program."""
     from loadframe.record import Run
-    from loadframe.report.run.queries import queries
+    from loadframe.report.run.queries import appendix, queries
 
-    document = queries(Run(path))
-    _write(target, json.dumps(document) + "\n")
+    steps = (appendix if document else queries)(Run(path))
+    _write(target, json.dumps(steps) + "\n")
     if as_json:
-        print_json(document)
+        print_json(steps)
+
+
+def _write_statistics(path: Path, target: Path) -> None:
+    from loadframe.record import Run
+    from loadframe.report.run.statistics import Column, statistics
+    from loadframe.store import stores
+
+    run = Run(path)
+    kind = run.manifest.store.kind
+    # A user's own store is a file, which may be absent here; its statistics are exported unchanged.
+    known = stores().get(kind or "")
+    figures = (known.exported or known.watched) if known else ()
+    _write(target, statistics(run, [Column(figure.title, figure.metric, rate=figure.total) for figure in figures]))
 
 
 def _write_strong_and_weak(first: Path, second: Path, *, output: Path, as_json: bool) -> None:

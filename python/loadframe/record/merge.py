@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 
 from loadframe.base.errors import LoadframeError
 from loadframe.record.reader import SAMPLES_SCHEMA, SERIES_SCHEMA, SERIES_TYPES, TELEMETRY_SCHEMA
-from loadframe.record.schema import ERROR_CLASSES, GENERATOR, WORKERS
+from loadframe.record.schema import ERROR_CLASSES, GENERATOR, TARGETS, WORKERS
 
 FILE = "samples.bin"
 _SLOTS = "slots.csv"
@@ -118,6 +118,8 @@ def _pieces(path: Path) -> Iterator[np.ndarray]:
 _GENERATOR_TYPES = {"second": pa.int64(), "worker": pa.int64()} | {field.name: pa.float64() for field in GENERATOR}
 _WORKERS_TYPES = {"second": pa.int64()} | {field.name: pa.float64() for field in WORKERS}
 _NODES_TYPES = {"operation": pa.string(), "node": pa.int64(), "second": pa.int64(), "requests": pa.int64()}
+#: The column that files of older versions lack.
+_NODES_LATER = {"documents": pa.int64()}
 
 _UNSEEN = "error_unseen"
 _LOG_VERSION = "#[Histogram log format version 1.3]"
@@ -197,19 +199,21 @@ def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
 
 
 def node_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
-    """Yield the telemetry of a phase's nodes.csv: source `target:HOST`, metric `requests`."""
-    rows = pa.Table.from_batches(
-        _merge_batches(phase.folder / "nodes.csv", _NODES_TYPES), pa.schema(list(_NODES_TYPES.items()))
-    )
+    """Yield the telemetry of a phase's nodes.csv: source `target:HOST`, metrics `requests` and `documents`."""
+    path = phase.folder / "nodes.csv"
+    types = _NODES_TYPES | {name: kind for name, kind in _NODES_LATER.items() if name in _header(path)}
+    metrics = [field.name for field in TARGETS if field.name in types]
+    rows = pa.Table.from_batches(_merge_batches(path, types), pa.schema(list(types.items())))
     # Operations have rows for each stream and segment; sum them by host.
-    sums = rows.group_by(["node", "second"], use_threads=False).aggregate([("requests", "sum")])
+    sums = rows.group_by(["node", "second"], use_threads=False).aggregate([(metric, "sum") for metric in metrics])
     hosts = _hosts(phase)
     for batch in sums.to_batches():
         names = [hosts[node] if node < len(hosts) else str(node) for node in batch.column("node").to_pylist()]
         source = pa.array([f"target:{name}" for name in names], pa.string())
-        requests = pc.cast(batch.column("requests_sum"), pa.float64())
         nowhere = pa.nulls(batch.num_rows, pa.string())
-        yield _telemetry(phase, batch.column("second"), source, "requests", requests, nowhere)
+        for metric in metrics:
+            value = pc.cast(batch.column(f"{metric}_sum"), pa.float64())
+            yield _telemetry(phase, batch.column("second"), source, metric, value, nowhere)
 
 
 def merge_histograms(phases: Sequence[PhaseRecording], target: Path, started: datetime) -> None:

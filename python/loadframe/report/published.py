@@ -18,6 +18,8 @@ _WORDS = {
     **{name: f"{statistic} of samples of 5 s" for name, statistic in SAMPLES.items()},
     **{name: name for name in RATES},
     "errors": "errors",
+    "wall_time": "request time, maximum over ranks",
+    "summed_time": "request time, sum over ranks",
 }
 _NONE = "–"
 

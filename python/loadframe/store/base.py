@@ -151,7 +151,7 @@ class RunningSetting:
 
 @dataclass(frozen=True)
 class Figure:
-    """A statistic that `loadframe watch` shows."""
+    """A statistic that `loadframe watch` shows, or that `report --format statistics` exports."""
 
     title: str
     metric: str  #: name in `statistics`
@@ -226,6 +226,8 @@ class Store(ABC):
     #: Command line for an interactive session, with {host}, {port} and {file}, the password's file.
     console: str = ""
     watched: tuple[Figure, ...] = ()  #: statistics that `loadframe watch` shows of each node, most important first
+    #: Columns of `report --format statistics`, in the order and with the names of the store's own tool.
+    exported: tuple[Figure, ...] = ()
     joins_without_all: bool = False  #: a node can join while another node is down
     oldest: tuple[int, ...] = ()  #: oldest supported version
     port: int | None = None  #: default port for clients; None if an address must include a port
@@ -312,6 +314,13 @@ class Store(ABC):
     @abstractmethod
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise BadInput for a setting that Loadframe controls, such as a port or a data folder."""
+
+    def shard_settings(self, routers: int | None, config_servers: int | None) -> dict[str, Any]:
+        """Return the settings of a cluster of shards behind routers, with the default where a number is None.
+
+        BadInput for stores without routers.
+        """
+        raise BadInput(f"{self.kind} has no routers and no config servers", remedy="give --nodes only")
 
     def require_machine(self, settings: Mapping[str, Any], memory: int | None) -> None:  # noqa: B027 - few check
         """Raise BadInput if this machine cannot run a node with these settings and this memory limit in bytes.

@@ -7,7 +7,7 @@ import pytest
 
 from damage import damaged
 from loadframe.base.errors import BadInput
-from loadframe.workload.importers import Triple, import_queries
+from loadframe.workload.importers import StepTimes, Triple, import_queries
 
 ALL = {"size": 100, "query": {"match_all": {}}}
 CHEAP = {"query": {"range": {"price": {"lt": 5}}}}
@@ -30,6 +30,12 @@ def test_steps_become_phases_with_the_formats_defaults(written, loaded):
     assert second.think_time == 0.02
     assert (first.order, second.order) == (None, "permuted")
     assert (first.ready_within, second.ready_within) == (600, 600)
+
+
+def test_times_of_the_command_line_replace_those_of_all_steps(written, loaded):
+    times = StepTimes(warmup=1.5, execution=4.0, sleep=0.0)
+    phases = loaded(import_queries(written("fares.json", STEPS), times=times)).file.phases
+    assert [(phase.warmup, phase.duration, phase.think_time) for phase in phases] == [(1.5, 4.0, None)] * 2
 
 
 FIELDS = {"price": {"type": "double"}, "note ${x}": {"type": "text"}}

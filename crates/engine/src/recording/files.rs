@@ -3,7 +3,7 @@
 //!
 //! - `series.csv`: one row per stream, operation, segment and second; parts of operations are named
 //!   `OPERATION.PART`.
-//! - `nodes.csv`: requests of each operation per host and second.
+//! - `nodes.csv`: requests and documents of each operation per host and second.
 //! - `generator.csv`: metrics of the workers per second. With several ranks and many workers, only the worst
 //!   workers.
 //! - `workers.csv`: with several ranks, the sums of these metrics.
@@ -70,7 +70,7 @@ impl Files {
             write!(files.series, ",{measure}_p50,{measure}_p99,{measure}_max")?;
         }
         writeln!(files.series, ",unanswered,oldest_unanswered")?;
-        writeln!(files.nodes, "operation,node,second,requests")?;
+        writeln!(files.nodes, "operation,node,second,requests,documents")?;
         writeln!(
             files.generator,
             "second,rank,worker,cpu_seconds,waited_seconds,wall_seconds,lateness_p99,lateness_max,lag_p99,lag_max,away_seconds,in_flight"
@@ -173,8 +173,8 @@ impl Files {
             0 => writeln!(self.series, ",0,")?,
             some => writeln!(self.series, ",{some},{}", Seconds(cell.oldest_unanswered.as_nanos() as u64))?,
         }
-        for (node, requests) in cell.nodes.iter().enumerate().filter(|(_, requests)| **requests > 0) {
-            writeln!(self.nodes, "{operation},{node},{second},{requests}")?;
+        for (node, served) in cell.nodes.iter().enumerate().filter(|(_, served)| served.requests > 0) {
+            writeln!(self.nodes, "{operation},{node},{second},{},{}", served.requests, served.documents)?;
         }
         Ok(())
     }

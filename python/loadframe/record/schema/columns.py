@@ -235,6 +235,12 @@ CLUSTER = (
     Field("balancing.left", "level", "see event `balancing`", "amount of data left to move"),
 )
 
+#: Metrics of a host that serves requests.
+TARGETS = (
+    Field("requests", "rate", "requests", "served by this host in this second; each attempt counts"),
+    Field("documents", "rate", "documents", "stored or returned by this host in this second"),
+)
+
 #: Metrics of a source of events while its phase runs.
 SOURCES = (
     Field("lines", "rate", "1/s", "lines received"),
@@ -257,7 +263,7 @@ METRICS: dict[str, tuple[Field, ...]] = {
     "generator:WORKER": GENERATOR,
     "workers": WORKERS,
     "generator": OWN_GROUP,
-    "target:HOST": (Field("requests", "rate", "requests", "served by this host in this second; each attempt counts"),),
+    "target:HOST": TARGETS,
     "source:NAME": SOURCES,
     "node:NODE": NODES,
     "cluster": CLUSTER,

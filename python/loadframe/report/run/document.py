@@ -8,7 +8,8 @@ from loadframe.analyze.dips import dips_of
 from loadframe.analyze.five_seconds import five_seconds, five_seconds_by_node, least_and_p95
 from loadframe.analyze.percentiles import bands_of, percentiles_document
 from loadframe.analyze.processes import processes_of
-from loadframe.analyze.rates import RATES
+from loadframe.analyze.rates import RATES, THROUGHPUT, Rate
+from loadframe.analyze.request_time import request_time
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
 
@@ -44,12 +45,18 @@ def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
     return document
 
 
+def _by_node(run: Run, phase: PhaseSummary, rate: Rate) -> dict[str, Any]:
+    return {host: spread.as_dict() for host, spread in five_seconds_by_node(run, phase, rate).items()}
+
+
 def _samples(run: Run, phase: PhaseSummary) -> dict[str, Any]:
     """Return a phase's samples of 5 s, in total and by node, and the minimum and p95 of response times, s."""
     together = {rate.counted: five_seconds(run, phase, rate) for rate in RATES.values()}
     times = {name: least_and_p95(run, phase, name) for name in phase.single}
     return {
         **{name: spread.as_dict() for name, spread in together.items() if spread},
-        "by_node": {host: spread.as_dict() for host, spread in five_seconds_by_node(run, phase).items()},
+        "by_node": _by_node(run, phase, THROUGHPUT),
+        "request_time": request_time(run, phase).as_dict(),
+        "documents_by_node": _by_node(run, phase, RATES["documents"]),
         "least_and_p95": {name: list(pair) for name, pair in times.items() if pair},
     }

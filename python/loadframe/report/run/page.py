@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from loadframe.analyze.dips import DipsOfPhase, dips_of
 from loadframe.analyze.five_seconds import SAMPLE, Spread, five_seconds, five_seconds_by_node, least_and_p95
 from loadframe.analyze.processes import processes_of
-from loadframe.analyze.rates import RATES, THROUGHPUT
+from loadframe.analyze.rates import RATES
 from loadframe.base.units import format_count, format_duration, format_share
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
@@ -124,8 +124,9 @@ def samples_table(run: Run) -> Table | None:
             spread = five_seconds(run, phase, rate)
             if spread and spread.most:
                 rows.append([Cell(phase.name), Cell(rate.unit), *_cells(spread)])
-        for host, spread in list(five_seconds_by_node(run, phase).items())[:_HOSTS]:
-            rows.append([Cell(phase.name), Cell(THROUGHPUT.unit, f"served by {host}"), *_cells(spread)])
+        for rate in RATES.values():
+            for host, spread in list(five_seconds_by_node(run, phase, rate).items())[:_HOSTS]:
+                rows.append([Cell(phase.name), Cell(rate.unit, f"served by {host}"), *_cells(spread)])
     if not rows:
         return None
     known = [(phase, name, least_and_p95(run, phase, name)) for phase in run.summary.measured for name in phase.single]

@@ -1,8 +1,9 @@
-"""The MPI benchmarker's result format, for its analysis scripts: a list of steps with the results of each rank.
+"""The MPI benchmarker's result formats, for its analysis scripts: a list of steps with the results of each rank.
 
-`[{"search_results": [{"query": {"body": ...}, "responses": [[{"latency": s, "docs": n}, {"error_code": 429}, ...], ...
-]}], "warmup_time_secs": ..., "execution_time_secs": ..., "sleep_between_requests_secs": ...}]`, with a step for each
-measured phase, and in `responses` a list for each rank.
+Its document (appendix A.4) has `[{"query_result": [{"body": ..., "responses": [[{"latency": s, "docs": n},
+{"error_code": 429}, ...], ...]}], "warmup_time_secs": ..., "execution_time_secs": ..., "sleep_between_requests_secs":
+...}]`, with a step for each measured phase, and in `responses` a list for each rank. Its program writes
+`{"search_results": [{"query": {"body": ...}, "responses": ...}], ...}` instead.
 
 A rank of the benchmarker corresponds to a closed-loop client, and its latency to the service time. If the run recorded
 single requests, each is in the list of its client, in the order of answers; an error has the status code of its answer,
@@ -38,8 +39,21 @@ CODES = {
 }
 
 
+def appendix(run: Run) -> list[dict[str, Any]]:
+    """Return a run in the format of the benchmarker's document: times in seconds, errors by an HTTP code."""
+    return [
+        {
+            "query_result": [
+                {**result["query"], "responses": result["responses"]} for result in step.pop("search_results")
+            ],
+            **step,
+        }
+        for step in queries(run)
+    ]
+
+
 def queries(run: Run) -> list[dict[str, Any]]:
-    """Return a run in the benchmarker's format: times in seconds, errors by an HTTP code."""
+    """Return a run in the format of the benchmarker's program: times in seconds, errors by an HTTP code."""
     rows = [row for row in run.series.to_pylist() if row["segment"] == "measure"]
     planned = {phase.get("name"): phase for phase in run.manifest.workload.phases}
     sampled = _sampled(run)

@@ -66,6 +66,7 @@ class MongoDB(Store):
     )
     offered = f"from {'.'.join(map(str, _OFFERED))}"
     watched = figures.WATCHED
+    exported = figures.MONGOSTAT
 
     def __init__(self, access: Access = OPEN) -> None:
         """Store how to connect."""
@@ -114,6 +115,10 @@ class MongoDB(Store):
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Check settings of mongod (names with dots) and of Loadframe."""
         config.check(settings)
+
+    def shard_settings(self, routers: int | None, config_servers: int | None) -> dict[str, Any]:
+        """Return the settings of a sharded cluster with one member in each shard."""
+        return config.shard_settings(routers, config_servers)
 
     def require_encryption(
         self,

@@ -20,6 +20,8 @@ OURS = (
     *("security.keyFile", "security.authorization", "security.clusterAuthMode"),
     "setParameter.enableLocalhostAuthBypass",
 )
+#: Settings of Loadframe that are sizes: a number of bytes, or a text such as 512m.
+_SIZES = ("cache", "chunk_size")
 #: Settings of Loadframe, with the type of their values.
 OWN: dict[str, type] = {
     "cache": str,
@@ -61,12 +63,13 @@ def check(settings: Mapping[str, Any]) -> None:
     for key, value in settings.items():
         if any(key == ours or key.startswith(f"{ours}.") for ours in OURS):
             raise BadInput(f"the setting {key} is controlled by Loadframe", remedy="leave it out")
-        expected = OWN.get(key)
+        expected = None if key in _SIZES else OWN.get(key)
         if expected and (type(value) is not expected or (value == 0 and expected is int) or str(value).startswith("-")):
             words = {bool: "true or false", int: "a whole number above 0", str: "a text"}[expected]
             raise BadInput(f"the setting {key} must be {words}", where=str(value))
-    if "cache" in settings:
-        parse_size(settings["cache"])
+    for key in _SIZES:
+        if key in settings:
+            parse_size(settings[key])
     if "chunk_size" in settings and not 2**20 <= parse_size(settings["chunk_size"]) <= 2**30:
         raise BadInput("the setting chunk_size must be 1m to 1g", where=str(settings["chunk_size"]))
     if settings.get("layout", "apart") not in LAYOUTS:
@@ -76,6 +79,12 @@ def check(settings: Mapping[str, Any]) -> None:
             raise BadInput(
                 f"the setting {key} requires a sharded cluster", remedy="set members: the members of each shard"
             )
+
+
+def shard_settings(routers: int | None, config_servers: int | None) -> dict[str, Any]:
+    """Return the settings of a sharded cluster with these numbers of routers and config servers."""
+    given = {"routers": routers, "config_members": config_servers}
+    return {"members": 1, **{key: value for key, value in given.items() if value is not None}}
 
 
 def sharded(settings: Mapping[str, Any]) -> bool:
@@ -119,7 +128,8 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
         raise BadInput(
             "a sharded cluster needs mongos, which is missing in this installation",
             where=str(installation.home),
-            remedy="download a MongoDB that includes mongos with --version 7.0.14, or name yours with --home FOLDER",
+            remedy="download a MongoDB that includes mongos with --version 7.0.14; or install the vendor's packages"
+            " mongodb-org-server and mongodb-org-mongos; or name the folder of yours with --home FOLDER",
         )
     return _router(node, mongos) if mongos and node.role == ROUTER else _server(node, mongod)
 

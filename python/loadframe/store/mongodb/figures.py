@@ -22,10 +22,35 @@ WATCHED = (
     Figure("lag s", "lag_seconds"),
 )
 
+#: The columns of mongostat. `mapped` is empty: servers from version 4.2 on map no data files.
+#: Servers no longer publish a locked share; `locked` is the share of time that operations waited for locks, summed over
+#: operations, so it can exceed 1.
+MONGOSTAT = (
+    Figure("insert/s", "inserts", total=True),
+    Figure("query/s", "queries", total=True),
+    Figure("update/s", "updates", total=True),
+    Figure("delete/s", "deletes", total=True),
+    Figure("getmore/s", "getmores", total=True),
+    Figure("command/s", "commands", total=True),
+    Figure("flushes/s", "checkpoints", total=True),
+    Figure("mapped", "memory_mapped_bytes", size=True),
+    Figure("vsize", "memory_virtual_bytes", size=True),
+    Figure("res", "memory_rss_bytes", size=True),
+    Figure("faults/s", "page_faults", total=True),
+    Figure("locked", "lock_wait_seconds", total=True),
+    Figure("qr", "queued_readers"),
+    Figure("qw", "queued_writers"),
+    Figure("ar", "active_readers"),
+    Figure("aw", "active_writers"),
+    Figure("netIn/s", "received_bytes", total=True, size=True),
+    Figure("netOut/s", "sent_bytes", total=True, size=True),
+    Figure("conn", "clients"),
+)
+
 #: The command; it skips sections that are expensive and not used here.
 COMMAND = {
     "serverStatus": 1,
-    **dict.fromkeys(("asserts", "locks", "sharding", "tcmalloc", "transportSecurity", "twoPhaseCommitCoordinator"), 0),
+    **dict.fromkeys(("asserts", "sharding", "tcmalloc", "transportSecurity", "twoPhaseCommitCoordinator"), 0),
 }
 
 #: Our names of statistics -> their paths in serverStatus.
@@ -50,6 +75,7 @@ _PLACES = {
     "received_bytes": "network.bytesIn",
     "sent_bytes": "network.bytesOut",
     "requests": "network.numRequests",
+    "page_faults": "extra_info.page_faults",
     "documents_returned": "metrics.document.returned",
     "documents_scanned": "metrics.queryExecutor.scannedObjects",
     "keys_scanned": "metrics.queryExecutor.scanned",
@@ -78,6 +104,12 @@ _TIMES = {
 }
 #: Statistics of the database with all collections -> their fields in dbStats.
 _OF_DATABASE = {"documents": "objects", "data_bytes": "dataSize", "index_bytes": "indexSize"}
+#: Memory -> its path in serverStatus, in MiB.
+_MEMORY = {
+    "memory_rss_bytes": "mem.resident",
+    "memory_virtual_bytes": "mem.virtual",
+    "memory_mapped_bytes": "mem.mapped",
+}
 _MEBIBYTE = 2**20
 
 
@@ -91,8 +123,12 @@ def read(status: Mapping[str, Any]) -> dict[str, float]:
     for name, place in _TIMES.items():
         if (value := _at(status, place)) is not None:
             figures[name] = float(value) / 1e6
-    if (resident := _at(status, "mem.resident")) is not None:
-        figures["memory_rss_bytes"] = float(resident) * _MEBIBYTE
+    for name, place in _MEMORY.items():
+        if (value := _at(status, place)) is not None:
+            figures[name] = float(value) * _MEBIBYTE
+    if locks := status.get("locks"):
+        waits = [wait for lock in locks.values() for wait in lock.get("timeAcquiringMicros", {}).values()]
+        figures["lock_wait_seconds"] = sum(map(float, waits)) / 1e6
     if repl := status.get("repl"):
         figures["primary"] = float(bool(repl.get("isWritablePrimary")))
     return figures

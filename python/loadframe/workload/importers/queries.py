@@ -46,7 +46,16 @@ class Triple:
     shards: int | None = None
 
 
-def import_queries(path: Path, loaded: Triple | None = None) -> Imported:
+@dataclass(frozen=True)
+class StepTimes:
+    """Times of all steps, in seconds. None: the times of the file."""
+
+    warmup: float | None = None
+    execution: float | None = None
+    sleep: float | None = None
+
+
+def import_queries(path: Path, loaded: Triple | None = None, times: StepTimes = StepTimes()) -> Imported:
     """Import a query file, and optionally the data to load; BadInput, with its place, for invalid input."""
     where = str(path)
     steps = json_of(text_of(path), where)
@@ -79,7 +88,7 @@ def import_queries(path: Path, loaded: Triple | None = None) -> Imported:
             mix[names[known]] = mix.get(names[known], 0) + 1
         if not mix:
             raise part.error("search_queries", "the step lacks searches", "add a search")
-        phases.append(_phase(f"step_{number:0{digits}}", mix, part))
+        phases.append(_phase(f"step_{number:0{digits}}", mix, part, times))
         left_out += [f"step {number}: {key}" for key in part.rest()]
     data: dict[str, Any] = {
         "workload": name_of(path.stem),
@@ -141,10 +150,15 @@ def _search(body: dict[str, Any]) -> dict[str, Any]:
     return {"search": {"collection": "${collection}", "request_cache": False, "body": literal(body)}}
 
 
-def _phase(name: str, mix: dict[str, int], step: ImportedObject) -> dict[str, Any]:
-    warmup = step.number("warmup_time_secs", WARMUP)
-    duration = step.number("execution_time_secs", EXECUTION)
-    pause = step.number("sleep_between_requests_secs", SLEEP)
+def _phase(name: str, mix: dict[str, int], step: ImportedObject, times: StepTimes) -> dict[str, Any]:
+    warmup, duration, pause = (
+        number if given is None else given
+        for given, number in (
+            (times.warmup, step.number("warmup_time_secs", WARMUP)),
+            (times.execution, step.number("execution_time_secs", EXECUTION)),
+            (times.sleep, step.number("sleep_between_requests_secs", SLEEP)),
+        )
+    )
     if not duration:
         raise step.error("execution_time_secs", "the step lasts 0 s", "set a time above 0")
     load = {"operation": next(iter(mix))} if len(mix) == 1 else {"mix": mix, "order": "permuted"}

@@ -63,6 +63,23 @@ impl Counts {
     }
 }
 
+/// Attempts and documents of one host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// Attempts, successful or not.
+    pub requests: u64,
+    /// Documents stored or returned.
+    pub documents: u64,
+}
+
+impl Served {
+    /// Adds other counts.
+    pub fn add(&mut self, other: Self) {
+        self.requests += other.requests;
+        self.documents += other.documents;
+    }
+}
+
 /// Counts and histograms of one stream's operation in one second and segment.
 #[derive(Clone, Debug)]
 pub struct Cell {
@@ -76,8 +93,8 @@ pub struct Cell {
     pub failure: Option<Histogram<u64>>,
     /// Durations of connection setups. Allocated at the first one, since most seconds do not have any.
     pub setup: Option<Histogram<u64>>,
-    /// Attempts by host.
-    pub nodes: Vec<u64>,
+    /// Attempts and documents by host.
+    pub nodes: Vec<Served>,
     /// Requests in flight at the end of the second.
     pub unanswered: u64,
     /// Age of the oldest of these requests, since it was scheduled.
@@ -111,7 +128,7 @@ impl Cell {
                 durations.reset();
             }
         }
-        self.nodes.fill(0);
+        self.nodes.fill(Served::default());
         self.unanswered = 0;
         self.oldest_unanswered = Duration::ZERO;
     }
@@ -129,7 +146,7 @@ impl Cell {
         counts.completed_documents += if in_window { reply.documents } else { 0 };
         let node = usize::from(reply.node);
         grow(&mut self.nodes, node + 1);
-        self.nodes[node] += 1;
+        self.nodes[node].add(Served { requests: 1, documents: reply.documents });
     }
 
     /// Counts the response time of a failure.
@@ -161,13 +178,13 @@ impl Cell {
         self.oldest_unanswered = self.oldest_unanswered.max(other.oldest_unanswered);
         grow(&mut self.nodes, other.nodes.len());
         for (mine, theirs) in self.nodes.iter_mut().zip(&other.nodes) {
-            *mine += theirs;
+            mine.add(*theirs);
         }
     }
 }
 
-fn grow(counts: &mut Vec<u64>, len: usize) {
+fn grow(counts: &mut Vec<Served>, len: usize) {
     if counts.len() < len {
-        counts.resize(len, 0);
+        counts.resize(len, Served::default());
     }
 }

@@ -14,7 +14,7 @@ use crate::driver::{Failure, Reply, ReplyPart};
 use crate::recording::durations::record;
 use crate::recording::sample::Sample;
 use crate::recording::self_monitor::SelfMonitor;
-pub use cell::{Cell, Counts};
+pub use cell::{Cell, Counts, Served};
 pub use interval::{Interval, Message, same_words};
 
 /// Requests in flight by client: slot and scheduled time.

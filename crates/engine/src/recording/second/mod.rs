@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::driver::ErrorClass;
 use crate::pacing::simulated_clock::ClockState;
 use crate::recording::durations::histogram;
-use crate::recording::recorder::{Counts, Interval, MESSAGES, Message, same_words};
+use crate::recording::recorder::{Counts, Interval, MESSAGES, Message, Served, same_words};
 use crate::recording::sample::{OfRank, Sample};
 use crate::recording::worker_stats::Workers;
 use sparse::Sparse;
@@ -60,7 +60,7 @@ struct CellValue {
     service: Sparse,
     failure: Sparse,
     setup: Sparse,
-    nodes: BTreeMap<String, u64>,
+    nodes: BTreeMap<String, Served>,
     unanswered: u64,
     oldest_unanswered: Duration,
 }
@@ -82,14 +82,14 @@ impl Second {
     /// Creates the record of rank `rank`. `hosts`: names of its nodes.
     pub fn of(plan: u64, rank: u64, sum: &Interval, mut workers: Workers, hosts: &[String], state: State) -> Self {
         let cells = sum.used_cells().map(|(slot, measured, cell)| {
-            let nodes = cell.nodes.iter().enumerate().filter(|(_, requests)| **requests > 0);
+            let nodes = cell.nodes.iter().enumerate().filter(|(_, served)| served.requests > 0);
             let part = CellValue {
                 counts: cell.counts.clone(),
                 response: Sparse::of(&cell.response),
                 service: Sparse::of(&cell.service),
                 failure: cell.failure.as_ref().map(Sparse::of).unwrap_or_default(),
                 setup: cell.setup.as_ref().map(Sparse::of).unwrap_or_default(),
-                nodes: nodes.map(|(node, requests)| (name(hosts, node), *requests)).collect(),
+                nodes: nodes.map(|(node, served)| (name(hosts, node), *served)).collect(),
                 unanswered: cell.unanswered,
                 oldest_unanswered: cell.oldest_unanswered,
             };
@@ -238,8 +238,8 @@ impl CellValue {
         self.service.add(&other.service);
         self.failure.add(&other.failure);
         self.setup.add(&other.setup);
-        for (node, requests) in other.nodes {
-            *self.nodes.entry(node).or_default() += requests;
+        for (node, served) in other.nodes {
+            self.nodes.entry(node).or_default().add(served);
         }
         self.unanswered += other.unanswered;
         self.oldest_unanswered = self.oldest_unanswered.max(other.oldest_unanswered);
@@ -254,12 +254,12 @@ impl CellValue {
                 rare.add_to(durations.get_or_insert_with(histogram));
             }
         }
-        for (name, requests) in &self.nodes {
+        for (name, served) in &self.nodes {
             let node = number(hosts, name);
             if cell.nodes.len() <= node {
-                cell.nodes.resize(node + 1, 0);
+                cell.nodes.resize(node + 1, Served::default());
             }
-            cell.nodes[node] += requests;
+            cell.nodes[node].add(*served);
         }
         cell.unanswered = self.unanswered;
         cell.oldest_unanswered = self.oldest_unanswered;
