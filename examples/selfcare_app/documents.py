@@ -89,5 +89,8 @@ class Documents(Protocol):
     async def refresh(self, collections: Sequence[str]) -> None:
         """Make all writes visible to later reads."""
 
+    async def merge(self, collections: Sequence[str]) -> None:
+        """Merge each collection into one segment, in stores that have segments."""
+
     async def close(self) -> None:
         """Close the connections."""

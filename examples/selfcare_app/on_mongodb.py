@@ -107,6 +107,9 @@ class OnMongoDB:
     async def refresh(self, collections: Sequence[str]) -> None:
         """Do nothing: writes are visible immediately."""
 
+    async def merge(self, collections: Sequence[str]) -> None:
+        """Do nothing: there are no segments."""
+
     async def close(self) -> None:
         """Close it."""
         await self._client.close()

@@ -6,7 +6,7 @@ from typing import Any
 
 import aiohttp
 
-from documents import FIELDS, Document
+from documents import COLLECTIONS, FIELDS, Document
 
 _MOST = 1000
 #: Status of a duplicate id.
@@ -28,12 +28,14 @@ class RefusedError(Exception):
 
 
 class OnSearch:
-    """One node, over HTTP, with one shard per collection and without replicas."""
+    """One node, over HTTP."""
 
-    def __init__(self, host: str, *, wait_for: bool) -> None:
-        """With `wait_for`, each write waits for the next refresh."""
+    def __init__(self, host: str, *, wait_for: bool, shards: int, replicas: int, routing: bool) -> None:
+        """With `wait_for`, each write waits for the next refresh. With `routing`, a user's documents share a shard."""
         self._root = f"http://{host}"
-        self._write = "?refresh=wait_for" if wait_for else ""
+        self._write = {"refresh": "wait_for"} if wait_for else {}
+        self._layout = {"number_of_shards": shards, "number_of_replicas": replicas}
+        self._routing = routing
         self._kept: aiohttp.ClientSession | None = None
         self._typed = False
 
@@ -43,11 +45,21 @@ class OnSearch:
             self._kept = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=64))
         return self._kept
 
-    async def _ask(self, method: str, path: str, body: Any = None, *, missing: bool = False) -> Any:
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        missing: bool = False,
+        parameters: Mapping[str, str] | None = None,
+    ) -> Any:
         data = None if body is None else body if isinstance(body, str) else json.dumps(body)
         kind = "application/x-ndjson" if isinstance(body, str) else "application/json"
         headers = {"Content-Type": kind} if data is not None else {}
-        async with self._session.request(method, self._root + path, data=data, headers=headers) as answer:
+        async with self._session.request(
+            method, self._root + path, data=data, headers=headers, params=parameters
+        ) as answer:
             text = await answer.read()
             if answer.status >= 400 and not (missing and answer.status == 404):
                 raise RefusedError(f"{method} {path}: {answer.status} {text[:300]!r}")
@@ -61,9 +73,8 @@ class OnSearch:
         there = {row["index"] for row in await self._ask("GET", "/_cat/indices?format=json")}
         for name in collections:
             if name not in there:
-                settings = {"number_of_shards": 1, "number_of_replicas": 0}
                 try:
-                    await self._ask("PUT", f"/{name}{flag}", {"settings": settings, "mappings": _MAPPINGS})
+                    await self._ask("PUT", f"/{name}{flag}", {"settings": self._layout, "mappings": _MAPPINGS})
                 except RefusedError as error:
                     # Another instance created it in the meantime.
                     if "resource_already_exists" not in str(error):
@@ -75,48 +86,58 @@ class OnSearch:
         await self._ask("POST", f"/{','.join(collections)}/_refresh")
         await self._ask("POST", f"/{','.join(collections)}/_delete_by_query?refresh=true&conflicts=proceed", body)
 
-    async def _search(self, collection: str, query: list[Document], **rest: Any) -> Any:
-        body = {"query": {"bool": {"filter": query}}, **rest}
-        return await self._ask("POST", f"/{collection}/_search", body)
+    def _routed(self, collection: str, user: str) -> dict[str, str]:
+        """Return the parameter that names the user's shard. State of the instances is not routed: its keys vary."""
+        return {"routing": user} if self._routing and collection in COLLECTIONS else {}
+
+    async def _search(self, collection: str, query: list[Document], *, user: str | None = None, **rest: Any) -> Any:
+        body = {"query": {"bool": {"filter": [*([_of(user)] if user else []), *query]}}, **rest}
+        return await self._ask(
+            "POST", f"/{collection}/_search", body, parameters=self._routed(collection, user) if user else {}
+        )
 
     async def exists(self, collection: str, user: str) -> bool:
         """Search for one document without its content."""
-        told = await self._search(collection, [_of(user)], size=0, terminate_after=1)
+        told = await self._search(collection, [], user=user, size=0, terminate_after=1)
         total = told["hits"]["total"]
         return bool(total["value"] if isinstance(total, dict) else total)
 
     async def get(self, collection: str, key: str) -> Document | None:
-        """Get by id, which sees unrefreshed writes."""
-        told = await self._ask("GET", f"/{collection}/_doc/{key}", missing=True)
+        """Get by id, which sees unrefreshed writes. Documents that are read by id have their user as id."""
+        told = await self._ask(
+            "GET", f"/{collection}/_doc/{key}", missing=True, parameters=self._routed(collection, key)
+        )
         return told.get("_source")
 
     async def latest(self, collection: str, user: str) -> Document | None:
         """Search for the first by date."""
-        hits = (await self._search(collection, [_of(user)], size=1, sort=[{"date": "desc"}]))["hits"]["hits"]
+        hits = (await self._search(collection, [], user=user, size=1, sort=[{"date": "desc"}]))["hits"]["hits"]
         return hits[0]["_source"] if hits else None
 
     async def all(self, collection: str, user: str) -> list[Document]:
         """Search for all."""
-        hits = (await self._search(collection, [_of(user)], size=_MOST))["hits"]["hits"]
+        hits = (await self._search(collection, [], user=user, size=_MOST))["hits"]["hits"]
         return [hit["_source"] for hit in hits]
 
     async def between(self, collection: str, user: str, start: int, end: int) -> list[Document]:
         """Search by date."""
-        hits = (await self._search(collection, [_of(user), _dates(start, end)], size=_MOST))["hits"]["hits"]
+        hits = (await self._search(collection, [_dates(start, end)], user=user, size=_MOST))["hits"]["hits"]
         return [hit["_source"] for hit in hits]
 
     async def total(
         self, collection: str, user: str, field: str, start: int | None = None, end: int | None = None
     ) -> float:
         """Have it summed there."""
-        query = [_of(user)] if start is None else [_of(user), _dates(start, end)]
-        told = await self._search(collection, query, size=0, aggs={"sum": {"sum": {"field": field}}})
+        query = [] if start is None else [_dates(start, end)]
+        told = await self._search(collection, query, user=user, size=0, aggs={"sum": {"sum": {"field": field}}})
         return float(told["aggregations"]["sum"]["value"])
 
     async def count(self, collection: str, user: str) -> int:
         """Have it counted there."""
         body = {"query": {"bool": {"filter": [_of(user)]}}}
-        return int((await self._ask("POST", f"/{collection}/_count", body))["count"])
+        return int(
+            (await self._ask("POST", f"/{collection}/_count", body, parameters=self._routed(collection, user)))["count"]
+        )
 
     async def size(self, collection: str) -> int:
         """Have them counted there."""
@@ -132,20 +153,26 @@ class OnSearch:
     async def add(self, collection: str, documents: Mapping[str, Document]) -> None:
         """Create, and ignore duplicate ids."""
         if documents:
-            await self._bulk(collection, "create", documents, "")
+            await self._bulk(collection, "create", documents, {})
 
     async def put(self, collection: str, documents: Mapping[str, Document]) -> None:
         """Index by id, or in bulk."""
         if len(documents) == 1:
             ((key, document),) = documents.items()
-            await self._ask("PUT", f"/{collection}/_doc/{key}{self._write}", document)
+            parameters = {**self._write, **self._routed(collection, document["user"])}
+            await self._ask("PUT", f"/{collection}/_doc/{key}", document, parameters=parameters)
         elif documents:
             await self._bulk(collection, "index", documents, self._write)
 
-    async def _bulk(self, collection: str, action: str, documents: Mapping[str, Document], how: str) -> None:
-        lines = [json.dumps(line) for key, document in documents.items() for line in ({action: {"_id": key}}, document)]
+    async def _bulk(
+        self, collection: str, action: str, documents: Mapping[str, Document], how: Mapping[str, str]
+    ) -> None:
+        lines = []
+        for key, document in documents.items():
+            target = {"_id": key, **self._routed(collection, document["user"])}
+            lines += [json.dumps({action: target}), json.dumps(document)]
         kind = "/_doc" if self._typed else ""
-        told = await self._ask("POST", f"/{collection}{kind}/_bulk{how}", "\n".join(lines) + "\n")
+        told = await self._ask("POST", f"/{collection}{kind}/_bulk", "\n".join(lines) + "\n", parameters=how)
         refused = [item for item in told["items"] if item[action]["status"] >= 300]
         if action == "create":
             refused = [item for item in refused if item[action]["status"] != _THERE]
@@ -155,6 +182,10 @@ class OnSearch:
     async def refresh(self, collections: Sequence[str]) -> None:
         """Refresh these."""
         await self._ask("POST", f"/{','.join(collections)}/_refresh")
+
+    async def merge(self, collections: Sequence[str]) -> None:
+        """Merge them, and write the result to disk."""
+        await self._ask("POST", f"/{','.join(collections)}/_forcemerge?max_num_segments=1&flush=true")
 
     async def close(self) -> None:
         """Close it."""

@@ -137,6 +137,11 @@ class Places:
         for kind, names in self._by_store(collections).items():
             await self.stores[kind].refresh(names)
 
+    async def merge(self, collections: Sequence[str]) -> None:
+        """Merge them on each store that is written."""
+        for kind, names in self._by_store(collections).items():
+            await self.stores[kind].merge(names)
+
     def _by_store(self, collections: Sequence[str]) -> dict[str, list[str]]:
         names: dict[str, list[str]] = {}
         for name in collections:

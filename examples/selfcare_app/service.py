@@ -33,12 +33,18 @@ settings = read()
 def _store(kind: str) -> Documents:
     if kind == "mongodb":
         return OnMongoDB(settings.hosts[kind], user_index=settings.user_index, login=settings.logins.get(kind))
-    return OnSearch(settings.hosts[kind], wait_for=settings.refresh == "request")
+    return OnSearch(
+        settings.hosts[kind],
+        wait_for=settings.refresh == "request",
+        shards=settings.shards,
+        replicas=settings.replicas,
+        routing=settings.routing,
+    )
 
 
 stores: dict[str, Documents] = {kind: Timed(_store(kind)) for kind in settings.stores}  # type: ignore[misc]
 places = Places(stores, declared(settings.placement, settings.stores))
-work = Work(places, settings.refresh)  # type: ignore[arg-type]
+work = Work(places, settings.refresh, merge=settings.merge)  # type: ignore[arg-type]
 peers = Peers(stores[settings.stores[-1]], settings.instance, settings.address)
 clock = Clock(peers)
 moves = Moves(places, peers)

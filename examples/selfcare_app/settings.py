@@ -17,9 +17,20 @@ class Settings:
     logins: dict[str, tuple[str, str]]  #: kind -> user and password, of stores that authenticate their clients
     placement: str  #: collections that are not on their default store
     refresh: str
+    shards: int
+    replicas: int
+    routing: bool  #: whether a user's documents are in one shard
+    merge: bool
     user_index: bool
     token_seconds: float
     record: Path | None  #: file for one line per request
+
+
+def _routing(word: str) -> bool:
+    """Return whether documents are routed by user; ValueError for an unknown word."""
+    if word not in ("none", "user"):
+        raise ValueError(f"routing must be none or user; got {word!r}")
+    return word == "user"
 
 
 def read() -> Settings:
@@ -36,6 +47,10 @@ def read() -> Settings:
         logins={kind: (os.environ[f"{name}_USER"], os.environ[f"{name}_PASSWORD"]) for kind, name in logins.items()},
         placement=os.environ["SETTING_PLACEMENT"],
         refresh=os.environ["SETTING_REFRESH"],
+        shards=int(os.environ["SETTING_SHARDS"]),
+        replicas=int(os.environ["SETTING_REPLICAS"]),
+        routing=_routing(os.environ["SETTING_ROUTING"]),
+        merge=os.environ["SETTING_MERGE"] == "true",
         user_index=os.environ["SETTING_USER_INDEX"] == "true",
         token_seconds=float(os.environ["SETTING_TOKEN_SECONDS"]),
         record=data / "requests.jsonl" if os.environ["SETTING_RECORD"] == "true" else None,

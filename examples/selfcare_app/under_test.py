@@ -34,6 +34,13 @@ STORE = Application(
         # Visibility of writes to later reads on search engines: `affected` or `all` collections are
         # refreshed, the `request` waits for the next refresh, or the answer waits 1,005 ms (`pause`), or nothing.
         "refresh": "affected",
+        # Shards and replicas of each collection on search engines. The study's default is 5 and 1, "fewer" 2 or 1.
+        "shards": 1,
+        "replicas": 0,
+        # Shard of a document on search engines: by its id (`none`) or by its `user`, so that one shard answers a user.
+        "routing": "none",
+        # Whether /init/reset_static merges the static collection into one segment on search engines.
+        "merge": False,
         # Whether to create an index on the user in MongoDB.
         "user_index": True,
         # Validity of a token, s.

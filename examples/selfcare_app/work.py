@@ -24,10 +24,11 @@ _PLANNED = 6
 class Work:
     """The work of one instance, on the combined stores of `places.py`."""
 
-    def __init__(self, store: Documents, refresh: str) -> None:
-        """`refresh` selects how writes become visible; see `under_test.py`."""
+    def __init__(self, store: Documents, refresh: str, *, merge: bool) -> None:
+        """`refresh` selects how writes become visible, `merge` merges static collections; see `under_test.py`."""
         self._store = store
         self._refresh = refresh
+        self._merge = merge
 
     async def prepare(self) -> None:
         """Create missing collections."""
@@ -42,6 +43,8 @@ class Work:
         }
         await self._store.put("exercise", documents)
         await self._seen(["exercise"])
+        if self._merge:
+            await self._store.merge(["exercise"])
         return len(documents)
 
     async def reset(self) -> None:

@@ -163,3 +163,31 @@ def test_a_collection_moves_under_load_and_no_document_is_missed(state):
         assert ask(front, "GET", "/placement/achievement")[1]["store"] == "mongodb"
         assert ask(front, "GET", "/placement/plan")[1]["store"] == "opensearch"
         assert ask(front, "POST", "/placement/none/next", {"to": "mongodb"})[0] == 409
+
+
+def test_shards_replicas_routing_and_merging_are_settings_and_change_no_answer(state):
+    layout = {"shards": 5, "replicas": 1, "routing": "user", "merge": True, "refresh": "all"}
+    settings = {"store": "opensearch", "opensearch.heap": "400m", **layout}
+    with Cluster.start(ClusterSpec(str(EXAMPLE), settings=settings)) as cluster:
+        front = cluster.addresses[0]
+        store = next(node for node in cluster.nodes if node.name.startswith("opensearch")).address
+        ask(front, "GET", "/init/reset_static")
+        for user in ("ann", "bob"):
+            assert ask(front, "POST", f"/init/addpatient/{user}", {"age": 40})[0] == 200
+            token = ask(front, "POST", "/oauth/token", f"grant_type=password&username={user}")[1]["access_token"]
+            known = {"Authorization": f"Bearer {token}"}
+            for hour in range(8, 12):
+                row = {"start": MONDAY + hour * HOUR, "type": "walking", "steps": 100 * hour}
+                assert ask(front, "POST", "/patient/activity", {"activities": [row]}, **known)[0] == 201
+            totals = ask(front, "GET", "/patient/totals", **known)[1]
+            assert totals == {"activities": 4, "steps": 3800, "seconds": 4 * 3599}
+            assert ask(front, "POST", "/patient/plan/next", {"pain": 3}, **known)[1]["plan"]["week"] == 1
+            achieved = ask(front, "GET", "/patient/achievements", **known)[1]["achievements"]
+            assert [row["steps"] for row in achieved if "days_with_goal" in row] == [3800]
+        made = ask(store, "GET", "/activity/_settings")[1]["activity"]["settings"]["index"]
+        assert (made["number_of_shards"], made["number_of_replicas"]) == ("5", "1")
+        shards = ask(store, "GET", "/_cat/shards/activity?format=json&h=docs,prirep")[1]
+        of_primaries = sorted(int(row["docs"]) for row in shards if row["prirep"] == "p")
+        assert sum(of_primaries) == 8 and of_primaries[:3] == [0, 0, 0], "two users are in at most two of five shards"
+        segments = ask(store, "GET", "/exercise/_segments")[1]["indices"]["exercise"]["shards"]
+        assert all(len(copy["segments"]) <= 1 for copies in segments.values() for copy in copies)

@@ -2,13 +2,17 @@
 
 import itertools
 import re
+from dataclasses import replace
 
 import pytest
 
 from loadframe.base.errors import BadInput
-from loadframe.experiment.design.estimate import estimate, length_is_known
+from loadframe.experiment.design.estimate import estimate, length_is_known, why_unknown
 from loadframe.experiment.design.plans import design
+from loadframe.experiment.experiment import MeasuredRate
 from loadframe.experiment.file.reader import load_experiment
+from loadframe.record import Run
+from simulated import Truth, write_run
 
 EXPERIMENT = """\
 experiment: e
@@ -169,6 +173,28 @@ def test_a_phase_that_its_users_end_is_as_long_as_they_think_at_least(load, tmp_
     # The experiment's own duration ends the runs earlier.
     (tmp_path / "e.yaml").write_text(text + "duration: 10s\n")
     assert length_is_known(load_experiment(tmp_path / "e.yaml"))
+
+
+def test_much_work_at_an_unknown_rate_has_a_lower_bound_until_runs_measured_it(load, tmp_path):
+    text = EXPERIMENT.replace("SEED", "1").replace("repetitions: 4", "repetitions: 1")
+    text = re.sub(r"factors: .*", "factors: {clients: [1, 2]}\nwith: {documents: 20000000}", text)
+    load(text)
+    small = tmp_path / "small.yaml"
+    small.write_text(
+        re.sub(r"\{name: look.*", "{name: look, operation: look, clients: 2, requests: 10000000}", small.read_text())
+    )
+    experiment = load_experiment(tmp_path / "e.yaml")
+    # Filling takes 20,000,000 / 200,000 s, and each of two runs 10,000,000 / 50,000 s, at least.
+    assert estimate(design(experiment), experiment) == pytest.approx(20 + 100 + 2 + 2 * (200 + 0.5))
+    assert "ends after 20,000,000 documents, and its rate is not known" in why_unknown(experiment)
+    write_run(tmp_path / "results" / "runs", "r1", Truth(seconds=10, noise=0.0, operation="look"), clients=1)
+    measured = experiment.with_measured_rates(tmp_path / "results")
+    rate = measured.measured_rates["look"].requests
+    assert rate == pytest.approx(Run(tmp_path / "results" / "runs" / "r1").summary.phases[0].throughput)
+    assert estimate(design(measured), measured) == pytest.approx(20 + 100 + 2 + 2 * (10_000_000 / rate + 0.5))
+    filled = replace(measured, measured_rates={**measured.measured_rates, "fill": MeasuredRate(10.0, 50_000.0)})
+    assert why_unknown(filled) is None
+    assert estimate(design(filled), filled) == pytest.approx(20 + 400 + 2 + 2 * (10_000_000 / rate + 0.5))
 
 
 def test_a_generated_streams_length_follows_from_its_rate(load):

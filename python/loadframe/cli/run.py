@@ -76,6 +76,8 @@ def run(
     loaded = load_experiment(experiment)
     if samples:
         loaded = loaded.with_samples()
+    path = output or Path("results") / loaded.name
+    loaded = loaded.with_measured_rates(path)
     planned = design(loaded)
     if dry_run:
         _print_design(loaded, planned, as_json)
@@ -90,7 +92,6 @@ def run(
             where=str(experiment),
             remedy="give --yes to start it, or reduce levels or repetitions; --dry-run shows the runs",
         )
-    path = output or Path("results") / loaded.name
     with published("run", loaded.name, path, page) as live:
         carry_out(loaded, planned, path, live, retry_failed=retry_failed, as_json=as_json, strict=strict)
 
@@ -165,15 +166,16 @@ def _deadline() -> "Deadline":
 
 def _extent(loaded: "Experiment", planned: "Design") -> str:
     """Return the number and duration of the runs as text, with the maximum if it depends on results."""
-    from loadframe.experiment.design.estimate import UNKNOWN, estimate, length_is_known, length_text
+    from loadframe.experiment.design.estimate import estimate, length_text, why_unknown
 
-    known = length_is_known(loaded)
+    unknown = why_unknown(loaded)
+    known = unknown is None
     entries = loaded.kind.entries
     words = f"{counted(len(planned.runs), *entries)}, {length_text(estimate(planned, loaded), known)}"
     most = loaded.kind.largest_design(loaded)
     if len(most.runs) != len(planned.runs):
         words += f", and at most {counted(len(most.runs), *entries)}, {length_text(estimate(most, loaded), known)}"
-    return words if known else f"{words} ({UNKNOWN})"
+    return words if known else f"{words} ({unknown})"
 
 
 def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> None:

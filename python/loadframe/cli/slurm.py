@@ -87,18 +87,19 @@ def slurm(
     The store's nodes and the ranks run on separate machines of the job, or share machines. If a job ends before all
     runs are done, submit the same script again to continue.
     """
-    from loadframe.experiment.design.estimate import UNKNOWN, resource_estimate
+    from loadframe.experiment.design.estimate import resource_estimate, why_unknown
     from loadframe.experiment.file.reader import load_experiment
     from loadframe.experiment.runner.slurm_script import Batch
 
     loaded = load_experiment(experiment)
+    loaded = loaded.with_measured_rates(output or Path("results") / loaded.name)
     planned = resource_estimate(loaded, generators)
     machines = _machines(loaded, planned, nodes)
     path = script or Path(f"{loaded.name}.sbatch")
     if time is None and not planned.known:
         raise BadInput(
             f"the job's time limit is unknown: the experiment takes at least {format_duration(planned.seconds)};"
-            f" {UNKNOWN}",
+            f" {why_unknown(loaded)}",
             where=str(experiment),
             remedy="give --time",
         )

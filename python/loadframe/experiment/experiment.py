@@ -1,11 +1,11 @@
 """A checked experiment, with the cluster, workload and load of each treatment."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import parse_cores
 from loadframe.cluster import below
 from loadframe.experiment.design import Design, PlannedRun
@@ -31,6 +31,7 @@ from loadframe.experiment.file.model import (
     share_of_capacity,
 )
 from loadframe.load import Generator
+from loadframe.record import Run
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.collection_use import with_prefix
 from loadframe.workload.collections import redefined
@@ -43,6 +44,14 @@ if TYPE_CHECKING:
 
 #: The key of published figures in experiment.json.
 PUBLISHED = "published"
+
+
+@dataclass(frozen=True)
+class MeasuredRate:
+    """Mean rate of a phase in recorded runs, 1/s."""
+
+    requests: float
+    documents: float
 
 
 class ExperimentKind(Protocol):
@@ -114,6 +123,8 @@ class Experiment:
     published: tuple["PublishedFigure", ...] = ()
     #: Rates (1/s) that an earlier experiment found, with their treatments, for a rate that is a share of them.
     capacities: tuple[tuple[Mapping[str, Level], float], ...] = ()
+    #: Rates of the phases in runs recorded before, for estimates of the time that is left.
+    measured_rates: Mapping[str, MeasuredRate] = field(default_factory=dict)
     #: Number of nodes of the existing cluster, once it is known.
     found_nodes: int | None = None
     #: Prefix of the names of its collections on an existing cluster.
@@ -149,6 +160,23 @@ class Experiment:
             int(ranks) if ranks else None,
             samples=self.file.samples,
         )
+
+    def with_measured_rates(self, path: Path) -> "Experiment":
+        """Return the experiment with the mean rates of the phases in the runs of this folder."""
+        totals: dict[str, list[float]] = {}
+        for run in sorted((path / "runs").glob("*/summary.json")):
+            try:
+                phases = Run(run.parent).summary.phases
+            except LoadframeError:
+                # An unreadable run leaves the estimate as it is.
+                continue
+            for phase in phases:
+                sums = totals.setdefault(phase.name, [0.0, 0.0, 0.0])
+                sums[0] += phase.throughput * phase.duration
+                sums[1] += phase.documents_per_second * phase.duration
+                sums[2] += phase.duration
+        rates = {name: MeasuredRate(sums[0] / sums[2], sums[1] / sums[2]) for name, sums in totals.items() if sums[2]}
+        return replace(self, measured_rates=rates)
 
     def with_samples(self) -> "Experiment":
         """Return the experiment with `samples` on: every request is also recorded individually."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from loadframe.base.units import format_duration
 from loadframe.experiment.design import Design
-from loadframe.experiment.experiment import Experiment
+from loadframe.experiment.experiment import Experiment, MeasuredRate
 from loadframe.experiment.file.model import REMOTE_HOSTS
 from loadframe.workload import ResolvedPhase, Workload, least_seconds, walks_journeys
 from loadframe.workload.forms import every_form
@@ -17,11 +17,16 @@ from loadframe.workload.phases import Phase
 #: Each store estimates the start of its clusters.
 RUN_OVERHEAD = 0.5
 INGEST_RATE = 10_000.0
-#: Assumed length of phases with a fixed number of requests, s: mostly refreshes and merges.
+#: Assumed length of phases with few requests, s, mostly refreshes and merges; and requests/s of a small cluster.
 REQUESTS_SECONDS = 2.0
+REQUEST_RATE = 1_000.0
+#: A phase that takes longer than this at the assumed rates, s, depends too much on them: its length is a lower bound.
+MOST_ASSUMED = 60.0
+#: Rates for lower bounds, 1/s: beyond those of the published studies (191,539 documents/s on three nodes).
+MOST_REQUESTS, MOST_DOCUMENTS = 50_000.0, 200_000.0
 
-#: Explains why `length_is_known` is False.
-UNKNOWN = "the length depends on how long users take for their journeys"
+_JOURNEYS = "the length depends on how long users take for their journeys"
+_WORK = "phase {phase} ends after {work}, and its rate is not known before the first run; counted with {rate}/s at most"
 
 #: Length above which the command asks for confirmation, s.
 LONG = 24 * 3600.0
@@ -30,7 +35,7 @@ LONG = 24 * 3600.0
 def estimate(design: Design, experiment: Experiment) -> float:
     """Return the expected seconds from the start of the first cluster to the end of the last run.
 
-    A lower bound if the length is unknown: think times and pauses of users, without response times.
+    A lower bound if the length is unknown; see `why_unknown`.
     """
     return sum(run_seconds(design, experiment).values())
 
@@ -51,15 +56,39 @@ def run_seconds(design: Design, experiment: Experiment) -> dict[str, float]:
                 phases = {phase.name: phase for phase in workload.file.phases}
                 if not experiment.exists:
                     seconds[run.id] += Cluster.start_seconds(spec["store"], spec["nodes"])
-                seconds[run.id] += sum(phase_seconds(workload, phases[name]) for name in experiment.prepared)
+                seconds[run.id] += sum(
+                    phase_length(workload, phases[name], experiment.measured_rates.get(name)).seconds
+                    for name in experiment.prepared
+                )
     return seconds
 
 
 def length_is_known(experiment: Experiment) -> bool:
-    """Return whether the length of a run is predictable; not if users end it after a number of journeys."""
-    phases = {phase.name: phase for phase in experiment.workload.file.phases}
-    lasting = () if experiment.file.duration is not None else experiment.measured
-    return not any(walks_journeys(phases[name]) for name in (*experiment.prepared, *lasting))
+    """Return whether the length of the runs is predictable; see `why_unknown`."""
+    return why_unknown(experiment) is None
+
+
+def why_unknown(experiment: Experiment) -> str | None:
+    """Return why the length of the runs is only a lower bound. None: it is predictable.
+
+    It is not if users end a phase after a number of journeys, or if a phase ends after much work at an unknown rate.
+    """
+    measured = [] if experiment.file.duration is not None else [*experiment.measured]
+    seen = set()
+    for run in experiment.kind.largest_design(experiment).runs:
+        times = experiment.overrides(run.treatment)
+        key = repr((experiment.workload_parameters(run.treatment), times.get("rate"), times.get("duration")))
+        if key in seen:
+            continue
+        seen.add(key)
+        workload = experiment.workload_at(run.treatment)
+        phases = {phase.name: phase for phase in workload.file.phases}
+        for name in (*experiment.prepared, *measured):
+            levels = times if name in measured else {}
+            length = phase_length(workload, phases[name], experiment.measured_rates.get(name), **levels)
+            if length.unknown:
+                return length.unknown
+    return None
 
 
 def length_text(seconds: float, known: bool) -> str:
@@ -78,32 +107,48 @@ def resolved_seconds(phase: ResolvedPhase) -> float | None:
     if phase.duration is not None:
         return phase.warmup + phase.duration
     if phase.stop != "exhausted":
-        return phase.warmup + REQUESTS_SECONDS
+        of_phase = phase.stop.get("requests", 0) if isinstance(phase.stop, dict) else 0
+        requests = max([of_phase, *(stream.requests or 0 for stream in phase.streams)])
+        return phase.warmup + max(REQUESTS_SECONDS, requests / REQUEST_RATE)
     documents = sum(corpus.get("documents") or 0 for corpus in phase.corpora.values())
     streams = [_stream_seconds(source["generate"]) for source in phase.sources.values() if "generate" in source]
     return phase.warmup + max([documents / INGEST_RATE, *streams])
 
 
-def phase_seconds(
+@dataclass(frozen=True)
+class Length:
+    """Expected length of a phase, s. With `unknown`, the reason, it is a lower bound."""
+
+    seconds: float
+    unknown: str | None = None
+
+
+def phase_length(
     workload: Workload,
     phase: Phase,
+    known: MeasuredRate | None = None,
+    *,
     warmup: float | None = None,
     duration: float | None = None,
     rate: float | None = None,
     **_: object,
-) -> float:
-    """Estimate the length of a phase at these levels, s; other levels are ignored.
+) -> Length:
+    """Estimate the length of a phase at these levels; other levels are ignored.
 
-    A lower bound if the phase ends with the journeys of its users.
+    `known` is the rate of its earlier runs. Without it, a phase with much work has only a lower bound.
     """
     before = phase.warmup if warmup is None else warmup
     measured = phase.duration if duration is None else duration
     if measured is not None:
-        return before + measured
+        return Length(before + measured)
     if walks_journeys(phase):
-        return before + least_seconds(phase)
+        return Length(before + least_seconds(phase), _JOURNEYS)
     if phase.requests is not None:
-        return before + (phase.requests / rate if rate else REQUESTS_SECONDS)
+        offered = rate or (phase.rate if isinstance(phase.rate, int | float) else None)
+        if per_second := offered or (known and known.requests):
+            return Length(before + phase.requests / per_second)
+        least = max(REQUESTS_SECONDS, phase.requests / REQUEST_RATE)
+        return _of_work(phase.name, before, phase.requests, "requests", least, MOST_REQUESTS)
     bulks = {
         form.bulk.corpus
         for stream in phase.named_streams
@@ -115,7 +160,19 @@ def phase_seconds(
         workload.file.sources[stream.source].generate for stream in phase.named_streams if stream.source is not None
     ]
     streams = [_stream_seconds(generate.plan()) for generate in generated if generate is not None]
-    return before + max([sum(workload.documents(corpus) for corpus in bulks) / INGEST_RATE, *streams])
+    documents = sum(workload.documents(corpus) for corpus in bulks)
+    if known and known.documents:
+        return Length(before + max([documents / known.documents, *streams]))
+    length = _of_work(phase.name, before, documents, "documents", documents / INGEST_RATE, MOST_DOCUMENTS)
+    return Length(max([length.seconds, *(before + seconds for seconds in streams)]), length.unknown)
+
+
+def _of_work(phase: str, before: float, work: int, of: str, assumed: float, most: float) -> Length:
+    """Return the length of a phase that ends after `work`: `assumed` s, or a lower bound at the rate `most`."""
+    if assumed <= MOST_ASSUMED:
+        return Length(before + assumed)
+    reason = _WORK.format(phase=phase, work=f"{work:,} {of}", rate=f"{most:,.0f} {of}")
+    return Length(before + max(MOST_ASSUMED, work / most), reason)
 
 
 def _stream_seconds(generate: Mapping[str, Any]) -> float:
@@ -170,10 +227,10 @@ def resource_estimate(experiment: Experiment, generators: int | None = None) -> 
         machines = math.ceil(nodes / (store.placement.per_machine or 1))
         if generators is None:
             generators = 0 if store.placement.share else 1
-    known = length_is_known(experiment)
-    missing = (*_missing(experiment, most), *(() if known else (UNKNOWN,)))
+    unknown = why_unknown(experiment)
+    missing = (*_missing(experiment, most), *filter(None, (unknown,)))
     return ResourceEstimate(
-        len(most.runs), estimate(most, experiment), nodes, machines, generators or 0, missing, known
+        len(most.runs), estimate(most, experiment), nodes, machines, generators or 0, missing, unknown is None
     )
 
 

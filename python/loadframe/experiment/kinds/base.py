@@ -10,7 +10,7 @@ from pathlib import Path
 from loadframe.base.errors import LoadframeError
 from loadframe.cluster import Cluster
 from loadframe.experiment.design import Design, PlannedRun
-from loadframe.experiment.design.estimate import phase_seconds
+from loadframe.experiment.design.estimate import phase_length
 from loadframe.experiment.design.plans import factorial
 from loadframe.experiment.design.repetition import next_block, with_repetitions
 from loadframe.experiment.experiment import PACES, Experiment
@@ -124,7 +124,10 @@ class Kind:
         """Return the estimated duration of the load of one run, s."""
         times = experiment.overrides(treatment)
         phases = {phase.name: phase for phase in workload.file.phases}
-        return sum(phase_seconds(workload, phases[name], **times) for name in experiment.measured)
+        known = experiment.measured_rates
+        return sum(
+            phase_length(workload, phases[name], known.get(name), **times).seconds for name in experiment.measured
+        )
 
     def record(self, stage: Stage, run: PlannedRun) -> None:
         """Execute one run on a cluster that is filled and in the run's state, and record it as `run.id`.
