@@ -182,7 +182,7 @@ def test_shards_routers_and_config_servers_are_options():
     assert sharding("mongodb", 2, None, None, 3) == {"members": 1, "config_members": 3}
     assert sharding("redis", 3, None, None, None) == {}
     for arguments, message in [
-        (("redis", None, 2, None, None), "redis has no routers"),
+        (("redis", None, 2, None, None), "redis does not use routers"),
         (("mongodb", 2, 2, None, None), "each shard is a node"),
         (("mongodb", None, None, 2, None), "require a sharded cluster"),
     ]:

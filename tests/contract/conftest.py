@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from held import Held, home_of
+from held import Held, home_of, hosts_of
 from subjects import KINDS, subject_of
 
 from commands import open_folder
 from loadframe.base.errors import BadInput
 from loadframe.store import find
+
+#: Tests that compare names of nodes, which Loadframe knows only of clusters that it started.
+_OWN_CLUSTER = ("test_every_node_tells_its_figures",)
 
 
 class _Turn:
@@ -36,7 +39,7 @@ class _Turn:
 
     def end(self) -> None:
         """Stop the cluster that runs, if any."""
-        if self._now is not None:
+        if self._now is not None and not hosts_of(self._now.kind):
             self._now.cluster.stop()
             self._now = None
 
@@ -56,6 +59,8 @@ def store(kind: str, _turn: _Turn, request: pytest.FixtureRequest, monkeypatch: 
     """The store's cluster. A store that is excused is skipped by name, with the reason."""
     subject = subject_of(kind)
     reason = subject.absent or subject.excused.get(request.function.__name__) or _missing(kind)
+    if hosts_of(kind) and ("changes" in request.path.name or request.function.__name__ in _OWN_CLUSTER):
+        reason = "it needs a cluster that Loadframe started"
     if reason:
         pytest.skip(f"not applicable to {kind}: {reason}")
     monkeypatch.setenv("LOADFRAME_STATE", str(_turn.folder))
@@ -74,6 +79,8 @@ def things(store: Held) -> Iterator[Held]:
 
 def _missing(kind: str) -> str | None:
     """Return why this machine lacks software that registries do not offer; None if it is installed."""
+    if hosts_of(kind):
+        return None
     try:
         home = home_of(kind)
         find(kind).installation(Path(home) if home else None)

@@ -3,6 +3,7 @@
 import os
 from dataclasses import replace
 from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from subjects import subject_of
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.host.local import LocalHost
 from loadframe.load import check_operations
+from loadframe.store.access import Access, Auth
 
 #: Address of the first local node, and an address whose range does not overlap with the local nodes.
 AT_HOME, AWAY = IPv4Address("127.0.0.1"), IPv4Address("127.0.64.1")
@@ -21,13 +23,30 @@ def home_of(kind: str) -> str | None:
     return os.environ.get(f"CONTRACT_HOME_{kind.upper()}")
 
 
+def hosts_of(kind: str) -> list[str]:
+    """Return the addresses of an existing cluster to test instead, such as of CONTRACT_HOSTS_REDIS; usually none."""
+    return list(filter(None, os.environ.get(f"CONTRACT_HOSTS_{kind.upper()}", "").split(",")))
+
+
+def _attached(kind: str) -> Cluster:
+    """Return the existing cluster, with the user of CONTRACT_USER_KIND and CONTRACT_PASSWORD_FILE_KIND."""
+    auth = None
+    if user := os.environ.get(f"CONTRACT_USER_{kind.upper()}"):
+        password = Path(os.environ[f"CONTRACT_PASSWORD_FILE_{kind.upper()}"]).read_text().rstrip("\n")
+        auth = Auth("basic", password, user)
+    return Cluster.attach(hosts_of(kind), kind, Access(auth=auth))
+
+
 class Held:
-    """Starts a cluster of that kind of store, and asks it."""
+    """Starts a cluster of that kind of store, or attaches to an existing one, and asks it."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
         self.place = AT_HOME
         self.subject = subject_of(kind)
+        if hosts_of(kind):
+            self.cluster = _attached(kind)
+            return
         settings = dict(self.subject.settings)
         self.cluster = Cluster.start(
             ClusterSpec(

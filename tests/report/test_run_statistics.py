@@ -33,5 +33,5 @@ def test_a_counter_that_was_reset_has_no_rate(tmp_path):
 
 def test_a_run_without_these_statistics_is_refused(tmp_path):
     run = write_run(tmp_path, "r1", Truth(seconds=3))
-    with pytest.raises(BadInput, match="the run has no statistics of nodes"):
+    with pytest.raises(BadInput, match="the run lacks statistics of nodes"):
         statistics(run, [Column("insert/s", "inserts", rate=True)])

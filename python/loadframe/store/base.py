@@ -320,7 +320,7 @@ class Store(ABC):
 
         BadInput for stores without routers.
         """
-        raise BadInput(f"{self.kind} has no routers and no config servers", remedy="give --nodes only")
+        raise BadInput(f"{self.kind} does not use routers or config servers", remedy="give --nodes only")
 
     def require_machine(self, settings: Mapping[str, Any], memory: int | None) -> None:  # noqa: B027 - few check
         """Raise BadInput if this machine cannot run a node with these settings and this memory limit in bytes.

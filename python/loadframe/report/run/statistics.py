@@ -27,7 +27,7 @@ def statistics(run: Run, columns: Sequence[Column]) -> str:
     """Return CSV with the time of each sample, s since the run began, and the node; BadInput without samples.
 
     Without `columns`, it has all metrics of the nodes as they were recorded.
-    A cell is empty if the store did not publish the metric, or if a counter has no earlier sample or was reset.
+    A cell is empty without a published value, for the first sample of a counter, and after its reset.
     """
     table = run.telemetry
     rows = table.filter(pc.starts_with(table["source"], _NODE)).sort_by("time")
@@ -41,7 +41,7 @@ def statistics(run: Run, columns: Sequence[Column]) -> str:
             at[time, source.removeprefix(_NODE)][metric] = value
     if not at:
         raise BadInput(
-            "the run has no statistics of nodes", where=str(run.path), remedy="name a run on a store that has nodes"
+            "the run lacks statistics of nodes", where=str(run.path), remedy="name a run on a started or existing cluster"
         )
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
