@@ -40,9 +40,7 @@ def statistics(run: Run, columns: Sequence[Column]) -> str:
         if metric in wanted:
             at[time, source.removeprefix(_NODE)][metric] = value
     if not at:
-        raise BadInput(
-            "the run lacks statistics of nodes", where=str(run.path), remedy="name a run on a started or existing cluster"
-        )
+        raise BadInput("the run lacks statistics of nodes", where=str(run.path), remedy="name a run on a cluster")
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["time", "node", *(column.title for column in columns)])
