@@ -54,6 +54,10 @@ class Format(StrEnum):
     latex = "latex"
 
 
+#: Formats of one run's requests or statistics.
+_OF_RUN = (Format.query_results, Format.queries, Format.statistics)
+
+
 @app.command(epilog=_EXAMPLES)
 def report(
     path: Annotated[Path, typer.Argument(help="Folder of a run or an experiment.")],
@@ -97,16 +101,16 @@ def report(
     Exit code 4: no run of the experiment is valid.
     """
     bounds = _bounds(bands)
-    if bounds and (other is not None or format_ == Format.queries):
+    if bounds and (other is not None or format_ in _OF_RUN):
         raise BadInput("--bands requires an HTML report on one run or experiment", remedy="leave it out")
     if export is not None:
-        if other is not None or output is not None or format_ == Format.queries:
+        if other is not None or output is not None or format_ in _OF_RUN:
             raise BadInput(
                 "--export takes one run or experiment and has no --output", remedy="name its folder with --export only"
             )
         _export(path, export, _EXPORTED.get(format_, (str(format_),)), bounds, as_json=as_json)
         return
-    if format_ not in (Format.html, Format.queries):
+    if format_ not in (Format.html, *_OF_RUN):
         raise BadInput(f"--format {format_} requires --export", remedy="add --export FOLDER")
     if other is not None:
         if format_ != Format.html:
