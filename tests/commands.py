@@ -135,7 +135,7 @@ def open_folder(purpose: str) -> Iterator[Path]:
 
 
 def servers(state: Path) -> list[psutil.Process]:
-    """Return every process whose command line contains this cluster folder: its nodes."""
+    """Return every process with this cluster folder in its command line: its nodes."""
     running = []
     for process in psutil.process_iter(["cmdline"]):
         if any(str(state) in word for word in process.info["cmdline"] or []):

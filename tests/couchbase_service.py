@@ -45,7 +45,7 @@ class Node:
 
 
 class CouchbaseService:
-    """Context manager that serves nodes and their cluster. `relay` answers for the node whose address starts a path."""
+    """Context manager that serves nodes and their cluster. `relay` answers for nodes by the address in the path."""
 
     def __init__(self, *, enterprise: bool = True) -> None:
         self.enterprise = enterprise

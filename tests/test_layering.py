@@ -80,7 +80,7 @@ def test_modules_import_only_lower_layers(module):
     part = part_of(module)
     if part in {TOP, "__init__"}:
         return
-    assert part in MAY_IMPORT, f"{part} is a new part: say here what it may import"
+    assert part in MAY_IMPORT, f"{part} is a new layer: add its permitted imports here"
     wrong = [
         f"{module}:{line}: {part} imports {other}"
         for line, other in imported_parts(module)

@@ -1,4 +1,4 @@
-"""Searches for a known capacity whose trials succeed at random: input for capacity analyses without runs."""
+"""Searches for a known capacity with random outcomes of trials: input for capacity analyses without runs."""
 
 import numpy as np
 

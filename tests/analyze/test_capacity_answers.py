@@ -7,7 +7,7 @@ from loadframe.report.capacity_words import documents_text, sentence
 
 
 def searched(answer: Answer, *trials: tuple[float, Outcome]) -> Search:
-    """Return a search whose failed trials give their rates as reasons."""
+    """Return a search in which the reason of a failed trial is its rate."""
     attempts = [
         Attempt(f"t{number}", rate, Judgement(outcome, (f"{rate:g}",), None, None, None, None))
         for number, (rate, outcome) in enumerate(trials)

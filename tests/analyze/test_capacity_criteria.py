@@ -38,7 +38,7 @@ class Judged(Run):
 
 
 def served(operation, late):
-    """Return an operation whose service times are shorter than its response times by the lateness."""
+    """Return an operation with service times shorter than its response times by the lateness."""
     times = {key: max((operation.response.at(key) or 0.0) - late, 1e-4) for key in STATISTICS}
     return replace(operation, service=replace(operation.response, **times))
 
@@ -169,7 +169,7 @@ def test_operations_with_bounds_of_their_own_are_judged_by_them_and_the_others_b
     nearest = judge(
         two_operations(path), Slo.read({"response": 0.5, "operations": {"plan": {"response": 0.2}}}), ["range_100"], 100
     )
-    assert (nearest.operation, nearest.limit) == ("plan", 0.2), "the response that is nearest to its limit is told"
+    assert (nearest.operation, nearest.limit) == ("plan", 0.2), "the verdict names the response nearest to its limit"
 
 
 def test_errors_of_an_operation_of_which_nothing_is_asked_fail_no_trial(path):

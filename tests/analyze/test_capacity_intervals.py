@@ -72,7 +72,7 @@ def test_a_search_below_which_nothing_was_tried_is_not_left_out_of_the_capacity(
     assert [capacity.answer.kind for capacity in values] == [Kind.NONE, Kind.BRACKETED, Kind.BRACKETED]
     [capacity] = capacities_of([values], 1)
     assert capacity.kind is Kind.BRACKETED
-    assert capacity.rate.low == 0, "it lies below what was tried in one of three"
+    assert capacity.rate.low == 0, "one of three searches tried no lower rate"
     assert capacity.rate.value < 95
     assert "1 of 3 searches found no rate that meets the SLO" in capacity_words.sentence(capacity, Slo(1.0))
 

@@ -10,7 +10,7 @@ BOUNDS = Bounds(start=100, least=1, most=1e6)
 
 
 def searched(random, block, *, slows):
-    """Search at a queue of 10 ms whose capacity falls by a share per trial; p99 within 100 ms, noise 5 %."""
+    """Search on a queue of 10 ms; its capacity falls by a share per trial; p99 within 100 ms, noise 5 %."""
     attempts = []
     while isinstance(step := search(BOUNDS, [Trial(it.rate, it.judgement.outcome) for it in attempts]), Next):
         load = min(step.rate / (1000 * (1 - slows) ** len(attempts)), 0.999)

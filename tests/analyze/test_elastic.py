@@ -38,7 +38,7 @@ def test_known_instants_losses_and_gains_are_found_within_5_percent(noise, seed)
     assert result["lost_work"].value == near(50.0)
     assert result["disturbance"].value == near(0.5, 0.06)
     assert result["realised_gain"].value == near(0.9)
-    # Of 480 s, 100 s were at 0.5 and 380 s at 1.8.
+    # 100 of 480 s were at 0.5, and 380 s at 1.8.
     assert result["elastic_efficiency"].value == near((50 + 380 * 1.8) / (1.8 * 480))
     # 50 s of work are to be made up for at 0.8 a second.
     assert result["break_even"].value == near(100 + 50 / 0.8)

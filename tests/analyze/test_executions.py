@@ -20,7 +20,7 @@ def part(mean, count):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Three runs whose first executions took 2, 4 and 8 times the later 10 ms."""
+    """Three runs; their first executions took 2, 4 and 8 times the later 10 ms."""
     truth = Truth()
     path = write_experiment(tmp_path_factory.mktemp("executions") / "e", truth, nodes=(1,), clients=(4,), repetitions=3)
     for number, file in enumerate(sorted(path.glob("runs/*/summary.json"))):

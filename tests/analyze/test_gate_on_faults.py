@@ -284,11 +284,11 @@ def test_runs_whose_requests_were_late_are_in_the_gate_with_their_bounds():
     assert judge(late, runs("old")).as_dict()["excluded"] == []
     assert judge(late, runs("old")).standing == "passed"
     slow = runs("new", factor=1.5, verdict=invalid("lateness"))
-    # The store took as long as before, and the rest of each response time may be lateness.
+    # The store took the same time as before, and the rest of each response time may be lateness.
     for run, before in zip(slow, runs("old"), strict=True):
         change(run, service=before.figures("mixed", "read").service)
     assert check_of(judge(slow, runs("old")), "p99").standing == "undecided"
-    # Service times are as long as response times, so it was not the generator.
+    # Service times equal response times, so it was not the generator.
     slower = runs("new", factor=1.5, verdict=invalid("lateness"))
     assert check_of(judge(slower, runs("old")), "p99").standing == "regression"
 

@@ -82,7 +82,7 @@ def test_curves_over_clients_count_documents_too_and_say_so(experiment):
     assert first.rate.unit == "documents/s"
     (one, *_) = first.treatments
     assert one.throughput.value == pytest.approx(DOCUMENTS * rate(10, 1), rel=0.05)
-    # Little's law applies to requests, whatever the unit of throughput.
+    # Little's law applies to requests, independent of the unit of throughput.
     assert one.parallelism == pytest.approx(one.clients, rel=0.05)
     assert "documents/s" in scale_words.lead(first)
     assert sweep.as_dict()["unit"] == "documents/s"

@@ -58,7 +58,7 @@ def test_a_process_that_was_there_for_a_part_of_the_window_has_a_use_and_no_cost
     used = processes_of(Watched(samples))["week"]
     assert used["1"].watched == pytest.approx(4.5)
     assert (used["1"].cores, used["1"].whole, used["1"].per_request) == (pytest.approx(1.0), False, None)
-    assert used[ALL].cores == pytest.approx(1.5), "it was there for half of the window"
+    assert used[ALL].cores == pytest.approx(1.5), "the process ran for half of the window"
     assert used[ALL].per_request is None
 
 

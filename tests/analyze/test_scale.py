@@ -112,7 +112,7 @@ def test_a_number_of_nodes_is_not_taken_at_a_single_lucky_run(four, eight, best)
 
 
 def plateau(random, runs, noise, levels=(0.3, 0.6, 1.0, 1.0, 1.0, 1.0)):
-    """Return points of one node whose throughput stops growing at the third number of clients."""
+    """Return points of one node; throughput stops growing at the third number of clients."""
     return [
         Point(f"{clients}-{number}", 1, clients, 1000 * level * np.exp(noise * random.standard_normal()), 0.01, 0.02,
               0.01, usable=True)

@@ -1,4 +1,4 @@
-"""Files that users name are read up to a limit, whatever their type."""
+"""Files named by users are read up to a limit, independent of their type."""
 
 import os
 import threading

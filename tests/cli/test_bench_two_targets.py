@@ -46,7 +46,10 @@ phases:
 """
 
 
-@pytest.mark.skipif(not (shutil.which("redis-server") or shutil.which("valkey-server")), reason="there is no Redis")
+@pytest.mark.skipif(
+    not (shutil.which("redis-server") or shutil.which("valkey-server")),
+    reason="neither redis-server nor valkey-server is installed",
+)
 def test_one_targets_answers_are_used_in_requests_to_the_other(tmp_path, state):
     (tmp_path / "both.yaml").write_text(WORKLOAD)
     with RestService() as service:

@@ -94,7 +94,9 @@ def traced() -> bool:
     return strace is not None and subprocess.run([strace, "true"], capture_output=True, check=False).returncode == 0
 
 
-@pytest.mark.skipif(not traced(), reason="needs strace that may trace, to see what the engine asks the system for")
+@pytest.mark.skipif(
+    not traced(), reason="requires strace with permission to trace, to list the system calls of the engine"
+)
 def test_nothing_offline_touches_a_network(tmp_path):
     trace = ("strace", "-f", "-qq", "-e", "trace=connect,sendto,sendmsg", "-o", str(tmp_path / "trace"))
     fetched = "{url: https://example.org/trips.json.bz2}"

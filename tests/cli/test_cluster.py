@@ -134,7 +134,7 @@ def test_repeated_pausing_and_resuming_is_reported_but_not_an_event(cluster):
     assert [answer.stderr.strip() for answer in said] == ["", "node-0 is already paused", "", "node-0 is not paused"]
 
 
-#: Modules whose import takes longer than a status query of a cluster.
+#: Modules that take longer to import than a status query of a cluster.
 HEAVY = ("httpx", "jinja2", "numpy", "pydantic", "requests", "scipy", "urllib3", "yaml", "loadframe._engine")
 
 

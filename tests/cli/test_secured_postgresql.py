@@ -13,12 +13,12 @@ from commands import within
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.record import Run
 
-#: The server in the wheel lacks TLS; those of Linux distributions have it.
+#: The server in the wheel lacks TLS; servers of Linux distributions have it.
 SERVER = next(iter(sorted(Path("/usr/lib/postgresql").glob("*/"), reverse=True)), None)
 
 pytestmark = [
     pytest.mark.store,
-    pytest.mark.skipif(SERVER is None, reason="this machine has no server of PostgreSQL that speaks TLS"),
+    pytest.mark.skipif(SERVER is None, reason="a PostgreSQL server with TLS is not installed"),
 ]
 
 PASSWORD = "correct-horse-7391"

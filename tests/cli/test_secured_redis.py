@@ -19,7 +19,7 @@ from loadframe.store.base import Unreachable
 SERVER = shutil.which("redis-server")
 pytestmark = [
     pytest.mark.store,
-    pytest.mark.skipif(SERVER is None, reason="there is no redis-server on this machine"),
+    pytest.mark.skipif(SERVER is None, reason="redis-server is not installed"),
 ]
 PASSWORD = "correct-horse-7391"
 

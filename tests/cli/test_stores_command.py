@@ -56,7 +56,7 @@ def test_the_postgresql_of_the_path_is_listed_as_the_default_beside_the_one_of_t
     assert listed["postgresql"]["installed"] == {"version": "9.9.9", "folder": str(other_postgres)}
     assert listed["opensearch"]["installed"] is None
     run = prepare(find("postgresql"), ClusterSpec(store="postgresql"), LocalHost(), print)
-    assert run.version == "9.9.9", "a cluster without --version runs the one that is listed"
+    assert run.version == "9.9.9", "a cluster without --version runs the listed version"
 
 
 def test_doctor_names_the_postgresql_of_the_path(other_postgres):

@@ -65,7 +65,7 @@ def lets_in_without_tls(cluster: Cluster) -> bool:
     return True
 
 
-@pytest.mark.skipif(REDIS is None, reason="there is no redis-server on this machine")
+@pytest.mark.skipif(REDIS is None, reason="redis-server is not installed")
 def test_a_redis_cluster_encrypts_both_grows_and_starts_again_elsewhere(module_state, monkeypatch):
     with encrypted("redis", "both", name="sealed") as cluster:
         ca = authority_of(cluster)
@@ -109,7 +109,7 @@ def test_a_replica_set_of_mongodb_encrypts_as_requested(module_state, encryption
         assert "Verification: OK" in refused.stderr
 
 
-@pytest.mark.skipif(POSTGRESQL is None, reason="this machine has no server of PostgreSQL that speaks TLS")
+@pytest.mark.skipif(POSTGRESQL is None, reason="a PostgreSQL server with TLS is not installed")
 @pytest.mark.parametrize("encryption", ["http", "transport", "both"])
 def test_a_primary_of_postgresql_and_its_replica_encrypt_as_requested(module_state, encryption):
     settings = {"ssl_min_protocol_version": "TLSv1.3"}
@@ -181,7 +181,7 @@ def test_a_server_that_was_built_without_tls_is_refused():
         Cluster.require(ClusterSpec(store="postgresql", version="16.2", encryption=Encryption.BOTH))
 
 
-@pytest.mark.skipif(REDIS is None, reason="there is no redis-server on this machine")
+@pytest.mark.skipif(REDIS is None, reason="redis-server is not installed")
 def test_a_passing_cluster_takes_its_authority_along_when_it_ends(module_state):
     with encrypted("redis", "both") as cluster:
         ca = authority_of(cluster)
@@ -195,7 +195,7 @@ def _another(folder: Path) -> Path:
     return credentials.certificate(folder / "other")
 
 
-@pytest.mark.skipif(REDIS is None, reason="there is no redis-server on this machine")
+@pytest.mark.skipif(REDIS is None, reason="redis-server is not installed")
 def test_encryption_is_a_factor_of_an_experiment(module_state, tmp_path):
     file = tmp_path / "sealed.yaml"
     file.write_text("""\

@@ -60,7 +60,7 @@ def test_a_node_that_starts_while_the_cluster_stops_is_stopped_too(toy, state):
         while any(node.alive for node in cluster.nodes):
             time.sleep(0.01)
         go_on.set()
-        # Growing may succeed or fail: a store whose nodes join independently completes it while the cluster stops.
+        # Growing may succeed or fail: a store with nodes that join independently completes it while the cluster stops.
         growing.exception()
         stopping.result()
     assert not servers(state)
@@ -131,7 +131,7 @@ def test_a_node_that_is_gone_or_stands_still_cannot_hand_over_its_data(cluster, 
     with pytest.raises(BadInput, match=r"node-1 is paused, so it cannot take its share"):
         cluster.shrink("node-0")
     cluster.resume("node-1")
-    assert [step for step, *_ in toy.told] == [], "the store was asked"
+    assert [step for step, *_ in toy.told] == [], "no step reached the store"
     assert cluster.size == 2
     assert cluster.deviations() == []
 
@@ -141,7 +141,7 @@ def test_a_cluster_with_a_node_that_is_gone_or_stands_still_does_not_grow(cluste
     with pytest.raises(BadInput, match=r"node-1 is not running, but a joining node(.|\n)*loadframe cluster up trial"):
         cluster.grow()
     toy.joins_without_all = True
-    assert cluster.grow() == ["node-2"], "a store whose nodes can join without the others"
+    assert cluster.grow() == ["node-2"], "nodes of this store can join without the others"
     assert cluster.shrink("node-2") == ["node-2"]
     assert cluster.mend()
     cluster.pause("node-0")

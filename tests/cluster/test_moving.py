@@ -22,7 +22,7 @@ from machines import Machines, machines, obstacle
 SERVER = shutil.which("redis-server") or shutil.which("valkey-server")
 pytestmark = [
     pytest.mark.store,
-    pytest.mark.skipif(SERVER is None, reason="there is no redis-server and no valkey-server on this machine"),
+    pytest.mark.skipif(SERVER is None, reason="neither redis-server nor valkey-server is installed"),
     pytest.mark.skipif(obstacle() is not None, reason=f"no machines here: {obstacle()}"),
 ]
 DOCUMENTS = 500
@@ -162,7 +162,7 @@ def test_a_command_that_is_killed_on_the_way_leaves_the_cluster_where_it_was_and
         killed = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
         assert killed.returncode == -9, killed.stderr
         assert left <= {*kept(there, "m4"), *kept(there, "m5")}
-        assert kept(there, "m4") or kept(there, "m5"), "something has arrived, under whatever name"
+        assert kept(there, "m4") or kept(there, "m5"), "some data has arrived, under any name"
         state = result("cluster", "status", "cutoff")
         assert state["state"] == "stopped"
         assert [(node.name, node.on, node.folder) for node in named.existing("cutoff").nodes] == places

@@ -50,7 +50,7 @@ def test_the_start_reports_its_steps(cluster, lines):
     assert "starting 2 nodes of opensearch 3.8.0" in lines
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root's servers run as somebody else")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root's servers run as another user")
 def test_the_servers_are_not_root(cluster):
     for node in cluster.nodes:
         assert psutil.Process(node.pid).uids() == (SERVER_USER, SERVER_USER, SERVER_USER)
@@ -147,7 +147,7 @@ def test_a_copy_that_no_node_has_room_for_is_a_deviation(cluster):
 def test_foreign_clusters_can_be_used_and_are_not_stopped(cluster):
     with Cluster.attach(cluster.addresses) as attached:
         assert attached.size == 2
-        assert attached.deviations() == [], "a quota of somebody else's cluster is reported"
+        assert attached.deviations() == [], "the quota of a foreign cluster is not a deviation"
         assert attached.describe()["version"] == "3.8.0"
         assert attached.describe()["origin"] == "attached"
         attached.throttle(False)

@@ -73,7 +73,7 @@ def test_a_killed_command_leaves_no_node(state, moment):
 
 def test_cluster_folders_that_servers_of_root_cannot_reach_are_reported(state):
     if os.geteuid() != 0:
-        pytest.skip("only root's servers run as somebody else")
+        pytest.skip("only root's servers run as another user")
     state.chmod(0o700)
     with pytest.raises(BadInput, match="cannot enter this folder"):
         Cluster.start(ClusterSpec())

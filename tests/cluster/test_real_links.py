@@ -17,7 +17,7 @@ OBSTACLE = NetnsHost().obstacle
 SERVER = shutil.which("redis-server") or shutil.which("valkey-server")
 pytestmark = [
     pytest.mark.store,
-    pytest.mark.skipif(SERVER is None, reason="there is no redis-server and no valkey-server on this machine"),
+    pytest.mark.skipif(SERVER is None, reason="neither redis-server nor valkey-server is installed"),
     pytest.mark.skipif(OBSTACLE is not None, reason=f"no networks for nodes here: {OBSTACLE}"),
 ]
 

@@ -22,7 +22,9 @@ OBSTACLE = NetnsHost().obstacle
 pytestmark = [
     pytest.mark.store,
     pytest.mark.alone,
-    pytest.mark.skipif(OBSTACLE is not None, reason=f"no networks for nodes here, whose links can be cut: {OBSTACLE}"),
+    pytest.mark.skipif(
+        OBSTACLE is not None, reason=f"requires networks of nodes with links that can be cut: {OBSTACLE}"
+    ),
 ]
 
 #: Start settings of each store: connections for all clients and one more, and little memory.

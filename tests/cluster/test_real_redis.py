@@ -19,7 +19,7 @@ from loadframe.store import Access, find
 SERVER = shutil.which("redis-server") or shutil.which("valkey-server")
 pytestmark = [
     pytest.mark.store,
-    pytest.mark.skipif(SERVER is None, reason="there is no redis-server and no valkey-server on this machine"),
+    pytest.mark.skipif(SERVER is None, reason="neither redis-server nor valkey-server is installed"),
 ]
 
 ANN = {"collection": "people", "id": "ann"}

@@ -90,7 +90,7 @@ def _missing(kind: str) -> str | None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Parametrize each contract test over all stores, or over the one that its module names in ONLY."""
+    """Parametrize each contract test over all stores, or over the store that its module names in ONLY."""
     if "store" in metafunc.fixturenames:
         only = getattr(metafunc.module, "ONLY", None)
         metafunc.parametrize("kind", [only] if only else KINDS)

@@ -14,7 +14,7 @@ from loadframe.host.local import LocalHost
 from loadframe.load import check_operations
 from loadframe.store.access import Access, Auth
 
-#: Address of the first local node, and an address whose range does not overlap with the local nodes.
+#: Address of the first local node, and an address in a range without local nodes.
 AT_HOME, AWAY = IPv4Address("127.0.0.1"), IPv4Address("127.0.64.1")
 
 

@@ -1,4 +1,4 @@
-"""Load that lasts as long as a change to the cluster: a recorded run, or one phase on the engine."""
+"""Load for the duration of a change to the cluster: a recorded run, or one phase on the engine."""
 
 import csv
 import json
@@ -64,7 +64,7 @@ class Loaded:
         self._folder = folder
 
     def session(self, new: int = DOCUMENTS, listener: Listener | None = None) -> Session:
-        """Return a session whose new documents have ids from `new` on."""
+        """Return a session that gives new documents ids from `new` on."""
         kind = self._store.cluster.store
         text = WORKLOAD.format(
             family=kind.family,

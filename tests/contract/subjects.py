@@ -26,7 +26,7 @@ class Subject:
     moves: tuple[int, ...] = (1, 0)
     #: Whether a node that joins gets its share of the requests.
     shares: bool = True
-    #: A document that the store rejects; None for stores that reject an existing id instead.
+    #: A document that the store rejects, or None for stores that reject an existing id instead.
     bad: Mapping[str, Any] | None = None
     excused: Mapping[str, str] = field(default_factory=dict)
     #: Why no cluster of it can be tested.

@@ -144,7 +144,7 @@ def test_the_password_is_in_private_files_alone(store, secret, tmp_path):
         # Only the server's user can read a node's copy of the secret.
         assert holder.parent.name == "config" or holder == folder / "password", holder
         assert holder.stat().st_mode & 0o007 == 0
-        # A server may run as `nobody`, whose group is also the group of other accounts.
+        # A server may run as `nobody`; other accounts share its group.
         assert holder.stat().st_gid not in {account.pw_gid for account in pwd.getpwall()} - {os.getegid()}, holder
         assert holder.parent.stat().st_mode & 0o007 == 0 or holder == folder / "password"
 

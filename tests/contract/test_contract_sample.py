@@ -18,7 +18,7 @@ DOCUMENTS = 300
 
 
 def fill(things, folder: Path) -> None:
-    """Load documents whose names and tags are secrets."""
+    """Load documents with secret names and tags."""
     documents = [
         {"key": f"user-{n}-planted", "name": SECRETS[n % 4], "age": n % 80, "tags": [SECRETS[n % 4], f"planted {n}"]}
         for n in range(DOCUMENTS)

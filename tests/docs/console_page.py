@@ -267,7 +267,7 @@ class Session:
         path.write_text(self._replaced(file.text))
 
     def run(self, command: Command) -> None:
-        """Run a command; fail if its exit code or its words are not those of the page."""
+        """Run a command; fail if its exit code or its words differ from the page."""
         self._count += 1
         out, done = self._logs / f"{self._count}.out", self._logs / f"{self._count}.exit"
         text = self._replaced(command.text)

@@ -1,4 +1,4 @@
-"""The runner of documentation pages: it carries out what a page shows, and refuses a page that is wrong."""
+"""The runner of documentation pages: it runs the commands of a page, and refuses a wrong page."""
 
 import os
 import time

@@ -149,7 +149,7 @@ def test_a_trigger_that_fires_while_the_run_ends_starts_no_node(cluster, tmp_pat
     with RunWriter(tmp_path, "run") as writer:
         plan = [TriggeredStep(Step.model_validate({"at": 0.0, "add": 1}), AtTheEnd())]
         director = Director(cluster, plan, lambda text: None, control=False, holds=False)
-        # `end` sets this first, so the trigger fires between the end of the run and that of the watching thread.
+        # `end` sets this first, so the trigger fires between the end of the run and the end of the watching thread.
         director._over.set = lambda over=director._over: (type(over).set(over), ended.set())[0]
         director.begin(writer)
         director.phase(0.0, 0.0)

@@ -41,7 +41,7 @@ phases:
 
 
 class Witness(Listener):
-    """Records what the user is told, and calls a function at each phase that is measured."""
+    """Records the messages to the user, and calls a function at each measured phase."""
 
     def __init__(self, at_look=lambda: None):
         self.heard: list[str] = []

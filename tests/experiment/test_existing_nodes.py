@@ -101,7 +101,7 @@ def write(tmp_path):
 
 @pytest.fixture
 def ring(tmp_path):
-    """Two servers in cluster mode, of which only the first has slots, and the script that adds the second."""
+    """Two servers in cluster mode, only the first with slots, and the script that adds the second."""
     with ExitStack() as servers:
         nodes = []
         for name in ("a", "b"):

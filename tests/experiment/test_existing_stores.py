@@ -28,7 +28,7 @@ SUBJECTS = {
         {"heap": "300m"}, "store.settings.cluster.routing.allocation.node_concurrent_recoveries", "[null, 3]"
     ),
     "mongodb": Subject({}, "store.settings.setParameter.ttlMonitorSleepSecs", "[null, 30]"),
-    # Cassandra has no settings that CQL changes at run time; those of a table are a factor.
+    # Cassandra has no settings that CQL changes at run time; settings of a table are a factor.
     "cassandra": Subject(
         {"heap": "320m"}, "collections.usertable.with", "[null, \"compression = {'enabled': false}\"]"
     ),

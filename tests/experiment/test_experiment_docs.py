@@ -21,7 +21,7 @@ def section(name: str) -> str:
 
 
 def examples() -> list[dict]:
-    """Return the examples as whole files: each completes those of its section, which complete the page's first."""
+    """Return the examples as whole files: the first of the page, with the first of the section, with the example."""
     whole = yaml.safe_load(re.findall(r"```yaml[^\n]*\n(.*?)```", PAGE, re.DOTALL)[0])
     files = [whole]
     for part in PAGE.split("\n## ")[1:]:

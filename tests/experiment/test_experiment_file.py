@@ -362,7 +362,7 @@ def test_ranks_for_each_node_follow_the_nodes_and_each_has_a_client(load):
         "factors: {nodes: [1, 2, 4], clients: [1, 8]}", "factors: {nodes: [1, 3], ranks_per_node: [2, 8]}"
     )
     experiment = load(text)
-    assert [factor.hard for factor in experiment.factors] == [True, True], "what fills the cluster is not made anew"
+    assert [factor.hard for factor in experiment.factors] == [True, True], "changing the factor requires a new cluster"
     treatment = {"nodes": 3, "ranks_per_node": 8}
     assert experiment.generator(treatment).ranks == 24
     phases = experiment.kind.phases(experiment, experiment.resolve(treatment, "elasticsearch"), treatment)
@@ -385,5 +385,5 @@ def test_phases_that_fill_the_store_are_measured_on_an_empty_one(load):
     filling = load(EXPERIMENT + "prepare: []\nmeasure: [fill]\n")
     assert all(factor.hard for factor in filling.factors)
     runs = design(filling).runs
-    assert len({run.state for run in runs}) == len(runs), "a run fills what another has filled"
+    assert len({run.state for run in runs}) == len(runs), "each run has a state that no other run filled"
     assert not all(factor.hard for factor in load(EXPERIMENT).factors)

@@ -1,4 +1,4 @@
-"""A complete experiment whose events a foreign program sends by TCP; errors without a sender or with a taken port."""
+"""A complete experiment with events from a foreign program over TCP; errors without a sender or with a taken port."""
 
 import json
 import socket

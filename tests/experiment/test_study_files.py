@@ -23,4 +23,4 @@ def test_a_study_is_a_sound_experiment(path):
 @pytest.mark.parametrize("name", ["queries", "stress", "small-stress"])
 def test_a_run_whose_measured_phases_take_in_events_does_not_begin_with_those_of_the_run_before(name):
     experiment = load_experiment(FILES[0].parents[1] / "adbids" / f"{name}.yaml")
-    assert all(factor.hard for factor in experiment.factors), "each treatment has a cluster of its own"
+    assert all(factor.hard for factor in experiment.factors), "each treatment has its own cluster"

@@ -24,7 +24,7 @@ def in_charliecloud(test):
     marks = (
         pytest.mark.store,
         pytest.mark.skipif(CHARLIECLOUD is not None, reason=f"no Charliecloud here: {CHARLIECLOUD}"),
-        pytest.mark.skipif(SERVER is None, reason="there is no redis-server on this machine"),
+        pytest.mark.skipif(SERVER is None, reason="redis-server is not installed"),
     )
     for mark in marks:
         test = mark(test)

@@ -73,7 +73,7 @@ def test_a_process_on_another_machine_is_started_limited_paused_and_stopped(host
     process.stop()
     assert not process.alive()
     assert process.exit_status() == 143
-    assert not machine.call(files.exists, log.parent), "its scratch folder is there"
+    assert not machine.call(files.exists, log.parent), "its scratch folder still exists"
 
 
 def test_the_end_of_a_process_is_reported_without_polling(host):

@@ -51,7 +51,7 @@ def test_rewriting_a_long_feed_loses_or_repeats_no_record():
         assert [record["second"] for record in seen if record["kind"] == "load"] == list(range(3 * FIGURES))
         assert size < 2.5 * len(written.path.read_bytes().splitlines()[-1]) * FIGURES
         with Following(written.path) as late:
-            assert late.take()[0]["kind"] == "command", "who comes late is told which command it is"
+            assert late.take()[0]["kind"] == "command", "a late reader learns the command first"
 
 
 def test_a_feed_whose_command_was_killed_is_over_and_removed_by_the_next():

@@ -113,7 +113,7 @@ def test_the_page_of_a_long_run_with_many_nodes_and_events_can_be_read(folder, w
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
         browser.wait_for(f"{OVERLAPS}.length === 0")
         written.append([{"kind": "run", "run": "r4"}])
-        assert browser.wait_for("document.querySelectorAll('.chart path').length === 0"), "the next run begins anew"
+        assert browser.wait_for("document.querySelectorAll('.chart path').length === 0"), "the next run clears the page"
 
 
 def long_run():
@@ -174,4 +174,4 @@ def test_answers_are_always_drawn_as_text(folder, width, dark):
         assert browser.evaluate("document.documentElement.scrollWidth") <= width
         assert browser.evaluate("document.querySelector('.answer .fill').getBoundingClientRect().width") > 20
         written.append([{"kind": "run", "run": "r2"}])
-        assert browser.wait_for("document.getElementById('answers').hidden"), "the next run begins anew"
+        assert browser.wait_for("document.getElementById('answers').hidden"), "the next run clears the page"

@@ -10,7 +10,7 @@ import pytest
 from loadframe.load import check_operations, run_phase
 
 SERVER = shutil.which("redis-server") or shutil.which("valkey-server")
-pytestmark = pytest.mark.skipif(SERVER is None, reason="there is no redis-server and no valkey-server on this machine")
+pytestmark = pytest.mark.skipif(SERVER is None, reason="neither redis-server nor valkey-server is installed")
 
 
 class Server:

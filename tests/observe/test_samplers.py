@@ -239,7 +239,7 @@ def test_loopback_bytes_count_once():
     list(sampler.sample(0.0))
     _send_over_loopback(10_000_000)
     seen = figures(sampler.sample(1.0), "host")
-    assert 10e6 < seen["loopback.bytes"] < 18e6, "10 MB, with headers and what else went over it"
+    assert 10e6 < seen["loopback.bytes"] < 18e6, "10 MB, headers and other traffic"
 
 
 def _send_over_loopback(size: int) -> None:

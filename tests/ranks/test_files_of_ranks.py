@@ -12,7 +12,7 @@ pytestmark = [
     pytest.mark.store,
     pytest.mark.skipif(
         subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode != 0,
-        reason="only root gives a process a file system of its own",
+        reason="only root gives a process its own file system",
     ),
 ]
 WORKLOAD = """\
@@ -30,7 +30,7 @@ def test_a_corpus_that_only_rank_0_sees_is_refused(monkeypatch):
     pytest.importorskip("mpi4py")
     mpirun = Path(sys.executable).parent / "mpirun"
     if not mpirun.exists():
-        pytest.skip("there is no mpirun beside this Python")
+        pytest.skip("mpirun is not installed beside this Python")
     with open_folder("files-of-ranks") as folder:
         monkeypatch.setenv("LOADFRAME_STATE", str(folder / "state"))
         (folder / "small.yaml").write_text(WORKLOAD)

@@ -14,7 +14,7 @@ from commands import LOADFRAME, PATIENCE, Running, open_folder
 from loadframe.record import Run
 from machines import machines, obstacle
 
-OBSTACLE = obstacle() or (None if shutil.which("redis-server") else "there is no redis-server")
+OBSTACLE = obstacle() or (None if shutil.which("redis-server") else "redis-server is not installed")
 pytestmark = [
     pytest.mark.store,
     pytest.mark.skipif(OBSTACLE is not None, reason=f"no machines with ranks here: {OBSTACLE}"),

@@ -21,7 +21,7 @@ ORDER = {
 
 
 class Nobody:
-    """A world whose other ranks never answer."""
+    """A world in which the other ranks never answer."""
 
     rank, size = 0, 6
 
@@ -42,7 +42,7 @@ def top(tmp_path, monkeypatch):
 
 
 def compare_clocks(top, seconds):
-    """Answer as ranks whose messages take `seconds` for a round trip."""
+    """Answer as ranks with a round trip of `seconds`."""
     for rank in (3, 5):
         while rank in top._unmeasured:
             now = time.monotonic()

@@ -15,7 +15,7 @@ from loadframe.record import Run
 
 pytestmark = [
     pytest.mark.store,
-    pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server on this machine"),
+    pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed"),
 ]
 
 WORKLOAD = """\

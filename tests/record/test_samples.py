@@ -133,4 +133,4 @@ def test_clients_walk_round_the_operations_of_a_mix_each_in_an_order_of_its_own(
         rounds.add(tuple(names[:3]))
         assert sorted(names[:3]) == ["first", "second", "second"]
         assert names == [names[:3][turn % 3] for turn in range(len(names))]
-    assert len(rounds) > 1, "clients differ in what they ask at one instant"
+    assert len(rounds) > 1, "clients send different requests at one instant"

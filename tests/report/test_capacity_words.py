@@ -7,7 +7,7 @@ from loadframe.report import capacity_words
 
 
 def of_trials(invalid, valid=2):
-    """Return what `invalid_trials` reads of an experiment with these invalid trials and some valid ones."""
+    """Return the input of `invalid_trials`: an experiment with these invalid trials and some valid ones."""
     attempts = [
         SimpleNamespace(run=f"trial-{n}", judgement=SimpleNamespace(reasons=(f"reason {n}", "late")))
         for n in range(invalid)

@@ -55,7 +55,7 @@ def test_what_the_file_says_of_capacity_is_what_throughput_is_held_against(tmp_p
     measures = group.steps[0].measures
     reached = measures["capacity_reached"]
     assert reached.mean.value == pytest.approx(measures["x1"].mean.value / 1000)
-    assert reached.control[1].value == pytest.approx(measures["x1"].control[1].value / 500), "one node is there"
+    assert reached.control[1].value == pytest.approx(measures["x1"].control[1].value / 500), "there is one node"
 
 
 def test_a_policy_is_scored_where_the_file_has_capacities(tmp_path):

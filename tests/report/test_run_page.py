@@ -134,7 +134,7 @@ def test_failed_requests_are_shown_by_class(tmp_path):
 def test_failures_that_were_slow_show_beside_the_percentiles_of_successes(tmp_path, run):
     slow = write_run(tmp_path, "r1", Truth(failed_share=0.1))
     operation = slow.summary.phases[0].operations["range_100"]
-    # On average, failures in this recording take ten times as long as successes.
+    # On average, failures in this recording take ten times the time of successes.
     assert operation.response.p99 < 0.5 * operation.all.p99 == 0.5 * operation.failure.p50
     shown = format_duration(operation.all.p99)
     row = next(line for line in printed(slow).splitlines() if "with failures" in line)

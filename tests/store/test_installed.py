@@ -107,7 +107,7 @@ def test_stores_that_are_fetched_look_at_no_path():
     assert {find(kind).installation(None) for kind in ("opensearch", "elasticsearch", "cassandra")} == {None}
 
 
-@pytest.mark.skipif(shutil.which("redis-server") is None, reason="there is no redis-server on this machine")
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
 def test_the_systems_own_is_on_the_path():
     assert os.access(find("redis").installation(None).home, os.X_OK)
 

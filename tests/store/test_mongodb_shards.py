@@ -58,7 +58,7 @@ def ongoing(chunks: int, *databases: str, jumbo: int = 0) -> dict[str, Any]:
 
 
 def status(set_name: str, second: int) -> dict[str, Any]:
-    """Return the status of a server whose last write was made in that second."""
+    """Return the status of a server with its last write in that second."""
     written = datetime.fromtimestamp(second, tz=UTC)
     return {"repl": {"setName": set_name, "isWritablePrimary": True, "lastWrite": {"lastWriteDate": written}}}
 

@@ -111,7 +111,7 @@ def test_a_nodes_line_names_its_slots_and_those_on_their_way():
 def test_a_cluster_is_not_ready_while_a_node_that_has_slots_is_out_of_reach(flags, link):
     mine = node("a", 7000, "0-8191", "myself,master")
     seen = Ring((mine, node("b", 7001, "8192-16383", flags, link)), mine, "ok")
-    judged = health(seen, lambda _: pytest.fail("nobody is there to be asked"))
+    judged = health(seen, lambda _: pytest.fail("no other node exists"))
     assert (judged.ready, judged.nodes, judged.missing) == (False, 1, SLOTS // 2)
 
 

@@ -61,7 +61,7 @@ def refused(kind: str, address: str, words: str) -> None:
 
 
 @pytest.mark.store
-@pytest.mark.skipif(REDIS is None, reason="there is no redis-server and no valkey-server on this machine")
+@pytest.mark.skipif(REDIS is None, reason="neither redis-server nor valkey-server is installed")
 def test_by_redis(served):
     port = free_port()
     refused("redis", served(port, REDIS, "--port", port, "--requirepass", "other", "--save", ""), "WRONGPASS|invalid")

@@ -48,7 +48,7 @@ class Toy(Store):
         self.routers = 0
         #: Whether routers share the limits and the cores of the node of their number.
         self.together = False
-        #: Number of nodes that may be voters, as a function of the number of nodes; None for all.
+        #: Number of nodes that may be voters, as a function of the number of nodes, or None for all.
         self.elected: Callable[[int], int] | None = None
         #: Why nodes keep their addresses, if they do.
         self.keeps: str | None = None

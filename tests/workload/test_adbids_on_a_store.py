@@ -119,7 +119,7 @@ def test_a_search_engine_answers_all_five(node, tmp_path, log, zoned, right, pub
         path = head.split()[1]
         answers[name] = node.store.request(node.addresses, "POST", path, json.loads(body))["aggregations"]
     if today() - timedelta(days=1) != day:
-        pytest.skip("the day ended while yesterday was asked for")
+        pytest.skip("the day ended during the query for yesterday")
     assert len(answers) == 5
     settings = node.store.request(node.addresses, "GET", f"/ads-{day:%Y.%m.%d}/_settings")
     (index,) = (said["settings"]["index"] for said in settings.values())
@@ -186,7 +186,7 @@ def test_mongodb_answers_all_five(mongodb, tmp_path, zoned, right, published):
     result("bench", "adbids", *words, *options)
     shown = json.loads((tmp_path / "asked" / "answers-queries.json").read_text())
     if today() - timedelta(days=1) != day:
-        pytest.skip("the day ended while yesterday was asked for")
+        pytest.skip("the day ended during the query for yesterday")
     assert len(answers) == 5
     charts = load_workload("adbids", {"published": published}).for_family("mongodb", 1).phase("queries").charts
     for name, answer in answers.items():

@@ -67,7 +67,7 @@ def test_while_indices_roll_over_and_are_shrunk_no_event_is_lost_and_none_is_the
     assert {key: [document for _, document in pieces] for key, pieces in stored.items()} == {
         key: [document] for key, document in right.items()
     }
-    assert held(node, "ad_data") == stored, "what is asked has each document once"
+    assert held(node, "ad_data") == stored, "the alias returns each document once"
     indices = node.store.request(node.addresses, "GET", "/ads-*?flat_settings=true")
     assert len(indices) == done["roll_over"] + 2, "two days"
     shrunk = {name: index for name, index in indices.items() if name.startswith("shrunk-")}

@@ -57,7 +57,7 @@ def test_a_pause_for_a_refresh_is_seen_as_what_it_is(node, tmp_path):
     plain, forced, waiting = (run(node, tmp_path / way, way) for way in ("false", "true", "wait_for"))
     for write, seen, _ in (plain, forced, waiting):
         assert (write.requests, write.successes, seen.requests, seen.successes) == (20, 20, 20, 20)
-        assert seen.response.count == 20, "a histogram of its own"
+        assert seen.response.count == 20, "its own histogram"
         assert seen.resolution == 0.01
     # Without a refresh the write is answered long before it is seen, anywhere within the second until the next one.
     assert plain[1].response.p50 > plain[0].response.p50
@@ -114,7 +114,7 @@ def test_events_of_a_stream_are_seen_after_a_refresh_long_after_the_store_has_th
     assert (source.seen, source.unseen) == (source.sampled, 0)
     assert (visible.response.count, taken.resolution) == (source.seen, 0.05)
     assert visible.response.p50 > event.response.p50, "a refresh each second is waited for"
-    assert look.successes == look.requests > source.seen / 5, "one look for all that are looked for"
+    assert look.successes == look.requests > source.seen / 5, "one poll covers all pending events"
 
 
 def test_events_are_looked_for_in_the_collections_of_all_days(node, tmp_path):
