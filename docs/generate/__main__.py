@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
-from docs.generate import command_line, keys, run_folder, validity_rules
+from docs.generate import command_line, keys, library, run_folder, validity_rules
 
 #: The pages that are generated as a whole, and the functions that return their text.
 PAGES = {
     "command-line.md": command_line.page,
+    "library.md": library.page,
     "run-folder.md": run_folder.page,
     "validity-rules.md": validity_rules.page,
 }

@@ -8,37 +8,72 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from loadframe.base.errors import BadInput, GeneratorFailed, LoadframeError, NothingUsable, StoreFailed
+    from loadframe.library.actions import bench, capacity, check, compare, fit, gate, run
+    from loadframe.library.answers import Capacity, Check, Checks, Comparison, Fit, Gate
+    from loadframe.library.cluster import Cluster
     from loadframe.library.experiment import Experiment
     from loadframe.library.opening import open
+    from loadframe.library.plots import ExperimentPlots, Plot, RunPlots
+    from loadframe.library.progress import Progress
+    from loadframe.library.reports import Report
     from loadframe.library.run import Run
     from loadframe.library.tables import Table
     from loadframe.library.times import Times
+    from loadframe.library.workload import Workload
 
 __version__ = "0.1.0"
 
 __all__ = [
     "BadInput",
+    "Capacity",
+    "Check",
+    "Checks",
+    "Cluster",
+    "Comparison",
     "Experiment",
+    "ExperimentPlots",
+    "Fit",
+    "Gate",
     "GeneratorFailed",
     "LoadframeError",
     "NothingUsable",
+    "Plot",
+    "Progress",
+    "Report",
     "Run",
+    "RunPlots",
     "StoreFailed",
     "Table",
     "Times",
+    "Workload",
     "__version__",
+    "bench",
+    "capacity",
+    "check",
+    "compare",
+    "fit",
+    "gate",
     "open",
+    "run",
 ]
 
-#: Module of each public name.
-_MODULES = {
-    **dict.fromkeys(("BadInput", "GeneratorFailed", "LoadframeError", "NothingUsable", "StoreFailed"), "base.errors"),
-    "Experiment": "library.experiment",
-    "Run": "library.run",
-    "Table": "library.tables",
-    "Times": "library.times",
-    "open": "library.opening",
+#: Public names by module.
+_NAMES = {
+    "base.errors": ("BadInput", "GeneratorFailed", "LoadframeError", "NothingUsable", "StoreFailed"),
+    "library.actions": ("bench", "capacity", "check", "compare", "fit", "gate", "run"),
+    "library.answers": ("Capacity", "Check", "Checks", "Comparison", "Fit", "Gate"),
+    "library.cluster": ("Cluster",),
+    "library.experiment": ("Experiment",),
+    "library.opening": ("open",),
+    "library.plots": ("ExperimentPlots", "Plot", "RunPlots"),
+    "library.progress": ("Progress",),
+    "library.reports": ("Report",),
+    "library.run": ("Run",),
+    "library.tables": ("Table",),
+    "library.times": ("Times",),
+    "library.workload": ("Workload",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,7 @@ from plain_language import prose
 TOP = Path(__file__).parents[2]
 DOCS = TOP / "docs"
 #: Pages that a command generates; their words do not count.
-GENERATED = {DOCS / "reference" / f"{name}.md" for name in ("command-line", "run-folder", "validity-rules")}
+GENERATED = {DOCS / "reference" / f"{name}.md" for name in ("command-line", "library", "run-folder", "validity-rules")}
 #: Tables that `python -m docs.generate` writes into pages.
 TABLES = re.compile(r"<!-- (?:keys|operations): .*?<!-- end -->", re.DOTALL)
 #: Notes for tests, which no reader sees.

@@ -28,7 +28,14 @@ class ExitCode(IntEnum):
 
 
 class LoadframeError(Exception):
-    """A failure at run time, such as of a store or a run. Exit status 1."""
+    """A failure at run time, such as of a store or a run. Exit status 1. All errors of Loadframe are subclasses.
+
+    >>> try:
+    ...     loadframe.open("nowhere")
+    ... except loadframe.LoadframeError as error:
+    ...     error.what, error.where
+    ('no such run folder', 'nowhere')
+    """
 
     exit_status = ExitCode.FAILED
     #: The component to blame for a run that fails with this error. Analyses ignore runs with an unknown fault.
@@ -48,24 +55,43 @@ class LoadframeError(Exception):
 
 
 class StoreFailed(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """The store did not start, ended, did not answer, or answered with an error."""
+    """The store did not start, ended, did not answer, or answered with an error.
+
+    >>> loadframe.StoreFailed.fault
+    'store'
+    """
 
     fault = "store"
 
 
 class GeneratorFailed(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """The load generator failed, so the run has no result."""
+    """The load generator failed, so the run has no result.
+
+    >>> loadframe.GeneratorFailed.fault
+    'generator'
+    """
 
     fault = "generator"
 
 
 class BadInput(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """Files, options or the machine do not allow the request; nothing was started. Exit status 2."""
+    """Files, options or the machine do not allow the request; nothing was started. Exit status 2.
+
+    >>> try:
+    ...     loadframe.Workload(workload="w", operations={"read": {"serch": {}}}, phases=[])
+    ... except loadframe.BadInput as error:
+    ...     "Workload: operations.read" in str(error)
+    True
+    """
 
     exit_status = ExitCode.BAD_INPUT
 
 
 class NothingUsable(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """No run of an experiment is valid; with `--strict`, at least one run is invalid. Exit status 4."""
+    """No run of an experiment is valid; with `--strict`, at least one run is invalid. Exit status 4.
+
+    >>> int(loadframe.NothingUsable.exit_status)
+    4
+    """
 
     exit_status = ExitCode.NO_VALID_RUN

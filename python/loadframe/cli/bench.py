@@ -1,16 +1,15 @@
 """`loadframe bench`: run one workload on one cluster, existing or started for it, and write one run folder."""
 
 import secrets
-import time
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from loadframe.base.errors import BadInput
-from loadframe.base.units import MOST_SEED, parse_duration, parse_rate, parse_size
+from loadframe.base.units import MOST_SEED, parse_size
 from loadframe.cli import access
 from loadframe.cli.app import app
 from loadframe.cli.choices import (
@@ -46,9 +45,8 @@ from loadframe.cli.choices import (
     WorkloadName,
     assignments,
     core_limits,
-    exclude,
+    option_name,
     placement_options,
-    require_free,
     sharding,
     start_ranks,
     store_settings,
@@ -56,9 +54,7 @@ from loadframe.cli.choices import (
 from loadframe.cli.output import Json, print_json, tell
 from loadframe.cli.topics import Topic, option
 from loadframe.cli.web import Web, WebAddress, published, require_web
-
-if TYPE_CHECKING:
-    from loadframe.workload import ResolvedPhase, ResolvedWorkload
+from loadframe.library.options import default_path, levels, refuse_contradictions, require_free
 
 _EXAMPLES = """\b
 Examples:
@@ -75,7 +71,7 @@ Examples:
 
 @app.command(epilog=_EXAMPLES)
 @access.with_options
-def bench(  # noqa: PLR0915 - one list of options and the order of their checks
+def bench(
     context: typer.Context,
     workload: WorkloadName,
     store: StoreKind = "opensearch",
@@ -168,39 +164,23 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
 
     Loadframe starts a cluster for the run, unless you name an existing one with --hosts or --cluster.
     """
-    _refuse_contradictions(
-        {
-            "--hosts": hosts,
-            "--cluster": cluster,
-            "--version": version,
-            "--nodes": nodes,
-            "--shards": shards,
-            "--routers": routers,
-            "--config-servers": config_servers,
-            "--cpus": cpus,
-            "--memory": memory,
-            "--cores": cores,
-            "--home": home,
-            "--host": host,
-            "--image": image,
-            "--container-runtime": container_runtime,
-            "--machines": machines,
-            "--per-machine": per_machine,
-            "--network": network,
-            "--scratch": scratch,
-            "--encryption": encryption,
-            "--store-set": store_set or None,
-            "--replace": replace,
-            "--reuse": reuse,
-            "--clients": clients,
-            "--rate": rate,
-            "--arrivals": arrivals,
-            "--at": at or None,
-        }
-    )
+    given: dict[str, Any] = {
+        "hosts": hosts,
+        "cluster": cluster,
+        "replace": replace,
+        "reuse": reuse,
+        "clients": clients,
+        "rate": rate,
+    }
+    given |= {"arrivals": arrivals, "at": at or None, "version": version, "nodes": nodes, "cpus": cpus}
+    given |= {"memory": memory, "cores": cores, "home": home, "host": host, "image": image, "machines": machines}
+    given |= {"container_runtime": container_runtime, "per_machine": per_machine, "network": network}
+    given |= {"scratch": scratch, "encryption": encryption, "store_set": store_set or None}
+    given |= {"shards": shards, "routers": routers, "config_servers": config_servers}
+    refuse_contradictions(given, option_name)
     sharded = sharding(store, nodes, shards, routers, config_servers)
     page = require_web(web, web_address)
-    override = _levels(clients, rate, arrivals, warmup, duration)
+    override = levels(clients, rate or None, arrivals, warmup or None, duration or None, option_name)
     start_ranks(ranks)
 
     # These imports take a second or two. Help and usage errors do not need them.
@@ -209,92 +189,57 @@ def bench(  # noqa: PLR0915 - one list of options and the order of their checks
     loaded = load_workload(workload, assignments(set_))
     if only:
         loaded = loaded.choose(only.split(","), where="--only")
-    path = output or Path("results") / f"{loaded.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    path = output or default_path(loaded.name)
     require_free(path)
     addresses, reached = access.existing(context.params)
 
-    from loadframe.experiment.elastic.schedule import Schedule, parse_schedule, require_in_time, require_nodes
-
-    actions = parse_schedule(at)
-
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Encryption, Limits
-    from loadframe.experiment.design.estimate import resolved_seconds
-    from loadframe.experiment.runner.leftovers import remove_leftovers
+    from loadframe.experiment.elastic.schedule import parse_schedule
     from loadframe.experiment.runner.listener import Listeners
-    from loadframe.experiment.runner.preflight import check_load
-    from loadframe.experiment.runner.recover_run import recover_runs
-    from loadframe.experiment.runner.session import Labels, Session
     from loadframe.host.local import LocalHost
+    from loadframe.library.bench import Bench
     from loadframe.load import Generator
-    from loadframe.store import find
 
-    limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None, **core_limits(cores))
-    generator = Generator(threads, spread, connections, ranks, _recorded_spread(nearest_as, spread), samples)
-    generator.members()
-    interrupted = False
-    # A killed run of the same name is moved aside.
-    for kept in recover_runs(path.parent, lambda run: run != path.name):
-        tell(f"recovered a killed run: {kept}")
+    place: ClusterSpec | Callable[[], Cluster]
+    if hosts:
+        place = partial(Cluster.attach, addresses, store, reached)
+    elif cluster:
+        place = partial(access.named, cluster, store, context)
+    else:
+        limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None, **core_limits(cores))
+        place = ClusterSpec(
+            store=store,
+            version=version,
+            nodes=nodes or shards or 1,
+            limits=limits,
+            home=home,
+            host=host or LocalHost.name,
+            image=image,
+            runtime=container_runtime,
+            encryption=Encryption(encryption or "none"),
+            settings=sharded | store_settings(store_set, "--store-set"),
+            **placement_options(machines, per_machine, network, scratch),
+        )
+    made = Bench(
+        workload=loaded,
+        path=path,
+        cluster=place,
+        generator=Generator(threads, spread, connections, ranks, _recorded_spread(nearest_as, spread), samples),
+        seed=secrets.randbits(32) if seed is None else seed,
+        override=override,
+        actions=parse_schedule(at),
+        name=cluster,
+        replace=replace,
+        reuse=reuse,
+        allow_bad=allow_bad,
+        confirm=access.confirm_drop if hosts and not yes else None,
+        written=option_name,
+    )
     with published("bench", loaded.name, path, page) as publisher, Console() as console:
-        listener = Listeners(console, publisher)
-        started: AbstractContextManager[Cluster]
-        if hosts:
-            started = Cluster.attach(addresses, store, reached)
-        elif cluster:
-            started = access.named(cluster, store, context)
-        else:
-            # Check the workload before a node starts.
-            spec = ClusterSpec(
-                store=store,
-                version=version,
-                nodes=nodes or shards or 1,
-                limits=limits,
-                home=home,
-                host=host or LocalHost.name,
-                image=image,
-                runtime=container_runtime,
-                encryption=Encryption(encryption or "none"),
-                settings=sharded | store_settings(store_set, "--store-set"),
-                **placement_options(machines, per_machine, network, scratch),
-            )
-            kind = find(store)
-            chosen = _chosen(loaded.for_family(kind.family, spec.nodes, listener.step), override, reuse=False)
-            check_load(chosen, kind.driver, Cluster.prospect(spec), generator, spec.nodes)
-            require_in_time(actions, chosen)
-            started = Cluster.start(spec, listener.step)
-        with started as live:
-            if hosts or cluster:
-                remove_leftovers(live, cluster, listener)
-            resolved = loaded.for_family(live.store.family, live.size, listener.step)
-            phases = _chosen(resolved, override, reuse)
-            if hosts or cluster:
-                check_load(phases, live.store.driver, live.target(), generator, live.size)
-            require_in_time(actions, phases)
-            require_nodes(actions, live)
-            hook = Schedule(live, actions, phases, listener.step) if actions else None
-            session = Session(
-                live,
-                resolved,
-                seed=secrets.randbits(32) if seed is None else seed,
-                generator=generator,
-                listener=listener,
-                allow_bad=allow_bad,
-            )
-            if not reuse:
-                session.create_collections(
-                    replace=replace or not (hosts or cluster),
-                    confirm=access.confirm_drop if hosts and not yes else None,
-                )
-            listener.expect({phase.name: resolved_seconds(phase) for phase in phases})
-            try:
-                session.record(path.parent, path.name, phases, Labels(), keep_interrupted=True, hook=hook)
-            except KeyboardInterrupt:
-                interrupted = path.exists()
-                if not interrupted:
-                    raise
+        whole = made.carry_out(Listeners(console, publisher))
     _show(path, as_json)
-    if interrupted:
+    if not whole:
         raise KeyboardInterrupt
 
 
@@ -323,50 +268,3 @@ def _show(path: Path, as_json: bool) -> None:
     else:
         print_run(run)
         tell(f"recorded in {path}; see `loadframe report {path}`")
-
-
-def _levels(
-    clients: int | None, rate: str | None, arrivals: str | None, warmup: str | None, duration: str | None
-) -> dict[str, Any]:
-    """Parse the options that change the measured phases; None if not given. Rate in 1/s, times in s."""
-    levels: dict[str, Any] = {
-        "clients": clients,
-        "rate": parse_rate(rate) if rate else None,
-        "arrivals": arrivals,
-        "warmup": parse_duration(warmup) if warmup else None,
-        "duration": parse_duration(duration) if duration else None,
-    }
-    for name in ("rate", "duration"):
-        if levels[name] == 0:
-            raise BadInput(f"--{name} 0 measures nothing", remedy="give more than 0")
-    return levels
-
-
-def _refuse_contradictions(given: dict[str, Any]) -> None:
-    """Refuse options that contradict each other. In `given`, None and False mean not given."""
-    exclude(given, ["--hosts"], ["--cluster"], "both name a cluster")
-    exclude(given, ["--replace"], ["--reuse"], "one drops data, the other keeps it")
-    exclude(given, ["--hosts"], ["--at"], "Loadframe does not change clusters that it did not start")
-    exclude(given, ["--clients"], ["--rate"], "a load is a closed or an open loop")
-    exclude(given, ["--clients"], ["--arrivals"], "arrivals exist only in open loops")
-    starting = ["--version", "--nodes", "--cpus", "--memory", "--cores", "--home"]
-    starting += ["--host", "--image", "--container-runtime", "--machines", "--per-machine", "--network", "--scratch"]
-    starting += ["--encryption", "--store-set", "--shards", "--routers", "--config-servers"]
-    exclude(given, ["--hosts", "--cluster"], starting, "the cluster exists already")
-    for name in ("--replace", "--reuse"):
-        if given[name] and not (given["--hosts"] or given["--cluster"]):
-            raise BadInput(
-                f"{name} requires an existing cluster", remedy="name one with --hosts or --cluster, or leave it out"
-            )
-
-
-def _chosen(workload: "ResolvedWorkload", override: dict[str, Any], reuse: bool) -> "Sequence[ResolvedPhase]":
-    """Return the phases to run. `override` changes the measured ones; `reuse` skips those that prepare data."""
-    phases = [phase for phase in workload.phases if not (reuse and phase.prepares)]
-    if not phases:
-        raise BadInput("--reuse leaves no phase to run", remedy="name other phases with --only, or leave --reuse out")
-    chosen = [phase if phase.prepares else phase.override(**override) for phase in phases]
-    streams = [stream for phase in chosen if not phase.prepares for stream in phase.streams]
-    if override["arrivals"] and not any(stream.is_open for stream in streams):
-        raise BadInput("--arrivals requires an open loop, and all phases are closed loops", remedy="give --rate, too")
-    return chosen

@@ -1,7 +1,7 @@
 """Options that several commands share, their parsers, and checks for contradictions."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,6 +11,7 @@ from loadframe.base.errors import BadInput
 from loadframe.base.units import MOST_NODES, MOST_RANKS, MOST_THREADS, parse_cores
 from loadframe.cli import completion
 from loadframe.cli.topics import Topic, option
+from loadframe.library.options import exclude, require_measures
 
 WorkloadName = Annotated[
     str, typer.Argument(help="Built-in workload, or workload file.", autocompletion=completion.workloads)
@@ -160,6 +161,11 @@ def start_ranks(number: int | None) -> None:
     os._exit(status)
 
 
+def option_name(parameter: str) -> str:
+    """Return the option of a parameter."""
+    return f"--{parameter.replace('_', '-')}"
+
+
 def assignments(texts: Sequence[str], option: str = "--set") -> dict[str, str]:
     """Parse texts of the form `name=value`. BadInput if a text lacks `=`, or a name occurs twice."""
     pairs: dict[str, str] = {}
@@ -217,54 +223,9 @@ def core_limits(text: str | None) -> dict[str, Any]:
     return {"cores": cores.numbers, "cores_each": cores.per_node}
 
 
-def exclude(given: Mapping[str, object], one: Sequence[str], other: Sequence[str], why: str) -> None:
-    """Refuse an option of `one` together with an option of `other`. In `given`, None and False mean not given."""
-    for first in (name for name in one if given[name] not in (None, False)):
-        for second in (name for name in other if given[name] not in (None, False)):
-            raise BadInput(f"{first} and {second} contradict each other: {why}", remedy="give one of them")
-
-
-def require_writable(folder: Path) -> None:
-    """Raise BadInput unless the folder is writable or can be created. Call it before starting anything."""
-    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        problem = "is not writable" if nearest.is_dir() else "is not a folder"
-        raise BadInput(
-            f"results cannot be written to {folder}: {nearest} {problem}", remedy="choose another folder with --output"
-        )
-
-
-def require_free(path: Path) -> None:
-    """Raise BadInput if a run exists at this path, or cannot be written there."""
-    if path.exists():
-        raise BadInput("it exists already", where=str(path), remedy="name another folder with --output")
-    require_writable(path.parent)
-
-
 def measure_kinds(text: str) -> tuple[str, ...]:
     """Parse a comma-separated list of measures. BadInput for an unknown one."""
-    from loadframe.analyze.compare import KINDS
-    from loadframe.yamlfile import did_you_mean
-
-    kinds = tuple(word.strip() for word in text.split(",") if word.strip())
-    for kind in kinds:
-        if kind not in KINDS:
-            raise BadInput(f"unknown measure {kind!r}", remedy=did_you_mean(kind, KINDS))
-    if not kinds:
-        raise BadInput("--measure is empty", remedy=f"choose from {', '.join(KINDS)}")
-    return tuple(dict.fromkeys(kinds))
-
-
-def share(text: str, option: str) -> float:
-    """Parse a share above 0, such as `5%` or 0.05. BadInput for anything else."""
-    number, percent, rest = text.strip().partition("%")
-    try:
-        value = float(number) / (100 if percent else 1)
-    except ValueError:
-        value = -1.0
-    if rest or not 0 < value < 100:
-        raise BadInput(f"{option} {text!r} is not a share", remedy="write a percentage above 0, such as 5%")
-    return value
+    return require_measures(text.split(","))
 
 
 def placement_options(

@@ -10,12 +10,12 @@ import typer
 from loadframe.base.errors import BadInput
 from loadframe.base.units import MOST_NODES, parse_bandwidth, parse_duration, parse_share
 from loadframe.cli import completion
-from loadframe.cli.choices import exclude
 from loadframe.cli.cluster import Name, cluster, show, step
 from loadframe.cli.output import Json, err, print_json
 from loadframe.cluster import Cluster
 from loadframe.cluster.change import WITHIN, Tell, describe
 from loadframe.cluster.events import ClusterEvent
+from loadframe.library.options import exclude
 from loadframe.store import Balancing
 
 NodeName = Annotated[

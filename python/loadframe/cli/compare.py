@@ -1,17 +1,15 @@
 """`loadframe compare`: compare groups of runs with the first group, as a table, a sentence and a page."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from loadframe.base.errors import BadInput
 from loadframe.cli.app import app
-from loadframe.cli.choices import measure_kinds, share
+from loadframe.cli.choices import measure_kinds
 from loadframe.cli.output import Json, out, print_json, tell
-
-if TYPE_CHECKING:
-    from loadframe.analyze.compare import Group
+from loadframe.library.options import require_level, share
 
 _EXAMPLES = """\b
 Examples:
@@ -50,22 +48,13 @@ def compare(
     """Compare runs: ratios with intervals, and whether they exceed run-to-run variance."""
     kinds = measure_kinds(measure)
     smallest = share(least, "--least")
-    if not 0 < level < 1:
-        raise BadInput(
-            f"--level must be above 0 and below 1; got {level:g}", remedy="give a significance level such as 0.05"
-        )
+    require_level(level)
 
-    from loadframe.analyze.compare import compare as compare_groups
+    from loadframe.library.comparing import compare_groups
     from loadframe.report.kinds.compare import print_comparison
 
     comparison = compare_groups(
-        # A single experiment compares its own treatments, so their differences are intended.
-        _groups(groups),
-        kinds,
-        least=smallest,
-        level=level,
-        session_spread=share(session_spread, "--session-spread"),
-        intended=len(groups) == 1,
+        groups, kinds, least=smallest, level=level, session_spread=share(session_spread, "--session-spread")
     )
     if output:
         from loadframe.report.kinds.compare import comparison_page
@@ -81,26 +70,3 @@ def compare(
         print_json(comparison.as_dict())
     else:
         print_comparison(comparison, out)
-
-
-def _groups(arguments: list[str]) -> "tuple[Group, ...]":
-    from loadframe.analyze.compare import (
-        read_groups,
-        read_runs,
-        read_variants,
-        split_by_treatment,
-        uses_robust_estimate,
-    )
-
-    if len(arguments) > 1:
-        return read_groups(arguments)
-    split = read_variants(arguments[0]) or split_by_treatment(
-        read_runs(arguments[0]), robust=uses_robust_estimate(arguments[0])
-    )
-    if len(split) == 1:
-        raise BadInput(
-            "all its runs have the same treatment",
-            where=arguments[0],
-            remedy="name two or more folders",
-        )
-    return split

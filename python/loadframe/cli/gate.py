@@ -1,21 +1,18 @@
 """`loadframe gate`: judge new runs against earlier runs and bounds, with an exit code for pipelines."""
 
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from loadframe.base.errors import BadInput, ExitCode, NothingUsable
-from loadframe.base.units import counted, parse_duration, parse_rate
+from loadframe.base.units import counted
 from loadframe.cli.app import app
-from loadframe.cli.choices import Strict, assignments, exclude, measure_kinds, share
+from loadframe.cli.choices import Strict, assignments, measure_kinds, option_name
 from loadframe.cli.output import Json, out, print_json
 from loadframe.cli.topics import Topic, option
-
-if TYPE_CHECKING:
-    from loadframe.analyze.gate import Bound
+from loadframe.library.options import exclude, share
 
 _EXAMPLES = """\b
 Examples:
@@ -90,8 +87,8 @@ def gate(
     earlier = baseline or history
     kinds = measure_kinds(measure)
 
-    from loadframe.analyze.compare import read_groups, read_variants
-    from loadframe.analyze.gate import Thresholds, judge_gate
+    from loadframe.analyze.gate import Thresholds
+    from loadframe.library.comparing import gate_groups, parse_bound
     from loadframe.report.gate import junit as junit_text
     from loadframe.report.gate import markdown as markdown_text
     from loadframe.report.gate import print_gate
@@ -99,31 +96,18 @@ def gate(
     thresholds = Thresholds(
         least=_shares(least, "--least", kinds),
         catch=_shares(catch, "--catch", kinds),
-        bounds=[_bound(text) for text in bound],
+        bounds=[parse_bound(text) for text in bound],
     )
-    variants = () if earlier else read_variants(new)
-    if len(variants) > 2:
-        listed = ", ".join(variant.label for variant in variants)
-        raise BadInput(
-            f"the experiment has the variants {listed}, and a gate compares two",
-            where=new,
-            remedy="gate two of them, or read the experiment's report",
-        )
-    if not variants and not earlier and not bound:
-        raise BadInput(
-            "the runs have neither a baseline nor bounds",
-            remedy="give --baseline, --history or --bound, or the folder of an experiment that compares two variants",
-        )
-    groups = variants[::-1] or read_groups([new, earlier] if earlier else [new])
-    judged = judge_gate(
-        groups[0],
-        groups[1] if len(groups) > 1 else None,
+    judged, groups = gate_groups(
+        new,
+        earlier,
         thresholds,
-        kinds=kinds,
+        kinds,
         history=history is not None,
         session_spread=share(session_spread, "--session-spread"),
-        across=across_treatments or bool(variants),
+        across=across_treatments,
         watch=watch,
+        written=option_name,
     )
     for path, text in ((junit, junit_text), (markdown, markdown_text)):
         if path:
@@ -146,42 +130,14 @@ def gate(
 
 def _shares(texts: Sequence[str], option: str, kinds: Sequence[str]) -> dict[str, float]:
     """Parse shares by measure. `MEASURE=5%` overrides `5%`, which applies to all measures."""
+    from loadframe.library.comparing import shares_by_measure
+
     general = [text for text in texts if "=" not in text]
     if len(general) > 1:
         raise BadInput(f"{option} is given twice for all measures", remedy=f"write {option} MEASURE={general[1]}")
     shares = {kind: share(text, option) for text in general for kind in kinds}
-    for name, text in assignments([text for text in texts if "=" in text], option).items():
-        (kind,) = measure_kinds(name)
-        if kind not in kinds:
-            raise BadInput(
-                f"{option} names {kind}, which is not in --measure", remedy="add it to --measure, or leave it out"
-            )
-        shares[kind] = share(text, option)
-    return shares
-
-
-def _bound(text: str) -> "Bound":
-    from loadframe.analyze.gate import Bound
-    from loadframe.analyze.rates import RATES
-
-    match = re.fullmatch(r"\s*([a-z0-9.-]+)\s*(<=|>=)\s*(\S+)\s*", text)
-    if not match:
-        raise BadInput(
-            f"--bound {text!r} is not a bound", remedy="write it as 'p99<=50ms' or 'throughput>=1000/s', quoted"
-        )
-    (kind,) = measure_kinds(match[1])
-    wanted = ">=" if kind in RATES else "<="
-    if match[2] != wanted:
-        raise BadInput(
-            f"{kind} needs {'a lower' if wanted == '>=' else 'an upper'} bound; got --bound {text!r}",
-            remedy=f"write {kind}{wanted}{match[3]}",
-        )
-    parsers: dict[str, Callable[[str], float]] = {**dict.fromkeys(RATES, parse_rate), "errors": _error_share}
-    return Bound(kind, parsers.get(kind, parse_duration)(match[3]))
-
-
-def _error_share(text: str) -> float:
-    return 0.0 if text in ("0", "0%") else share(text, "--bound errors<=")
+    named = assignments([text for text in texts if "=" in text], option)
+    return shares | shares_by_measure(named, kinds, option)
 
 
 def _write(path: Path, text: str) -> None:

@@ -33,12 +33,11 @@ from loadframe.cli.choices import (
     WorkloadName,
     assignments,
     core_limits,
-    exclude,
-    require_free,
 )
 from loadframe.cli.output import Json, print_json, tell
 from loadframe.cli.topics import Topic, option
 from loadframe.cli.web import published
+from loadframe.library.options import exclude, require_free
 
 if TYPE_CHECKING:
     from loadframe.experiment.runner.ingest import IngestResult

@@ -4,24 +4,17 @@
 """
 
 import json
-from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
-from loadframe.base.errors import BadInput, NothingUsable
+from loadframe.base.errors import BadInput
 from loadframe.base.units import counted
 from loadframe.cli.app import app
 from loadframe.cli.choices import Strict
 from loadframe.cli.output import Json, out, print_json, tell
-
-if TYPE_CHECKING:
-    from loadframe.record import Run
-
-#: Maximum number of runs in an error message.
-_NAMED = 5
 
 #: Exported formats without --format.
 _EXPORTED = {"html": ("svg", "csv", "latex")}
@@ -124,6 +117,8 @@ def report(
         )
     else:
         write_report(path, output=output, as_json=as_json, bands=bounds)
+        from loadframe.library.reports import require_usable
+
         require_usable(path, strict=strict)
 
 
@@ -195,65 +190,28 @@ def _write_strong_and_weak(first: Path, second: Path, *, output: Path, as_json: 
         print_strong_weak(pair, out)
 
 
-def require_usable(path: Path, *, strict: bool) -> None:
-    """Raise NothingUsable if no run of an experiment is valid, or with `strict` if any run is invalid."""
-    from loadframe.analyze.experiment import EXPERIMENT_FILE, read_experiment
-
-    if not (path / EXPERIMENT_FILE).is_file():
-        return
-    folder = read_experiment(path)
-    unusable = folder.unusable
-    if not unusable or (not strict and len(unusable) < len(folder.runs)):
-        return
-    everything = len(unusable) == len(folder.runs)
-    if all(run.status == "missing" for run in unusable):
-        problem = (
-            "no run was made yet" if everything else f"{len(unusable)} of {len(folder.runs)} runs were not made yet"
-        )
-        remedy = "make them with `loadframe run` and the experiment's file, in this folder"
-    else:
-        problem = "no run is valid" if everything else f"{len(unusable)} of {len(folder.runs)} runs are invalid"
-        remedy = "the report gives the causes; remove them, and run the experiment in another folder"
-    listed = ", ".join(run.id for run in unusable[:_NAMED])
-    raise NothingUsable(
-        f"{problem}: {listed}{', ...' if len(unusable) > _NAMED else ''}", where=str(path), remedy=remedy
-    )
-
-
 def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple[float, ...] = ()) -> Path:
     """Report on a folder and return the path of the page. `bands`: upper bounds of latency buckets, s.
 
     BadInput if the folder is neither a run nor an experiment, or cannot be read or written. BadInput, after the report,
     if no run could have answered the experiment's question.
     """
-    from loadframe.analyze.experiment import EXPERIMENT_FILE
-    from loadframe.record import Run
-    from loadframe.record.schema import MANIFEST_FILE
+    from loadframe.library.reports import read_report
 
     if not path.exists():
         from loadframe.experiment.runner.recover_run import recover_runs
 
         # A killed run left its records under another name.
         recover_runs(path.parent, lambda run: run == path.name)
-    unanswerable = None
-    if (path / EXPERIMENT_FILE).is_file():
-        page, document, show, unanswerable = _experiment(path, bands)
-    elif path.is_dir() and not (path / MANIFEST_FILE).is_file():
-        raise BadInput(
-            "this is neither a run nor an experiment",
-            where=str(path),
-            remedy=f"name a folder that holds {MANIFEST_FILE} or {EXPERIMENT_FILE}",
-        )
-    else:
-        page, document, show = _run(Run(path), bands)
+    report = read_report(path, bands)
     target = output or path / "report.html"
-    _write(target, page)
+    _write(target, report.html)
     if as_json:
-        print_json(document)
+        print_json(report.as_dict())
     else:
-        show()
-    if unanswerable:
-        raise unanswerable
+        report.show(out)
+    if report.unanswerable:
+        raise report.unanswerable
     return target
 
 
@@ -267,20 +225,3 @@ def _write(target: Path, text: str) -> None:
             remedy="name another file with --output",
         ) from error
     tell(f"report: {target}")
-
-
-def _experiment(
-    path: Path, bands: tuple[float, ...]
-) -> tuple[str, dict[str, Any], Callable[[], None], BadInput | None]:
-    from loadframe.report.kinds import read_report
-
-    report = read_report(path, bands)
-    return report.page, report.document, lambda: report.show(out), report.unanswerable
-
-
-def _run(run: "Run", bands: tuple[float, ...]) -> tuple[str, dict[str, Any], Callable[[], None]]:
-    from loadframe.report.run.document import run_document
-    from loadframe.report.run.page import run_page
-    from loadframe.report.run.terminal import print_run
-
-    return run_page(run, bands), run_document(run, bands), lambda: print_run(run, out, bands)

@@ -112,17 +112,14 @@ def carry_out(
     the Slurm job ends first.
     """
     from loadframe.cli.console import Console
-    from loadframe.cli.report import require_usable, write_report
-    from loadframe.experiment.design.plans import describe
+    from loadframe.cli.report import write_report
     from loadframe.experiment.runner.existing import NotRestored
-    from loadframe.experiment.runner.folder import ExperimentFolder
     from loadframe.experiment.runner.listener import Listeners
     from loadframe.experiment.runner.loop import run_experiment
+    from loadframe.library.reports import require_usable
+    from loadframe.library.running import opened_folder
 
-    folder = ExperimentFolder(path, describe(loaded, planned))
-    if retry_failed:
-        for failed in folder.failed():
-            folder.set_aside(failed)
+    folder = opened_folder(loaded, planned, path, retry_failed=retry_failed)
     tell(f"{_extent(loaded, planned)} in all")
     deadline, unrestored = _deadline(), None
     try:

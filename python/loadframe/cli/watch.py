@@ -17,10 +17,10 @@ from loadframe.base.errors import BadInput
 from loadframe.base.units import format_count, format_share, format_size
 from loadframe.cli import completion
 from loadframe.cli.app import app
-from loadframe.cli.choices import exclude
 from loadframe.cli.output import out
 from loadframe.cli.web import WebAddress, require_web, serving
 from loadframe.cluster import Cluster
+from loadframe.library.options import exclude
 
 if TYPE_CHECKING:
     from loadframe.observe.observer import Look

@@ -1,7 +1,8 @@
-"""An experiment: its recorded runs, merged over any selection."""
+"""An experiment: its definition, and its recorded runs, merged over any selection."""
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,22 +10,38 @@ from typing import TYPE_CHECKING, Any
 from loadframe.analyze.experiment import RecordedExperiment, read_experiment
 from loadframe.analyze.experiment import RecordedRun as DesignedRun
 from loadframe.base.errors import BadInput
+from loadframe.experiment.design.plans import describe, design
+from loadframe.experiment.experiment import Experiment as PlannedExperiment
+from loadframe.experiment.file.reader import experiment_of, load_experiment
+from loadframe.library.plots import ExperimentPlots
+from loadframe.library.reports import Report, read_report
 from loadframe.library.run import Run, events_table, histograms_table, operations_table, percentiles_table
 from loadframe.library.tables import Table, cell, concatenate, table_of, with_columns
 from loadframe.library.times import Kind, Times, selected
+from loadframe.library.workload import Workload, merged, save_keys
 from loadframe.record import Run as RecordedRun
-from loadframe.yamlfile import did_you_mean
+from loadframe.yamlfile import did_you_mean, document_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
 class Experiment:
-    """The folder of an experiment. Opening it reads its description; runs are read on first use.
+    """An experiment: defined by the keys of an experiment file, or opened with its recorded runs.
 
-    Iteration yields its recorded runs; `experiment["..."]` is the run with that name. Tables have the columns `run` and
-    the factors in front.
+    `loadframe.run` carries it out. A recorded experiment yields its runs on iteration; `experiment["..."]` is the run
+    with that name. Its tables have the columns `run` and the factors in front. BadInput names the key of an error. A
+    trailing underscore is removed from keyword arguments, as in `with_`.
 
+    >>> planned = loadframe.Experiment(
+    ...     experiment="clients",
+    ...     kind="scale",
+    ...     store={"kind": "sim"},
+    ...     workload=workload,
+    ...     factors={"clients": [1, 2]},
+    ... )
+    >>> len(planned.design)
+    2
     >>> experiment = loadframe.open("results/nodes")
     >>> experiment.runs.to_polars().select("nodes", "clients", "valid").height
     4
@@ -32,18 +49,45 @@ class Experiment:
     True
     """
 
-    _folder: RecordedExperiment
+    def __init__(self, keys: Mapping[str, Any] | None = None, /, **more: Any) -> None:
+        """Check the experiment that the keys define. `workload` is a name, a path or a `Workload`."""
+        written = merged(keys, more)
+        workload = written.get("workload")
+        given = workload._loaded if isinstance(workload, Workload) else None
+        if given:
+            written["workload"] = given.name
+        self._define(experiment_of(document_of(written, "Experiment"), given))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> "Experiment":
+        """Load an experiment file. `loadframe.open` opens the folder of its results."""
+        experiment = cls.__new__(cls)
+        experiment._define(load_experiment(Path(path)))
+        return experiment
 
     @classmethod
     def _opened(cls, path: Path) -> "Experiment":
         """Return the experiment in a folder; BadInput if it is not one."""
         experiment = cls.__new__(cls)
-        experiment._folder = read_experiment(path)
+        experiment._planned, experiment._recorded = None, read_experiment(path)
         return experiment
+
+    def _define(self, planned: PlannedExperiment) -> None:
+        self._planned: PlannedExperiment | None = planned
+        self._recorded: RecordedExperiment | None = None
+
+    @property
+    def _folder(self) -> RecordedExperiment:
+        if self._recorded is None:
+            raise BadInput(
+                f"the experiment {self.name} has no recorded runs here",
+                remedy="run it with loadframe.run, or open its folder with loadframe.open",
+            )
+        return self._recorded
 
     @property
     def path(self) -> Path:
-        """The folder of the experiment."""
+        """The folder of the recorded experiment."""
         return self._folder.path
 
     @property
@@ -56,20 +100,48 @@ class Experiment:
         """`scale`, `capacity`, `elastic`, `settings` or `compare`."""
         return str(self.description["kind"])
 
-    @property
+    @cached_property
     def description(self) -> Mapping[str, Any]:
-        """The content of experiment.json: the keys of the file, the design and the sessions."""
-        return self._folder.description
+        """The content of experiment.json: the keys of the file, the design and, once recorded, the sessions."""
+        if self._recorded:
+            return self._recorded.description
+        assert self._planned
+        return describe(self._planned, design(self._planned))
 
     @property
     def factors(self) -> dict[str, list[Any]]:
         """The levels of each factor."""
         return {name: list(levels) for name, levels in self.description["factors"].items()}
 
+    @property
+    def design(self) -> Table:
+        """A row for each planned run: its block and its factors."""
+        entries = [*self.description["design"], *self.description.get("further", [])]
+        rows = [{"run": it["run"], "block": it["block"], **columns_of(it["treatment"])} for it in entries]
+        return Table("design", lambda: table_of(rows, ("run", "block")))
+
+    def planned(self) -> PlannedExperiment:
+        """Return the checked definition. Not part of the stable interface."""
+        if self._planned is None:
+            raise BadInput(
+                f"the experiment {self.name} was opened from its results",
+                remedy="load its file with Experiment.load, or define it again",
+            )
+        return self._planned
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the keys to an experiment file and return its path. A `Workload` needs a file of its own."""
+        if self._planned is None:
+            raise BadInput(
+                "a recorded experiment is not written again", remedy="read its file with description['file']"
+            )
+        return save_keys(self._planned.document.data, Path(path))
+
     @cached_property
     def runs(self) -> Table:
         """A row for each run of the design: factors, status, validity, reason and figures of its measured phases."""
-        return Table("runs", lambda: table_of([_run_row(run) for run in self._folder.runs], ("run", "block")))
+        runs = self._folder.runs
+        return Table("runs", lambda: table_of([_run_row(run) for run in runs], ("run", "block")))
 
     @cached_property
     def operations(self) -> Table:
@@ -181,17 +253,28 @@ class Experiment:
         )
 
     def _merged(self, name: str, read: "Callable[[RecordedRun], pa.Table]") -> Table:
+        runs = self._folder.runs
+
         def content() -> "pa.Table":
             # Fresh runs, so that the content of each is freed.
             return concatenate(
                 [
-                    with_columns(read(RecordedRun(run.run.path)), {"run": run.id, **_factors(run)})
-                    for run in self._folder.runs
+                    with_columns(read(RecordedRun(run.run.path)), {"run": run.id, **columns_of(run.treatment)})
+                    for run in runs
                     if run.run
                 ]
             )
 
         return Table(name, content)
+
+    def report(self, *, bands: Sequence[float] = ()) -> Report:
+        """Return the report: a page, its summary and its values. `bands` are upper bounds of latency buckets, s."""
+        return read_report(self.path, bands)
+
+    @property
+    def plot(self) -> ExperimentPlots:
+        """The plots of the report, by name."""
+        return ExperimentPlots(self.path, self.kind)
 
     def __getitem__(self, name: str) -> Run:
         """Return the run with this name; BadInput if it does not exist or is not recorded."""
@@ -216,9 +299,12 @@ class Experiment:
         return f"<Experiment {self.name}: {self._state()}>"
 
     def _repr_html_(self) -> str:
-        return f"<p><b>Experiment {cell(self.name)}</b>: {self._state()}</p>{self.runs._repr_html_()}"
+        shown = self.runs if self._recorded else self.design
+        return f"<p><b>Experiment {cell(self.name)}</b>: {self._state()}</p>{shown._repr_html_()}"
 
     def _state(self) -> str:
+        if self._recorded is None:
+            return f"{self.kind}, {len(self.design)} runs planned"
         valid = sum(run.sound for run in self._folder.runs)
         return f"{self.kind}, {valid} of {len(self._folder.runs)} runs valid"
 
@@ -227,14 +313,20 @@ class Experiment:
 _OWN = {"run", "block", "status", "valid", "why", "phase", "operation", "stream", "segment", "kind", "time", "value"}
 
 
-def _factors(run: DesignedRun) -> dict[str, Any]:
-    """Return the columns of a run's treatment."""
-    return {f"factor.{name}" if name in _OWN else name: level for name, level in run.treatment.items()}
+def columns_of(treatment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a treatment."""
+    return {f"factor.{name}" if name in _OWN else name: level for name, level in treatment.items()}
 
 
 def _run_row(run: DesignedRun) -> dict[str, Any]:
     """Return the row of a run: its factors, its status, and the figures of its measured phases."""
-    row: dict[str, Any] = {"run": run.id, "block": run.block, **_factors(run), "status": run.status, "valid": run.sound}
+    row: dict[str, Any] = {
+        "run": run.id,
+        "block": run.block,
+        **columns_of(run.treatment),
+        "status": run.status,
+        "valid": run.sound,
+    }
     row["why"] = None if run.sound and not run.reasons else run.why
     for phase in run.run.summary.measured if run.run else ():
         row[f"{phase.name}.throughput"] = phase.throughput

@@ -13,10 +13,10 @@ from loadframe.record.schema import MANIFEST_FILE
 def open(path: str | os.PathLike[str]) -> Run | Experiment:  # noqa: A001 - the name is `loadframe.open`
     """Open the folder of a run or an experiment. BadInput if it is neither, or is damaged.
 
-    >>> loadframe.open("results/tail")
-    <Run tail: done, valid>
+    >>> loadframe.open("results/tail").status
+    'done'
     >>> loadframe.open("results/nodes")
-    <Experiment nodes: scale, 4 of 4 runs valid>
+    <Experiment simulated: scale, 4 of 4 runs valid>
     """
     folder = Path(path)
     if (folder / EXPERIMENT_FILE).is_file():

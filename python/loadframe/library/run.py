@@ -2,12 +2,15 @@
 
 import math
 import os
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.analyze.percentiles import percentiles_of
+from loadframe.library.plots import RunPlots
+from loadframe.library.reports import Report, run_report
 from loadframe.library.tables import Table, cell, table_of
 from loadframe.library.times import Times, buckets, selected
 from loadframe.record import Run as RecordedRun
@@ -29,8 +32,8 @@ class Run:
     page of run folders explains their columns.
 
     >>> run = loadframe.open("results/tail")
-    >>> run
-    <Run tail: done, valid>
+    >>> run.name, run.status
+    ('tail', 'done')
     >>> run.seconds.to_polars().height > 0
     True
     """
@@ -150,6 +153,15 @@ class Run:
     ) -> Times:
         """Return the response times of failures, with the selection of `response_times`."""
         return selected([self._run], "failure", phase, operation, start, end)
+
+    def report(self, *, bands: Sequence[float] = ()) -> Report:
+        """Return the report: a page, its summary and its values. `bands` are upper bounds of latency buckets, s."""
+        return run_report(self._run, bands)
+
+    @property
+    def plot(self) -> RunPlots:
+        """The plots of the run, by name."""
+        return RunPlots(self._run)
 
     def __repr__(self) -> str:
         return f"<Run {self.name}: {self.status}, {'valid' if self.valid else 'not valid'}>"

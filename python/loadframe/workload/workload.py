@@ -287,7 +287,13 @@ def load_workload(
     BadInput names file, line and column.
     """
     name_or_path, only = catalogue.split(name_or_path)
-    document = read(catalogue.find(name_or_path, folder or Path()))
+    return workload_of(read(catalogue.find(name_or_path, folder or Path())), overrides, only)
+
+
+def workload_of(
+    document: Document, overrides: Mapping[str, Value] | None = None, only: tuple[str, ...] | None = None
+) -> Workload:
+    """Check the workload in a document; `only` names the selected phases. BadInput names the place of an error."""
     if not isinstance(document.data, dict):
         validate(document, WorkloadFile)
     variables = document.data.get("variables", {})

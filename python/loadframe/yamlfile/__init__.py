@@ -4,7 +4,7 @@ The formats are models in other packages (`loadframe.workload`, `loadframe.exper
 here. Only a subset of YAML is supported; see `compose`.
 """
 
-from loadframe.yamlfile.compose import Document, Place, read, scalar
+from loadframe.yamlfile.compose import Document, Place, document_of, read, scalar
 from loadframe.yamlfile.model import (
     NOT_EMPTY,
     QUANTITY,
@@ -36,6 +36,7 @@ __all__ = [
     "Scalar",
     "Size",
     "did_you_mean",
+    "document_of",
     "load",
     "quantity",
     "read",

@@ -6,6 +6,7 @@ exhausts the machine.
 """
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -41,6 +42,11 @@ class Document:
     #: Hash of the file's bytes, in hexadecimal digits.
     sha256: str
 
+    @property
+    def origin(self) -> str:
+        """The name of the whole document in errors."""
+        return str(self.path)
+
     def where(self, place: Place = (), *, key: bool = False) -> str:
         """Return `file:line:column` of the value (or the key) at a place, or of its nearest known parent."""
         while place not in self.positions:
@@ -51,6 +57,42 @@ class Document:
     def error(self, place: Place, what: str, remedy: str | None = None, *, key: bool = False) -> BadInput:
         """Return the error to raise for the value (or the key) at a place."""
         return BadInput(what, where=self.where(place, key=key), remedy=remedy)
+
+
+@dataclass(frozen=True)
+class DataDocument(Document):
+    """Data of a program instead of a file. Errors name the key, such as `phases[0].clients`."""
+
+    #: Name of the data in errors, such as `Workload`.
+    title: str = ""
+
+    @property
+    def origin(self) -> str:
+        """The name of the whole document in errors."""
+        return self.title
+
+    def where(self, place: Place = (), *, key: bool = False) -> str:
+        """Return the path of the key at a place."""
+        steps = [f"[{step}]" if isinstance(step, int) else f".{step}" for step in place]
+        return f"{self.title}: {''.join(steps).lstrip('.')}" if steps else self.title
+
+
+def document_of(data: Mapping[str, Any], title: str) -> DataDocument:
+    """Return data as a document; relative paths start at the current folder. BadInput if it is not JSON data."""
+    try:
+        text = json.dumps(data, ensure_ascii=False, allow_nan=False, default=_path_text)
+        digest = hashlib.sha256(text.encode()).hexdigest()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise BadInput(
+            f"a value is not JSON data: {error}", where=title, remedy="use texts, numbers, lists and dictionaries"
+        ) from error
+    return DataDocument(Path.cwd() / title, text, json.loads(text), {}, digest, title)
+
+
+def _path_text(value: object) -> str:
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"{value!r} has the type {type(value).__name__}")
 
 
 def read(path: str | Path) -> Document:

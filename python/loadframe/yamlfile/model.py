@@ -168,7 +168,7 @@ def validate(document: Document, model: type[M], data: Any = None, given: Mappin
     lines = [f"{e.where}: {e.what}" + (f"; {e.remedy}" if e.remedy else "") for e in errors[:SHOWN]]
     if len(errors) > SHOWN:
         lines.append(f"and {len(errors) - SHOWN} more")
-    raise BadInput("\n  ".join([f"{len(errors)} errors", *lines]), where=str(document.path))
+    raise BadInput("\n  ".join([f"{len(errors)} errors", *lines]), where=document.origin)
 
 
 def _error(document: Document, detail: ErrorDetails, data: Any, given: Mapping[Place, str]) -> BadInput:

@@ -27,12 +27,16 @@ def load_experiment(path: str | Path) -> Experiment:
 
     Relative paths of the workload and in its parameters start at the experiment's folder.
     """
-    document = read(path)
+    return experiment_of(read(path))
+
+
+def experiment_of(document: Document, given: Workload | None = None) -> Experiment:
+    """Check the experiment in a document. A `given` workload replaces the workload that the document names."""
     kind = _kind(document)
     file = with_kind(document, validate(document, kind.model))
     folder = document.path.parent
     try:
-        workload = load_workload(file.workload, folder=folder)
+        workload = given or load_workload(file.workload, folder=folder)
     except BadInput as error:
         raise error if error.where else document.error(("workload",), error.what, error.remedy) from None
     fixed = {name: value for name, value in file.with_.items() if not is_expression(value)}

@@ -1,0 +1,345 @@
+"""Calls that measure and judge; each has a command of the same name."""
+
+import os
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from loadframe.analyze.compare import USUAL
+from loadframe.analyze.gate import Thresholds
+from loadframe.analyze.scalability import fit as fit_models
+from loadframe.analyze.scalability.observations import parse_table
+from loadframe.base.errors import BadInput
+from loadframe.base.untrusted import read_input
+from loadframe.cluster import Cluster as LiveCluster
+from loadframe.cluster import access_to
+from loadframe.experiment.design.plans import design
+from loadframe.experiment.elastic.schedule import parse_schedule
+from loadframe.experiment.runner.loop import run_experiment
+from loadframe.library import answers as shown
+from loadframe.library.bench import Bench
+from loadframe.library.checking import answers, rendered_requests, small_workload
+from loadframe.library.cluster import Cluster, spec_from
+from loadframe.library.comparing import compare_groups, gate_groups, parse_bound, shares_by_measure
+from loadframe.library.experiment import Experiment
+from loadframe.library.options import (
+    default_path,
+    levels,
+    refuse_contradictions,
+    require_free,
+    require_level,
+    require_measures,
+    share,
+)
+from loadframe.library.progress import Callback, listener_of
+from loadframe.library.reports import require_usable
+from loadframe.library.run import Run
+from loadframe.library.running import opened_folder
+from loadframe.library.workload import Value, Workload, loaded_workload
+from loadframe.load import Generator
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from loadframe.experiment.runner.listener import Listener
+
+#: Maximum size of a table of measurements, bytes.
+_MOST = 16 << 20
+#: A recorded run or experiment: an object, a folder, or a quoted pattern of folders.
+Recorded = str | os.PathLike[str] | Run | Experiment
+
+
+def bench(
+    workload: str | os.PathLike[str] | Workload,
+    *,
+    output: str | os.PathLike[str] | None = None,
+    store: str = "opensearch",
+    version: str | None = None,
+    nodes: int | None = None,
+    cpus: float | None = None,
+    memory: str | int | None = None,
+    cores: str | None = None,
+    home: str | None = None,
+    host: str | None = None,
+    encryption: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    hosts: str | None = None,
+    user: str | None = None,
+    password_file: Path | None = None,
+    ca: Path | None = None,
+    cluster: str | Cluster | None = None,
+    replace: bool = False,
+    reuse: bool = False,
+    parameters: Mapping[str, Value] | None = None,
+    only: Sequence[str] = (),
+    clients: int | None = None,
+    rate: str | float | None = None,
+    arrivals: Literal["constant", "poisson"] | None = None,
+    warmup: str | float | None = None,
+    duration: str | float | None = None,
+    at: Sequence[str] = (),
+    seed: int | None = None,
+    threads: int = 1,
+    samples: bool = False,
+    allow_bad: bool = False,
+    progress: Callback | None = None,
+) -> Run:
+    """Run one workload on one cluster and return the recorded run.
+
+    Arguments are the options of `loadframe bench`; `settings` is `--store-set`, `parameters` is `--set`, `at` is a list
+    such as `["30s=kill:node-1"]`. Times are s or texts such as "10s". Without `hosts` (addresses) and `cluster` (a name
+    or a running `Cluster`), a cluster is started for the run. An interrupt keeps the part that was recorded.
+
+    >>> run = loadframe.bench(workload, store="sim", output="results/bench")
+    >>> run.status
+    'done'
+    """
+    refuse_contradictions(
+        {
+            "hosts": hosts, "cluster": cluster, "replace": replace, "reuse": reuse, "clients": clients, "rate": rate,
+            "arrivals": arrivals, "at": list(at) or None, "version": version, "nodes": nodes, "cpus": cpus,
+            "memory": memory, "cores": cores, "home": home, "host": host, "encryption": encryption,
+            "settings": settings or None,
+        }
+    )  # fmt: skip
+    override = levels(clients, rate, arrivals, warmup, duration)
+    loaded = loaded_workload(workload, parameters or {})
+    if only:
+        loaded = loaded.choose(list(only), where="only")
+    path = Path(output) if output is not None else default_path(loaded.name)
+    require_free(path, "output")
+    listener = listener_of(progress)
+    if hosts:
+        place: Any = _attach(store, hosts, listener, user=user, password_file=password_file, ca=ca)
+    elif isinstance(cluster, Cluster):
+        place = partial(nullcontext, cluster.live)
+    elif cluster is not None:
+        place = partial(LiveCluster.load, cluster)
+    else:
+        place = spec_from(
+            store,
+            version=version,
+            nodes=1 if nodes is None else nodes,
+            cpus=cpus,
+            memory=memory,
+            cores=cores,
+            settings=settings,
+            encryption=encryption or "none",
+            home=home,
+            host=host or "local",
+        )
+    made = Bench(
+        workload=loaded,
+        path=path,
+        cluster=place,
+        generator=Generator(threads, samples=samples),
+        seed=secrets.randbits(32) if seed is None else seed,
+        override=override,
+        actions=parse_schedule(at),
+        name=cluster if isinstance(cluster, str) else None,
+        replace=replace,
+        reuse=reuse,
+        allow_bad=allow_bad,
+    )
+    if not made.carry_out(listener):
+        raise KeyboardInterrupt
+    return Run(path)
+
+
+def run(
+    experiment: str | os.PathLike[str] | Experiment,
+    *,
+    output: str | os.PathLike[str] | None = None,
+    samples: bool = False,
+    retry_failed: bool = False,
+    strict: bool = False,
+    progress: Callback | None = None,
+) -> Experiment:
+    """Run an experiment, or resume it in its folder, and return the recorded experiment.
+
+    `output` is the folder (default: results/NAME). NothingUsable if no run is valid; with `strict`, if one is invalid.
+    Failed runs are rows of `runs`; `retry_failed` repeats those of an earlier call.
+
+    >>> planned = loadframe.Experiment(
+    ...     experiment="clients", kind="scale", store={"kind": "sim"}, workload=workload, factors={"clients": [1, 2]}
+    ... )
+    >>> recorded = loadframe.run(planned, output="results/clients")
+    >>> recorded.runs.to_polars()["status"].to_list()
+    ['done', 'done']
+    """
+    defined = experiment if isinstance(experiment, Experiment) else Experiment.load(experiment)
+    planned = defined.planned()
+    if samples:
+        planned = planned.with_samples()
+    path = Path(output) if output is not None else Path("results") / planned.name
+    planned = planned.with_measured_rates(path)
+    runs = design(planned)
+    folder = opened_folder(planned, runs, path, retry_failed=retry_failed)
+    run_experiment(planned, runs, folder, listener_of(progress))
+    require_usable(path, strict=strict)
+    return Experiment._opened(path)
+
+
+def check(
+    workload: str | os.PathLike[str] | Workload,
+    *,
+    store: str = "opensearch",
+    hosts: str | None = None,
+    user: str | None = None,
+    password_file: Path | None = None,
+    ca: Path | None = None,
+    offline: bool = False,
+    parameters: Mapping[str, Value] | None = None,
+    progress: Callback | None = None,
+) -> "shown.Checks":
+    """Send each operation of a workload once; return request, answer and judgement of each.
+
+    Starts a node and loads a few documents first, unless `hosts` names an existing cluster. With `offline`, nothing is
+    sent, and answers are None.
+
+    >>> checked = loadframe.check(workload, store="sim")
+    >>> checked.passed, [answer.operation for answer in checked]
+    (True, ['search'])
+    """
+    if offline and hosts:
+        raise BadInput("offline and hosts contradict each other: offline sends nothing", remedy="give one of them")
+    given, listener = parameters or {}, listener_of(progress)
+    loaded = loaded_workload(workload, given)
+    if not hosts:
+        loaded = small_workload(loaded, given)
+    if offline:
+        return shown.Checks(rendered_requests(loaded, store, listener).requests)
+    attach = _attach(store, hosts, listener, user=user, password_file=password_file, ca=ca) if hosts else None
+    return shown.Checks(answers(loaded, store, attach, listener)[0])
+
+
+def fit(
+    data: str | os.PathLike[str] | Mapping[float, float] | Iterable[tuple[float, float]],
+    *,
+    residuals: Literal["relative", "absolute"] = "relative",
+    scaling: Literal["strong", "weak"] = "strong",
+) -> "shown.Fit":
+    """Fit scalability models to throughputs by size: a CSV file with the columns n and throughput, or pairs.
+
+    Repeated sizes are repetitions.
+
+    >>> fit = loadframe.fit({1: 955, 2: 1878, 4: 3548, 8: 6531, 16: 9897, 32: 12730})
+    >>> fit.best in fit.models
+    True
+    """
+    if isinstance(data, str | os.PathLike):
+        table = parse_table(read_input(Path(data), _MOST), str(data))
+        pairs, over, blocks = table.pairs, table.over, table.blocks
+    else:
+        given = data.items() if isinstance(data, Mapping) else data
+        pairs, over, blocks = tuple((float(n), float(rate)) for n, rate in given), "n", None
+    return shown.Fit(fit_models(pairs, residuals=residuals, over=over, scaling=scaling, blocks=blocks))
+
+
+def compare(
+    *groups: Recorded,
+    measures: Sequence[str] = USUAL,
+    least: str | float = 0.05,
+    level: float = 0.05,
+    session_spread: str | float = 0.05,
+) -> "shown.Comparison":
+    """Compare groups of runs with the first one: ratios with intervals, adjusted for several comparisons.
+
+    A group is a run, an experiment, a folder of runs, or a quoted pattern. A single experiment is split by its
+    variants or treatments. `least` is the smallest difference that matters, as a share.
+
+    >>> comparison = loadframe.compare("results/old", "results/new", measures=["throughput"])
+    >>> comparison.contrasts.to_polars()["outcome"].to_list()
+    ['alike']
+    """
+    if not groups:
+        raise BadInput("no group of runs is given", remedy="name two or more, or one experiment")
+    kinds = require_measures(measures, "measures")
+    require_level(level, "level")
+    compared = compare_groups(
+        [_argument(group) for group in groups],
+        kinds,
+        least=share(least, "least"),
+        level=level,
+        session_spread=share(session_spread, "session_spread"),
+    )
+    return shown.Comparison(compared)
+
+
+def gate(
+    new: Recorded,
+    *,
+    baseline: Recorded | None = None,
+    history: Recorded | None = None,
+    bounds: Sequence[str] = (),
+    measures: Sequence[str] = ("throughput", "p50", "p99", "errors"),
+    least: Mapping[str, str | float] | str | float | None = None,
+    catch: Mapping[str, str | float] | str | float | None = None,
+    watch: Sequence[str] = (),
+    across_treatments: bool = False,
+    session_spread: str | float = 0.05,
+) -> "shown.Gate":
+    """Judge new runs against earlier runs or bounds such as `["p99<=50ms"]`; see `loadframe gate`.
+
+    `least` (the smallest worsening that matters) and `catch` (the worsening to detect) are shares, for all measures or
+    by measure. The result does not raise; `require()` raises for a regression.
+
+    >>> loadframe.gate("results/new", baseline="results/old", measures=["throughput"]).standing
+    'passed'
+    """
+    if baseline is not None and history is not None:
+        raise BadInput("baseline and history contradict each other: both name the earlier runs", remedy="give one")
+    earlier = baseline if baseline is not None else history
+    kinds = require_measures(measures, "measures")
+    thresholds = Thresholds(
+        least=_thresholds(least, kinds, "least"),
+        catch=_thresholds(catch, kinds, "catch"),
+        bounds=[parse_bound(text, "bounds") for text in bounds],
+    )
+    judged, _ = gate_groups(
+        _argument(new),
+        None if earlier is None else _argument(earlier),
+        thresholds,
+        kinds,
+        history=history is not None,
+        session_spread=share(session_spread, "session_spread"),
+        across=across_treatments,
+        watch=watch,
+        written=lambda name: "bounds" if name == "bound" else name,
+    )
+    return shown.Gate(judged)
+
+
+def capacity(experiment: str | os.PathLike[str] | Experiment) -> "shown.Capacity":
+    """Return the sustained loads that a recorded capacity experiment found.
+
+    >>> found = loadframe.capacity("results/capacity")
+    >>> len(found.capacities)
+    1
+    """
+    path = experiment.path if isinstance(experiment, Experiment) else Path(experiment)
+    return shown.Capacity(path)
+
+
+def _attach(store: str, hosts: str, listener: "Listener", **given: Any) -> "Callable[[], LiveCluster]":
+    """Return a function that attaches to the cluster at `hosts`."""
+    absent = dict.fromkeys(("api_key_file", "token_file", "cert", "key"))
+    options = {**absent, "insecure": False, "compress": False, **given}
+    addresses, access = access_to(store, hosts, options, listener.remark)
+    return partial(LiveCluster.attach, addresses, store, access)
+
+
+def _argument(recorded: Recorded) -> str:
+    return str(recorded.path) if isinstance(recorded, Run | Experiment) else os.fspath(recorded)
+
+
+def _thresholds(
+    given: Mapping[str, str | float] | str | float | None, kinds: Sequence[str], option: str
+) -> dict[str, float]:
+    if given is None:
+        return {}
+    named = given if isinstance(given, Mapping) else dict.fromkeys(kinds, given)
+    return shares_by_measure(named, kinds, option)

@@ -1,0 +1,254 @@
+"""Results of checks, fits, comparisons, gates and capacity experiments."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from loadframe.analyze.capacity import read_capacities
+from loadframe.analyze.compare import Comparison as ComparedGroups
+from loadframe.analyze.experiment import read_experiment
+from loadframe.analyze.gate import Gate as JudgedGate
+from loadframe.analyze.gate import Standing
+from loadframe.analyze.scalability import ScalabilityFit
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.library.display import Answer
+from loadframe.library.reports import Report
+from loadframe.library.tables import Table, html_table, table_of
+from loadframe.report.fit import print_fit
+from loadframe.report.gate import junit, markdown, print_gate
+from loadframe.report.kinds import capacity as capacity_report
+from loadframe.report.kinds.compare import comparison_page, print_comparison
+
+
+@dataclass(frozen=True)
+class Check:
+    """One operation of a workload, sent once; without a store, only its request.
+
+    >>> checked = loadframe.check(workload, store="sim", offline=True)
+    >>> checked[0].operation, checked[0].answer
+    ('search', None)
+    """
+
+    phase: str
+    operation: str
+    request: str | None
+    answer: str | None = None
+    #: The error class and message of a failure.
+    error: str | None = None
+    message: str | None = None
+    documents: int | None = None
+    service_time: float | None = None
+    #: Whether a successful read returned nothing.
+    empty: bool = False
+
+
+class Checks(Sequence[Check]):
+    """The checked operations, in the order of the workload.
+
+    >>> loadframe.check(workload, store="sim", offline=True)[0].answer is None
+    True
+    """
+
+    def __init__(self, answers: Sequence[Mapping[str, Any]]) -> None:
+        """Create the checks from the answers of operations."""
+        names = Check.__dataclass_fields__
+        self._checks = [Check(**{name: answer[name] for name in names if name in answer}) for answer in answers]
+
+    @property
+    def passed(self) -> bool:
+        """Whether no operation failed."""
+        return not any(check.error for check in self._checks)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return a check by its index."""
+        return self._checks[index]
+
+    def __len__(self) -> int:
+        return len(self._checks)
+
+    def __iter__(self) -> Iterator[Check]:
+        """Yield the checks."""
+        return iter(self._checks)
+
+    def __repr__(self) -> str:
+        return f"<Checks of {len(self)} operations: {sum(bool(check.error) for check in self)} failed>"
+
+    def _repr_html_(self) -> str:
+        columns = ("phase", "operation", "error", "message", "documents", "service_time")
+        return html_table(columns, [[getattr(check, name) for name in columns] for check in self._checks])
+
+
+class Fit(Answer):
+    """Fitted scalability models.
+
+    >>> fit = loadframe.fit({1: 955, 2: 1878, 4: 3548, 8: 6531, 16: 9897, 32: 12730})
+    >>> fit.predict(64) > 0
+    True
+    """
+
+    def __init__(self, fit: ScalabilityFit) -> None:
+        """Create the result of a fit."""
+        super().__init__(fit.as_dict(), lambda console: print_fit(console, fit))
+        self._fit = fit
+
+    @property
+    def best(self) -> str:
+        """The name of the best model."""
+        return self._fit.best
+
+    @property
+    def models(self) -> dict[str, Any]:
+        """The parameters with intervals and the goodness of fit of each model."""
+        return dict(self.as_dict()["models"])
+
+    @property
+    def peak(self) -> dict[str, Any] | None:
+        """The size of maximum throughput with its interval; None if the best model has none."""
+        peak: dict[str, Any] | None = self.as_dict()["peak"]
+        return peak
+
+    def predict(self, n: float) -> float:
+        """Return the throughput of the best model at a size."""
+        import numpy as np
+
+        return float(self._fit.best_model.predicted(np.array([float(n)]))[0])
+
+
+class Comparison(Answer):
+    """A comparison of groups of runs with the first one.
+
+    >>> comparison = loadframe.compare("results/old", "results/new")
+    >>> comparison.contrasts.columns[:4]
+    ['measure', 'phase', 'operation', 'group']
+    """
+
+    def __init__(self, comparison: ComparedGroups) -> None:
+        """Create the result of a comparison."""
+        super().__init__(comparison.as_dict(), lambda console: print_comparison(comparison, console))
+        self._comparison = comparison
+
+    @cached_property
+    def contrasts(self) -> Table:
+        """A row for each measure and group: the ratio to the baseline with its interval, p and outcome.
+
+        Outcomes: `better`, `worse`, `alike` (the whole interval is within `least`), `open` (undecided).
+        """
+        rows = [
+            {
+                "measure": it.measure.kind,
+                "phase": it.measure.phase,
+                "operation": it.measure.operation,
+                "group": it.label,
+                "baseline": it.baseline,
+                "treatment": dict(it.treatment),
+                "ratio": it.ratio.value,
+                **{name: it.ratio.as_dict()[name] for name in ("low", "high")},
+                "p": it.p,
+                "outcome": it.outcome,
+            }
+            for it in self._comparison.contrasts
+        ]
+        return Table("contrasts", lambda: table_of(rows, ("measure", "phase", "operation", "group")))
+
+    def report(self) -> Report:
+        """Return the report as a page."""
+        page = comparison_page(self._comparison)
+        return Report(page, self.as_dict(), lambda console: print_comparison(self._comparison, console))
+
+
+class Gate(Answer):
+    """The outcome of a gate.
+
+    >>> gate = loadframe.gate("results/new", bounds=["p99<=10s", "errors<=1%"])
+    >>> gate.passed
+    True
+    >>> gate.require()
+    """
+
+    def __init__(self, gate: JudgedGate) -> None:
+        """Create the result of a gate."""
+        super().__init__(gate.as_dict(), lambda console: print_gate(gate, console))
+        self._gate = gate
+
+    @property
+    def standing(self) -> Standing:
+        """`passed`, `regression`, or another word for an inconclusive gate."""
+        return self._gate.standing
+
+    @property
+    def passed(self) -> bool:
+        """Whether the runs show that there is no regression."""
+        return self.standing == "passed"
+
+    def require(self) -> None:
+        """Raise LoadframeError for a regression or a broken bound."""
+        if self.standing == "regression":
+            failed = [check for check in self._gate.checks if check.standing == "regression"]
+            raise LoadframeError(
+                "; ".join(f"{check.words}: {check.why}" for check in failed) or "a regression",
+                remedy="compare the runs, or accept the change by a new baseline",
+            )
+
+    @cached_property
+    def checks(self) -> Table:
+        """A row for each check: measure, standing and the figures that decide."""
+        rows = [
+            {"check": it.name, "standing": it.standing, "why": it.why, "treatment": dict(it.treatment), "p": it.p}
+            for it in self._gate.checks
+        ]
+        return Table("checks", lambda: table_of(rows, ("check", "standing", "why")))
+
+    def markdown(self) -> str:
+        """Return the outcome as Markdown."""
+        return markdown(self._gate)
+
+    def junit(self) -> str:
+        """Return the outcome as JUnit XML."""
+        return junit(self._gate)
+
+
+class Capacity(Answer):
+    """The sustained loads of a capacity experiment.
+
+    >>> loadframe.capacity("results/capacity").capacities.columns[:3]
+    ['nodes', 'rate', 'low']
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Analyse the folder of a capacity experiment; BadInput for another kind."""
+        kind = read_experiment(path).description["kind"]
+        if kind != "capacity":
+            raise BadInput(
+                f"the experiment is of kind {kind}, not capacity", where=str(path), remedy="run one of kind capacity"
+            )
+        report = capacity_report.read(path)
+        super().__init__(report.document, report.show)
+        self._path = path
+
+    @cached_property
+    def capacities(self) -> Table:
+        """A row for each treatment: the sustained rate (1/s) or number of users with its 95 % interval.
+
+        An end that the searches do not bound is null. `over` is `rate` or `users`, `standing` tells how the end of the
+        searches bounds the value, and `passed` and `failed` are the trials next to the capacity of a single search.
+        """
+        rows = []
+        for capacity in read_capacities(self._path).capacities:
+            estimate = capacity.rate.as_dict() if capacity.rate else dict.fromkeys(("value", "low", "high"))
+            passed, failed = capacity.bracket or (None, None)
+            rows.append(
+                {
+                    "nodes": capacity.nodes,
+                    "rate": estimate["value"],
+                    "low": estimate["low"],
+                    "high": estimate["high"],
+                    "passed": passed,
+                    "failed": failed,
+                    "over": capacity.over,
+                    "standing": capacity.kind.value,
+                    "treatment": dict(capacity.treatment),
+                }
+            )
+        return Table("capacities", lambda: table_of(rows, ("nodes", "rate", "low", "high")))

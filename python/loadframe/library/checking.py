@@ -1,0 +1,186 @@
+"""Check of a workload: each operation is sent once, or its request is rendered without a store."""
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from loadframe.base.errors import BadInput
+from loadframe.base.untrusted import without_compressed
+from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.session import Session
+from loadframe.load import Generator, check_operations, present, render_operations
+from loadframe.store import find
+from loadframe.workload import Workload
+
+#: Enough documents for every operation to match some, few enough to load in seconds.
+_DOCUMENTS = "1000"
+
+
+def small_workload(workload: Workload, given: Mapping[str, Any]) -> Workload:
+    """Return the workload with few documents, unless `given` parameters set their number."""
+    if "documents" in workload.parameters and "documents" not in given:
+        return workload.with_parameters({"documents": _DOCUMENTS})
+    return workload
+
+
+def answers(
+    workload: Workload,
+    store: str,
+    attach: Callable[[], AbstractContextManager[Cluster]] | None,
+    listener: Listener,
+) -> tuple[list[dict[str, Any]], set[str]]:
+    """Send each operation once; return the answers, and the names of phases that run journeys.
+
+    Starts a node and loads the data, unless `attach` returns an existing cluster, on which nothing is created.
+    """
+    seed = secrets.randbits(32)
+    shown: list[dict[str, Any]] = []
+    journeys: set[str] = set()
+    workload.for_family(find(store).family, 1, listener.step)
+    started = attach() if attach else Cluster.start(ClusterSpec(store), listener.step)
+    with started as live:
+        _require_reachable(live.addresses)
+        resolved = workload.for_family(live.store.family, nodes=live.size)
+        if not attach:
+            session = Session(live, resolved, seed=seed, generator=Generator(), listener=listener)
+            session.create_collections()
+            with TemporaryDirectory(prefix="loadframe-check-") as scratch:
+                session.prepare([phase for phase in resolved.phases if phase.prepares], Path(scratch))
+        for phase in resolved.phases:
+            plan = phase.plan(seed=seed, hosts=live.addresses, driver=live.store.driver, target=live.target())
+            left = _without(plan, {answer["operation"] for answer in shown})
+            if phase.prepares or not left["streams"]:
+                continue
+            if any("mix" not in stream for stream in plan["streams"]):
+                journeys.add(phase.name)
+            shown += [
+                {"phase": phase.name, **answer, "empty": _is_empty(answer, phase.operations[answer["operation"]])}
+                for answer in check_operations(left)
+            ]
+    for answer in shown:
+        answer |= {key: without_compressed(answer[key] or "") for key in ("answer", "message")}
+    return shown, journeys
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """Requests of operations that were not sent, and the corpora that are not on this machine."""
+
+    requests: list[dict[str, Any]]
+    missing: list[str]
+
+
+def rendered_requests(workload: Workload, store: str, listener: Listener) -> Rendered:
+    """Return the request of each operation of each phase without a store. BadInput if the engine would refuse it.
+
+    A corpus that is not on this machine is replaced by one document.
+    """
+    kind, seed = find(store), secrets.randbits(32)
+    resolved = workload.for_family(kind.family, 1, listener.step, offline=True)
+    missing = [name for name, corpus in resolved.corpora.items() if _is_missing(corpus)]
+    requests: list[dict[str, Any]] = []
+    with TemporaryDirectory(prefix="loadframe-check-") as scratch:
+        for phase in resolved.phases:
+            # A placeholder: nothing is sent.
+            plan = phase.plan(seed=seed, hosts=["127.0.0.1:9"], driver=kind.driver)
+            for name in set(plan["corpora"]) & set(missing):
+                plan["corpora"][name] = _placeholder(Path(scratch), plan, name)
+            requests += [
+                {"phase": phase.name, "operation": operation, "request": request}
+                for operation, request in render_operations(plan)
+            ]
+    return Rendered(requests, missing)
+
+
+def _require_reachable(hosts: Sequence[str]) -> None:
+    """Raise BadInput if a rank cannot reach a node."""
+
+    hub = present()
+    if hub is None:
+        return
+    machines = {rank.rank: rank.machine for rank in hub.ranks()}
+    for rank, ways in hub.ask("distances", list(hosts)).items():
+        missed = [host for host, way in zip(hosts, ways, strict=True) if way is None]
+        if missed:
+            raise BadInput(
+                f"rank {rank} on {machines[rank]} cannot reach the node {missed[0]}",
+                remedy="bind nodes to addresses that every rank's machine can reach, and check firewalls",
+            )
+
+
+def _is_missing(corpus: Mapping[str, Any]) -> bool:
+    """Tell whether a corpus, or the one that is encrypted for it, has no file here."""
+    read = corpus.get("encrypted", {}).get("of", corpus)
+    return bool(read.get("files", read.get("columns")) == [])
+
+
+def _placeholder(scratch: Path, plan: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return a corpus of one document that has the fields in use and says that the corpus is missing."""
+    text = f"of the corpus {name}, which is not on this machine"
+    # The id of a row of vectors is its number.
+    document: dict[str, Any] = {"a document": text, **({"id": 0} if "columns" in plan["corpora"][name] else {})}
+    variables: Mapping[str, Any] = plan["variables"]
+    rows = {key for key, form in variables.items() if form.get("document", {}).get("corpus") == name}
+    fields = [form["field"]["field"] for form in variables.values() if form.get("field", {}).get("corpus") == name]
+    fields += [form["part"]["field"] for form in variables.values() if form.get("part", {}).get("of") in rows]
+    for field in fields:
+        inner = document
+        *outer, last = field.split(".")
+        for key in outer:
+            inner = inner.setdefault(key, {})
+        inner[last] = f"{field} {text}"
+    actions = plan["corpora"][name].get("actions", False)
+    lines = [{"index": {}}, document] if actions else [document]
+    file = scratch / f"{len(list(scratch.iterdir()))}.json"
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    return {"files": [str(file)], "actions": actions}
+
+
+def _without(plan: dict[str, Any], sent: set[str]) -> dict[str, Any]:
+    """Return the plan without operations that were sent: inserting a document twice fails.
+
+    Journeys stay whole, because a step may depend on an earlier answer.
+    """
+    left = [
+        {**stream, "mix": [[name, weight] for name, weight in stream["mix"] if name not in sent]}
+        if "mix" in stream
+        else stream
+        for stream in plan["streams"]
+    ]
+    return {
+        **plan,
+        "streams": [stream for stream in left if stream.get("mix") or stream.get("journey") or stream.get("steps")],
+    }
+
+
+#: Operations that return documents.
+_READS = (
+    "search",
+    "get",
+    "read",
+    "scan",
+    "multi_search",
+    "scroll",
+    "search_after",
+    "composite",
+    "count",
+    "find",
+    "cql",
+)
+
+
+def _is_empty(answer: dict[str, Any], form: Mapping[str, Any]) -> bool:
+    """Whether a successful answer is empty. An aggregation returns no hits, but counts the documents it saw."""
+    if not form.keys() & set(_READS):
+        return False
+    seen = re.search(r'"total":\s*\{\s*"value":\s*([0-9]+)', answer["answer"])
+    if "count" in form:
+        seen = re.search(r'"count":\s*([0-9]+)', answer["answer"])
+    return not answer["error"] and not answer["documents"] and not (seen and int(seen[1]))

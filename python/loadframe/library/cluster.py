@@ -1,0 +1,191 @@
+"""Clusters that a program starts, changes and stops."""
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from loadframe.base.errors import BadInput
+from loadframe.base.units import parse_cores, parse_size
+from loadframe.cluster import Cluster as LiveCluster
+from loadframe.cluster import ClusterSpec, Encryption, Limits, Placement
+from loadframe.library.progress import Callback, listener_of
+from loadframe.library.tables import Table, html_table, table_of
+
+
+def spec_from(
+    store: str = "opensearch",
+    *,
+    version: str | None = None,
+    nodes: int = 1,
+    cpus: float | None = None,
+    memory: str | int | None = None,
+    cores: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    encryption: str = "none",
+    home: str | None = None,
+    host: str = "local",
+    image: str | None = None,
+    container_runtime: str | None = None,
+    machines: tuple[str, ...] = (),
+    per_machine: int | None = None,
+    network: str | None = None,
+    scratch: str | None = None,
+    name: str | None = None,
+) -> ClusterSpec:
+    """Return the specification of a cluster to start; BadInput for an invalid value."""
+    given = parse_cores(cores) if cores is not None else None
+    try:
+        word = Encryption(encryption)
+    except ValueError:
+        known = ", ".join(kind.value for kind in Encryption)
+        raise BadInput(f"encryption {encryption!r} is not valid", remedy=f"choose from {known}") from None
+    return ClusterSpec(
+        store=store,
+        version=version,
+        nodes=nodes,
+        limits=Limits(
+            cpus=cpus,
+            memory=None if memory is None else parse_size(memory),
+            cores=given.numbers if given else None,
+            cores_each=given.per_node if given else None,
+        ),
+        settings=dict(settings or {}),
+        encryption=word,
+        home=home,
+        host=host,
+        image=image,
+        runtime=container_runtime,
+        machines=tuple(machines),
+        placement=Placement(per_machine, network=network),
+        scratch=scratch,
+        name=name,
+    )
+
+
+class Cluster:
+    """A cluster to start, as a context manager: nodes run inside the `with` block.
+
+    A cluster with a `name` keeps its data, and starts with them again.
+
+    >>> with loadframe.Cluster("sim", nodes=2) as cluster:
+    ...     cluster.grow()
+    ...     cluster.size
+    ['node-2']
+    3
+    """
+
+    def __init__(
+        self,
+        store: str = "opensearch",
+        *,
+        version: str | None = None,
+        nodes: int = 1,
+        cpus: float | None = None,
+        memory: str | int | None = None,
+        cores: str | None = None,
+        settings: Mapping[str, Any] | None = None,
+        encryption: str = "none",
+        home: str | None = None,
+        host: str = "local",
+        name: str | None = None,
+        progress: Callback | None = None,
+    ) -> None:
+        """Describe the cluster; see the options of `loadframe cluster up`. `progress` receives its steps."""
+        self._spec = spec_from(
+            store,
+            version=version,
+            nodes=nodes,
+            cpus=cpus,
+            memory=memory,
+            cores=cores,
+            settings=settings,
+            encryption=encryption,
+            home=home,
+            host=host,
+            name=name,
+        )
+        self._listener = listener_of(progress)
+        self._running: LiveCluster | None = None
+
+    def __enter__(self) -> Self:
+        """Start the nodes and wait until they are ready. StoreFailed if one fails."""
+        if self._running:
+            raise BadInput("the cluster is running already", remedy="use one `with` block for each start")
+        self._running = LiveCluster.start(self._spec, self._listener.step)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Stop the nodes."""
+        running, self._running = self._running, None
+        if running:
+            running.stop()
+
+    @property
+    def live(self) -> LiveCluster:
+        """The running cluster. Not part of the stable interface."""
+        if self._running is None:
+            raise BadInput("the cluster is not running", remedy="use it inside its `with` block")
+        return self._running
+
+    @property
+    def store(self) -> str:
+        """The kind of store."""
+        return self._spec.store
+
+    @property
+    def size(self) -> int:
+        """The number of nodes."""
+        return self.live.size
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses of the nodes, as host:port."""
+        return list(self.live.addresses)
+
+    @property
+    def nodes(self) -> Table:
+        """A row for each node: name, address, process and state."""
+        rows = [
+            {"name": node.name, "address": node.address, "pid": node.pid, "alive": node.alive}
+            for node in self.live.nodes
+        ]
+        return Table("nodes", lambda: table_of(rows, ("name", "address", "pid", "alive")))
+
+    def grow(self, nodes: int = 1) -> list[str]:
+        """Add nodes, wait until the data is balanced, and return their names."""
+        return self.live.grow(nodes, self._listener.step)
+
+    def shrink(self, nodes: int | str = 1) -> list[str]:
+        """Remove a number of nodes, newest first, or the node of that name; return their names."""
+        return self.live.shrink(nodes, self._listener.step)
+
+    def kill(self, name: str) -> None:
+        """Kill a node (SIGKILL); its data are kept."""
+        self.live.kill(name)
+
+    def pause(self, name: str) -> None:
+        """Suspend a node: its connections stay open, but it does not answer."""
+        self.live.pause(name, self._listener.step)
+
+    def resume(self, name: str) -> None:
+        """Continue a paused node."""
+        self.live.resume(name, self._listener.step)
+
+    def restart(self) -> bool:
+        """Start ended nodes again; return whether there were any."""
+        return self.live.mend(self._listener.step)
+
+    def configure(self, settings: Mapping[str, Any]) -> None:
+        """Change settings of the store at run time; BadInput for settings that require a restart."""
+        self.live.configure(settings)
+
+    def __repr__(self) -> str:
+        state = f"{self._running.size} nodes run" if self._running else "not running"
+        return f"<Cluster of {self._spec.store}: {state}>"
+
+    def _repr_html_(self) -> str:
+        if not self._running:
+            return html_table(("cluster",), [(repr(self),)])
+        return self.nodes._repr_html_()

@@ -1,0 +1,128 @@
+"""Comparisons and gates of recorded runs, for the command line and for programs."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from loadframe.analyze import compare as comparing
+from loadframe.analyze.compare import (
+    Group,
+    read_groups,
+    read_runs,
+    read_variants,
+    split_by_treatment,
+    uses_robust_estimate,
+)
+from loadframe.analyze.gate import Bound, Gate, Thresholds, judge_gate
+from loadframe.analyze.rates import RATES
+from loadframe.base.errors import BadInput
+from loadframe.base.units import parse_duration, parse_rate
+from loadframe.library.options import require_measures, share
+
+
+def compare_groups(
+    arguments: Sequence[str], kinds: Sequence[str], *, least: float, level: float, session_spread: float
+) -> comparing.Comparison:
+    """Compare groups of runs with the first. A single experiment is split by its variants or treatments."""
+    return comparing.compare(
+        _groups(arguments),
+        kinds,
+        least=least,
+        level=level,
+        session_spread=session_spread,
+        # A single experiment compares its own treatments, so their differences are intended.
+        intended=len(arguments) == 1,
+    )
+
+
+def _groups(arguments: Sequence[str]) -> tuple[Group, ...]:
+    if len(arguments) > 1:
+        return read_groups(arguments)
+    split = read_variants(arguments[0]) or split_by_treatment(
+        read_runs(arguments[0]), robust=uses_robust_estimate(arguments[0])
+    )
+    if len(split) == 1:
+        raise BadInput(
+            "all its runs have the same treatment",
+            where=arguments[0],
+            remedy="name two or more folders",
+        )
+    return split
+
+
+def gate_groups(
+    new: str,
+    earlier: str | None,
+    thresholds: Thresholds,
+    kinds: Sequence[str],
+    *,
+    history: bool,
+    session_spread: float,
+    across: bool,
+    watch: Sequence[str],
+    written: Callable[[str], str] = str,
+) -> tuple[Gate, tuple[Group, ...]]:
+    """Judge new runs against earlier runs and bounds; return the gate and the groups, the new one first.
+
+    `written` returns the name of an argument for messages, such as that of its option.
+    """
+    variants = () if earlier else read_variants(new)
+    if len(variants) > 2:
+        listed = ", ".join(variant.label for variant in variants)
+        raise BadInput(
+            f"the experiment has the variants {listed}, and a gate compares two",
+            where=new,
+            remedy="gate two of them, or read the experiment's report",
+        )
+    if not variants and not earlier and not thresholds.bounds:
+        names = ", ".join(map(written, ("baseline", "history")))
+        raise BadInput(
+            "the runs have neither a baseline nor bounds",
+            remedy=f"give {names} or {written('bound')}, or the folder of an experiment that compares two variants",
+        )
+    groups = variants[::-1] or read_groups([new, earlier] if earlier else [new])
+    gate = judge_gate(
+        groups[0],
+        groups[1] if len(groups) > 1 else None,
+        thresholds,
+        kinds=kinds,
+        history=history,
+        session_spread=session_spread,
+        across=across or bool(variants),
+        watch=watch,
+    )
+    return gate, groups
+
+
+def shares_by_measure(shares: Mapping[str, str | float], kinds: Sequence[str], option: str) -> dict[str, float]:
+    """Parse shares by measure; BadInput for a measure that is not among `kinds`."""
+    parsed = {}
+    for name, text in shares.items():
+        (kind,) = require_measures([name])
+        if kind not in kinds:
+            measures = "--measure" if option.startswith("--") else "measures"
+            raise BadInput(
+                f"{option} names {kind}, which is not in {measures}", remedy=f"add it to {measures}, or leave it out"
+            )
+        parsed[kind] = share(text, option)
+    return parsed
+
+
+def parse_bound(text: str, option: str = "--bound") -> Bound:
+    """Parse a bound such as `p99<=50ms`; BadInput for another form, or a bound on the wrong side."""
+    match = re.fullmatch(r"\s*([a-z0-9.-]+)\s*(<=|>=)\s*(\S+)\s*", text)
+    if not match:
+        raise BadInput(
+            f"{option} {text!r} is not a bound", remedy="write it as 'p99<=50ms' or 'throughput>=1000/s', quoted"
+        )
+    (kind,) = require_measures([match[1]])
+    wanted = ">=" if kind in RATES else "<="
+    if match[2] != wanted:
+        raise BadInput(
+            f"{kind} needs {'a lower' if wanted == '>=' else 'an upper'} bound; got {option} {text!r}",
+            remedy=f"write {kind}{wanted}{match[3]}",
+        )
+    parsers: dict[str, Callable[[str], float]] = {
+        **dict.fromkeys(RATES, parse_rate),
+        "errors": lambda limit: 0.0 if limit in ("0", "0%") else share(limit, f"{option} errors<="),
+    }
+    return Bound(kind, parsers.get(kind, parse_duration)(match[3]))

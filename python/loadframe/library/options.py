@@ -1,0 +1,127 @@
+"""Checks and parsers of options, for the command line and for arguments. Errors use the given names."""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from loadframe.base.errors import BadInput
+from loadframe.base.units import parse_duration, parse_rate
+
+
+def exclude(given: Mapping[str, object], one: Sequence[str], other: Sequence[str], why: str) -> None:
+    """Refuse an option of `one` together with an option of `other`. In `given`, None and False mean not given."""
+    for first in (name for name in one if given[name] not in (None, False)):
+        for second in (name for name in other if given[name] not in (None, False)):
+            raise BadInput(f"{first} and {second} contradict each other: {why}", remedy="give one of them")
+
+
+def require_writable(folder: Path, option: str = "--output") -> None:
+    """Raise BadInput unless the folder is writable or can be created. Call it before starting anything."""
+    nearest = next(path for path in (folder.absolute(), *folder.absolute().parents) if path.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
+        problem = "is not writable" if nearest.is_dir() else "is not a folder"
+        raise BadInput(
+            f"results cannot be written to {folder}: {nearest} {problem}", remedy=f"choose another folder with {option}"
+        )
+
+
+def require_free(path: Path, option: str = "--output") -> None:
+    """Raise BadInput if a run exists at this path, or cannot be written there."""
+    if path.exists():
+        raise BadInput("it exists already", where=str(path), remedy=f"name another folder with {option}")
+    require_writable(path.parent, option)
+
+
+def require_measures(words: Sequence[str], option: str = "--measure") -> tuple[str, ...]:
+    """Return distinct measures; BadInput for an unknown one, or for none."""
+    from loadframe.analyze.compare import KINDS
+    from loadframe.yamlfile import did_you_mean
+
+    kinds = tuple(dict.fromkeys(word.strip() for word in words if word.strip()))
+    for kind in kinds:
+        if kind not in KINDS:
+            raise BadInput(f"unknown measure {kind!r}", remedy=did_you_mean(kind, KINDS))
+    if not kinds:
+        raise BadInput(f"{option} is empty", remedy=f"choose from {', '.join(KINDS)}")
+    return kinds
+
+
+def share(text: str | float, option: str) -> float:
+    """Parse a share above 0, such as `5%` or 0.05. BadInput for anything else."""
+    number, percent, rest = str(text).strip().partition("%")
+    try:
+        value = float(number) / (100 if percent else 1)
+    except ValueError:
+        value = -1.0
+    if rest or not 0 < value < 100:
+        raise BadInput(f"{option} {text!r} is not a share", remedy="write a percentage above 0, such as 5%")
+    return value
+
+
+def require_level(level: float, option: str = "--level") -> None:
+    """Raise BadInput unless a significance level is above 0 and below 1."""
+    if not 0 < level < 1:
+        raise BadInput(
+            f"{option} must be above 0 and below 1; got {level:g}", remedy="give a significance level such as 0.05"
+        )
+
+
+#: Arguments for a cluster to start; they contradict an existing one.
+STARTING = (
+    "version", "nodes", "cpus", "memory", "cores", "home", "host", "image", "container_runtime", "machines",
+    "per_machine", "network", "scratch", "encryption", "store_set", "settings",
+    "shards", "routers", "config_servers",
+)  # fmt: skip
+
+
+def refuse_contradictions(given: Mapping[str, Any], written: Callable[[str], str] = str) -> None:
+    """Refuse arguments of `bench` that contradict each other. None and False mean not given.
+
+    `written` returns the name of an argument for messages, such as that of its option.
+    """
+    named = {written(name): value for name, value in given.items()}
+
+    def contradict(one: Sequence[str], other: Iterable[str], why: str) -> None:
+        exclude(named, [*map(written, one)], [*map(written, other)], why)
+
+    contradict(["hosts"], ["cluster"], "both name a cluster")
+    contradict(["replace"], ["reuse"], "one drops data, the other keeps it")
+    contradict(["hosts"], ["at"], "Loadframe does not change clusters that it did not start")
+    contradict(["clients"], ["rate"], "a load is a closed or an open loop")
+    contradict(["clients"], ["arrivals"], "arrivals exist only in open loops")
+    contradict(["hosts", "cluster"], [name for name in STARTING if name in given], "the cluster exists already")
+    for name in ("replace", "reuse"):
+        if given[name] and not (given["hosts"] or given["cluster"]):
+            raise BadInput(
+                f"{written(name)} requires an existing cluster",
+                remedy=f"name one with {written('hosts')} or {written('cluster')}, or leave it out",
+            )
+
+
+def levels(
+    clients: int | None,
+    rate: str | float | None,
+    arrivals: str | None,
+    warmup: str | float | None,
+    duration: str | float | None,
+    written: Callable[[str], str] = str,
+) -> dict[str, Any]:
+    """Parse the arguments that change the measured phases; None if not given. Rate in 1/s, times in s."""
+    parsed: dict[str, Any] = {
+        "clients": clients,
+        "rate": None if rate is None else parse_rate(rate),
+        "arrivals": arrivals,
+        "warmup": None if warmup is None else parse_duration(warmup),
+        "duration": None if duration is None else parse_duration(duration),
+    }
+    for name in ("rate", "duration"):
+        if parsed[name] == 0:
+            raise BadInput(f"{written(name)} 0 measures nothing", remedy="give more than 0")
+    return parsed
+
+
+def default_path(name: str) -> Path:
+    """Return the default run folder of a workload."""
+    return Path("results") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"

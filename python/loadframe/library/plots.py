@@ -1,0 +1,241 @@
+"""Plots of runs and experiments that show in notebooks and save themselves as SVG."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from html import escape
+from pathlib import Path
+
+from loadframe.base.errors import BadInput
+from loadframe.library.display import save_text
+from loadframe.record import Run
+from loadframe.report.plot import COLORS, Axis, Figure, Line, Panel, Trace, numbers
+from loadframe.report.plot.draw import draw
+from loadframe.yamlfile import did_you_mean
+
+#: Percentiles of a curve: dense towards the tail.
+_PERCENTS = (*range(2, 90, 4), *(90, 92, 94, 95, 96, 97, 98, 98.5, 99, 99.5, 99.7, 99.8, 99.9, 99.95, 99.99, 99.999))
+#: Smallest number of requests beyond a drawn percentile.
+_BEYOND = 10
+
+
+class Plot:
+    """A plot, as SVG, with its caption.
+
+    >>> plot = loadframe.open("results/tail").plot.over_time()
+    >>> plot.save("results/tail.svg").name
+    'tail.svg'
+    """
+
+    def __init__(self, figure: Figure) -> None:
+        """Create the plot of a figure of a report."""
+        self._figure = figure
+
+    @property
+    def name(self) -> str:
+        """The name of the plot."""
+        return self._figure.name
+
+    @property
+    def caption(self) -> str:
+        """The text that explains the plot."""
+        return self._figure.caption
+
+    @cached_property
+    def svg(self) -> str:
+        """The plot as an SVG document of a fixed size."""
+        size = f'width="{self._figure.width}" height="{self._figure.height}" '
+        return draw(self._figure).replace("<svg ", f"<svg {size}", 1)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the SVG and return its path; BadInput for another file type, or if that fails."""
+        target = Path(path)
+        if target.suffix != ".svg":
+            raise BadInput(
+                f"plots are saved as .svg, not {target.suffix or 'without a suffix'}",
+                where=str(target),
+                remedy="name a file that ends with .svg, or export figures with `loadframe report`",
+            )
+        return save_text(self.svg, target)
+
+    def __repr__(self) -> str:
+        return f"<Plot {self.name}>"
+
+    def _repr_html_(self) -> str:
+        return f'<div style="max-width: {self._figure.width}px">{self.svg}<p>{escape(self.caption)}</p></div>'
+
+
+class RunPlots:
+    """The plots of one run.
+
+    >>> plots = loadframe.open("results/tail").plot
+    >>> plots.percentiles(operations=["read", "scan"])
+    <Plot percentiles>
+    """
+
+    def __init__(self, run: Run) -> None:
+        """Plot this run."""
+        self._run = run
+
+    def over_time(self) -> Plot:
+        """Throughput, response times and activities of the store over the whole run."""
+        from loadframe.analyze.dips import dips_of
+        from loadframe.report.plots.run import run_over_time
+
+        return Plot(run_over_time(self._run, "over-time", dips_of(self._run)))
+
+    def percentiles(self, operations: Sequence[str] | None = None) -> Plot:
+        """Response time by percentile for each operation of the measured phases: the shape of the tail.
+
+        A curve ends where fewer than ten requests are slower.
+        """
+        traces = list(self._curves(operations))
+        return Plot(
+            Figure(
+                "percentiles",
+                # One in this many requests is slower.
+                Axis("percentile", "log", ticks=[(2.0, "p50"), *((10.0**n, _percentile_name(n)) for n in range(1, 6))]),
+                [Panel(Axis("response time, ms (log scale)", "log"))],
+                traces,
+                "Response times of the successes in the measured windows, by percentile. Each curve ends where fewer"
+                f" than {_BEYOND} requests are slower.",
+            )
+        )
+
+    def _curves(self, operations: Sequence[str] | None) -> Iterator[Trace]:
+        phases = self._run.summary.measured or self._run.summary.phases
+        known = [(phase.name, name) for phase in phases for name in phase.single]
+        for name in operations or ():
+            if name not in [operation for _, operation in known]:
+                raise BadInput(f"unknown operation {name!r}", remedy=did_you_mean(name, [it for _, it in known]))
+        tags = set(self._run.histograms.tags())
+        chosen = [pair for pair in known if operations is None or pair[1] in operations]
+        shown = [pair for pair in chosen if f"{pair[0]}/{pair[1]}/response" in tags]
+        for index, (phase, operation) in enumerate(shown):
+            histogram = self._run.histograms.total(f"{phase}/{operation}/response")
+            percents = [p for p in _PERCENTS if histogram.count * (1 - p / 100) >= _BEYOND]
+            label = operation if len({phase for phase, _ in shown}) == 1 else f"{phase}: {operation}"
+            yield Trace(
+                numbers([100 / (100 - percent) for percent in percents]),
+                numbers([1e3 * (histogram.quantile(percent / 100) or 0.0) for percent in percents]),
+                label,
+                Line(COLORS[index % len(COLORS)]),
+            )
+
+
+def _percentile_name(nines: int) -> str:
+    return f"p{100 - 100 / 10**nines:g}"
+
+
+class ExperimentPlots(Mapping[str, Plot]):
+    """The plots of an experiment by name, as in its report. The names depend on its kind.
+
+    scale: `throughput over nodes`, `throughput over clients`, `response over clients`. capacity: `capacity`, `trials`.
+    elastic: `run`. compare: `runs`. settings: `interaction`, `trials`. With several curves or treatments the names have
+    a number, such as `trials 2`.
+
+    >>> plots = loadframe.open("results/nodes").plot
+    >>> list(plots)
+    ['throughput over nodes', 'throughput over clients', 'response over clients']
+    >>> plots["throughput over clients"].svg.startswith("<svg")
+    True
+    """
+
+    def __init__(self, path: Path, kind: str) -> None:
+        """Plot the experiment of this kind in a folder."""
+        self._path = path
+        self._kind = kind
+
+    @cached_property
+    def _figures(self) -> dict[str, Figure]:
+        figures: dict[str, Figure] = {}
+        for name, figure in _FIGURES[self._kind](self._path):
+            if figure:
+                number = sum(key == name or key.startswith(f"{name} ") for key in figures)
+                figures[f"{name} {number + 1}" if number else name] = figure
+        return figures
+
+    def __getitem__(self, name: str) -> Plot:
+        """Return a plot; BadInput for an unknown name."""
+        if name not in self._figures:
+            raise BadInput(f"unknown plot {name!r}", where=str(self._path), remedy=did_you_mean(name, list(self)))
+        return Plot(self._figures[name])
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether a plot has this name."""
+        return name in self._figures
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names."""
+        return iter(self._figures)
+
+    def __len__(self) -> int:
+        return len(self._figures)
+
+    def __repr__(self) -> str:
+        return f"<Plots: {', '.join(self) or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        return "".join(plot._repr_html_() for plot in self.values())
+
+
+_Named = Iterator[tuple[str, Figure | None]]
+
+
+def _scale(path: Path) -> _Named:
+    from loadframe.analyze.scale.sweep import read_sweep
+    from loadframe.report.plots import scale
+
+    for curves in read_sweep(path).curves:
+        yield "throughput over nodes", scale.throughput_over_nodes(curves, "throughput-over-nodes")
+        yield "throughput over clients", scale.throughput_over_clients(curves, "throughput-over-clients")
+        yield "response over clients", scale.response_over_clients(curves, "response-over-clients")
+
+
+def _capacity(path: Path) -> _Named:
+    from loadframe.analyze.capacity import curve, read_capacities
+    from loadframe.report.plots.capacity import capacity_plot, trials_plot
+
+    found = read_capacities(path)
+    only_nodes = all(set(capacity.treatment) <= {"nodes"} for capacity in found.capacities)
+    if only_nodes and len({capacity.nodes for capacity in found.capacities if capacity.rate}) > 1:
+        fitted, _ = curve(found.capacities, int(found.folder.description.get("seed") or 0))
+        yield "capacity", capacity_plot(found.capacities, fitted, "capacity")
+    for capacity in found.capacities:
+        yield "trials", trials_plot(capacity, found, "trials")
+
+
+def _elastic(path: Path) -> _Named:
+    from loadframe.analyze.elastic import read_elasticity
+    from loadframe.report.plots.elastic import run_plot
+
+    for group in read_elasticity(path).groups:
+        yield "run", run_plot(group, "run")
+
+
+def _compare(path: Path) -> _Named:
+    from loadframe.analyze.compare import compare_variants
+    from loadframe.analyze.experiment import read_experiment
+    from loadframe.report.kinds.compare import strip_plot
+
+    yield "runs", strip_plot(compare_variants(read_experiment(path)), "runs")
+
+
+def _settings(path: Path) -> _Named:
+    from loadframe.analyze.settings.analysis import read_settings
+    from loadframe.report.kinds.settings import course, interactions
+
+    for result in read_settings(path).results:
+        for figure in interactions(result, "interaction"):
+            yield "interaction", figure
+        if result.course and not result.responses:
+            yield "trials", course(result, "trials")
+
+
+_FIGURES: dict[str, Callable[[Path], _Named]] = {
+    "scale": _scale,
+    "capacity": _capacity,
+    "elastic": _elastic,
+    "compare": _compare,
+    "settings": _settings,
+}

@@ -1,0 +1,111 @@
+"""Reports on runs and experiments as one HTML page."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from loadframe.analyze.experiment import EXPERIMENT_FILE, read_experiment
+from loadframe.base.errors import BadInput, NothingUsable
+from loadframe.library.display import Answer, save_text
+from loadframe.record import Run
+from loadframe.record.schema import MANIFEST_FILE
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+#: Maximum number of runs in an error message.
+_NAMED = 5
+#: Height of a report in a notebook, in pixels.
+_HEIGHT = 800
+
+
+class Report(Answer):
+    """A report: a self-contained HTML page, its summary as text, and its values.
+
+    >>> report = loadframe.open("results/nodes").report()
+    >>> report.save("results/nodes.html").stat().st_size > 10_000
+    True
+    >>> report.as_dict()["curves"][0]["speedups"][0]["nodes"]
+    1
+    """
+
+    def __init__(
+        self,
+        html: str,
+        document: Mapping[str, Any],
+        show: "Callable[[Console], None]",
+        unanswerable: BadInput | None = None,
+    ) -> None:
+        """Create the report from its page, its values and the function that prints it."""
+        super().__init__(document, show)
+        self.html = html
+        #: The error if valid runs cannot answer the question of the experiment.
+        self.unanswerable = unanswerable
+
+    def show(self, console: "Console") -> None:
+        """Print the summary on a rich console."""
+        self._show(console)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page and return its path; BadInput if that fails."""
+        return save_text(self.html, path)
+
+    def _repr_html_(self) -> str:
+        # A frame keeps the styles of the page out of the notebook.
+        return (
+            f'<iframe srcdoc="{escape(self.html)}" style="width: 100%; height: {_HEIGHT}px; border: 0"'
+            ' title="loadframe report"></iframe>'
+        )
+
+
+def read_report(path: Path, bands: Sequence[float] = ()) -> Report:
+    """Return the report on a run or an experiment. `bands` are the upper bounds of latency buckets, s.
+
+    BadInput if the folder is neither, or is damaged.
+    """
+    if (path / EXPERIMENT_FILE).is_file():
+        from loadframe.report import kinds
+
+        report = kinds.read_report(path, bands)
+        return Report(report.page, report.document, report.show, report.unanswerable)
+    if path.is_dir() and not (path / MANIFEST_FILE).is_file():
+        raise BadInput(
+            "this is neither a run nor an experiment",
+            where=str(path),
+            remedy=f"name a folder that holds {MANIFEST_FILE} or {EXPERIMENT_FILE}",
+        )
+    return run_report(Run(path), bands)
+
+
+def run_report(run: Run, bands: Sequence[float] = ()) -> Report:
+    """Return the report on a run."""
+    from loadframe.report.run.document import run_document
+    from loadframe.report.run.page import run_page
+    from loadframe.report.run.terminal import print_run
+
+    return Report(run_page(run, bands), run_document(run, bands), lambda console: print_run(run, console, bands))
+
+
+def require_usable(path: Path, *, strict: bool) -> None:
+    """Raise NothingUsable if no run of an experiment is valid, or with `strict` if any run is invalid."""
+    if not (path / EXPERIMENT_FILE).is_file():
+        return
+    folder = read_experiment(path)
+    unusable = folder.unusable
+    if not unusable or (not strict and len(unusable) < len(folder.runs)):
+        return
+    everything = len(unusable) == len(folder.runs)
+    if all(run.status == "missing" for run in unusable):
+        problem = (
+            "no run was made yet" if everything else f"{len(unusable)} of {len(folder.runs)} runs were not made yet"
+        )
+        remedy = "make them with `loadframe run` and the experiment's file, in this folder"
+    else:
+        problem = "no run is valid" if everything else f"{len(unusable)} of {len(folder.runs)} runs are invalid"
+        remedy = "the report gives the causes; remove them, and run the experiment in another folder"
+    listed = ", ".join(run.id for run in unusable[:_NAMED])
+    raise NothingUsable(
+        f"{problem}: {listed}{', ...' if len(unusable) > _NAMED else ''}", where=str(path), remedy=remedy
+    )

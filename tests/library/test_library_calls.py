@@ -1,0 +1,203 @@
+"""Calls of the library: they do the work of the commands, silently, and name arguments and keys in errors."""
+
+import ast
+import json
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+from recorded import TAIL, WORKLOAD
+
+import loadframe
+
+#: An address that nothing listens on; no test connects to it.
+NOWHERE = "127.0.0.1:1"
+PHASE = WORKLOAD["phases"][0]
+SIM = {"kind": "sim", "settings": {"service": "1ms"}}
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch, state):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def workload():
+    return loadframe.Workload(WORKLOAD)
+
+
+def refusal(call, *arguments, **named):
+    with pytest.raises(loadframe.BadInput) as caught:
+        call(*arguments, **named)
+    return str(caught.value)
+
+
+@pytest.mark.store
+def test_a_bench_prints_nothing_reports_progress_and_keeps_signal_handlers(here, workload, capfd):
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    during, reports = [], []
+
+    def hear(report):
+        reports.append(report)
+        during.append(signal.getsignal(signal.SIGTERM))
+
+    run = loadframe.bench(workload, store="sim", output="r", duration="2s", clients=3, seed=7, progress=hear)
+    assert (run.status, run.path, run.manifest["seed"]) == ("done", Path("r"), 7)
+    assert run.operations.to_polars()["successes"][0] == run.response_times().count > 0
+    assert [report.phase for report in reports if report.event == "phase"] == ["search"]
+    seconds = [report for report in reports if report.event == "second"]
+    assert [report.second for report in seconds] == sorted({report.second for report in seconds})
+    assert seconds[-1].throughput > 0
+    assert capfd.readouterr() == ("", "")
+    assert {number: signal.getsignal(number) for number in handlers} == handlers
+    assert set(during) == {handlers[signal.SIGTERM]}
+
+
+@pytest.mark.store
+def test_a_bench_runs_outside_the_main_thread(here, workload):
+    runs = []
+    thread = threading.Thread(target=lambda: runs.append(loadframe.bench(workload, store="sim", output="r")))
+    thread.start()
+    thread.join()
+    assert [run.status for run in runs] == ["done"]
+
+
+@pytest.mark.store
+def test_a_running_cluster_takes_several_benches_and_changes(here, workload):
+    with loadframe.Cluster("sim", nodes=1) as cluster:
+        first = loadframe.bench(workload, store="sim", cluster=cluster, output="one")
+        assert cluster.grow() == ["node-1"]
+        assert cluster.size == len(cluster.nodes) == len(cluster.addresses) == 2
+        second = loadframe.bench(workload, store="sim", cluster=cluster, reuse=True, output="two")
+        with pytest.raises(loadframe.LoadframeError, match="the cluster already has items"):
+            loadframe.bench(workload, store="sim", cluster=cluster, output="three")
+        assert not Path("three").exists()
+    assert [run.manifest["store"]["nodes"] for run in (first, second)] == [1, 2]
+    assert "not running" in refusal(lambda: cluster.size)
+
+
+@pytest.mark.store
+def test_an_experiment_of_python_objects_is_run_resumed_and_opened(here, workload):
+    planned = loadframe.Experiment(
+        experiment="clients", kind="scale", store=SIM, workload=workload, factors={"clients": [1, 2]}, with_={}
+    )
+    assert planned.design.to_polars()["clients"].sort().to_list() == [1, 2]
+    assert "no recorded runs" in refusal(lambda: planned.runs)
+    recorded = loadframe.run(planned)
+    assert recorded.path == Path("results/clients")
+    assert set(recorded.runs.to_polars()["status"]) == {"done"}
+    assert [run.status for run in recorded] == ["done", "done"]
+    times = [path.stat().st_mtime_ns for path in sorted(Path("results/clients/runs").glob("*/summary.json"))]
+    again = loadframe.run(planned)
+    assert [path.stat().st_mtime_ns for path in sorted(Path("results/clients/runs").glob("*/summary.json"))] == times
+    assert again.operations.to_polars().equals(loadframe.open("results/clients").operations.to_polars())
+    assert "opened from its results" in refusal(loadframe.run, again)
+
+
+@pytest.mark.store
+def test_a_check_returns_failed_operations(here):
+    keys = json.loads(json.dumps(TAIL))
+    keys["operations"]["read"]["assert"] = {"hits": 7}
+    checked = loadframe.check(loadframe.Workload(keys), store="sim")
+    assert not checked.passed
+    assert {check.operation: check.error for check in checked} == {"read": "assertion", "scan": None}
+    assert "assertion" in checked._repr_html_()
+
+
+def test_an_offline_check_starts_nothing(here, workload):
+    (check,) = loadframe.check(workload, store="sim", offline=True)
+    assert (check.operation, check.answer) == ("search", None)
+    assert "_search" in check.request
+    assert not list(here.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (
+            {"phases": [{"name": "a", "operation": "serch", "clients": 1, "duration": 1}]},
+            "Workload: phases[0].operation",
+        ),
+        ({"operation": {}}, "Workload: operation"),
+        ({"operations": {"search": {"search": {"sze": 1}}}}, "Workload: operations.search.search"),
+        ({"variables": {"when": {"uniform": {1, 2}}}}, "a value is not JSON data"),
+    ],
+)
+def test_errors_of_a_workload_name_the_key(change, place):
+    assert place in refusal(loadframe.Workload, {**WORKLOAD, **change})
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        ({"kind": "skale"}, "Experiment: kind"),
+        ({"factors": {"client": [1]}}, "Experiment: factors"),
+        ({"store": {"kind": "sim", "nods": 2}}, "Experiment: store.nods"),
+        ({"with_": {"size": 1}}, "Experiment: with.size"),
+        ({"workload": "ycsb/z"}, "Experiment: workload: unknown phase 'z'"),
+    ],
+)
+def test_errors_of_an_experiment_name_the_key(workload, change, place):
+    keys = {"experiment": "e", "kind": "scale", "store": SIM, "workload": workload, "factors": {"clients": [1]}}
+    assert place in refusal(loadframe.Experiment, keys, **change)
+
+
+def test_saved_keys_are_files_of_the_commands(here, workload):
+    workload.save("w.yaml")
+    assert loadframe.Workload.load("w.yaml").keys == workload.keys
+    keys = {"experiment": "e", "kind": "scale", "store": SIM, "workload": "./w.yaml", "factors": {"clients": [1, 2]}}
+    saved = loadframe.Experiment(keys).save("e.yaml")
+    assert len(loadframe.Experiment.load(saved).design) == 2
+    assert "cannot write" in refusal(workload.save, here / "missing" / "w.yaml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"hosts": NOWHERE, "cluster": "c"}, "hosts and cluster contradict"),
+        ({"clients": 1, "rate": "5/s"}, "clients and rate contradict"),
+        ({"hosts": NOWHERE, "nodes": 2}, "hosts and nodes contradict"),
+        ({"hosts": NOWHERE, "settings": {"service": "1ms"}}, "hosts and settings contradict"),
+        ({"replace": True}, "replace requires an existing cluster"),
+        ({"duration": 0}, "duration 0 measures nothing"),
+        ({"arrivals": "poisson"}, "arrivals requires an open loop"),
+        ({"only": ["serch"]}, "unknown phase 'serch'"),
+        ({"parameters": {"size": 1}}, "size"),
+        ({"encryption": "tls"}, "encryption 'tls' is not valid"),
+        ({"store": "simm"}, "simm"),
+        ({"output": "."}, "it exists already"),
+    ],
+)
+def test_refused_arguments_are_named_and_nothing_starts(here, workload, arguments, words):
+    assert words in refusal(loadframe.bench, workload, **{"store": "sim", **arguments})
+    assert not list(here.iterdir())
+
+
+def test_fits_predict_and_name_bad_data(tmp_path):
+    rates = {n: 1000 * n / (1 + 0.05 * (n - 1) + 0.001 * n * (n - 1)) for n in (1, 2, 4, 8, 16, 32)}
+    fit = loadframe.fit(rates)
+    assert fit.best == "usl"
+    assert fit.predict(64) == pytest.approx(1000 * 64 / (1 + 0.05 * 63 + 0.001 * 64 * 63), rel=0.05)
+    assert fit.as_dict()["models"]["usl"]
+    assert str(fit).splitlines()[0] in repr(fit)
+    (tmp_path / "n.csv").write_text("n,throughput\n1,0\n")
+    assert f"{tmp_path / 'n.csv'}:2" in refusal(loadframe.fit, tmp_path / "n.csv")
+
+
+def test_judgements_of_other_folders_name_their_arguments(here):
+    assert "names no run" in refusal(loadframe.compare, "a", "b")
+    assert "measures is empty" in refusal(loadframe.compare, "a", "b", measures=[])
+    assert "level must be" in refusal(loadframe.compare, "a", "b", level=2)
+    assert "bounds 'p99>=1s'" in refusal(loadframe.gate, "a", bounds=["p99>=1s"])
+    assert "give baseline, history or bounds" in refusal(loadframe.gate, "a")
+    assert "least names max, which is not in measures" in refusal(loadframe.gate, "a", baseline="b", least={"max": 0.1})
+
+
+def test_the_library_never_prints_or_exits():
+    folder = Path(loadframe.__file__).parent / "library"
+    trees = [ast.parse(path.read_text()) for path in folder.glob("*.py")]
+    calls = {ast.unparse(node.func) for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    assert "Table" in calls
+    assert not calls & {"print", "sys.exit", "exit", "os._exit", "signal.signal"}
