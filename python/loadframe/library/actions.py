@@ -217,7 +217,7 @@ def check(
 
 
 def fit(
-    data: str | os.PathLike[str] | Mapping[float, float] | Iterable[tuple[float, float]],
+    data: str | os.PathLike[str] | Mapping[int, float] | Mapping[float, float] | Iterable[tuple[float, float]],
     *,
     residuals: Literal["relative", "absolute"] = "relative",
     scaling: Literal["strong", "weak"] = "strong",

@@ -20,7 +20,12 @@ _WIDTH = 100
 def text_of(show: "Callable[[Console], None]") -> str:
     """Return the text that a function prints on a console, without styles."""
     file = StringIO()
-    show(PrintableConsole(file=file, width=_WIDTH, emoji=False, force_terminal=False, color_system=None))
+    # In a notebook, rich would display the text instead of writing it to the file.
+    show(
+        PrintableConsole(
+            file=file, width=_WIDTH, emoji=False, force_terminal=False, force_jupyter=False, color_system=None
+        )
+    )
     return file.getvalue()
 
 

@@ -196,13 +196,13 @@ def _capacity(path: Path) -> _Named:
     from loadframe.analyze.capacity import curve, read_capacities
     from loadframe.report.plots.capacity import capacity_plot, trials_plot
 
-    found = read_capacities(path)
-    only_nodes = all(set(capacity.treatment) <= {"nodes"} for capacity in found.capacities)
-    if only_nodes and len({capacity.nodes for capacity in found.capacities if capacity.rate}) > 1:
-        fitted, _ = curve(found.capacities, int(found.folder.description.get("seed") or 0))
-        yield "capacity", capacity_plot(found.capacities, fitted, "capacity")
-    for capacity in found.capacities:
-        yield "trials", trials_plot(capacity, found, "trials")
+    capacities = read_capacities(path)
+    only_nodes = all(set(capacity.treatment) <= {"nodes"} for capacity in capacities.capacities)
+    if only_nodes and len({capacity.nodes for capacity in capacities.capacities if capacity.rate}) > 1:
+        fitted, _ = curve(capacities.capacities, int(capacities.folder.description.get("seed") or 0))
+        yield "capacity", capacity_plot(capacities.capacities, fitted, "capacity")
+    for capacity in capacities.capacities:
+        yield "trials", trials_plot(capacity, capacities, "trials")
 
 
 def _elastic(path: Path) -> _Named:

@@ -1,0 +1,43 @@
+"""The notebooks of examples/ run from the first cell to the last, and show their plots and answers."""
+
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from commands import open_folder
+
+NOTEBOOKS = Path(__file__).parents[2] / "examples" / "notebooks"
+#: A word in the last printed answer, and the number of plots.
+SHOWN = {
+    "compare-releases.ipynb": ("search throughput", 0),
+    "size-a-cluster.ipynb": ("250/s", 1),
+    "slow-tail.ipynb": ("calm seconds", 2),
+}
+
+
+def test_every_notebook_is_listed_and_holds_no_output():
+    assert {path.name for path in NOTEBOOKS.glob("*.ipynb")} == set(SHOWN)
+    for name in SHOWN:
+        cells = nbformat.read(NOTEBOOKS / name, as_version=4).cells
+        assert not [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")], name
+
+
+@pytest.mark.store
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(SHOWN))
+def test_the_notebook_runs(name, monkeypatch):
+    words, plots = SHOWN[name]
+    notebook = nbformat.read(NOTEBOOKS / name, as_version=4)
+    with open_folder("notebook") as folder:
+        monkeypatch.setenv("LOADFRAME_STATE", str(folder / "state"))
+        monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(folder / "runtime"))
+        NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(folder)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
+    texts = [output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in outputs]
+    assert any(words in text for text in texts), texts
+    # Text that rich displays instead of returning it would add outputs of their own.
+    assert len([output for output in outputs if output["output_type"] == "display_data"]) == 0
+    pages = [output["data"]["text/html"] for output in outputs if "text/html" in output.get("data", {})]
+    assert sum("<svg" in page and "<iframe" not in page for page in pages) == plots
