@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.summary import silences
-from loadframe.analyze.verdict.judge import JudgedPhase, judge
+from loadframe.analyze.verdict.judge import DETECTORS, JudgedPhase, detector, judge
+from loadframe.analyze.verdict.rules import RULES, ValidityRule, effect_of, fault_of
 from loadframe.record.schema.summary import GeneratorFigures, Latency, MachineFigures, RankFigures, StreamSummary
 from made_up_runs import operation, phase
 
@@ -247,3 +248,19 @@ def test_a_backlog_of_the_warm_up_is_named():
 def test_failed_requests_are_listed_by_class_with_thousands_separated():
     judged = verdict(requests=60_000, successes=0, errors={"connect": 59_000, "timeout": 1_000})
     assert any("(59,000 connect, 1,000 timeout;" in reason.cause for reason in judged.reasons)
+
+
+def test_a_rule_from_outside_is_judged_with_its_fault_and_effect():
+    rule = ValidityRule("toy", "the toy of phase {phase} fell", "pick it up", fault="store", effect="result")
+
+    @detector
+    def detect(judged):
+        yield rule(phase=judged.summary.name)
+
+    try:
+        assert [reason.cause for reason in verdict().reasons] == ["the toy of phase range fell"]
+        assert (fault_of("toy"), effect_of("toy")) == ("store", "result")
+    finally:
+        DETECTORS.remove(detect)
+        del RULES["toy"]
+    assert verdict().valid
