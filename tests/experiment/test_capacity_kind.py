@@ -169,6 +169,19 @@ USERS = (
 )
 
 
+class Trials(Listener):
+    """Trials by their number and load, and their outcomes."""
+
+    def __init__(self):
+        self.begun, self.ended = [], []
+
+    def trial(self, number, load, percentile, limit):
+        self.begun.append((number, load))
+
+    def judged(self, run_id, text, outcome):
+        self.ended.append((text, outcome))
+
+
 @pytest.mark.store
 @pytest.mark.parametrize(("load", "slo", "search", "over", "arrivals"), [RATES, USERS])
 def test_a_real_store_that_holds_all_that_may_be_tried_ends_at_the_bound(
@@ -201,7 +214,11 @@ duration: 1s
     experiment = load_experiment(tmp_path / "e.yaml")
     planned = design(experiment)
     folder = ExperimentFolder(tmp_path / "results", describe(experiment, planned))
-    run_experiment(experiment, planned, folder, Listener())
+    trials = Trials()
+    run_experiment(experiment, planned, folder, trials)
+    assert [number for number, _ in trials.begun] == list(range(1, len(trials.begun) + 1))
+    assert [text.partition(",")[0] for text, _ in trials.ended] == [f"trial {n}: {load}" for n, load in trials.begun]
+    assert all("(SLO " in text and outcome in text for text, outcome in trials.ended)
     report = read_report(folder.path)
     assert report.document["arrivals"] == arrivals
     assert ("Poisson arrivals" in report.page) == bool(arrivals), "the usual ones"

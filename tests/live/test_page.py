@@ -116,6 +116,39 @@ def test_the_page_of_a_long_run_with_many_nodes_and_events_can_be_read(folder, w
         assert browser.wait_for("document.querySelectorAll('.chart path').length === 0"), "the next run clears the page"
 
 
+def test_a_trial_shows_its_load_the_slo_and_its_outcome(folder):
+    def load(second, p99):
+        return {"kind": "load", "time": float(second), "second": second, "requests": 673, "documents": 0, "p50": 0.002,
+                "p99": p99, "errors": 0.0, "all_errors": 0}  # fmt: skip
+
+    begun = [
+        command("nodes"),
+        {"kind": "trial", "number": 5, "load": "673/s", "percentile": "p99", "limit": 0.05},
+        {"kind": "run", "run": "r5"},
+        {"kind": "phase", "phase": "look", "seconds": 10.0, "time": 0.0},
+    ]
+    with Chromium() as browser, feed(*begun, load(1, 0.021)) as written, served() as url:
+        browser.open(url)
+        browser.wait_for(f"{TEXT}.includes('trial 5: 673/s, p99 21 ms (SLO 50 ms): passing')")
+        written.append([load(2, 0.08)])
+        browser.wait_for(f"{TEXT}.includes('trial 5: 673/s, p99 80 ms (SLO 50 ms): failing')")
+        written.append(
+            [
+                {
+                    "kind": "finished",
+                    "run": "r5",
+                    "path": "/r/r5",
+                    "status": "done",
+                    "valid": False,
+                    "reasons": ["late"],
+                },
+                {"kind": "judged", "run": "r5", "text": "trial 5: 673/s, p99 21 ms: passed", "outcome": "passed"},
+            ]
+        )
+        said = browser.wait_for(f"{TEXT}.includes('p99 21 ms: passed') && {TEXT}")
+        assert "invalid" not in said
+
+
 def long_run():
     yield command("taxis")
     yield {"kind": "finished", "run": "r1", "path": "/r/r1", "status": "done", "valid": True, "reasons": []}

@@ -139,6 +139,11 @@ class Console(Listener):
             self._whole = self._bars.add_task("", total=runs, figures="", whole=True)
         self._bars.update(self._whole, completed=index, description=words)
 
+    def judged(self, run_id: str, text: str, outcome: str) -> None:
+        """Print the outcome of a trial."""
+        self._print_last_figures()
+        tell(f"  {text}")
+
     def phase(self, name: str, seconds: float | None) -> None:
         """Show a bar for the phase. Without a known length it only moves."""
         self._finish_phase()

@@ -39,6 +39,7 @@ class History:
             "figures": deque(maxlen=FIGURES),
             "event": deque(maxlen=EVENTS),
             "finished": deque(maxlen=RUNS),
+            "judged": deque(maxlen=RUNS),
             "remark": deque(maxlen=REMARKS),
         }
 

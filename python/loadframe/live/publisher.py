@@ -188,6 +188,14 @@ class Publisher(Listener):
         """Publish the number of the current run."""
         self._queue.put({"kind": "part", "number": index + 1, "of": runs})
 
+    def trial(self, number: int, load: str, percentile: str, limit: float | None) -> None:
+        """Publish the start of a trial."""
+        self._queue.put({"kind": "trial", "number": number, "load": load, "percentile": percentile, "limit": limit})
+
+    def judged(self, run_id: str, text: str, outcome: str) -> None:
+        """Publish the outcome of a trial."""
+        self._queue.put({"kind": "judged", "run": run_id, "text": text, "outcome": outcome})
+
     def recording(self, writer: RunWriter) -> None:
         """Publish the start of a run, and subscribe to its writer."""
         self._queue.put(_Recording(writer.run_id, writer.began))

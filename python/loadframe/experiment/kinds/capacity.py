@@ -9,14 +9,16 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, Strict, model_serializer, model_validator
 
-from loadframe.analyze.capacity import RATE, USERS, Bounds, Next, Slo, Trial, judged, search
+from loadframe.analyze.capacity import RATE, USERS, Bounds, Next, Outcome, Slo, Trial, judged, search
 from loadframe.base.errors import BadInput
+from loadframe.base.units import counted, format_count, format_duration
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.plans import factorial, run_id
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import ExperimentFile, Factors, Levels, Share
 from loadframe.experiment.kinds.base import Kind, spacing
+from loadframe.experiment.runner.stage import Stage
 from loadframe.workload import Workload
 from loadframe.workload.forms import Text
 from loadframe.workload.pacing import Arrivals
@@ -175,6 +177,25 @@ class Capacity(Kind):
     def seconds(self, experiment: Experiment, workload: Workload, treatment: Mapping[str, Level]) -> float:
         """Return the estimated duration of all trials of one search, s."""
         return _TRIALS * super().seconds(experiment, workload, treatment)
+
+    def record(self, stage: Stage, run: PlannedRun) -> None:
+        """Record a trial, and report its load, the SLO and the outcome."""
+        file = _capacity_file(stage.experiment.file)
+        slo, over = Slo.read(file.slo.model_dump()), file.search.over
+        level = float(str(run.treatment[over]))
+        load = f"{format_count(level)}/s" if over == RATE else counted(int(level), "user")
+        # Not `run.trial`, which counts the trials at one level.
+        number = 1 + sum(not path.name.startswith(".") for path in stage.runs_path.iterdir())
+        stage.listener.trial(number, load, slo.percentile, slo.response)
+        super().record(stage, run)
+        judgement = judged(stage.runs_path / run.id, slo, stage.experiment.measured, level if over == RATE else None)
+        parts = [f"trial {number}: {load}"]
+        if judgement.response is not None and judgement.limit is not None:
+            limit = format_duration(judgement.limit)
+            parts.append(f"{slo.percentile} {format_duration(judgement.response)} (SLO {limit})")
+        outcome = str(judgement.outcome)
+        why = f" ({judgement.reasons[0]})" if outcome != Outcome.PASSED and judgement.reasons else ""
+        stage.listener.judged(run.id, f"{', '.join(parts)}: {outcome}{why}", outcome)
 
     def _next(self, experiment: Experiment, planned: PlannedRun, runs_path: Path) -> Iterator[PlannedRun]:
         bounds, slo = _bounds(experiment), Slo.read(_capacity_file(experiment.file).slo.model_dump())

@@ -26,6 +26,12 @@ class Listener:
     def run(self, index: int, runs: int, run_id: str) -> None:
         """Run `index` (from 0) of an experiment's `runs` begins."""
 
+    def trial(self, number: int, load: str, percentile: str, limit: float | None) -> None:
+        """Trial `number` of a capacity search begins at `load`; the SLO limits the percentile to `limit` s."""
+
+    def judged(self, run_id: str, text: str, outcome: str) -> None:
+        """The SLO passed or failed in a finished trial, or its outcome is invalid."""
+
     def recording(self, writer: "RunWriter") -> None:
         """The recording of a run begins; `writer` accepts subscribers."""
 
@@ -69,6 +75,16 @@ class Listeners(Listener):
         """Forward the start of a run."""
         for listener in self._listeners:
             listener.run(index, runs, run_id)
+
+    def trial(self, number: int, load: str, percentile: str, limit: float | None) -> None:
+        """Forward the start of a trial."""
+        for listener in self._listeners:
+            listener.trial(number, load, percentile, limit)
+
+    def judged(self, run_id: str, text: str, outcome: str) -> None:
+        """Forward the outcome of a trial."""
+        for listener in self._listeners:
+            listener.judged(run_id, text, outcome)
 
     def recording(self, writer: "RunWriter") -> None:
         """Forward the start of a recording."""

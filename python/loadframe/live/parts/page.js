@@ -12,7 +12,8 @@ const part = (id) => document.getElementById(id);
 let shown, charts = {}, answers = {}, drawing = false;
 
 function begin(command) {
-  shown = { command, part: null, run: null, step: "", finished: [], remarks: [], over: null };
+  shown = { command, part: null, run: null, step: "", finished: [], remarks: [], over: null, trial: null,
+    judged: new Map() };
   beginRun({ run: null });
   shown.run = null;
 }
@@ -25,6 +26,8 @@ const TAKE = {
   command: begin,
   run: beginRun,
   part: (record) => { shown.part = record; },
+  trial: (record) => { shown.trial = record; },
+  judged: (record) => { shown.judged.set(record.run, record); },
   phase: (record) => { shown.phase = record; shown.step = ""; },
   load: (record) => { push(shown.load, record); },
   watched: (record) => { push(shown.watched, record); },
@@ -72,6 +75,7 @@ function drawWords() {
   if (shown.run) words.push(shown.run.run ?? "preparing the store");
   const second = shown.load.at(-1)?.second ?? 0;
   if (phase) words.push(`phase ${phase.phase}`, phase.seconds ? `${second} s of ${number(phase.seconds)} s` : `${second} s`);
+  if (phase && shown.trial) words.push(trialText(shown.trial, shown.load.at(-1)));
   part("stand").textContent = over ? "" : words.join(" · ");
   part("bar").hidden = !phase?.seconds;
   if (phase?.seconds) part("bar").value = Math.min(second / phase.seconds, 1);
@@ -80,6 +84,14 @@ function drawWords() {
   part("end").hidden = !over;
   part("end").classList.toggle("bad", Boolean(over) && over.how !== "done");
   part("end").replaceChildren(...(over ? ending() : []));
+}
+
+// The last second against the limit of the SLO; the trial is judged as a whole at its end.
+function trialText({ number, load, percentile, limit }, now) {
+  const known = limit === null ? null : now?.[percentile] ?? null;
+  const measured = known === null ? "" : `${duration(known)} `;
+  const slo = limit === null ? "" : `, ${percentile} ${measured}(SLO ${duration(limit)})`;
+  return `trial ${number}: ${load}${slo}${known === null ? "" : known <= limit ? ": passing" : ": failing"}`;
 }
 
 const HOW = {
@@ -97,7 +109,9 @@ function ending() {
   if (finished.length === 1) lines.push(element("p", {}, `The run ${last.run}: `, ...verdict(last)));
   else if (finished.length) {
     const valid = finished.filter((run) => run.valid).length;
-    lines.push(element("p", {}, `${valid} of ${finished.length} runs are valid.`));
+    const passed = [...shown.judged.values()].filter((trial) => trial.outcome === "passed").length;
+    lines.push(element("p", {}, shown.judged.size
+      ? `${passed} of ${shown.judged.size} trials passed.` : `${valid} of ${finished.length} runs are valid.`));
   }
   if (over.report) lines.push(element("p", {}, "The report: ", element("code", {}, over.report)));
   else if (last) {
@@ -110,6 +124,8 @@ function ending() {
 
 function verdict(run) {
   if (run.status !== "done") return [element("span", { class: "invalid" }, run.status)];
+  const trial = shown.judged.get(run.run);
+  if (trial) return [element("span", { class: trial.outcome === "passed" ? "valid" : "word" }, trial.text)];
   if (run.valid) return [element("span", { class: "valid" }, "valid")];
   return [element("span", { class: "invalid" }, "invalid"), `: ${run.reasons.join("; ")}`];
 }
