@@ -324,3 +324,15 @@ def test_the_cpu_of_each_node_and_the_traffic_are_drawn_over_time(tmp_path):
     rows = run.telemetry.filter(pc.equal(run.telemetry["metric"], "process.cpu"))
     drawn = [value for trace in nodes for value in trace["y"]]
     assert sorted(drawn) == pytest.approx(sorted(rows["value"].to_pylist()))
+
+
+def test_the_legend_of_many_operations_has_one_entry_for_each_percentile(run):
+    first = run.summary.phases[0]
+    names = [f"look-{number}" for number in range(6)]
+    operations = dict.fromkeys(names, first.operations["range_100"])
+    column = pa.array([names[index % 6] for index in range(run.series.num_rows)])
+    series = run.series.set_column(run.series.schema.get_field_index("operation"), "operation", column)
+    summary = replace(run.summary, phases=(replace(first, operations=operations),))
+    figure = run_over_time(changed(run, summary=summary, series=series), "over-time")
+    named = {trace.name for trace in figure.traces if trace.legend and trace.group in ("p50", "p99")}
+    assert named == {"p50 of each operation", "p99 of each operation"}

@@ -1,5 +1,7 @@
 """The page of a scale experiment: self-contained, with its exclusions and its limits of knowledge."""
 
+from dataclasses import replace
+
 import pytest
 from pages import Page
 
@@ -161,3 +163,21 @@ def test_words_of_the_experiment_cannot_become_markup(tmp_path):
     file = path / "experiment.json"
     file.write_text(file.read_text().replace("How does", "<script>alert(1)</script>"))
     assert "<script>alert" not in sweep_page(read_sweep(path))
+
+
+def test_two_stores_share_a_plot_and_a_table(tmp_path):
+    sweep = read_sweep(write_experiment(tmp_path / "e", nodes=(1,), clients=(1, 2, 4)))
+    (curves,) = sweep.curves
+    stores = [replace(curves, others={"store.kind": kind}) for kind in ("redis", "sim")]
+    page = sweep_page(replace(sweep, curves=tuple(stores), tiers=sweep.tiers * 2))
+    shown = Page(page)
+    plot = shown.plots["beside-0"]
+    assert [trace["name"] for trace in plot["traces"]] == ["kind redis", "kind sim"]
+    assert [trace["x"] for trace in plot["traces"]] == [[1, 2, 4]] * 2
+    (table,) = [table for title, table in page.tables if title.endswith("side by side")]
+    assert [row[0].text for row in table.rows] == ["kind redis"] * 3 + ["kind sim"] * 3
+    assert {row[4].small for row in table.rows} == {curves.operation}
+
+
+def test_a_single_store_has_no_plot_side_by_side(page):
+    assert "beside-0" not in page.plots

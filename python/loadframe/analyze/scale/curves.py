@@ -143,12 +143,13 @@ def phase_curves(
     scaling: Scaling,
     rate: Rate = THROUGHPUT,
     attempts: Sequence[RecordedRun] = (),
+    operation: str | None,
 ) -> PhaseCurves:
     """Analyse one phase over runs that differ in nodes and clients only.
 
     `scaling` is `weak` if data grow with the nodes. `attempts` are earlier attempts in which the store failed.
+    `operation` is the operation of the response times.
     """
-    operation = main_operation(runs, phase)
     measured = points(runs, phase, operation, rate)
     treatments, noise = gather(measured)
     by_nodes: dict[int | None, list[Treatment]] = defaultdict(list)

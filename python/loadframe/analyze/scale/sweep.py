@@ -18,7 +18,7 @@ from loadframe.analyze.levels import SIZES
 from loadframe.analyze.rates import Rate, rate_of
 from loadframe.analyze.scalability import Scaling
 from loadframe.analyze.scale.curves import Curve, PhaseCurves, SpeedUp, phase_curves
-from loadframe.analyze.scale.treatments import Point, Treatment, choose, pooled_noise, ratio_of
+from loadframe.analyze.scale.treatments import Point, Treatment, choose, main_operation, pooled_noise, ratio_of
 
 
 def curves_document(curves: PhaseCurves) -> dict[str, Any]:
@@ -245,10 +245,24 @@ def read_sweep(path: Path) -> Sweep:
     rate = rate_of(folder.description)
     curves, tiers_of_curves = [], []
     for phase in folder.description["measure"]:
+        # The same operation for all levels of other factors, such as two stores, so that times can be compared.
+        operation = main_operation(folder.runs, phase)
         for others in _other_levels(folder):
             runs = [run for run in folder.runs if others.items() <= run.treatment.items()]
             earlier = [run for run in folder.attempts if run.store_failed and others.items() <= run.treatment.items()]
-            curves.append(phase_curves(runs, phase, others, seed=seed, scaling=scaling, rate=rate, attempts=earlier))
+            known = any(operation in run.operations(phase) for run in runs)
+            curves.append(
+                phase_curves(
+                    runs,
+                    phase,
+                    others,
+                    seed=seed,
+                    scaling=scaling,
+                    rate=rate,
+                    attempts=earlier,
+                    operation=operation if known else main_operation(runs, phase),
+                )
+            )
             tiers_of_curves.append(tiers(runs, phase))
     return Sweep(folder, rate, tuple(curves), equal_resources(curves), tuple(tiers_of_curves))
 

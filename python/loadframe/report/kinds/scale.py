@@ -32,6 +32,7 @@ from loadframe.report.plots.run import phase_over_time
 from loadframe.report.plots.scale import (
     residuals,
     response_over_clients,
+    side_by_side,
     throughput_over_clients,
     throughput_over_nodes,
 )
@@ -130,6 +131,7 @@ def sweep_page(sweep: Sweep, further: Sections = (), over: Sections = ()) -> Pag
             for curves, tiers in zip(sweep.curves, sweep.tiers, strict=True)
         ],
         waiting_title=_WAITING_TITLE,
+        beside=_side_by_side(sweep),
         over=over,
         further=further,
         equal=scale_words.equal_resources(sweep.equal, sweep.rate.unit),
@@ -137,6 +139,16 @@ def sweep_page(sweep: Sweep, further: Sections = (), over: Sections = ()) -> Pag
         facts=experiment_facts(sweep.folder, example),
         file=description.get("file", ""),
     )
+
+
+def _side_by_side(sweep: Sweep) -> Sections:
+    """Return a section for each phase that was measured at several levels of other factors, such as two stores."""
+    phases = dict.fromkeys(curves.phase for curves in sweep.curves)
+    tables = (
+        (phase, side_by_side([curves for curves in sweep.curves if curves.phase == phase], f"beside-{number}"))
+        for number, phase in enumerate(phases)
+    )
+    return [(f"{phase}: side by side", table) for phase, table in tables if table]
 
 
 def _curves_view(curves: PhaseCurves, sweep: Sweep, index: int) -> CurvesView:

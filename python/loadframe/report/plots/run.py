@@ -77,6 +77,8 @@ def store_activity(run: Run, panel: int) -> ActivityPanel:
     return ActivityPanel([Panel(axis, height / _PANEL)], traces, height, words)
 
 
+#: Above this number of operations, a legend has no entry for each of them.
+_LEGEND_OPERATIONS = 3
 #: Names of nodes in a legend; series with at most this traffic, B/s, are not drawn.
 _NAMED, _TRACE_OF_TRAFFIC = 6, 1e3
 #: Above this number of phases, their names are slanted.
@@ -134,6 +136,8 @@ def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figu
             shown.add(operation)
     if len(shown) <= 1:
         traces = [replace(trace, name=trace.group or trace.name) for trace in traces]
+    elif len(shown) > _LEGEND_OPERATIONS:
+        traces = _with_short_legend(traces)
     activity = store_activity(run, len(rates) + 1)
     many = len(phases) > _LEVEL_NAMES
     return Figure(
@@ -163,6 +167,14 @@ def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figu
         follow=True,
         height=(560 if many else 460) + 120 * (len(rates) - 1) + activity.height,
     )
+
+
+def _with_short_legend(traces: Sequence[Trace]) -> list[Trace]:
+    """Return the traces with one legend entry for each percentile; the pointer shows the operations."""
+    entries = {trace.group: trace for trace in traces if trace.group and any(value is not None for value in trace.y)}
+    silent = [replace(trace, legend=trace.legend and not trace.group) for trace in traces]
+    named = [replace(trace, name=f"{group} of each operation", hover=False) for group, trace in entries.items()]
+    return [*silent, *named]
 
 
 def _values(traces: Iterable[Trace], panel: int) -> list[float | None]:

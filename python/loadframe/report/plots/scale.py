@@ -11,7 +11,7 @@ from loadframe.analyze.scale.curves import CurveOver, LineOver, PointOver
 from loadframe.analyze.scale.sweep import Curve, PhaseCurves, Point, Treatment
 from loadframe.base.units import format_count, format_nodes
 from loadframe.report.fit import NAMES, tells
-from loadframe.report.labels import treatment_text
+from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.numbers import measured_text, rate_text, seconds_estimate
 from loadframe.report.plot import (
     COLORS,
@@ -121,6 +121,53 @@ _STEPS = 80
 #: Upper limit of drawn bands, as a multiple of the largest throughput in the plot.
 _HIGHEST = 2.0
 _ENOUGH_SIZES = 6
+
+
+def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
+    """Return one table and plot of all levels of the other factors, such as several stores; None for a single level."""
+    if len(curves) < 2 or not all(of_level.treatments for of_level in curves):
+        return None
+    over = "clients" if len({at.clients for of_level in curves for at in of_level.treatments}) > 1 else "nodes"
+    traces, rows = [], []
+    for index, of_level in enumerate(curves):
+        label, color = treatment_text(of_level.others), _color(index)
+        shown = [at for at in of_level.treatments if (at.clients if over == "clients" else at.nodes) is not None]
+        if over == "clients" and of_level.best:
+            shown = [at for at in shown if at.nodes == of_level.best[-1].nodes]
+        rates = [at.throughput for at in shown]
+        traces.append(
+            Trace(
+                [at.clients if over == "clients" else at.nodes for at in shown],
+                numbers([rate.value for rate in rates]),
+                label,
+                Line(color, 1.4),
+                Mark(color, SYMBOLS[index % len(SYMBOLS)]),
+                low=numbers([rate.low if rate.is_finite else rate.value for rate in rates]),
+                high=numbers([rate.high if rate.is_finite else rate.value for rate in rates]),
+            )
+        )
+        rows += [
+            [
+                Cell(label),
+                Cell("" if at.nodes is None else format_count(at.nodes)),
+                Cell("" if at.clients is None else format_count(at.clients)),
+                split(measured_text(at.throughput)),
+                Cell(seconds_text(at.response_p50), of_level.operation or ""),
+                Cell(seconds_text(at.response_p99), of_level.operation or ""),
+            ]
+            for at in of_level.treatments
+        ]
+    unit = curves[0].rate.unit
+    y = spread(Axis(unit), [value for trace in traces for value in trace.y])
+    largest = max((float(at) for trace in traces for at in trace.x if at is not None), default=1.0)
+    figure = Figure(
+        name,
+        _size_axis(over, largest),
+        [Panel(replace(y, title=f"{unit} (log scale)") if y.kind == "log" else y)],
+        traces,
+        f"{curves[0].phase}: means over runs with 95 % intervals. Lines connect points; they are not fits.",
+    )
+    return Table(("level", "nodes", "clients", unit, "p50", "p99"), rows, names=1, figures=[figure])
 
 
 def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
