@@ -56,8 +56,8 @@ def test_a_companions_use_counts_against_the_nodes_limits(tmp_path):
 
 
 def test_a_manifest_names_the_others_with_their_roles():
-    roster = NodeTable(ClusterSpec("mongodb"), {}, NODES, formed=True)
-    assert describe(roster)["companions"] == {"config-0": "config", "router-0": "router"}
+    node_table = NodeTable(ClusterSpec("mongodb"), {}, NODES, formed=True)
+    assert describe(node_table)["companions"] == {"config-0": "config", "router-0": "router"}
 
 
 def test_nodes_of_an_attached_cluster_keep_data_as_far_as_is_known():

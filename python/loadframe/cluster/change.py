@@ -90,7 +90,7 @@ class ClusterChange:
 
     store: Store
     host: Host
-    roster: NodeTable
+    node_table: NodeTable
     folder: Path
     report: Report  #: receives progress messages, and the state in which an interrupted change leaves the cluster
     emit: Listener
@@ -103,22 +103,22 @@ class ClusterChange:
     @property
     def spec(self) -> ClusterSpec:
         """Current specification of the cluster."""
-        assert self.roster.spec
-        return self.roster.spec
+        assert self.node_table.spec
+        return self.node_table.spec
 
     @property
     def addresses(self) -> list[str]:
         """Addresses of the members that answer clients."""
-        return [node.address for node in self.roster.asked]
+        return [node.address for node in self.node_table.asked]
 
     def patience(self, what: str, concerned: Sequence[Node]) -> ChangeWatch:
         """Return a watch for one step. It fails if one of the concerned nodes, or another running node, ends."""
-        others = [node for node in self.roster.nodes if node.alive and node not in concerned]
+        others = [node for node in self.node_table.nodes if node.alive and node not in concerned]
         return ChangeWatch(what, [*concerned, *others], self.within, self.tell)
 
     def happened(self, kind: str, numbers: Sequence[int]) -> None:
         """Emit an event for nodes, by the names of their first processes, with the names of remote machines."""
-        nodes = [self.roster.of(number)[0] for number in numbers]
+        nodes = [self.node_table.of(number)[0] for number in numbers]
         machines = dict.fromkeys(node.machine.hostname for node in nodes if node.machine and not node.machine.here)
         detail = {"machines": ", ".join(machines)} if machines else {}
         self.emit(ClusterEvent(kind, tuple(node.name for node in nodes), detail))
@@ -138,7 +138,7 @@ class ClusterChange:
 
     def equip(self, name: str) -> None:
         """Apply the CPU quota to a new node if the cluster is throttled, and keep it if the cluster is kept."""
-        process = next(node.process for node in self.roster.nodes if node.name == name)
+        process = next(node.process for node in self.node_table.nodes if node.name == name)
         assert process
         if self.throttled:
             process.throttle(True)
@@ -147,4 +147,4 @@ class ClusterChange:
 
     def mark(self, number: int, state: State) -> None:
         """Store a state of a node in the record."""
-        self.roster.advance(self.roster.of(number), state)
+        self.node_table.advance(self.node_table.of(number), state)

@@ -46,10 +46,10 @@ class Cluster(ClusterView):
     """
 
     def __init__(
-        self, store: Store, roster: NodeTable, folder: Path | None = None, *, attached: int | None = None
+        self, store: Store, node_table: NodeTable, folder: Path | None = None, *, attached: int | None = None
     ) -> None:
         """Use `start`, `attach` or `load` instead."""
-        super().__init__(store, roster, attached=attached)
+        super().__init__(store, node_table, attached=attached)
         #: Folder of the cluster, or None if loadframe did not start it.
         self._folder = folder
         #: Whether this object started the nodes and must stop them.
@@ -150,22 +150,22 @@ class Cluster(ClusterView):
         cls, store: Store, spec: ClusterSpec, host: Host, folder: Path, saved: named.SavedCluster | None, report: Report
     ) -> Self:
         before = replace(spec, nodes=saved.spec.nodes) if saved else spec
-        roster = NodeTable(before, {}, formed=False)
+        node_table = NodeTable(before, {}, formed=False)
         if saved:
-            roster = NodeTable(before, {}, saved.nodes, formed=True, copies=saved.copies)
-            roster.before = saved
-        roster.changing = True
-        cluster = cls(store, roster, folder)
+            node_table = NodeTable(before, {}, saved.nodes, formed=True, copies=saved.copies)
+            node_table.before = saved
+        node_table.changing = True
+        cluster = cls(store, node_table, folder)
         cluster._ours = True
         moved: moving.Moved | None = None
         try:
             software = prepare(store, spec, host, report)
             if saved:
                 require_reads(software, str(saved.facts.get("version", "")), folder)
-                moving.clear(roster, report)
+                moving.clear(node_table, report)
             how, reason = launch.limits_in_force(host, spec.limits, folder, report)
             report(f"starting {format_nodes(before.nodes)} of {store.kind} {software.version}")
-            roster.facts |= {
+            node_table.facts |= {
                 "version": software.version,
                 "origin": software.origin,
                 "java": software.java_version,
@@ -176,7 +176,7 @@ class Cluster(ClusterView):
             change = cluster._change(report)
             if saved:
                 moved = moving.move(
-                    roster, saved, store, host, folder, spec.nodes, partial(server_user, store=store), report
+                    node_table, saved, store, host, folder, spec.nodes, partial(server_user, store=store), report
                 )
                 mend(change, software, spec.nodes)
                 moved.commit(report)
@@ -184,25 +184,25 @@ class Cluster(ClusterView):
                 establish(change, software)
             if software.origin == "installed" and spec.image is not None:
                 # The store in the container image can have another version than the one on this machine.
-                roster.facts["version"] = cluster.store.version(cluster.addresses)
-                roster.write()
+                node_table.facts["version"] = cluster.store.version(cluster.addresses)
+                node_table.write()
             cluster.throttle(True)
             if spec.nodes > before.nodes:
                 grow(change, spec.nodes - before.nodes)
             if spec.nodes < before.nodes:
-                shrink(change, roster.numbers[: spec.nodes - 1 : -1])
+                shrink(change, node_table.numbers[: spec.nodes - 1 : -1])
             scaling.settle(change, software)
         except BaseException:
             # On any error, including interrupts: do not leave nodes running.
             cluster._stop_nodes()
             if moved:
                 moved.undo(report)
-            if not roster.formed:
+            if not node_table.formed:
                 with named.record_locked(spec.name) if spec.name else contextlib.nullcontext():
                     named.remove(host, folder)
             raise
         finally:
-            roster.changing = False
+            node_table.changing = False
         return cluster
 
     @classmethod
@@ -223,8 +223,8 @@ class Cluster(ClusterView):
         kind.require_product(hosts, version)
         kind.require_one_cluster(hosts)
         nodes = [Node(f"node-{index}", address) for index, address in enumerate(hosts)]
-        roster = NodeTable(None, {"version": version}, nodes)
-        cluster = cls(kind, roster, attached=kind.health(hosts).nodes)
+        node_table = NodeTable(None, {"version": version}, nodes)
+        cluster = cls(kind, node_table, attached=kind.health(hosts).nodes)
         cluster.access, cluster._scale = access, scale
         return cluster
 
@@ -263,8 +263,8 @@ class Cluster(ClusterView):
             )
         if not saved.running:
             raise BadInput(f"cluster {name} is stopped", remedy=f"start it with `loadframe cluster up {name}`")
-        roster = NodeTable(saved.spec, saved.facts, saved.nodes, formed=saved.formed, copies=saved.copies)
-        cluster = cls(stores.find(saved.spec.store), roster, named.folder_of(name))
+        node_table = NodeTable(saved.spec, saved.facts, saved.nodes, formed=saved.formed, copies=saved.copies)
+        cluster = cls(stores.find(saved.spec.store), node_table, named.folder_of(name))
         cluster._set_access(new=False)
         return cluster
 
@@ -333,7 +333,7 @@ class Cluster(ClusterView):
                     f"the number of nodes to remove must be at least 1; got {nodes}", remedy="remove 1 or more"
                 )
             else:
-                numbers = self._roster.numbers[::-1][:nodes]
+                numbers = self._node_table.numbers[::-1][:nodes]
             return shrink(self._change(report, within, tell), numbers)
 
     def resize(self, nodes: int, report: Report = _silent, *, tell: Tell | None = None) -> list[str]:
@@ -359,7 +359,7 @@ class Cluster(ClusterView):
             self._attached = nodes
             if addresses:
                 listed = [Node(f"node-{index}", address) for index, address in enumerate(addresses)]
-                self._roster.update(listed, drop=[node.name for node in self._roster.nodes[len(listed) :]])
+                self._node_table.update(listed, drop=[node.name for node in self._node_table.nodes[len(listed) :]])
             self._emit(ClusterEvent(events.JOINED if more else events.LEFT, names))
             self._scale.settle(self.health, **progress, ready=ready)
             self._emit(ClusterEvent(events.BALANCED, ()))
@@ -384,7 +384,7 @@ class Cluster(ClusterView):
             process.kill()
         ended = {node.name: node.pid for node in nodes}
         # Another command may have restarted the node in the meantime; that process was not killed.
-        self._roster.edit(
+        self._node_table.edit(
             nodes, lambda node: replace(node, state=State.KILLED) if node.pid == ended[node.name] else node
         )
         names = tuple(node.name for node in nodes)
@@ -426,18 +426,18 @@ class Cluster(ClusterView):
 
     def cut(self, name: str) -> None:
         """Drop all packets on a node's link, in both directions. Requires the host netns."""
-        with self._roster.held():
+        with self._node_table.held():
             node, link = self._linked(name)
             link.cut()
-            self._roster.edit([node], lambda node: replace(node, cut=True))
+            self._node_table.edit([node], lambda node: replace(node, cut=True))
         self._emit(ClusterEvent(events.CUT, (name,)))
 
     def restore(self, name: str) -> None:
         """Undo a cut; the shape of the link is kept."""
-        with self._roster.held():
+        with self._node_table.held():
             node, link = self._linked(name)
             link.restore()
-            self._roster.edit([node], lambda node: replace(node, cut=False))
+            self._node_table.edit([node], lambda node: replace(node, cut=False))
         self._emit(ClusterEvent(events.RESTORED, (name,)))
 
     def shape(self, name: str, *, delay: float = 0.0, loss: float = 0.0, rate: float | None = None) -> None:
@@ -446,10 +446,10 @@ class Cluster(ClusterView):
         Applies in each direction and replaces the previous shape. Requires the host netns.
         """
         shape = Shape(delay, loss, rate)
-        with self._roster.held():
+        with self._node_table.held():
             node, link = self._linked(name)
             link.shape(shape)
-            self._roster.edit([node], lambda node: replace(node, shape=str(shape) if shape else ""))
+            self._node_table.edit([node], lambda node: replace(node, shape=str(shape) if shape else ""))
         self._emit(ClusterEvent(events.SHAPED, (name,), {"delay": delay, "loss": loss, "rate": rate}))
 
     def _linked(self, name: str) -> tuple[Node, Link]:
@@ -489,7 +489,7 @@ class Cluster(ClusterView):
         with self._changing, lock:
             if self._stopped:
                 raise LoadframeError("the cluster was stopped", remedy="start it again, then change it")
-            with self._roster.change():
+            with self._node_table.change():
                 yield
 
     def _change(self, report: Report, within: float = WITHIN, tell: Tell | None = None) -> ClusterChange:
@@ -497,7 +497,7 @@ class Cluster(ClusterView):
         return ClusterChange(
             store=self.store,
             host=self._of_ours().place(),
-            roster=self._roster,
+            node_table=self._node_table,
             folder=self._folder,
             report=report,
             emit=self._emit,
@@ -516,7 +516,7 @@ class Cluster(ClusterView):
 
     def throttle(self, on: bool) -> None:
         """Apply or lift the CPU quota and disk limits, for example lift them for a preparation phase."""
-        for node in self._roster.nodes:
+        for node in self._node_table.nodes:
             if node.process:
                 node.process.throttle(on)
         self._throttled = on
@@ -535,7 +535,7 @@ class Cluster(ClusterView):
         """Let a named cluster outlive this process; `load` finds it again."""
         if self.spec is None or self.spec.name is None:
             raise BadInput("only a cluster with a name can be kept", remedy="give it a name")
-        for node in self._roster.nodes:
+        for node in self._node_table.nodes:
             if node.process:
                 node.process.keep()
         self._ours = False
@@ -546,16 +546,16 @@ class Cluster(ClusterView):
         Waits for a change in another thread, and stops the nodes that it started.
         """
         self._stop_nodes()
-        self._roster.write()
+        self._node_table.write()
 
     def _stop_nodes(self) -> None:
         self._ours, self._stopped = False, True
         with contextlib.suppress(LoadframeError):
-            self._roster.follow()
-        self._stop_processes([node.process for node in self._roster.nodes if node.process])
+            self._node_table.follow()
+        self._stop_processes([node.process for node in self._node_table.nodes if node.process])
         if self._changing.acquire(timeout=_LAST_CHANGE):
             self._changing.release()
-        self._stop_processes([node.process for node in self._roster.nodes if node.process and node.alive])
+        self._stop_processes([node.process for node in self._node_table.nodes if node.process and node.alive])
         if self._folder and self.spec and self.spec.name is None:
             # Supervisors remove this folder on the nodes' machines; this machine may have had no node.
             credentials.discard(self._folder)

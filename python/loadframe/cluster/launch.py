@@ -36,21 +36,21 @@ def start(
     host: Host,
     folder: Path,
     planned: Sequence[Planned],
-    roster: NodeTable,
+    node_table: NodeTable,
     *,
     founding: bool,
     password: str,
     state: State = State.SETTLED,
     size: int | None = None,
 ) -> None:
-    """Start processes in addition to those of the roster; add each to the roster as soon as it runs.
+    """Start processes in addition to those of the node table; add each to the node table as soon as it runs.
 
     `folder` is the cluster's folder on this machine. `password` is that of the store's administrator, or empty. `size`
-    is the number of nodes after this start, by default the spec's. Side effect: the plans' facts go into the roster.
-    After an error, the caller must stop the processes that are in the roster.
+    is the number of nodes after this start, by default the spec's. Side effect: plans' facts go into the node table.
+    After an error, the caller must stop the processes that are in the node table.
     """
     folders.make(folder)
-    machines = placement.places(host, planned, roster.nodes)
+    machines = placement.places(host, planned, node_table.nodes)
     if any(process.spec.shares for process in planned) and any(machine.own_addresses for machine in machines):
         raise BadInput(
             f"the layout puts several processes on one machine, but the host {spec.host} gives each its own machine",
@@ -61,8 +61,8 @@ def start(
         machine, nodes = host.machine(hostname), format_nodes(count)
         room = (machine.folder(folder), users[hostname], count * _ROOM_PER_NODE, f"starting {nodes}")
         machine.call(files.make_room, *room)
-    present = [node for node in roster.nodes if node.alive]
-    before = [node for process in planned for node in roster.nodes if node.name == process.spec.name]
+    present = [node for node in node_table.nodes if node.alive]
+    before = [node for process in planned for node in node_table.nodes if node.name == process.spec.name]
     if before and (reason := software.store.keeps_addresses(spec.settings)):
         places = previous_endpoints(software.store.kind, reason, machines, before, spec.port)
     else:
@@ -71,10 +71,10 @@ def start(
     founders = tuple(process.spec.name for process in planned)
     peers = tuple(node.peer_address for node in present if node.peer_address)
     peers += tuple(f"{seat.address}:{seat.peer_port}" for seat in places)
-    voting = electors(software.store, size or spec.nodes, roster.nodes, planned)
-    dealt = deal(spec, planned, machines, roster.nodes)
+    voting = electors(software.store, size or spec.nodes, node_table.nodes, planned)
+    dealt = deal(spec, planned, machines, node_table.nodes)
     token = token_hex(4)
-    name = roster.facts.setdefault("cluster", f"loadframe-{spec.name or token}")
+    name = node_table.facts.setdefault("cluster", f"loadframe-{spec.name or token}")
     for to_start, machine, seat, kept in zip(planned, machines, places, dealt, strict=True):
         user, above = users[machine.hostname], machine.folder(folder)
         node = NodeSpec(
@@ -98,7 +98,7 @@ def start(
             password=password,
         )
         made = plan(machine, software.store, node, software.on(machine))
-        roster.facts |= made.facts
+        node_table.facts |= made.facts
         mark = token_hex(8)
         machine.call(files.write_node, node.folder, made.folders, {**made.files, copying.MARK: mark}, user)
         command = Command(
@@ -133,7 +133,7 @@ def start(
             mark=mark,
             machine=machine,
         )
-        roster.update(put=[started])
+        node_table.update(put=[started])
         if spec.link and process.link:
             process.link.shape(spec.link)
 

@@ -43,9 +43,9 @@ class _Move:
 class Moved:
     """Completed transfer, to be committed or undone."""
 
-    def __init__(self, roster: NodeTable, saved: SavedCluster, moves: Sequence[_Move]) -> None:
+    def __init__(self, node_table: NodeTable, saved: SavedCluster, moves: Sequence[_Move]) -> None:
         """Store the state before the transfer."""
-        self._roster, self._saved, self._moves = roster, saved, moves
+        self._node_table, self._saved, self._moves = node_table, saved, moves
 
     def commit(self, report: Report) -> None:
         """Make the new location permanent and remove the original data."""
@@ -53,29 +53,29 @@ class Moved:
         moves = [move for move in self._moves if move.copied]
         former = [Copy(move.node.name, str(move.node.on), str(move.node.folder), record) for move in moves]
         arrived = {(move.target.hostname, str(move.place)) for move in moves}
-        self._roster.before = None
-        self._roster.note(
-            put=former, drop=[copy for copy in self._roster.copies if (copy.machine, copy.folder) in arrived]
+        self._node_table.before = None
+        self._node_table.note(
+            put=former, drop=[copy for copy in self._node_table.copies if (copy.machine, copy.folder) in arrived]
         )
         self._moves = ()
-        clear(self._roster, report)
+        clear(self._node_table, report)
 
     def undo(self, report: Report) -> None:
         """Restore the record and remove the copies. Does nothing after `commit`."""
         if not self._moves:
             return
-        marks = {node.name: node.mark for node in self._roster.nodes}
+        marks = {node.name: node.mark for node in self._node_table.nodes}
         same = [move.node for move in self._moves if not move.copied]
         self._moves = ()
-        self._roster.restore(self._saved)
-        self._roster.update(put=[replace(node, mark=marks.get(node.name, node.mark)) for node in same])
-        clear(self._roster, report)
+        self._node_table.restore(self._saved)
+        self._node_table.update(put=[replace(node, mark=marks.get(node.name, node.mark)) for node in same])
+        clear(self._node_table, report)
 
 
-def clear(roster: NodeTable, report: Report) -> None:
+def clear(node_table: NodeTable, report: Report) -> None:
     """Remove obsolete copies of nodes' data. Copies on unreachable machines are reported and stay in the record."""
-    nodes, gone = {node.name: node for node in roster.nodes}, []
-    for copy in roster.copies:
+    nodes, gone = {node.name: node for node in node_table.nodes}, []
+    for copy in node_table.copies:
         try:
             _clear(copy, nodes.get(copy.node))
         except LoadframeError as error:
@@ -83,7 +83,7 @@ def clear(roster: NodeTable, report: Report) -> None:
         else:
             gone.append(copy)
     if gone:
-        roster.note(drop=gone)
+        node_table.note(drop=gone)
 
 
 def _clear(copy: Copy, node: Node | None) -> None:
@@ -102,7 +102,7 @@ def _clear(copy: Copy, node: Node | None) -> None:
 
 
 def move(
-    roster: NodeTable,
+    node_table: NodeTable,
     saved: SavedCluster,
     store: Store,
     host: Host,
@@ -111,40 +111,42 @@ def move(
     user: Callable[[Machine], int | None],
     report: Report,
 ) -> Moved:
-    """Transfer the data of all nodes to the machines of the host, and store that in the roster.
+    """Transfer the data of all nodes to the machines of the host, and store that in the node table.
 
     `folder` is the cluster's folder on this machine. The first `staying` nodes get regular places. The others will hand
     over their data and leave, so they go to the least loaded machines. BadInput, with nothing changed, if data is not
     reachable or has no place.
     """
-    nodes = [node for node in roster.nodes if node.state != State.LEFT]
+    nodes = [node for node in node_table.nodes if node.state != State.LEFT]
     targets = _targets(store, nodes, host, staying)
-    _require_movable(store, roster, nodes, targets)
+    _require_movable(store, node_table, nodes, targets)
     planned = [_Move(node, targets[node.name], targets[node.name].folder(folder) / node.name) for node in nodes]
     stop = threading.Event()
     jobs: list[Future[_Move]] = []
     try:
         with ThreadPoolExecutor(_AT_ONCE) as pool:
-            jobs = [pool.submit(_bring, one, user(one.target), folder, roster, report, stop) for one in planned]
+            jobs = [pool.submit(_bring, one, user(one.target), folder, node_table, report, stop) for one in planned]
             try:
                 moves = [job.result() for job in jobs]
             except BaseException:
                 stop.set()
                 raise
     except BaseException:
-        roster.restore(saved)
-        clear(roster, report)
+        node_table.restore(saved)
+        clear(node_table, report)
         raise
     if not any(made.copied for made in moves):
-        # Nothing was copied, so the record can follow the roster at once.
-        roster.before = None
-    roster.update(put=[replace(made.node, machine=made.target, folder=made.place, process=None) for made in moves])
-    return Moved(roster, saved, moves)
+        # Nothing was copied, so the record can follow the node table at once.
+        node_table.before = None
+    node_table.update(put=[replace(made.node, machine=made.target, folder=made.place, process=None) for made in moves])
+    return Moved(node_table, saved, moves)
 
 
-def _require_movable(store: Store, roster: NodeTable, nodes: Sequence[Node], targets: Mapping[str, Machine]) -> None:
+def _require_movable(
+    store: Store, node_table: NodeTable, nodes: Sequence[Node], targets: Mapping[str, Machine]
+) -> None:
     """Raise BadInput for nodes that keep their addresses and would have to change machines."""
-    reason = store.keeps_addresses(roster.spec.settings if roster.spec else {})
+    reason = store.keeps_addresses(node_table.spec.settings if node_table.spec else {})
     for node in nodes if reason else ():
         if targets[node.name].hostname != node.on:
             raise BadInput(
@@ -204,16 +206,16 @@ def bring_home(name: str, report: Report) -> None:
         raise BadInput(f"cluster {name} {'runs' if saved.running else 'was never ready'}", remedy="stop it first")
     store, folder = stores.find(saved.spec.store), named.folder_of(name)
     spec = saved.spec.at_home()
-    roster = NodeTable(spec, saved.facts, saved.nodes, formed=True, copies=saved.copies)
-    roster.changing = True
-    roster.before = saved
-    clear(roster, report)
+    node_table = NodeTable(spec, saved.facts, saved.nodes, formed=True, copies=saved.copies)
+    node_table.changing = True
+    node_table.before = saved
+    clear(node_table, report)
     host, count = spec.place(), saved.spec.nodes
-    move(roster, saved, store, host, folder, count, partial(server_user, store=store), report).commit(report)
+    move(node_table, saved, store, host, folder, count, partial(server_user, store=store), report).commit(report)
 
 
 def _bring(
-    move: _Move, user: int | None, cluster: Path, roster: NodeTable, report: Report, stop: threading.Event
+    move: _Move, user: int | None, cluster: Path, node_table: NodeTable, report: Report, stop: threading.Event
 ) -> _Move:
     """Transfer one node's folder to its target, and return the result; `cluster` is the local cluster folder."""
     node, target = move.node, move.target
@@ -241,8 +243,8 @@ def _bring(
         entries = source.call(copying.entries, folder)
         size = sum(entry.size for entry in entries)
         draft = target.call(copying.begin, move.place, size, f"the data of {node.name}")
-        assert roster.spec
-        roster.note(put=[Copy(node.name, target.hostname, str(move.place), roster.spec.to_record())])
+        assert node_table.spec
+        node_table.note(put=[Copy(node.name, target.hostname, str(move.place), node_table.spec.to_record())])
         try:
             report(f"copying the data of {node.name} from {source.hostname} to {target.hostname}: {format_size(size)}")
             if target.call(copying.signed, folder, token):

@@ -29,7 +29,7 @@ def grow(change: ClusterChange, count: int) -> list[str]:
     node is either a member, or stopped and not part of the cluster. The folder of a failed node stays, for its log,
     until the cluster is deleted.
     """
-    for node in change.roster.nodes:
+    for node in change.node_table.nodes:
         if node.alive or not change.store.joins_without_all:
             change.require_awake(node, "but a joining node must reach all nodes")
     change.store.require_growing(change.addresses)
@@ -38,7 +38,7 @@ def grow(change: ClusterChange, count: int) -> list[str]:
     numbers = list(range(first, first + count))
     planned = {number: layout_of(change.store, number, change.spec.settings) for number in numbers}
     names = [planned[number][0].spec.name for number in numbers]
-    size = len(change.roster.numbers) + count
+    size = len(change.node_table.numbers) + count
     change.emit(ClusterEvent(REQUESTED, tuple(names)))
     for number in numbers:
         change.report(f"starting {planned[number][0].spec.name}")
@@ -50,7 +50,7 @@ def grow(change: ClusterChange, count: int) -> list[str]:
                 change.host,
                 change.folder,
                 planned[number],
-                change.roster,
+                change.node_table,
                 founding=False,
                 password=change.password,
                 state=State.JOINING,
@@ -67,14 +67,14 @@ def grow(change: ClusterChange, count: int) -> list[str]:
 
 def join(change: ClusterChange, number: int) -> None:
     """Make a running node a member of the cluster."""
-    nodes = change.roster.of(number)
+    nodes = change.node_table.of(number)
     change.store.join(change.addresses, nodes[0].member(nodes[1:]), change.patience(f"adding {nodes[0].name}", nodes))
     _admit(change, number)
 
 
 def balance(change: ClusterChange) -> None:
     """Distribute the data over all members, and wait until that is complete."""
-    moving = [node for node in change.roster.nodes if node.state == State.BALANCING]
+    moving = [node for node in change.node_table.nodes if node.state == State.BALANCING]
     patience = change.patience("balancing the data", moving)
     change.report("balancing the data")
     try:
@@ -87,13 +87,13 @@ def balance(change: ClusterChange) -> None:
         raise
     if patience.warning:
         change.report(f"warning: {patience.warning}")
-    change.roster.advance(moving, State.SETTLED)
+    change.node_table.advance(moving, State.SETTLED)
     change.happened(BALANCED, sorted({node.number for node in moving if node.number is not None}))
 
 
 def _admit(change: ClusterChange, number: int) -> None:
     """Record a node as a member, with its quota and the cluster's lifetime."""
-    nodes = change.roster.of(number)
+    nodes = change.node_table.of(number)
     for node in nodes:
         assert node.process
         if change.throttled:
@@ -101,13 +101,13 @@ def _admit(change: ClusterChange, number: int) -> None:
         if change.kept:
             node.process.keep()
     size = change.spec.nodes + 1
-    change.roster.advance(nodes, State.BALANCING, size)
+    change.node_table.advance(nodes, State.BALANCING, size)
     change.happened(JOINED, [number])
 
 
 def _resolve_join(change: ClusterChange, number: int) -> None:
     """After an interrupted join: keep the node if it is a member, else stop and drop it."""
-    nodes = change.roster.of(number)
+    nodes = change.node_table.of(number)
     if not nodes:
         return
     if all(node.alive for node in nodes) and _is_member(change):
@@ -117,7 +117,7 @@ def _resolve_join(change: ClusterChange, number: int) -> None:
     _stop(nodes)
     with contextlib.suppress(LoadframeError):
         change.store.forget(change.addresses, nodes[0].member(nodes[1:]))
-    change.roster.update(drop=[node.name for node in nodes])
+    change.node_table.update(drop=[node.name for node in nodes])
     change.report(f"{nodes[0].name} did not join; the cluster continues with {format_nodes(change.spec.nodes)}")
 
 
@@ -136,7 +136,7 @@ def _stop(nodes: Sequence[Node]) -> None:
 
 def _next_number(change: ClusterChange) -> int:
     """Return the first unused number above all current ones; old folders on the machines count as used."""
-    number = max(change.roster.numbers, default=-1) + 1
+    number = max(change.node_table.numbers, default=-1) + 1
     while any(
         machine.call(files.exists, machine.folder(change.folder) / process.spec.name)
         for process in layout_of(change.store, number, change.spec.settings)
@@ -153,7 +153,7 @@ def establish(change: ClusterChange, software: Software) -> None:
     safely.
     """
     folders.make(change.folder)
-    change.roster.write()
+    change.node_table.write()
     planned = layout(change.store, change.spec)
     launch.start(
         change.spec,
@@ -161,17 +161,17 @@ def establish(change: ClusterChange, software: Software) -> None:
         change.host,
         change.folder,
         planned,
-        change.roster,
+        change.node_table,
         founding=True,
         password=change.password,
     )
-    nodes = change.roster.nodes
+    nodes = change.node_table.nodes
     change.store.form(
         [node.member() for node in nodes], change.spec.settings, change.patience("forming the cluster", nodes)
     )
     launch.wait_until_ready(change.store, nodes, change.spec.nodes)
-    change.roster.formed = True
-    change.roster.write()
+    change.node_table.formed = True
+    change.node_table.write()
 
 
 #: Seconds between telling clients that a node has left and stopping it. The load generator polls the members five times
@@ -185,17 +185,17 @@ def shrink(change: ClusterChange, numbers: Sequence[int]) -> list[str]:
     BadInput, with nothing changed, if the store needs one of them, one has ended, or another running node is paused or
     cut off, so that it cannot take data. If a removal is interrupted before its data is moved, the node stays a member.
     """
-    if len(numbers) >= len(change.roster.numbers):
+    if len(numbers) >= len(change.node_table.numbers):
         raise BadInput(
             f"cannot remove {len(numbers)} of {format_nodes(change.spec.nodes)}: one must remain",
             remedy="to stop the cluster, use `loadframe cluster down`",
         )
-    for node in (node for number in numbers for node in change.roster.of(number)):
+    for node in (node for number in numbers for node in change.node_table.of(number)):
         change.require_awake(node, "so its data cannot be moved")
-    for node in change.roster.nodes:
+    for node in change.node_table.nodes:
         if node.alive:
             change.require_awake(node, "so it cannot take its share of the data")
-    names = [change.roster.of(number)[0].name for number in numbers]
+    names = [change.node_table.of(number)[0].name for number in numbers]
     for number in numbers:
         _drain(change, number)
         depart(change, number)
@@ -204,9 +204,9 @@ def shrink(change: ClusterChange, numbers: Sequence[int]) -> list[str]:
 
 
 def _drain(change: ClusterChange, number: int) -> None:
-    nodes = change.roster.of(number)
+    nodes = change.node_table.of(number)
     member, before = nodes[0].member(nodes[1:]), nodes[0].state
-    others = [node.address for node in change.roster.asked if node.number != number]
+    others = [node.address for node in change.node_table.asked if node.number != number]
     patience = change.patience(f"moving the data of {member.name}", nodes)
     change.happened(LEAVING, [number])
     change.report(f"moving the data of {member.name} to the other nodes")
@@ -227,7 +227,7 @@ def _drain(change: ClusterChange, number: int) -> None:
 
 def depart(change: ClusterChange, number: int) -> None:
     """Stop a node after its data has moved, and remove its folder."""
-    nodes = change.roster.of(number)
+    nodes = change.node_table.of(number)
     time.sleep(_FAREWELL)
     for node in nodes:
         if node.process:
@@ -236,7 +236,7 @@ def depart(change: ClusterChange, number: int) -> None:
                 node.process.throttle(False)
             node.process.stop()
     change.store.forget(change.addresses, nodes[0].member(nodes[1:]))
-    change.roster.update(drop=[node.name for node in nodes], size=change.spec.nodes - 1)
+    change.node_table.update(drop=[node.name for node in nodes], size=change.spec.nodes - 1)
     for node in nodes:
         if node.folder and node.machine:
             node.machine.call(files.remove, node.folder)
@@ -245,24 +245,24 @@ def depart(change: ClusterChange, number: int) -> None:
 
 def settle(change: ClusterChange, software: Software) -> None:
     """Restart surplus voting nodes without a vote. Their data stays in place."""
-    for node in _surplus(change.store, change.roster.nodes, change.spec.nodes):
+    for node in _surplus(change.store, change.node_table.nodes, change.spec.nodes):
         change.report(f"restarting {node.name} without its vote")
         change.store.resign(change.addresses, node.member())
         assert node.process
         node.process.throttle(False)
         node.process.stop()
-        change.roster.edit([node], lambda node: replace(node, elects=False))
+        change.node_table.edit([node], lambda node: replace(node, elects=False))
         launch.start(
             change.spec,
             software,
             change.host,
             change.folder,
             [again(node)],
-            change.roster,
+            change.node_table,
             founding=False,
             password=change.password,
         )
-        running = [other for other in change.roster.nodes if other.alive]
+        running = [other for other in change.node_table.nodes if other.alive]
         patience = change.patience(f"restarting {node.name}", running)
         change.store.reunite([other.member() for other in running], patience)
         launch.wait_until_ready(change.store, running, change.spec.nodes)
@@ -278,7 +278,7 @@ def _surplus(store: Store, nodes: Collection[Node], size: int) -> list[Node]:
 
 def needed(change: ClusterChange) -> bool:
     """Whether a node has ended or is in a transition."""
-    return any(not node.alive or node.state not in (State.SETTLED, State.KILLED) for node in change.roster.nodes)
+    return any(not node.alive or node.state not in (State.SETTLED, State.KILLED) for node in change.node_table.nodes)
 
 
 def mend(change: ClusterChange, software: Software, size: int | None = None) -> None:
@@ -286,7 +286,7 @@ def mend(change: ClusterChange, software: Software, size: int | None = None) -> 
 
     `size` is its number of nodes after that, by default the current number.
     """
-    gone = [node for node in change.roster.nodes if not node.alive and node.state != State.LEFT]
+    gone = [node for node in change.node_table.nodes if not node.alive and node.state != State.LEFT]
     for node in gone:
         moving.require_there(node)
     for state in sorted({node.state for node in gone}):
@@ -297,35 +297,35 @@ def mend(change: ClusterChange, software: Software, size: int | None = None) -> 
             change.host,
             change.folder,
             planned,
-            change.roster,
+            change.node_table,
             founding=False,
             password=change.password,
             state=State.SETTLED if state == State.KILLED else state,
             size=size,
         )
-    unsure = [number for number in change.roster.numbers if _state(change, number) in (State.JOINING, State.LEFT)]
-    members_known = [node for node in change.roster.nodes if node.number not in unsure]
-    members = len(change.roster.numbers) - len(unsure)
+    unsure = [number for number in change.node_table.numbers if _state(change, number) in (State.JOINING, State.LEFT)]
+    members_known = [node for node in change.node_table.nodes if node.number not in unsure]
+    members = len(change.node_table.numbers) - len(unsure)
     if gone:
-        running = [node for node in change.roster.nodes if node.alive]
+        running = [node for node in change.node_table.nodes if node.alive]
         change.store.reunite([node.member() for node in running], change.patience("rejoining the nodes", running))
     launch.wait_until_ready(change.store, members_known, members, more=len(unsure))
     for node in gone:
         change.equip(node.name)
     if gone:
         change.emit(ClusterEvent(RESTARTED, tuple(node.name for node in gone)))
-    for number in change.roster.numbers:
+    for number in change.node_table.numbers:
         _finish(change, number)
-    if any(node.state == State.BALANCING for node in change.roster.nodes):
+    if any(node.state == State.BALANCING for node in change.node_table.nodes):
         balance(change)
 
 
 def _state(change: ClusterChange, number: int) -> State:
-    return change.roster.of(number)[0].state
+    return change.node_table.of(number)[0].state
 
 
 def _finish(change: ClusterChange, number: int) -> None:
-    nodes = change.roster.of(number)
+    nodes = change.node_table.of(number)
     match nodes[0].state:
         case State.JOINING:
             join(change, number)
@@ -333,4 +333,4 @@ def _finish(change: ClusterChange, number: int) -> None:
             depart(change, number)
         case State.LEAVING:
             change.store.stay(change.addresses, nodes[0].member(nodes[1:]))
-            change.roster.advance(nodes, State.SETTLED)
+            change.node_table.advance(nodes, State.SETTLED)

@@ -17,9 +17,9 @@ from loadframe.host.limits import PERIOD, Limits
 from loadframe.store import OPEN, Health, Store
 
 
-def describe(roster: NodeTable) -> dict[str, Any]:
+def describe(node_table: NodeTable) -> dict[str, Any]:
     """Describe how the cluster was started. Sizes in bytes, period in seconds."""
-    spec, facts = roster.spec, roster.facts
+    spec, facts = node_table.spec, node_table.facts
     limits = spec.limits if spec else Limits()
     return {
         "version": facts.get("version"),
@@ -28,10 +28,10 @@ def describe(roster: NodeTable) -> dict[str, Any]:
         "image": spec.image if spec else None,
         "home": spec.home if spec else None,
         "host": spec.host if spec else None,
-        "cores": {node.name: node.cores for node in roster.nodes if node.cores},
-        **({"companions": others} if (others := companions(roster)) else {}),
-        **({"shared": shared} if (shared := sharing(roster.nodes)) else {}),
-        "links": {node.name: node.shape for node in roster.nodes if node.shape},
+        "cores": {node.name: node.cores for node in node_table.nodes if node.cores},
+        **({"companions": others} if (others := companions(node_table)) else {}),
+        **({"shared": shared} if (shared := sharing(node_table.nodes)) else {}),
+        "links": {node.name: node.shape for node in node_table.nodes if node.shape},
         "limits": {
             "cpus": limits.cpus,
             "memory": limits.memory,
@@ -49,13 +49,13 @@ def describe(roster: NodeTable) -> dict[str, Any]:
         "encryption": spec.encryption.value if spec else None,
         **({"racks": list(spec.racks)} if spec and spec.racks else {}),
         "adapted": dict(facts.get("adapted", {})),
-        **_remote_machines(roster),
+        **_remote_machines(node_table),
     }
 
 
-def companions(roster: NodeTable) -> dict[str, str]:
+def companions(node_table: NodeTable) -> dict[str, str]:
     """Return process -> role for processes that hold no data."""
-    return {node.name: node.role for node in roster.nodes if node.companion}
+    return {node.name: node.role for node in node_table.nodes if node.companion}
 
 
 def sharing(nodes: Sequence[Node]) -> dict[str, str]:
@@ -64,17 +64,17 @@ def sharing(nodes: Sequence[Node]) -> dict[str, str]:
     return {node.name: keepers[node.shares] for node in nodes if node.companion and node.shares in keepers}
 
 
-def _remote_machines(roster: NodeTable) -> dict[str, Any]:
+def _remote_machines(node_table: NodeTable) -> dict[str, Any]:
     """Describe the remote machines and their nodes; empty if all nodes are on this machine."""
-    if roster.spec is None:
+    if node_table.spec is None:
         return {}
-    machines = [machine for machine in roster.spec.place().machines if not machine.here]
+    machines = [machine for machine in node_table.spec.place().machines if not machine.here]
     if not machines:
         return {}
     described = [
         {
             "name": machine.hostname,
-            "nodes": [node.name for node in roster.nodes if node.on == machine.hostname],
+            "nodes": [node.name for node in node_table.nodes if node.on == machine.hostname],
             "address": machine.address,
             "cpu": machine.facts.cpu,
             "threads": len(machine.facts.cores),
@@ -85,15 +85,15 @@ def _remote_machines(roster: NodeTable) -> dict[str, Any]:
     ]
     return {
         "machines": described,
-        "placement": dataclasses.asdict(roster.spec.placement),
-        "scratch": roster.spec.scratch,
+        "placement": dataclasses.asdict(node_table.spec.placement),
+        "scratch": node_table.spec.scratch,
     }
 
 
-def deviations(roster: NodeTable, throttled: bool) -> list[str]:
+def deviations(node_table: NodeTable, throttled: bool) -> list[str]:
     """Return differences between the processes and the spec, one sentence each."""
     sentences = []
-    for node in roster.nodes:
+    for node in node_table.nodes:
         if unknown := node.unknown:
             sentences.append(unknown)
         elif not node.alive:
@@ -104,18 +104,18 @@ def deviations(roster: NodeTable, throttled: bool) -> list[str]:
             sentences.append(f"{node.name} is cut off from the other nodes")
         elif node.state not in (State.SETTLED, State.KILLED):
             sentences.append(f"{node.name} is {node.state}")
-    if roster.facts.get("limits_missing"):
-        sentences.append(f"the requested limits are not in force ({roster.facts['limits_missing']})")
-    elif roster.spec and not throttled:
-        limits = roster.spec.limits
+    if node_table.facts.get("limits_missing"):
+        sentences.append(f"the requested limits are not in force ({node_table.facts['limits_missing']})")
+    elif node_table.spec and not throttled:
+        limits = node_table.spec.limits
         sentences += ["the CPU quota is lifted"] if limits.cpus is not None else []
         sentences += ["the disk limits are lifted"] if limits.disk else []
     return sentences
 
 
-def losses(roster: NodeTable) -> list[str]:
+def losses(node_table: NodeTable) -> list[str]:
     """Return nodes that ended without being killed on purpose, one sentence each."""
-    known = [node for node in roster.nodes if not node.unknown]
+    known = [node for node in node_table.nodes if not node.unknown]
     return [_gone(node) for node in known if not node.alive and node.state != State.KILLED]
 
 
@@ -161,10 +161,10 @@ def _cause(node: Node) -> str:
 class ClusterView:
     """Read access to a cluster, whether loadframe started it or not."""
 
-    def __init__(self, store: Store, roster: NodeTable, *, attached: int | None = None) -> None:
+    def __init__(self, store: Store, node_table: NodeTable, *, attached: int | None = None) -> None:
         """`attached` is the initial number of nodes of a cluster that loadframe did not start."""
         self.store = store
-        self._roster = roster
+        self._node_table = node_table
         self._attached = attached
         self._throttled = True
         #: Further entries of `describe`, for a cluster that exists before an experiment.
@@ -175,13 +175,13 @@ class ClusterView:
     @property
     def spec(self) -> ClusterSpec | None:
         """Current specification, or None for a cluster that loadframe did not start."""
-        return self._roster.spec
+        return self._node_table.spec
 
     @property
     def nodes(self) -> list[Node]:
         """Processes, in order of creation."""
-        self._roster.follow()
-        return list(self._roster.nodes)
+        self._node_table.follow()
+        return list(self._node_table.nodes)
 
     @property
     def machines(self) -> Sequence[Machine]:
@@ -196,13 +196,13 @@ class ClusterView:
     @property
     def addresses(self) -> list[str]:
         """Current `host:port` of each running member that serves clients."""
-        self._roster.follow()
-        return [node.address for node in self._roster.asked]
+        self._node_table.follow()
+        return [node.address for node in self._node_table.asked]
 
     @property
     def _answering(self) -> list[str]:
         """Same as `addresses`, with paused and cut off nodes last, because they would delay requests."""
-        return [node.address for node in sorted(self._roster.asked, key=lambda node: node.paused or node.cut)]
+        return [node.address for node in sorted(self._node_table.asked, key=lambda node: node.paused or node.cut)]
 
     @property
     def cores_left(self) -> set[int] | None:
@@ -265,17 +265,17 @@ class ClusterView:
 
     def target(self) -> dict[str, Any]:
         """Return a load plan's entries for the cluster, except the addresses. They can contain secrets."""
-        target = {"store": self.store.software(str(self._roster.facts.get("version"))), **self.access.plan()}
+        target = {"store": self.store.software(str(self._node_table.facts.get("version"))), **self.access.plan()}
         read_from = self.store.read_from(self.spec.settings) if self.spec else None
         return target if read_from is None else {**target, "read_from": read_from}
 
     def describe(self) -> dict[str, Any]:
         """Return the manifest entry to reproduce the cluster. Sizes in bytes, period in seconds."""
-        self._roster.follow()
+        self._node_table.follow()
         return {
             "kind": self.store.kind,
             "family": self.store.family,
-            **describe(self._roster),
+            **describe(self._node_table),
             "nodes": self.size,
             "addresses": self.addresses,
             "access": self.access.describe(),
@@ -289,8 +289,8 @@ class ClusterView:
 
     def differences(self) -> tuple[list[str], list[str]]:
         """Return two lists of sentences: differences from the spec, and data not in service or being moved."""
-        self._roster.follow()
-        differs = deviations(self._roster, self._throttled)
+        self._node_table.follow()
+        differs = deviations(self._node_table, self._throttled)
         if self._attached is not None:
             differs += self.store.silent(self.addresses)
         try:
@@ -301,8 +301,8 @@ class ClusterView:
 
     def losses(self) -> list[str]:
         """Return failures of the store, one sentence each: nodes that ended unexpectedly, and missing answers."""
-        self._roster.follow()
-        ended = losses(self._roster)
+        self._node_table.follow()
+        ended = losses(self._node_table)
         try:
             self.health()
         except LoadframeError as error:
