@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::certificates::Authority;
+use crate::ingest::bids;
 use crate::scripted::{Client, Server, answer};
-use crate::taking_in::bids;
 
 /// Counts the allocations of each thread.
 struct Counting;

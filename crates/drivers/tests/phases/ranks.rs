@@ -12,9 +12,9 @@ use super::*;
 static SENT: Mutex<Vec<(String, String, u64, u64)>> = Mutex::new(Vec::new());
 
 /// A driver that records its requests in [`SENT`].
-struct Noting(String);
+struct Recording(String);
 
-impl Driver for Noting {
+impl Driver for Recording {
     type Operation = String;
     type Connection = ();
 
@@ -48,7 +48,7 @@ fn together(plan: &Value, ranks: u64, threads: u64, name: &str) -> (Vec<(String,
         (plan["rank"], plan["ranks"], plan["threads"]) = (json!(rank), json!(ranks), json!(threads));
         serde_json::from_value(plan).unwrap()
     };
-    let ready: Vec<_> = (0..ranks).map(|rank| prepare_rank::<Noting>(plan_of(rank)).unwrap()).collect();
+    let ready: Vec<_> = (0..ranks).map(|rank| prepare_rank::<Recording>(plan_of(rank)).unwrap()).collect();
     let mut recorder = ready[0].recorder(&folder.0, None).unwrap();
     let running: Vec<_> = ready.into_iter().map(|ready| ready.begin(None).unwrap()).collect();
     let mut queues = vec![Vec::new(); ranks as usize];

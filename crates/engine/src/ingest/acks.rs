@@ -94,27 +94,27 @@ mod tests {
 
     #[test]
     fn readings_that_may_be_safe_together_have_one_ticket_and_no_line_is_safe_too_early() {
-        let mut safe = Acks::default();
-        let first = safe.read(5, 2, true);
-        let second = safe.read(3, 3, true);
+        let mut acks = Acks::default();
+        let first = acks.read(5, 2, true);
+        let second = acks.read(3, 3, true);
         assert!(Arc::ptr_eq(&first, &second));
         (0..4).for_each(|_| first.settle());
-        assert_eq!(safe.lines(), 0, "one of five events is not settled");
+        assert_eq!(acks.lines(), 0, "one of five events is not settled");
         first.settle();
-        assert_eq!(safe.lines(), 8);
-        let third = safe.read(1, 1, true);
+        assert_eq!(acks.lines(), 8);
+        let third = acks.read(1, 1, true);
         assert!(!Arc::ptr_eq(&first, &third), "the first ticket was settled");
-        let fourth = safe.read(1, 1, false);
+        let fourth = acks.read(1, 1, false);
         assert!(!Arc::ptr_eq(&third, &fourth));
         third.settle();
-        assert_eq!(safe.lines(), 9);
+        assert_eq!(acks.lines(), 9);
     }
 
     #[test]
     fn tickets_are_few_however_small_the_readings_are() {
-        let mut safe = Acks::default();
+        let mut acks = Acks::default();
         let tickets: std::collections::HashSet<_> =
-            (0..10_000).map(|_| Arc::as_ptr(&safe.read(1, 1, true)) as usize).collect();
+            (0..10_000).map(|_| Arc::as_ptr(&acks.read(1, 1, true)) as usize).collect();
         assert_eq!(tickets.len(), 10);
     }
 }

@@ -30,7 +30,7 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>, String> {
 /// Reads all files. A damaged file is read up to the damage, and reported.
 pub fn read(source: &Source) -> Result<(), String> {
     for path in &source.plan.files {
-        let mut intake = LineReader::new(source, From::File(path.display().to_string(), 0));
+        let mut line_reader = LineReader::new(source, From::File(path.display().to_string(), 0));
         let mut file = match open(path) {
             Ok(file) => file,
             Err(words) => {
@@ -42,16 +42,16 @@ pub fn read(source: &Source) -> Result<(), String> {
             if !source.queue.wait_for_room() {
                 return Ok(());
             }
-            match intake.fill(|buffer| file.read(buffer)) {
+            match line_reader.fill(|buffer| file.read(buffer)) {
                 Ok(0) => break,
-                Ok(count) => intake.arrived(count),
+                Ok(count) => line_reader.arrived(count),
                 Err(error) => {
                     source.say(format!("{}: not read to its end: {error}", path.display()));
                     break;
                 }
             }
         }
-        intake.end(true);
+        line_reader.end(true);
     }
     Ok(())
 }

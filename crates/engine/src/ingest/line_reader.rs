@@ -31,7 +31,7 @@ pub struct LineReader<'a> {
     /// Whether the next line is the first.
     first: bool,
     /// Acknowledgement state, if the sender wants acknowledgements.
-    pub safe: Option<Rc<RefCell<Acks>>>,
+    pub acks: Option<Rc<RefCell<Acks>>>,
 }
 
 /// Origin of the lines, for dead letters.
@@ -76,7 +76,7 @@ pub fn wall() -> i64 {
 impl<'a> LineReader<'a> {
     /// Creates a reader with an empty buffer.
     pub fn new(source: &'a Source, from: From) -> Self {
-        Self { source, from, buffer: Vec::new(), too_long: None, first: true, safe: None }
+        Self { source, from, buffer: Vec::new(), too_long: None, first: true, acks: None }
     }
 
     /// Returns the buffer to append to, with spare capacity.
@@ -152,7 +152,7 @@ impl<'a> LineReader<'a> {
 
     /// Hands over the events that end before `end`.
     fn hand_over(&mut self, mut reading: ReadChunk, end: usize) {
-        let Self { source, buffer, safe, .. } = self;
+        let Self { source, buffer, acks, .. } = self;
         if reading.lines == 0 {
             buffer.drain(..end);
             return;
@@ -162,7 +162,7 @@ impl<'a> LineReader<'a> {
         // Invalid lines are settled when their dead letters are stored.
         let dead = reading.lines > reading.events.len() as u64;
         let waits_for = reading.events.len() + usize::from(dead);
-        let ticket = safe.as_ref().map(|safe| safe.borrow_mut().read(reading.lines, waits_for, together));
+        let ticket = acks.as_ref().map(|acks| acks.borrow_mut().read(reading.lines, waits_for, together));
         let of_letters = ticket.clone().filter(|_| dead);
         let rest = buffer[end..].to_vec();
         // Small reads must not keep large buffers.

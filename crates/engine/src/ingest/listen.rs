@@ -285,41 +285,41 @@ async fn serve(source: Arc<Source>, stream: std::net::TcpStream, tls: Option<Tls
 
 async fn lines(source: &Source, stream: impl AsyncRead + AsyncWrite, from: String) {
     let (mut reading, writing) = split(stream);
-    let mut intake = LineReader::new(source, From::Sender(from));
-    let safe = source.plan.acknowledge.then(|| Rc::new(RefCell::new(Acks::default())));
-    intake.safe.clone_from(&safe);
+    let mut line_reader = LineReader::new(source, From::Sender(from));
+    let acks = source.plan.acknowledge.then(|| Rc::new(RefCell::new(Acks::default())));
+    line_reader.acks.clone_from(&acks);
     let read = async {
         while source.queue.room().await {
             let count = tokio::select! {
-                count = reading.read_buf(intake.buffer()) => count,
+                count = reading.read_buf(line_reader.buffer()) => count,
                 () = source.queue.closed() => break,
             };
             match count {
-                Ok(count) if count > 0 => intake.arrived(count),
+                Ok(count) if count > 0 => line_reader.arrived(count),
                 // A failed TLS close counts as a disconnect.
                 Ok(_) | Err(_) => break,
             }
         }
-        intake.end(false);
-        if let Some(safe) = &safe {
-            safe.borrow_mut().end();
+        line_reader.end(false);
+        if let Some(acks) = &acks {
+            acks.borrow_mut().end();
         }
     };
-    match &safe {
+    match &acks {
         None => read.await,
-        Some(safe) => drop(tokio::join!(read, acknowledge(safe, writing))),
+        Some(acks) => drop(tokio::join!(read, acknowledge(acks, writing))),
     }
 }
 
 /// Sends the number of acknowledged lines whenever it grows, until all lines are acknowledged.
-async fn acknowledge(safe: &RefCell<Acks>, mut writing: impl AsyncWrite + Unpin) {
-    let waker = safe.borrow().waker.clone();
+async fn acknowledge(acks: &RefCell<Acks>, mut writing: impl AsyncWrite + Unpin) {
+    let waker = acks.borrow().waker.clone();
     let mut stats = 0;
     loop {
         waker.notified().await;
         let (lines, all) = {
-            let mut safe = safe.borrow_mut();
-            (safe.lines(), safe.is_all())
+            let mut acks = acks.borrow_mut();
+            (acks.lines(), acks.is_all())
         };
         if lines > stats {
             stats = lines;

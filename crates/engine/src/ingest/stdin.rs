@@ -17,7 +17,7 @@ pub fn read(source: &Source) -> Result<(), String> {
     let say = |error: io::Error| format!("standard input: {error}");
     let stdin = io::stdin();
     let stdin = stdin.as_fd();
-    let mut intake = LineReader::new(source, From::File("standard input".into(), 0));
+    let mut line_reader = LineReader::new(source, From::File("standard input".into(), 0));
     let mut last = Instant::now();
     loop {
         if source.queue.is_full() {
@@ -38,13 +38,13 @@ pub fn read(source: &Source) -> Result<(), String> {
         if ready == 0 {
             continue;
         }
-        let count = intake.fill(|buffer| rustix::io::read(stdin, buffer)).map_err(|error| say(error.into()))?;
+        let count = line_reader.fill(|buffer| rustix::io::read(stdin, buffer)).map_err(|error| say(error.into()))?;
         if count == 0 {
             break;
         }
-        intake.arrived(count);
+        line_reader.arrived(count);
         last = Instant::now();
     }
-    intake.end(true);
+    line_reader.end(true);
     Ok(())
 }

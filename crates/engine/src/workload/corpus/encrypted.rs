@@ -14,10 +14,10 @@ use serde_json::{Map, Value, json};
 use super::Corpus;
 use super::cache;
 use super::cache::Stamp;
+use super::document_limits::DocumentLimits;
 use super::files::Files;
 use super::lines::LineOptions;
 use super::progress::Progress;
-use super::wanted::Wanted;
 use crate::plan::PlanError;
 use crate::util::draw::hash_name;
 use crate::workload::cipher::Field;
@@ -89,7 +89,7 @@ impl Encrypted {
                 return Err(error);
             }
         }
-        let files = Files::open(&[target], Wanted::default(), LineOptions::default())?;
+        let files = Files::open(&[target], DocumentLimits::default(), LineOptions::default())?;
         self.files.get_or_init(|| files);
         Ok(())
     }

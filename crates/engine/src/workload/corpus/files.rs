@@ -11,10 +11,10 @@ use memchr::memrchr;
 use memmap2::{Advice, Mmap};
 
 use super::cache::Stamp;
+use super::document_limits::DocumentLimits;
 use super::index::{Index, aside};
 use super::lines::{LineOptions, Lines, flaw};
 use super::unpacked::unpacked;
-use super::wanted::Wanted;
 use crate::plan::PlanError;
 
 /// Files in order.
@@ -38,10 +38,10 @@ struct CorpusFile {
 impl Files {
     /// Maps the files, unpacked if necessary. New or changed files are checked line by line, up to the
     /// required number of documents. Fails if they have fewer documents than required.
-    pub fn open(paths: &[PathBuf], wanted: Wanted, reading: LineOptions) -> Result<Self, PlanError> {
+    pub fn open(paths: &[PathBuf], limits: DocumentLimits, reading: LineOptions) -> Result<Self, PlanError> {
         let mut files = Self { parts: Vec::new(), documents: 0, reading };
         for path in paths {
-            let most = wanted.most().map_or(u64::MAX, |documents| documents - files.documents);
+            let most = limits.most().map_or(u64::MAX, |documents| documents - files.documents);
             let plain = unpacked(path, reading.mediawiki.then_some(most))?;
             let (map, stamp) = map(&plain)?;
             let _ = map.advise(Advice::Sequential);
@@ -53,8 +53,8 @@ impl Files {
         }
         let name = |path: &PathBuf| path.display().to_string();
         match paths {
-            [path] => wanted.check(files.documents, format_args!("{}: the file has", path.display()))?,
-            _ => wanted.check(
+            [path] => limits.check(files.documents, format_args!("{}: the file has", path.display()))?,
+            _ => limits.check(
                 files.documents,
                 format_args!("{}: the files together have", paths.iter().map(name).collect::<Vec<_>>().join(", ")),
             )?,
@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn open(paths: &[PathBuf], documents: Option<u64>) -> Result<Files, PlanError> {
-        Files::open(paths, Wanted { documents, at_most: None }, LineOptions::default())
+        Files::open(paths, DocumentLimits { documents, at_most: None }, LineOptions::default())
     }
 
     fn numbers(files: &Files, first: u64, count: usize) -> Vec<u64> {
@@ -191,8 +191,8 @@ mod tests {
         let folder = Folder::new("at-most");
         let paths = [folder.file("x.json", "{\"a\":1}\n{\"a\":2}\n")];
         let documents = |at_most| {
-            let wanted = Wanted { documents: None, at_most: Some(at_most) };
-            Files::open(&paths, wanted, LineOptions::default()).unwrap().documents()
+            let limits = DocumentLimits { documents: None, at_most: Some(at_most) };
+            Files::open(&paths, limits, LineOptions::default()).unwrap().documents()
         };
         assert_eq!((documents(1), documents(2), documents(300)), (1, 2, 2));
     }
@@ -202,8 +202,8 @@ mod tests {
         let folder = Folder::new("cut-off");
         let path = folder.file("cut.json", "{\"n\": 0}\n{\"n\": 1}\n");
         let open = |documents, at_most| {
-            let wanted = Wanted { documents: Some(documents), at_most };
-            Files::open(std::slice::from_ref(&path), wanted, LineOptions::default())
+            let limits = DocumentLimits { documents: Some(documents), at_most };
+            Files::open(std::slice::from_ref(&path), limits, LineOptions::default())
         };
         assert_eq!(open(300, Some(2)).unwrap().documents(), 2);
         assert_eq!(open(2, Some(300)).unwrap().documents(), 2);
@@ -217,8 +217,8 @@ mod tests {
         assert_eq!(open(3, Some(300)).unwrap_err().message, refused(3));
         assert_eq!(open(300, None).unwrap_err().message, refused(300));
         let two = [folder.file("a", "{\"n\": 0}\n"), folder.file("b", "{\"n\": 1}\n")];
-        let wanted = Wanted { documents: Some(300), at_most: Some(40) };
-        let error = Files::open(&two, wanted, LineOptions::default()).unwrap_err().message;
+        let limits = DocumentLimits { documents: Some(300), at_most: Some(40) };
+        let error = Files::open(&two, limits, LineOptions::default()).unwrap_err().message;
         let names = format!("{}, {}", two[0].display(), two[1].display());
         assert_eq!(
             error,
@@ -249,13 +249,14 @@ mod tests {
         let lines: String = (0..300).map(|n| format!("{{\"index\": {{}}}}\n\n{{\"n\": {n}}}\n")).collect();
         let path = [folder.file("bulk", &lines)];
         let reading = LineOptions { actions: true, ..LineOptions::default() };
-        let files = Files::open(&path, Wanted::default(), reading).unwrap();
+        let files = Files::open(&path, DocumentLimits::default(), reading).unwrap();
         assert_eq!(files.documents(), 300);
         for first in [0, 1, 63, 64, 65, 200, 299, 300] {
             assert_eq!(numbers(&files, first, 70), (first..300.min(first + 70)).collect::<Vec<_>>(), "from {first}");
         }
-        let error =
-            |text: &str| Files::open(&[folder.file("odd", text)], Wanted::default(), reading).unwrap_err().message;
+        let error = |text: &str| {
+            Files::open(&[folder.file("odd", text)], DocumentLimits::default(), reading).unwrap_err().message
+        };
         assert!(
             error("{\"n\": 1}\n")
                 .ends_with("odd:1: a line with an action, index or create, was expected: \"{\\\"n\\\": 1}\"")
@@ -273,7 +274,7 @@ mod tests {
         };
         let path = [folder.file("bulk", (0..300).map(pair).collect::<String>())];
         let reading = LineOptions { actions: true, set_aside: true, ..LineOptions::default() };
-        let files = Files::open(&path, Wanted::default(), reading).unwrap();
+        let files = Files::open(&path, DocumentLimits::default(), reading).unwrap();
         let _ = std::fs::remove_file(files.set_aside().1[0]);
         assert_eq!((files.documents(), files.set_aside().0), (300, 6));
         for first in [0, 1, 3, 4, 63, 64, 65, 200, 299, 300] {
@@ -295,7 +296,8 @@ mod tests {
         }
         let path = [folder.file("mixed", &text)];
         let files =
-            Files::open(&path, Wanted::default(), LineOptions { set_aside: true, ..LineOptions::default() }).unwrap();
+            Files::open(&path, DocumentLimits::default(), LineOptions { set_aside: true, ..LineOptions::default() })
+                .unwrap();
         let stamp = Stamp { bytes: text.len() as u64, changed: 0 };
         let aside = cache::folder().unwrap().join(cache::name(&path[0], stamp, ".broken"));
         assert_eq!((files.documents(), files.set_aside()), (500, (10, vec![aside.as_path()])));

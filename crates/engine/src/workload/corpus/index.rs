@@ -15,7 +15,7 @@ use super::cache::Stamp;
 use super::lines::{LineOptions, Lines, flaw};
 use super::pieces;
 pub use super::pieces::EVERY;
-use super::pieces::{Found, Piece};
+use super::pieces::{Piece, ScanResult};
 use crate::plan::PlanError;
 
 /// Minimum size of a file whose index is stored; smaller files are scanned quickly.
@@ -89,8 +89,8 @@ impl Index {
         }
         let known = pieces::look_together(map, most, &folder, || Self::load(place, stamp, reading))?;
         let pieces = match known {
-            Found::Done(kept) => return Ok(Ok(kept)),
-            Found::Pieces(pieces) => pieces,
+            ScanResult::Done(kept) => return Ok(Ok(kept)),
+            ScanResult::Pieces(pieces) => pieces,
         };
         let whole = pieces.len() == pieces::count(map.len()) && pieces.iter().all(|piece| piece.flaw.is_none());
         let index = Self::of(pieces).complete(named, map, most);

@@ -4,6 +4,7 @@
 //! one schedule split a corpus without communication and without separate files.
 
 mod cache;
+mod document_limits;
 mod encrypted;
 mod files;
 #[cfg(test)]
@@ -19,7 +20,6 @@ mod progress;
 mod quantiles;
 pub(crate) mod unpacked;
 mod vectors;
-mod wanted;
 mod wikipedia_revision;
 mod words;
 mod ycsb_record;
@@ -33,11 +33,11 @@ use serde_json::{Map, Value};
 
 use crate::plan::PlanError;
 use crate::util::suggestions::unknown;
+use crate::workload::corpus::document_limits::DocumentLimits;
 use crate::workload::corpus::encrypted::Encrypted;
 use crate::workload::corpus::files::Files;
 use crate::workload::corpus::lines::LineOptions;
 use crate::workload::corpus::vectors::Vectors;
-use crate::workload::corpus::wanted::Wanted;
 
 /// Generator of documents: number i is a pure function of the seed and i.
 trait Generate: Debug + Send + Sync {
@@ -151,12 +151,12 @@ impl Corpus {
                 positive.map(Some).ok_or_else(|| wrong(&format!("\"{key}\" wants a number above 0")))
             }
         };
-        let wanted = Wanted { documents: number("documents")?, at_most: number("at_most")? };
+        let limits = DocumentLimits { documents: number("documents")?, at_most: number("at_most")? };
         if let Some(columns) = mapping.get("columns") {
             if let Some(key) = mapping.keys().find(|key| !["columns", "documents", "at_most"].contains(&key.as_str())) {
                 return Err(PlanError::new(format!("columns of vectors know no \"{key}\"")));
             }
-            return Ok(Self(Source::Vectors(Vectors::open(columns, wanted)?)));
+            return Ok(Self(Source::Vectors(Vectors::open(columns, limits)?)));
         }
         if let Some(said) = mapping.get("encrypted") {
             if let Some(key) = mapping.keys().find(|key| !["encrypted", "documents", "at_most"].contains(&key.as_str()))
@@ -172,7 +172,7 @@ impl Corpus {
                 let (_, new) =
                     known.ok_or_else(|| PlanError::new(unknown("generator", name, generators().iter().copied())))?;
                 let missing = || wrong("\"documents\" says how many to generate; it is missing");
-                let documents = wanted.documents.and(wanted.most()).ok_or_else(missing)?;
+                let documents = limits.documents.and(limits.most()).ok_or_else(missing)?;
                 let none = Map::new();
                 let with = match mapping.get("with") {
                     None => &none,
@@ -200,7 +200,7 @@ impl Corpus {
                     _ => return Err(PlanError::new("\"format\" wants ndjson or mediawiki")),
                 };
                 let reading = LineOptions { actions, set_aside, mediawiki };
-                Ok(Self(Source::Files(Files::open(&paths, wanted, reading)?)))
+                Ok(Self(Source::Files(Files::open(&paths, limits, reading)?)))
             }
             _ => Err(wrong("a corpus wants either \"generate\" or \"files\"")),
         }

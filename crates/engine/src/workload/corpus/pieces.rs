@@ -63,12 +63,17 @@ fn look_at(map: &[u8], bytes: usize, number: usize) -> Piece {
 
 /// Returns the pieces of a file in order, up to `most` documents and the first flaw. Returns the result of
 /// `done` instead if another process has joined the pieces meanwhile.
-pub fn look_together<T>(map: &[u8], most: u64, folder: &Path, done: impl Fn() -> Option<T>) -> io::Result<Found<T>> {
+pub fn look_together<T>(
+    map: &[u8],
+    most: u64,
+    folder: &Path,
+    done: impl Fn() -> Option<T>,
+) -> io::Result<ScanResult<T>> {
     fs::create_dir_all(folder)?;
     let mut pieces: Vec<Option<Piece>> = vec![None; count(map.len())];
     loop {
         if let Some(done) = done() {
-            return Ok(Found::Done(done));
+            return Ok(ScanResult::Done(done));
         }
         let mut taken = None;
         let mut before = 0;
@@ -91,7 +96,7 @@ pub fn look_together<T>(map: &[u8], most: u64, folder: &Path, done: impl Fn() ->
             }
         }
         if let Some(first) = first_ones(&pieces, most) {
-            return Ok(Found::Pieces(first));
+            return Ok(ScanResult::Pieces(first));
         }
         match taken {
             // Wait until the holder finishes or dies.
@@ -102,7 +107,7 @@ pub fn look_together<T>(map: &[u8], most: u64, folder: &Path, done: impl Fn() ->
 }
 
 /// Result of scanning a file.
-pub enum Found<T> {
+pub enum ScanResult<T> {
     /// Its pieces, from the first.
     Pieces(Vec<Piece>),
     /// Another process has joined the pieces.
@@ -195,8 +200,8 @@ mod tests {
         let looked: Vec<Vec<Piece>> = std::thread::scope(|scope| {
             let process = || {
                 scope.spawn(|| match look_together(&text, u64::MAX, &place, || None::<()>).unwrap() {
-                    Found::Pieces(pieces) => pieces,
-                    Found::Done(()) => unreachable!(),
+                    ScanResult::Pieces(pieces) => pieces,
+                    ScanResult::Done(()) => unreachable!(),
                 })
             };
             let processes = [process(), process(), process()];
@@ -216,12 +221,12 @@ mod tests {
             drop(held);
             waits.join().unwrap().unwrap()
         });
-        assert!(matches!(again, Found::Pieces(pieces) if pieces == alone));
+        assert!(matches!(again, ScanResult::Pieces(pieces) if pieces == alone));
         // Few documents need only the first piece.
         let few = folder.0.join("few");
-        let Found::Pieces(pieces) = look_together(&text, 10, &few, || None::<()>).unwrap() else { unreachable!() };
+        let ScanResult::Pieces(pieces) = look_together(&text, 10, &few, || None::<()>).unwrap() else { unreachable!() };
         assert_eq!((pieces.len(), few.join("1").exists()), (1, false));
         let done = look_together(&text, 10, &few, || Some(5)).unwrap();
-        assert!(matches!(done, Found::Done(5)));
+        assert!(matches!(done, ScanResult::Done(5)));
     }
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 use memmap2::Mmap;
 use serde_json::Value;
 
-use super::wanted::Wanted;
+use super::document_limits::DocumentLimits;
 use crate::plan::PlanError;
 use crate::util::digits::push_i64;
 
@@ -54,14 +54,14 @@ impl Components {
 impl Vectors {
     /// Opens `[{"name": "vector", "file": "base.fvecs", "single": false}, ...]`. Fails if a column has fewer
     /// rows than required. If all rows are used, also fails if columns differ in length.
-    pub fn open(columns: &Value, wanted: Wanted) -> Result<Self, PlanError> {
+    pub fn open(columns: &Value, limits: DocumentLimits) -> Result<Self, PlanError> {
         let wrong = || PlanError::new("\"columns\" wants a list of names with their files");
         let columns: Vec<Column> =
             columns.as_array().ok_or_else(wrong)?.iter().map(Column::open).collect::<Result<_, _>>()?;
         let shortest = columns.iter().min_by_key(|column| column.rows()).ok_or_else(wrong)?;
         let (least, most) = (shortest.rows(), columns.iter().map(Column::rows).max().unwrap_or_default());
-        wanted.check(least, format_args!("{}: the file has", shortest.file))?;
-        let documents = wanted.most().map_or(most, |wanted| wanted.min(most));
+        limits.check(least, format_args!("{}: the file has", shortest.file))?;
+        let documents = limits.most().map_or(most, |limits| limits.min(most));
         if documents > least {
             let file = &shortest.file;
             return Err(PlanError::new(format!("{file}: the file has {least} rows, and another column has {most}")));
@@ -207,14 +207,14 @@ mod tests {
             {"name": "vector", "file": base.to_str()}, {"name": "near", "file": near.to_str()},
             {"name": "key", "file": key.to_str(), "single": true}, {"name": "b", "file": bytes.to_str()},
         ]);
-        let vectors = Vectors::open(&columns, Wanted::default()).unwrap();
+        let vectors = Vectors::open(&columns, DocumentLimits::default()).unwrap();
         assert_eq!(vectors.documents(), 2);
         let first = r#"{"id":0,"vector":[0.1,-2.0,3e-8],"near":[1,0],"key":70,"b":[0,255]}"#;
         assert_eq!(document(&vectors, 0), first);
         let second = r#"{"id":1,"vector":[1.0,0.5,16777216.0],"near":[0,-1],"key":71,"b":[7,8]}"#;
         assert_eq!(document(&vectors, 1), second);
         let limited = |documents, at_most| {
-            Vectors::open(&columns, Wanted { documents, at_most })
+            Vectors::open(&columns, DocumentLimits { documents, at_most })
                 .map(|vectors| vectors.documents())
                 .map_err(|e| e.message)
         };
@@ -233,8 +233,8 @@ mod tests {
         let (long, short) = (folder.file("long.fvecs", long), folder.file("short.ivecs", short));
         let columns = json!([{"name": "a", "file": long.to_str()}, {"name": "b", "file": short.to_str()}]);
         let limited = |at_most| {
-            let wanted = Wanted { documents: None, at_most: Some(at_most) };
-            Vectors::open(&columns, wanted).map(|vectors| vectors.documents()).map_err(|error| error.message)
+            let limits = DocumentLimits { documents: None, at_most: Some(at_most) };
+            Vectors::open(&columns, limits).map(|vectors| vectors.documents()).map_err(|error| error.message)
         };
         assert_eq!((limited(1), limited(2)), (Ok(1), Ok(2)));
         assert!(limited(3).unwrap_err().contains("short.ivecs: the file has 2 rows, and another column has 3"));
@@ -247,7 +247,7 @@ mod tests {
             let file = folder.file(name, content);
             let good = folder.file("good.fvecs", floats(&[&[1.0], &[2.0]]));
             let columns = json!([{"name": "a", "file": good.to_str()}, {"name": "b", "file": file.to_str()}]);
-            Vectors::open(&columns, Wanted::default()).unwrap_err().message
+            Vectors::open(&columns, DocumentLimits::default()).unwrap_err().message
         };
         assert!(error("a.fvecs", Vec::new()).contains("its first row lacks the number of components"));
         assert!(error("b.fvecs", floats(&[&[1.0, 2.0], &[3.0]])).contains("not a multiple"));

@@ -6,14 +6,14 @@ use crate::plan::PlanError;
 
 /// Required and maximum number of documents.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
+pub struct DocumentLimits {
     /// Required number, within `at_most`. No more are read.
     pub documents: Option<u64>,
     /// Maximum number.
     pub at_most: Option<u64>,
 }
 
-impl Wanted {
+impl DocumentLimits {
     /// Returns the maximum number of documents; `None` if unlimited.
     pub fn most(self) -> Option<u64> {
         [self.documents, self.at_most].into_iter().flatten().min()
