@@ -90,7 +90,7 @@ class DeleteDays(Model):
 
 
 class ReadModifyWrite(Model):
-    """Read a document, then change some of its fields."""
+    """Read a document, then change some of its fields. Counts one document."""
 
     collection: Text
     id: Id
