@@ -7,6 +7,7 @@ express.
 from pathlib import Path
 from typing import Any
 
+from docs.generate import workload_file
 from docs.generate.json_schema import DIALECT, described, read_keys, tidied
 
 from loadframe.experiment import file, kinds
@@ -16,6 +17,11 @@ from loadframe.experiment.file.model import ExperimentFile
 KEYS = Path(file.__file__).with_name("keys.toml")
 #: Name of the model with the keys of all kinds.
 COMMON = ExperimentFile.__name__
+
+
+def descriptions() -> dict[str, dict[str, str]]:
+    """Return the descriptions of keys by model; automatic lengths share theirs with workload files."""
+    return {**read_keys(workload_file.KEYS), **read_keys(KEYS)}
 
 
 def models() -> dict[str, Any]:
@@ -39,7 +45,7 @@ def common() -> dict[str, Any]:
 
 def schema() -> dict[str, Any]:
     """Return the schema (draft 2020-12)."""
-    keys = read_keys(KEYS)
+    keys = descriptions()
     head = {"$schema": DIALECT, "title": "Loadframe experiment", "type": "object", "required": ["kind"]}
     cases = [
         {

@@ -31,7 +31,7 @@ def models() -> dict[str, Any]:
     """Return the described models of both kinds of files; `ExperimentFile` has the keys that all kinds share."""
     common = {experiment_file.COMMON: experiment_file.common()}
     special = {name: _without_common(model) for name, model in experiment_file.models().items()}
-    of_experiments = described(common | special, read_keys(experiment_file.KEYS))
+    of_experiments = described(common | special, experiment_file.descriptions())
     return described(workload_file.models(), read_keys(workload_file.KEYS)) | of_experiments
 
 

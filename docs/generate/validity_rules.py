@@ -55,6 +55,8 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "reader_cpu": {"phase": "ingest", "source": "events", "share": 0.95, "shared": False},
     "not_achieved": {**_PHASE, "achieved": 0.871},
     "backlog": {**_PHASE, "inherited": 4200, "achieved": 0.995},
+    "no_steady_state": {**_PHASE, "limit": 300.0},
+    "queue_not_empty": {**_PHASE, "limit": 60.0},
     "dropped": {**_BY_OPERATION, "dropped": 1200, "due": 60_000},
     "errors": {**_BY_OPERATION, "failed": 900, "requests": 60_000, "classes": "900 rejected"},
     "nothing_measured": _BY_OPERATION,

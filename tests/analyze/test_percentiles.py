@@ -86,7 +86,7 @@ def test_bounds_ascend_with_the_quantile_and_no_interval_is_narrowed():
 
 def test_bounds_of_a_run_ascend_although_those_of_single_percentiles_cross(tmp_path, monkeypatch):
     crossing = {0.5: (0.45, 0.55), 0.9: (0.85, 0.95), 0.99: (0.98, 0.9999), 0.999: (0.3, 0.9995)}
-    monkeypatch.setattr(percentiles, "ranks", lambda slow, counts, quantile: crossing[quantile])
+    monkeypatch.setattr(percentiles, "ranks", lambda slow, counts, quantile, *_: crossing[quantile])
     result = list(percentiles_of(write_run(tmp_path, "r", Truth()))["range_100"]["range_100"].values())
     for lower, higher in pairwise(result):
         assert lower.low <= higher.low

@@ -1,6 +1,7 @@
 """`loadframe run` on real nodes: an experiment with levels that cannot work, cut off, gone on with and mended."""
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -96,6 +97,15 @@ def test_a_dry_run_prints_the_runs_and_starts_nothing(place):
     assert told["expected_seconds"] > 8
     assert not Path("results").exists()
     assert not Path("state").exists()
+
+
+def test_a_dry_run_prints_the_range_of_automatic_lengths(place):
+    Path("auto.yaml").write_text(EXPERIMENT.replace("1s", "{at_least: 1m, at_most: 10m}"))
+    printed = loadframe("run", "auto.yaml", "--dry-run")
+    assert re.match(r"small: 8 runs, \d+ min( \d+ s)? to 1 h \d+ min\n", printed.stdout)
+    told = result("run", "auto.yaml", "--dry-run")
+    assert 8 * 60 <= told["least_seconds"] < 10 * 60 and told["expected_seconds"] > 8 * 600
+    Path("auto.yaml").unlink()
 
 
 def test_an_experiment_of_days_wants_to_be_meant(place):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import time
 from pathlib import Path
 
@@ -27,7 +28,7 @@ PLAN = {
 }
 
 
-def run(plan, ranks, threads, folder, start_in=0.2):
+def run(plan, ranks, threads, folder, start_in=0.2, adjust=None):
     """Carry out a plan on ranks that are all in this process, adding their seconds as a tree of ranks does."""
     began = time.monotonic() - 1
     ready = [
@@ -47,6 +48,10 @@ def run(plan, ranks, threads, folder, start_in=0.2):
             recorder.second(_engine.add([queue.pop(0) for queue in queues if queue]))
             for handle in handles:
                 handle.obey(recorder.orders())
+            if adjust and (chosen := adjust(recorder.progress()["seconds"], time.monotonic() - start)):
+                recorder.adjust(**chosen)
+                for handle in handles:
+                    handle.adjust(**chosen)
         if all(over) and not any(queues):
             break
     parts = [handle.outcome() for handle in handles]
@@ -96,6 +101,30 @@ def test_a_condition_is_met_by_the_sum_and_ends_all_ranks(tmp_path):
     assert outcome["stopped_by"]["metric"] == "error_share"
     assert not outcome["interrupted"]
     assert outcome["measured"] < 59
+
+
+def test_all_ranks_measure_the_window_that_is_chosen_during_the_load(tmp_path):
+    chosen = {}
+
+    def adjust(seconds, elapsed):
+        ahead = math.ceil(elapsed) + 2
+        if "measured_from" not in chosen:
+            return chosen.setdefault("measured_from", {"measured_from": ahead})
+        if "until" not in chosen and seconds > chosen["measured_from"]["measured_from"]:
+            return chosen.setdefault("until", {"until": ahead})
+        return None
+
+    plan = PLAN | {"warmup": 300, "adjustable": True, "stop_when": [{"metric": "missed_share", "above": 2}]}
+    plan["streams"] = [PLAN["streams"][0] | {"stop": {"duration": 600}}]
+    outcome, _ = run(plan, 3, 2, tmp_path, adjust=adjust)
+    begin, end = chosen["measured_from"]["measured_from"], chosen["until"]["until"]
+    assert (outcome["warmup"], outcome["measured"]) == (begin, end - begin)
+    assert (outcome["failed"], outcome["interrupted"], outcome["stopped_by"]) == (None, False, None)
+    due = sum(operation["requests"] for operation in outcome["operations"])
+    assert due == pytest.approx(2000 * (end - begin), rel=0.1)
+    assert all(share["requests"] > 0.2 * due for share in outcome["by_rank"])
+    with pytest.raises(ValueError, match="adjustable"):
+        _engine.start_rank(json.dumps(PLAN)).adjust(until=5)
 
 
 def test_the_end_of_a_stream_over_all_ranks_ends_the_phase(tmp_path):

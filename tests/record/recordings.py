@@ -11,7 +11,7 @@ from loadframe.record.machine import hardware
 from loadframe.record.schema import GENERATOR, SERIES_RECORDED
 from loadframe.record.schema.model import as_document
 from loadframe.record.schema.source import SourceFigures, StoredEvents
-from loadframe.record.schema.summary import GrowthFigures, MachineFigures, RankFigures
+from loadframe.record.schema.summary import ChosenWindow, GrowthFigures, MachineFigures, RankFigures
 
 SERIES_HEADER = ",".join(field.name for field in SERIES_RECORDED)
 GENERATOR_HEADER = ",".join(["second", "worker", *(field.name for field in GENERATOR)])
@@ -136,8 +136,14 @@ def summary(**parts: Any) -> dict[str, Any]:
                 "pacing": {"closed": {"clients": 8, "think_time": 0.0}},
                 "measured": 3.0,
                 "ran_out": False,
+                "iterations": 0,
+                "overruns": 0,
             }
         ],
+        "stopped_by": {"metric": "dropped", "above": 1.0, "seconds": 5},
+        "window": as_document(ChosenWindow(warmup_limit=300.0, steady_from=12.0)),
+        "backlog": 0,
+        "backlog_age": None,
         "set_aside": [{"corpus": "c", "lines": 1, "kept": ["c.broken"]}],
         "operations": {"range": operation},
         "sources": {"ads": source},

@@ -1,10 +1,12 @@
 """Labels for recorded values: load models, also with stages and think times."""
 
+from dataclasses import replace
+
 import pytest
 
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.record.schema.summary import StreamSummary
-from loadframe.report.labels import pacing_text
+from loadframe.record.schema.summary import StoppedBy, StreamSummary
+from loadframe.report.labels import overruns_texts, pacing_text, stopped_by_texts
 from made_up_runs import MadeUp, operation, phase, summary
 
 STAGES = {"from": 1, "stages": [{"to": 8, "over": 30.0}, {"to": 4, "over": 0.0}]}
@@ -17,6 +19,8 @@ STAGES = {"from": 1, "stages": [{"to": 8, "over": 30.0}, {"to": 4, "over": 0.0}]
         ({"source": {"source": "ads", "workers": 1}}, "events of ads on 1 worker"),
         ({"source": {"source": "ads", "workers": 4}}, "events of ads on 4 workers"),
         ({"closed": {"clients": 1, "think_time": 0.25}}, "1 client thinking 250 ms"),
+        ({"closed": {"clients": 2, "pacing": 10.0}}, "2 clients, starting every 10 s"),
+        ({"users": {"users": 90, "clients": 8, "pacing": 10.0}}, "90 users on 8 clients, starting every 10 s"),
         (
             {"closed": {"clients": 2, "think_time": {"exponential": 0.25}}},
             "2 clients with random think time",
@@ -25,7 +29,7 @@ STAGES = {"from": 1, "stages": [{"to": 8, "over": 30.0}, {"to": 4, "over": 0.0}]
         ({"open": {"rate": 1000.0, "arrivals": "poisson"}}, "1,000/s, Poisson"),
         ({"open": {"rate": {"from": 0.0, "stages": [{"to": 50.0, "over": 9.0}]}}}, "0 to 50/s in stages, constant"),
     ],
-    ids=["clients", "worker", "workers", "thinking", "drawn", "stages", "poisson", "ramp"],
+    ids=["clients", "worker", "workers", "thinking", "pacing", "users", "drawn", "stages", "poisson", "ramp"],
 )
 def test_load_models_are_named_in_words(pacing, words):
     assert pacing_text(StreamSummary("main", pacing)) == words
@@ -35,3 +39,14 @@ def test_load_models_are_named_in_words(pacing, words):
 def test_a_number_of_clients_that_changes_is_not_a_number(clients, number):
     run = RecordedRun("r", 1, {}, MadeUp(summary(phase("a", {"read": operation(100.0)}, clients=clients))))
     assert run.clients("a") == number
+
+
+def test_iterations_longer_than_the_pacing_and_early_stops_are_reported():
+    paced = StreamSummary("main", {"closed": {"clients": 2, "pacing": 10.0}}, iterations=40, overruns=3)
+    stop = StoppedBy("missed_share", 0.05, 10)
+    made = replace(phase("a", {"read": operation(100.0)}), streams=(paced,), stopped_by=stop)
+    assert overruns_texts(made) == [
+        "stream main: 3 of 40 iterations took longer than the pacing of 10 s; the next one started at once"
+    ]
+    assert stopped_by_texts(made) == ["stopped early by stop_when: missed_share was above 0.05 for 10 s"]
+    assert overruns_texts(phase("a", {"read": operation(100.0)})) == []

@@ -50,6 +50,7 @@ def test_variables_and_corpora_come_with_the_operations_that_use_them(load):
     [
         ("clients: 3", {"closed": {"clients": 3, "think_time": 0.0}}),
         ("clients: 3, think_time: 20ms", {"closed": {"clients": 3, "think_time": 0.02}}),
+        ("clients: 3, pacing: 10s", {"closed": {"clients": 3, "think_time": 0.0, "pacing": 10.0}}),
         ("rate: 90/min", {"open": {"rate": 1.5, "arrivals": "poisson"}}),
         ("rate: 90/min, arrivals: constant", {"open": {"rate": 1.5, "arrivals": "constant"}}),
         ("rate: 100, arrivals: poisson, max_in_flight: 5",
@@ -230,6 +231,21 @@ def test_a_condition_can_end_a_phase_early(load, tmp_path):
     accepted({**made, "target": {"driver": "null"}}, tmp_path)
 
 
+def test_an_automatic_window_is_planned_with_its_limits(load, tmp_path):
+    made = plan(load, "{name: p, operation: a, clients: 1, warmup: auto, duration: {precision: 2 %, at_most: 90s}}")
+    assert (made["warmup"], made["streams"][0]["stop"], made["adjustable"]) == (300, {"duration": 90}, True)
+    waiting = plan(load, "{name: p, operation: a, rate: 5/s, warmup: 2s, duration: 9s, wait_for_queue: 30s}")
+    assert (waiting["warmup"], waiting["pause_after"], waiting["adjustable"]) == (32, 2, True)
+    assert "adjustable" not in plan(load, "{name: p, operation: a, rate: 5/s, warmup: 2s, duration: 9s}")
+
+
+def test_a_missed_rate_can_end_a_phase_early(load, tmp_path):
+    condition = "{metric: missed_share, above: 0.1, seconds: 5}"
+    made = plan(load, f"{{name: p, operation: a, rate: 9/s, duration: 0.1s, stop_when: [{condition}]}}")
+    assert made["stop_when"] == [{"metric": "missed_share", "above": 0.1, "seconds": 5}]
+    accepted({**made, "target": {"driver": "null"}}, tmp_path)
+
+
 def accepted(made, folder):
     """The engine takes the plan, and runs it."""
     handle = _engine.start(json.dumps(made), folder)
@@ -270,6 +286,14 @@ def accepted(made, folder):
         ("clients: 1, retry: {attempts: 3, jitter: 2}", "2", "not a share"),
         ("clients: 1, retries: 1, retry: {attempts: 3}", "retries: 1", "exclude each other"),
         ("clients: 1, stop_when: [{metric: errors, above: 1}]", "errors", "not valid"),
+        ("clients: 1, stop_when: [{metric: missed_share, above: 0.1}]", "stop_when", "missed_share requires a rate"),
+        ("rate: 1, pacing: 1s", "pacing", "pacing requires clients or users"),
+        ("clients: 1, pacing: 1s, think_time: 1s", "pacing", "pacing and think_time exclude each other"),
+        ("clients: 1, wait_for_queue: true", "wait_for_queue", "requires a rate"),
+        ("rate: 1, warmup: auto, wait_for_queue: true", "warmup", "exclude each other"),
+        ("clients: {from: 1, stages: [{to: 2, over: 5s}]}, warmup: auto", "warmup", "requires a constant load"),
+        ("clients: 1, warmup: {at_most: 5s}", "at_most: 5s", "at_most must be at least 20 s"),
+        ("clients: 1, warmup: {at_least: 5s}", "5s", "at least 20"),
     ],
 )
 def test_a_pacing_that_makes_no_sense_is_refused_at_its_place(refused, phase, where, what):

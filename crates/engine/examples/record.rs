@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let start = Instant::now();
     // The maximum number of clients of a worker; all are in flight whenever a second ends.
     let waiting = vec![Some((0, start)); 8];
-    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, false, finished, empty);
+    let mut recorder = Recorder::new(0, 1, start, || Duration::ZERO, false, finished, empty);
 
     let began = Instant::now();
     for k in 0..requests {

@@ -35,7 +35,7 @@ struct OfRank<'a> {
 
 impl Sink for OfRank<'_> {
     fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> std::io::Result<()> {
-        self.watch.second(sum, &rows);
+        self.watch.second(sum, &rows, (Duration::ZERO, None));
         let state = State { over: vec![false], counters: vec![(0, 0)], clocks: Vec::new() };
         self.seconds.push(Second::of(self.plan.fingerprint(), self.rank, sum, Workers::of(rows), self.hosts, state));
         Ok(())
@@ -109,7 +109,7 @@ fn second(rank: u64, operations: usize, plan: &Plan, hosts: &[String]) -> std::i
     let (finished, intervals) = channel();
     let (recycle, empty) = channel();
     let start = Instant::now();
-    let mut recorder = Recorder::new(0, operations, start, Duration::ZERO, false, finished, empty);
+    let mut recorder = Recorder::new(0, operations, start, || Duration::ZERO, false, finished, empty);
     let all = REQUESTS * operations as u64;
     for k in 0..all {
         let draw = Draw::new(1, rank, k);

@@ -71,6 +71,13 @@ impl PyHandle {
         self.0.hold();
     }
 
+    /// End the warm-up and the measured window at whole seconds after the start of the load. Raises ValueError
+    /// if that time has passed, or if the plan is not `adjustable`.
+    #[pyo3(signature = (measured_from=None, until=None))]
+    fn adjust(&self, measured_from: Option<u64>, until: Option<u64>) -> PyResult<()> {
+        self.0.adjust(measured_from, until).map_err(PyValueError::new_err)
+    }
+
     /// Return the start of the load, in seconds after the start of the run.
     #[getter]
     fn offset(&self) -> f64 {

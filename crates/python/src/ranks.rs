@@ -75,6 +75,12 @@ impl PyRankRecorder {
         self.with(|recorder| recorder.offset().as_secs_f64())
     }
 
+    /// Set the end of the warm-up and of the phase, in whole seconds after the start of the load.
+    #[pyo3(signature = (measured_from=None, until=None))]
+    fn adjust(&self, measured_from: Option<u64>, until: Option<u64>) {
+        self.with(|recorder| recorder.adjust(measured_from, until));
+    }
+
     /// Record the next second, the sum over all ranks still running. Raises ValueError for another second or
     /// another plan, OSError if the files cannot be written.
     fn second(&self, py: Python<'_>, total: Vec<u8>) -> PyResult<()> {

@@ -30,7 +30,6 @@ from loadframe.analyze.summary import QUANTILES
 from loadframe.base.errors import BadInput
 from loadframe.base.units import format_duration
 from loadframe.record import Run
-from loadframe.record.schema.summary import PhaseSummary
 
 if TYPE_CHECKING:
     from loadframe.record import HistogramLog
@@ -42,8 +41,12 @@ Array = npt.NDArray[np.float64]
 ENOUGH = 10
 #: Smallest number of seconds from which a variation is estimated.
 _LEAST_SECONDS = 5
+#: Probability beyond each end of an interval.
+OUTSIDE = 0.025
 #: Number of stretches of a run that are compared, if each has at least two seconds.
 _BATCHES = 8
+#: For smaller probabilities: shortest stretch, s, and largest number of stretches.
+_STRETCH, _MOST_BATCHES = 10, 32
 #: Smallest effective number of independent seconds for an interval.
 _LEAST_INDEPENDENT = 10
 
@@ -92,7 +95,8 @@ def percentiles_of(run: Run) -> dict[str, dict[str, dict[str, Percentile]]]:
     for phase in run.summary.phases:
         tags = {name: f"{phase.name}/{name}/response" for name in phase.operations}
         phases[phase.name] = {
-            name: _percentiles(run.histograms, tag, phase) if tag in known else {} for name, tag in tags.items()
+            name: percentiles_of_window(run.histograms, tag, phase.duration, phase.outside) if tag in known else {}
+            for name, tag in tags.items()
         }
     return phases
 
@@ -108,18 +112,21 @@ def percentiles_document(run: Run) -> dict[str, Any]:
     }
 
 
-def ranks(slow: Array, counts: Array, quantile: float) -> tuple[float, float]:
-    """Return the shares of all requests at the ends of a quantile's 95 % interval; 0 and infinity: unbounded.
+def ranks(
+    slow: Array, counts: Array, quantile: float, outside: float = OUTSIDE, batches: int = _BATCHES
+) -> tuple[float, float]:
+    """Return the shares of all requests at the ends of a quantile's interval; 0 and infinity: unbounded.
 
-    `counts` are the requests of each second, `slow` those among them above the quantile of all.
+    `counts` are the requests of each second, `slow` those among them above the quantile of all. `outside` is the
+    probability beyond each end, `batches` the number of stretches that are compared.
     """
     total = float(counts.sum())
-    worth = _worth(slow, counts, quantile)
+    worth = _worth(slow, counts, quantile, outside, batches)
     below, above = worth * quantile, worth * (1 - quantile)
-    low = float(special.betaincinv(below, above + 1, 0.025))
-    high = float(special.betaincinv(below + 1, above, 0.975))
-    unbounded = quantile**worth > 0.025 or high * total > total - 0.5
-    return (0.0 if (1 - quantile) ** worth > 0.025 else low), (math.inf if unbounded else high)
+    low = float(special.betaincinv(below, above + 1, outside))
+    high = float(special.betaincinv(below + 1, above, 1 - outside))
+    unbounded = quantile**worth > outside or high * total > total - 0.5
+    return (0.0 if (1 - quantile) ** worth > outside else low), (math.inf if unbounded else high)
 
 
 def is_too_short(slow: Iterable[Array], counts: Array) -> bool:
@@ -131,7 +138,7 @@ def is_too_short(slow: Iterable[Array], counts: Array) -> bool:
     return any(independent_values(share) < _LEAST_INDEPENDENT for share in shares)
 
 
-def _worth(slow: Array, counts: Array, quantile: float) -> float:
+def _worth(slow: Array, counts: Array, quantile: float, outside: float, batches: int) -> float:
     """Return the effective number of independent requests."""
     total, seconds = float(counts.sum()), len(counts)
     share = float(slow.sum()) / total
@@ -140,30 +147,41 @@ def _worth(slow: Array, counts: Array, quantile: float) -> float:
         return total
     spread = float((rest**2).sum()) * seconds / (seconds - 1)
     independent = max(effective_size(seconds, lag_one(rest)), 2.0)
-    worths = [_worth_by(spread * seconds / independent, independent - 1, total, quantile)]
-    if seconds >= 2 * _BATCHES:
+    worths = [_worth_by(spread * seconds / independent, independent - 1, total, quantile, outside)]
+    if seconds >= 2 * batches:
         # Slow seconds cluster in stretches, which the correlation of neighbours shows only in part.
-        sums = np.array([part.sum() for part in np.array_split(rest, _BATCHES)])
-        spread = float((sums**2).sum()) * _BATCHES / (_BATCHES - 1)
-        worths.append(_worth_by(spread, _BATCHES - 1, total, quantile))
+        sums = np.array([part.sum() for part in np.array_split(rest, batches)])
+        spread = float((sums**2).sum()) * batches / (batches - 1)
+        worths.append(_worth_by(spread, batches - 1, total, quantile, outside))
     return min(*worths, total)
 
 
-def _worth_by(spread: float, freedom: float, total: float, quantile: float) -> float:
+def _worth_by(spread: float, freedom: float, total: float, quantile: float, outside: float) -> float:
     """Return the effective number of requests from an estimate of the variance of the number of slow ones."""
     # Correct for the degrees of freedom of the variance.
-    widened = float(special.ndtri(0.975) / special.stdtrit(freedom, 0.975)) ** 2
+    widened = float(special.ndtri(outside) / special.stdtrit(freedom, outside)) ** 2
     return quantile * (1 - quantile) * total**2 / spread * widened if spread else total
 
 
-def _percentiles(histograms: "HistogramLog", tag: str, phase: PhaseSummary) -> dict[str, Percentile]:
+def batches_of(seconds: int, outside: float) -> int:
+    """Return the number of stretches to compare; more for a smaller probability, which widens a small number's t."""
+    return _BATCHES if outside >= OUTSIDE else max(min(seconds // _STRETCH, _MOST_BATCHES), _BATCHES)
+
+
+def percentiles_of_window(
+    histograms: "HistogramLog", tag: str, duration: float, outside: float = OUTSIDE
+) -> dict[str, Percentile]:
+    """Return the percentiles of a measured window of `duration` s by name; empty without requests.
+
+    `outside` is the probability beyond each end of an interval.
+    """
     total = histograms.total(tag)
     if not total.count:
         return {}
     seconds = [(time, second) for time, second in histograms.seconds(tag) if second.count]
     first = min(time for time, _ in seconds)
     places = [round(time - first) for time, _ in seconds]
-    length = max(*places, math.floor(phase.duration) - 1, 0) + 1
+    length = max(*places, math.floor(duration) - 1, 0) + 1
     counts = np.zeros(length)
     np.add.at(counts, places, [second.count for _, second in seconds])
     values = {name: total.quantile(quantile) or 0.0 for name, quantile in QUANTILES.items()}
@@ -171,10 +189,10 @@ def _percentiles(histograms: "HistogramLog", tag: str, phase: PhaseSummary) -> d
     for name, value in values.items():
         np.add.at(slow[name], places, [second.count - at_most(second, value) for _, second in seconds])
     too_short = is_too_short(slow.values(), counts)
-    percentiles = {}
+    percentiles, batches = {}, batches_of(length, outside)
     for name, quantile in QUANTILES.items():
         value = values[name]
-        low, high = (0.0, math.inf) if too_short else ranks(slow[name], counts, quantile)
+        low, high = (0.0, math.inf) if too_short else ranks(slow[name], counts, quantile, outside, batches)
         percentiles[name] = Percentile(
             value,
             min((total.quantile(low) or 0.0) if low else 0.0, value),

@@ -1,6 +1,7 @@
 """Summary of a run: figures per phase and operation, the generator, the verdict. Pure functions."""
 
 import functools
+import math
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -30,6 +31,7 @@ from loadframe.record.schema import ERROR_CLASSES
 from loadframe.record.schema.event_kinds import GAP, GAP_OVER
 from loadframe.record.schema.source import SourceFigures, StoredEvents
 from loadframe.record.schema.summary import (
+    ChosenWindow,
     Clock,
     FailureMessage,
     GrowthFigures,
@@ -38,6 +40,7 @@ from loadframe.record.schema.summary import (
     PartFigures,
     PhaseSummary,
     SetAside,
+    StoppedBy,
     StreamSummary,
     whole_seconds,
 )
@@ -245,12 +248,12 @@ def _phase(
         clock=_clock(outcome),
         warmup=outcome["warmup"],
         duration=outcome["measured"],
+        **_backlog(outcome, rows),
+        window=ChosenWindow(**chosen) if (chosen := outcome.get("window")) else None,
+        stopped_by=StoppedBy(**stop) if (stop := outcome.get("stopped_by")) else None,
         first_failure=first_failure(rows),
         setup=_setup(outcome["phase"], names, histograms),
-        streams=tuple(
-            StreamSummary(stream["name"], stream["pacing"], stream["measured"], stream["ran_out"])
-            for stream in outcome["streams"]
-        ),
+        streams=tuple(_stream(stream) for stream in outcome["streams"]),
         set_aside=tuple(
             SetAside(aside["corpus"], aside["lines"], tuple(aside["kept"])) for aside in outcome.get("set_aside", [])
         ),
@@ -259,6 +262,27 @@ def _phase(
         ranks=rank_figures(outcome),
         machines=machine_figures(outcome),
     )
+
+
+def _backlog(outcome: Mapping[str, Any], rows: pa.Table) -> dict[str, Any]:
+    """Return the number and age of requests of the warm-up that were unanswered when the measured window began.
+
+    If the warm-up ended within a second, these are the requests left at the end of that second.
+    """
+    if not outcome["warmup"]:
+        return {}
+    last = math.ceil(outcome["warmup"]) - 1
+    left = rows.filter(pc.and_(pc.equal(rows["second"], last), pc.equal(rows["segment"], "warmup")))
+    return {"backlog": _total(left, "unanswered"), "backlog_age": pc.max(left["oldest_unanswered"]).as_py()}
+
+
+def _total(rows: pa.Table, column: str) -> int:
+    return pc.sum(rows[column]).as_py() or 0
+
+
+def _stream(stream: Mapping[str, Any]) -> StreamSummary:
+    paced = {key: stream.get(key, 0) for key in ("iterations", "overruns")}
+    return StreamSummary(stream["name"], stream["pacing"], stream["measured"], stream["ran_out"], **paced)
 
 
 def first_failure(rows: pa.Table) -> float | None:

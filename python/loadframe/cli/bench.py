@@ -121,8 +121,20 @@ def bench(
             "Default: the workload's, else poisson.",
         ),
     ] = None,
-    warmup: Annotated[str | None, option(Topic.LOAD, help="Warm-up of the measured phases, such as 10s.")] = None,
-    duration: Annotated[str | None, option(Topic.LOAD, help="Duration of the measured phases, such as 1m.")] = None,
+    warmup: Annotated[
+        str | None, option(Topic.LOAD, help="Warm-up of the measured phases, such as 10s; auto: until steady state.")
+    ] = None,
+    duration: Annotated[
+        str | None,
+        option(Topic.LOAD, help="Duration of the measured phases, such as 1m; auto: until the figures are precise."),
+    ] = None,
+    precision: Annotated[
+        str | None,
+        option(
+            Topic.LOAD,
+            help="With --duration auto: half-width of the 95 % intervals of throughput and p99. Default: 5%.",
+        ),
+    ] = None,
     at: Annotated[
         list[str],
         option(
@@ -180,7 +192,7 @@ def bench(
     refuse_contradictions(given, option_name)
     sharded = sharding(store, nodes, shards, routers, config_servers)
     page = require_web(web, web_address)
-    override = levels(clients, rate or None, arrivals, warmup or None, duration or None, option_name)
+    override = levels(clients, rate or None, arrivals, warmup or None, duration or None, option_name, precision)
     start_ranks(ranks)
 
     # These imports take a second or two. Help and usage errors do not need them.

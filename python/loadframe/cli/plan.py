@@ -194,7 +194,9 @@ def _extent_text(held: "ResourceEstimate", kind: str) -> str:
 
     machines = held.machines + held.generators
     entries = counted(held.runs, *find(kind).entries)
-    words = f"{entries} {'takes' if held.runs == 1 else 'take'} {length_text(held.seconds, held.known)}"
+    words = (
+        f"{entries} {'takes' if held.runs == 1 else 'take'} {length_text(held.seconds, held.known, held.least_seconds)}"
+    )
     if machines == 1:
         return f"{words} on this machine."
     parts = f"{held.machines} for nodes and {held.generators} for ranks only" if held.generators else "all for nodes"

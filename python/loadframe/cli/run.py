@@ -163,20 +163,24 @@ def _deadline() -> "Deadline":
 
 def _extent(loaded: "Experiment", planned: "Design") -> str:
     """Return the number and duration of the runs as text, with the maximum if it depends on results."""
-    from loadframe.experiment.design.estimate import estimate, length_text, why_unknown
+    from loadframe.experiment.design.estimate import estimate, least_estimate, length_text, why_unknown
 
     unknown = why_unknown(loaded)
     known = unknown is None
+
+    def length(design: "Design") -> str:
+        return length_text(estimate(design, loaded), known, least_estimate(design, loaded))
+
     entries = loaded.kind.entries
-    words = f"{counted(len(planned.runs), *entries)}, {length_text(estimate(planned, loaded), known)}"
+    words = f"{counted(len(planned.runs), *entries)}, {length(planned)}"
     most = loaded.kind.largest_design(loaded)
     if len(most.runs) != len(planned.runs):
-        words += f", and at most {counted(len(most.runs), *entries)}, {length_text(estimate(most, loaded), known)}"
+        words += f", and at most {counted(len(most.runs), *entries)}, {length(most)}"
     return words if known else f"{words} ({unknown})"
 
 
 def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> None:
-    from loadframe.experiment.design.estimate import estimate, length_is_known
+    from loadframe.experiment.design.estimate import estimate, least_estimate, length_is_known
     from loadframe.experiment.design.plans import describe
     from loadframe.experiment.experiment import expression_values
 
@@ -184,6 +188,7 @@ def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> Non
         most = loaded.kind.largest_design(loaded)
         expected = {
             "expected_seconds": round(estimate(planned, loaded)),
+            "least_seconds": round(least_estimate(planned, loaded)),
             "most_runs": len(most.runs),
             "most_seconds": round(estimate(most, loaded)),
             "length_known": length_is_known(loaded),

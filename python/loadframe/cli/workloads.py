@@ -92,8 +92,8 @@ def _outline(workload: "Workload") -> dict[str, Any]:
                 "name": phase.name,
                 "prepares": phase.prepares,
                 "optional": phase.optional,
-                "warmup": phase.warmup,
-                "duration": phase.duration,
+                "warmup": _length(phase.warmup),
+                "duration": _length(phase.duration),
                 "requests": phase.requests,
                 "ends": _end(phase),
                 "streams": [_stream(stream) for stream in phase.named_streams],
@@ -110,11 +110,22 @@ def _stream(stream: "Stream") -> dict[str, Any]:
 
 def _end(phase: "Phase") -> str:
     if phase.duration is not None:
-        warmup = f" after {format_duration(phase.warmup)}" if phase.warmup else ""
-        return format_duration(phase.duration) + warmup
+        warmup = f" after {_length_text(phase.warmup)}" if phase.warmup else ""
+        return _length_text(phase.duration) + warmup
     if phase.requests is None:
         return "with the corpus"
     return f"after {counted(phase.requests, 'request')}"
+
+
+def _length(length: Any) -> Any:
+    """Return a length in s for JSON; an automatic one as its limits."""
+    return length if isinstance(length, int | float | None) else length.model_dump()
+
+
+def _length_text(length: Any) -> str:
+    if isinstance(length, int | float):
+        return format_duration(length)
+    return f"{format_duration(length.at_least)} to {format_duration(length.at_most)}"
 
 
 def _load(stream: dict[str, Any]) -> str:

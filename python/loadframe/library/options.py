@@ -100,6 +100,10 @@ def refuse_contradictions(given: Mapping[str, Any], written: Callable[[str], str
             )
 
 
+#: Value of the warm-up and the duration for automatic lengths.
+_AUTO = "auto"
+
+
 def levels(
     clients: int | None,
     rate: str | float | None,
@@ -107,18 +111,38 @@ def levels(
     warmup: str | float | None,
     duration: str | float | None,
     written: Callable[[str], str] = str,
+    precision: str | float | None = None,
 ) -> dict[str, Any]:
-    """Parse the arguments that change the measured phases; None if not given. Rate in 1/s, times in s."""
+    """Parse the arguments that change the measured phases; None if not given. Rate in 1/s, times in s.
+
+    `warmup` and `duration` may be `auto`; `precision` then is the half-width of the intervals.
+    """
     parsed: dict[str, Any] = {
         "clients": clients,
         "rate": None if rate is None else parse_rate(rate),
         "arrivals": arrivals,
-        "warmup": None if warmup is None else parse_duration(warmup),
-        "duration": None if duration is None else parse_duration(duration),
+        "warmup": None if warmup in (None, _AUTO) else parse_duration(warmup),
+        "duration": None if duration in (None, _AUTO) else parse_duration(duration),
     }
     for name in ("rate", "duration"):
         if parsed[name] == 0:
             raise BadInput(f"{written(name)} 0 measures nothing", remedy="give more than 0")
+    if precision is not None and duration != _AUTO:
+        what = f"{written('precision')} requires {written('duration')} auto"
+        raise BadInput(what, remedy="give both, or neither")
+    if _AUTO in (warmup, duration):
+        from loadframe.workload.window import AutoDuration, AutoWarmup
+
+        if warmup == _AUTO:
+            parsed["warmup"] = AutoWarmup()
+        if duration == _AUTO:
+            part = AutoDuration().precision if precision is None else share(precision, written("precision"))
+            if not 0.001 <= part < 1:
+                raise BadInput(
+                    f"{written('precision')} must be at least 0.1% and below 100%; got {precision}",
+                    remedy="give a share such as 5%",
+                )
+            parsed["duration"] = AutoDuration(precision=part)
     return parsed
 
 

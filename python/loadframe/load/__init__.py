@@ -2,6 +2,7 @@
 
 from loadframe.load.calibrate import Calibration
 from loadframe.load.phase import (
+    Adjustment,
     Closing,
     Generator,
     Outcome,
@@ -16,6 +17,7 @@ from loadframe.load.phase import (
 from loadframe.ranks.coordinator import present
 
 __all__ = [
+    "Adjustment",
     "Calibration",
     "Closing",
     "Generator",

@@ -113,6 +113,8 @@ def interruptible(call: Callable[[], T]) -> T:
     return future.result()
 
 
+#: Seconds from a decision on the window to the first second that it may choose, so that it reaches all ranks in time.
+_AHEAD = 2
 #: Interval between reports of progress, and between checks for an interrupt, s.
 _REPORT = 0.2
 
@@ -170,6 +172,14 @@ class Closing:
     tell: Callable[[], None]  #: called when the shutdown begins
 
 
+@dataclass(frozen=True)
+class Adjustment:
+    """A decision on the measured window: the ends of the warm-up and of the window, s after the start of the load."""
+
+    measured_from: int | None = None
+    until: int | None = None
+
+
 class PhaseFailed(GeneratorFailed):
     """The generator failed during a phase. `outcome` covers the time until the failure."""
 
@@ -189,6 +199,7 @@ def run_phase(
     ranks: Sequence[Rank] = (),
     answered: Callable[[str, bytes], None] | None = None,
     closing: Closing | None = None,
+    window: Callable[[int, int], Adjustment | None] | None = None,
 ) -> Outcome:
     """Run a phase that records into `folder`; return its outcome.
 
@@ -198,6 +209,8 @@ def run_phase(
     - `cores` are the cores of the worker threads.
     - `answered` gets the newest answers to the operations in the plan's `answers`, at most one a second each; with
       several ranks it gets none.
+    - `window` chooses the measured window of an `adjustable` plan. It is called after each recorded second with the
+      number of recorded seconds, and with the first second that it may choose.
     - Once `held` returns True, the number of clients of closed streams stays constant, regardless of stages.
 
     An interrupt, or a KeyboardInterrupt of `tell`, ends the phase within a second. The outcome then has `interrupted`
@@ -215,7 +228,7 @@ def run_phase(
                 started(handle.offset)
             # With several targets, only the hosts of the measured target may change.
             present = plan["target"].get("targets", {}).get(MAIN, plan["target"]).get("hosts", [])
-            patience = math.inf
+            patience, recorded, late = math.inf, 0, None
             while not handle.wait(_REPORT):
                 if interrupts.asked() and closing:
                     interrupts.answer()
@@ -224,7 +237,14 @@ def run_phase(
                     patience, closing = time.monotonic() + closing.patience, None
                 if interrupts.asked() or time.monotonic() > patience:
                     break
-                tell(_progress(handle.progress()))
+                progress = _progress(handle.progress())
+                tell(progress)
+                if window and progress.seconds > recorded:
+                    recorded = progress.seconds
+                    soonest = math.ceil(time.monotonic() - handle.started) + _AHEAD
+                    late = _adjust(handle, window(recorded, soonest))
+                    if late:
+                        break
                 _tell_answers(handle, answered)
                 if hosts and (now := list(hosts())) != present:
                     _follow(handle, now)
@@ -240,9 +260,20 @@ def run_phase(
             # Waits until the load has ended.
             outcome = _outcome(handle)
             _tell_answers(handle, answered)
-        if outcome["failed"]:
-            raise PhaseFailed(outcome["failed"], outcome)
+        if failed := outcome["failed"] or late:
+            raise PhaseFailed(failed, outcome)
         return outcome
+
+
+def _adjust(handle: _engine.Handle | PhaseOfRanks, adjustment: Adjustment | None) -> str | None:
+    """Apply a decision; return the error if this process was stopped for seconds before it could."""
+    if adjustment is None:
+        return None
+    try:
+        handle.adjust(adjustment.measured_from, adjustment.until)
+    except ValueError as error:
+        return f"the measured window was chosen too late: {error}"
+    return None
 
 
 def _tell_answers(handle: _engine.Handle | PhaseOfRanks, answered: Callable[[str, bytes], None] | None) -> None:

@@ -172,7 +172,7 @@ class Participant:
         self._ready: Any = None
         self._handle: Any = None
         #: Start time of the load on this rank's clock, s.
-        self._begins = 0.0
+        self.begins = 0.0
         self._reduction = Reduction([_SELF, *self._below], _engine.add)
         self._parts: list[str] = []
         self._ended = False
@@ -194,7 +194,7 @@ class Participant:
         # Poll often before the first second and at the end, so that polling does not prolong short phases.
         if _SELF not in self._reduction.open or not self._reduction.awaited:
             return ALERT
-        return min(max(self._begins + self._reduction.awaited + 1 - now, ALERT), CALM)
+        return min(max(self.begins + self._reduction.awaited + 1 - now, ALERT), CALM)
 
     def down(self, header: Header, payload: bytes = b"") -> None:
         """Handle a message of the rank above, and forward it to the ranks below."""
@@ -223,8 +223,18 @@ class Participant:
                 self._handle.close()
             case "hold" if self._handle:
                 self._handle.hold()
+            case "adjust" if self._handle:
+                self._adjust(header)
             case "hosts" if self._handle:
                 background(lambda: self._handle.set_hosts(header["hosts"]))
+
+    def _adjust(self, header: Header) -> None:
+        """Set the measured window; a rank that hears of it too late stops the load."""
+        try:
+            self._handle.adjust(header["measured_from"], header["until"])
+        except ValueError as error:
+            self._up({"kind": "lost", "rank": self._world.rank, "why": f"heard of the window too late: {error}"})
+            self.stop()
 
     def stop(self) -> None:
         """Stop this rank's load."""
@@ -390,7 +400,7 @@ class Participant:
     # Load
 
     def _begin(self, at: float) -> None:
-        self._begins = at
+        self.begins = at
         try:
             with threads.on(self._cores):
                 self._handle = self._ready.begin(at)

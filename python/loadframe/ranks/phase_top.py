@@ -221,6 +221,11 @@ class PhaseOfRanks:
         #: Start time of the load, in s of the run.
         self.offset: float = top.begun.result()
 
+    @property
+    def started(self) -> float:
+        """Start time of the load, in s of this machine's CLOCK_MONOTONIC."""
+        return self._top.begins
+
     def wait(self, seconds: float) -> bool:
         """Wait up to `seconds` s for the end; return whether it has ended."""
         return self._over.wait(seconds)
@@ -236,6 +241,15 @@ class PhaseOfRanks:
     def hold(self) -> None:
         """Freeze the number of clients on all ranks."""
         self._tell(lambda: self._top.everybody("hold"))
+
+    def adjust(self, measured_from: int | None = None, until: int | None = None) -> None:
+        """Set the end of the warm-up and of the window on all ranks, in whole s after the start of the load."""
+
+        def tell() -> None:
+            self._top.recorder.adjust(measured_from, until)
+            self._top.everybody("adjust", measured_from=measured_from, until=until)
+
+        self._tell(tell)
 
     def set_hosts(self, hosts: list[str]) -> None:
         """Set the target's hosts on all ranks."""

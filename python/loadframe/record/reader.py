@@ -87,11 +87,9 @@ class Recordings:
     @cached_property
     def histograms(self) -> "HistogramLog":
         """Histograms of response and service times per operation and second."""
-        from loadframe._engine import HistogramLog
-
         path = self.path / schema.HISTOGRAMS_FILE
         try:
-            return HistogramLog(path)
+            return histogram_log(path)
         except OSError as error:
             raise BadInput(f"cannot read the histograms: {error}", where=str(path), remedy=_BROKEN) from error
 
@@ -110,6 +108,13 @@ class Recordings:
         if missing:
             raise BadInput(f"the table lacks the column {missing[0]}", where=str(path), remedy=_BROKEN)
         return table.select(expected.names).cast(expected)
+
+
+def histogram_log(path: Path) -> "HistogramLog":
+    """Open a `histograms.hlog`, also of a running phase; OSError if it cannot be read."""
+    from loadframe._engine import HistogramLog
+
+    return HistogramLog(path)
 
 
 class Run(Recordings):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loadframe.base.units import counted, format_count, format_duration, format_nodes, format_size
+from loadframe.base.units import counted, format_count, format_duration, format_nodes, format_share, format_size
 
 if TYPE_CHECKING:
     from loadframe.analyze.percentiles import Percentile
@@ -28,11 +28,12 @@ def pacing_text(stream: "StreamSummary") -> str:
         return f"{rate}, {_ARRIVALS.get(stream.arrivals or '', stream.arrivals)}"
     clients, think = stream.clients or 0, stream.think_time
     words = f"{_level_text(clients)} client{'s' * (clients != 1)}{_STAGES * stream.has_stages}"
+    paced = f", starting every {format_duration(stream.pacing_time)}" if stream.pacing_time else ""
     if stream.users is not None:
-        return f"{counted(stream.users, 'user')} on {words}"
+        return f"{counted(stream.users, 'user')} on {words}{paced}"
     if isinstance(think, Mapping):
         return f"{words} with random think time"
-    return f"{words} thinking {format_duration(think)}" if think else words
+    return f"{words} thinking {format_duration(think)}" if think else words + paced
 
 
 def _level_text(level: "Level") -> str:
@@ -273,6 +274,54 @@ def ended_early_texts(phase: "PhaseSummary") -> list[str]:
         " documents/s are means over that time"
         for stream in phase.streams
         if stream.measured is not None and (stream.ran_out or stream.measured < _MOST * phase.duration)
+    ]
+
+
+#: Shortest age of a backlog that is shown, s.
+_BACKLOG_AGE = 1.0
+
+
+def window_texts(phase: "PhaseSummary") -> list[str]:
+    """Write how the measured window was chosen, and the backlog with which it began; empty without either."""
+    texts = []
+    window = phase.window
+    if window and window.steady_from is not None:
+        texts.append(f"steady state began {format_duration(window.steady_from)} after the start of the load")
+    if window and window.queue_empty_at is not None:
+        texts.append(f"no request was in flight {format_duration(window.queue_empty_at)} after the start of the load")
+    if window and window.precision is not None:
+        reached = (
+            "" if window.reached else f", not the required {format_share(window.precision)}, within the longest window"
+        )
+        width = "unknown" if window.widest is None else f"within {format_share(window.widest)}"
+        texts.append(f"automatic duration: 95 % intervals of throughput and p99 are {width}{reached}")
+    if window and window.throughput_low is not None and window.throughput_high is not None:
+        low, high = (format_count(end) for end in (window.throughput_low, window.throughput_high))
+        texts.append(f"throughput of the phase: 95 % interval {low}/s to {high}/s, corrected for repeated looks")
+    if phase.has_open_load and phase.backlog and (phase.backlog_age or 0.0) >= _BACKLOG_AGE:
+        texts.append(
+            f"the window began with {counted(phase.backlog, 'unanswered request')} of the warm-up, the oldest due"
+            f" {format_duration(phase.backlog_age or 0.0)} before"
+        )
+    return texts
+
+
+def stopped_by_texts(phase: "PhaseSummary") -> list[str]:
+    """Write the condition that ended a phase early; empty if none did."""
+    stop = phase.stopped_by
+    if stop is None:
+        return []
+    bound = format_duration(stop.above) if stop.metric == "response_p99" else f"{stop.above:g}"
+    return [f"stopped early by stop_when: {stop.metric} was above {bound} for {format_duration(stop.seconds)}"]
+
+
+def overruns_texts(phase: "PhaseSummary") -> list[str]:
+    """Write how many iterations of each stream with a pacing took longer than it; empty if none."""
+    return [
+        f"stream {stream.name}: {format_count(stream.overruns)} of {counted(stream.iterations, 'iteration')} took"
+        f" longer than the pacing of {format_duration(stream.pacing_time)}; the next one started at once"
+        for stream in phase.streams
+        if stream.overruns
     ]
 
 

@@ -59,13 +59,14 @@ def _check_not_idle(start: float, levels: list[float] | list[int]) -> None:
         raise wrong("a level that stays at 0 sends nothing", "set one stage above 0", key="stages")
 
 
-def _shape(value: Any) -> str:
+def shape(value: Any) -> str:
+    """Return the tag of a level: `levels` for a mapping, `level` for a single value."""
     # The tag appears in the path of an error, so it must differ from all keys.
     return "levels" if isinstance(value, dict | Model) else "level"
 
 
-Clients = Annotated[Annotated[Positive, Tag("level")] | Annotated[ClientLevel, Tag("levels")], Discriminator(_shape)]
-Rates = Annotated[Annotated[Rate, Tag("level")] | Annotated[RateLevel, Tag("levels")], Discriminator(_shape)]
+Clients = Annotated[Annotated[Positive, Tag("level")] | Annotated[ClientLevel, Tag("levels")], Discriminator(shape)]
+Rates = Annotated[Annotated[Rate, Tag("level")] | Annotated[RateLevel, Tag("levels")], Discriminator(shape)]
 
 #: Spacing of open-loop requests: even, or random as from many independent users.
 Arrivals = Literal["constant", "poisson"]
@@ -93,13 +94,16 @@ class ThinkDraw(Model):
         return self
 
 
-ThinkTime = Annotated[Annotated[Duration, Tag("level")] | Annotated[ThinkDraw, Tag("levels")], Discriminator(_shape)]
+ThinkTime = Annotated[Annotated[Duration, Tag("level")] | Annotated[ThinkDraw, Tag("levels")], Discriminator(shape)]
 
 
 class Condition(Model):
-    """An early end of a phase: a metric stays above a bound for a number of consecutive seconds."""
+    """An early end of a phase: a metric stays above a bound for a number of consecutive seconds.
 
-    metric: Literal["error_share", "response_p99", "dropped"]
+    `missed_share` counts these seconds together: it is the share of the requests due in them without a success.
+    """
+
+    metric: Literal["error_share", "response_p99", "dropped", "missed_share"]
     above: Annotated[float, Field(ge=0), Strict(False)]
     seconds: Positive = 1
 

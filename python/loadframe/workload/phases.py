@@ -9,6 +9,7 @@ from loadframe.workload.forms import Family, Positive, Text
 from loadframe.workload.journeys import Journey, SimulatedClock, every_step
 from loadframe.workload.pacing import USUAL_ARRIVALS, Arrivals, ClientLevel, Clients, Condition, Rates, Retry, ThinkTime
 from loadframe.workload.variables import Weight
+from loadframe.workload.window import AutoDuration, AutoWarmup, Length, QueueLimit, Warmup, obstacle
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, did_you_mean, wrong
 
 #: The target of operations that name none: the store under test.
@@ -64,7 +65,9 @@ class Load(Model):
     With `order: permuted`, each client instead cycles through all operations in its own order, each as often as its
     weight.
 
-    Closed loop: `clients`, each of which waits `think_time` between a response and its next request.
+    Closed loop: `clients`, each of which waits `think_time` between a response and its next request. With `pacing`,
+    each client or user instead starts its next request or journey this long after the start of the previous one, or at
+    once if that took longer.
 
     Open loop: a `rate`, with `arrivals` evenly spaced or Poisson. A request that is due while `max_in_flight` are in
     flight is dropped and counted.
@@ -87,6 +90,7 @@ class Load(Model):
     clock: SimulatedClock | None = None
     clients: Clients | None = None
     think_time: ThinkTime | None = None
+    pacing: Annotated[Duration, Field(gt=0)] | None = None
     rate: Rates | None = None
     arrivals: Arrivals | None = None
     max_in_flight: Positive | None = None
@@ -132,9 +136,22 @@ class Load(Model):
             raise wrong(what, "use clients for a closed loop, or rate for an open loop")
         if self.clients is None and self.users is None and self.think_time is not None:
             raise wrong("think_time requires clients or users", "remove think_time, or add clients", key="think_time")
+        self._check_pacing()
         for key in ("arrivals", "max_in_flight"):
             if not self.is_open and getattr(self, key) is not None:
                 raise wrong(f"{key} requires rate", f"remove {key}, or add a rate", key=key)
+
+    def _check_pacing(self) -> None:
+        """Refuse `pacing` without clients or users, beside a think time, or with a simulated clock."""
+        if self.pacing is None:
+            return
+        if self.clients is None and self.users is None:
+            raise wrong("pacing requires clients or users", "remove pacing, or add clients", key="pacing")
+        for key in ("think_time", "clock"):
+            if getattr(self, key) is not None:
+                raise wrong(
+                    f"pacing and {key} exclude each other", "keep one; steps may have think times", key="pacing"
+                )
 
     def _check_order(self) -> None:
         """Refuse `order` without a mix and clients, or with fractional weights."""
@@ -156,7 +173,7 @@ class Load(Model):
         if self.operation is None:
             key = "mix" if self.mix is not None else "journey"
             raise wrong(f"a source requires operation, not {key}", "use one operation", key=key)
-        for key in ("clients", "think_time", "users", "rate", "arrivals", "max_in_flight", "retry"):
+        for key in ("clients", "think_time", "pacing", "users", "rate", "arrivals", "max_in_flight", "retry"):
             if getattr(self, key) is not None:
                 raise wrong(f"{key} has no effect with a source, whose events set the pace", f"remove {key}", key=key)
         return True
@@ -253,13 +270,18 @@ class Phase(Load, Ended):
     conditions, or with the stream that `ends_with` names (`any`: the first to end).
 
     A phase that `prepares` loads or sets up the store: experiments run it once per cluster state and do not measure it.
+    With `wait_for_queue`, open-loop streams pause after the warm-up until no request is in flight, at most for that
+    time.
+
     An `optional` phase runs only if selected by name. With `ready_within`, the phase first waits until all replicas are
     in service, at most for that time.
     """
 
     name: Name
     streams: Annotated[tuple[Stream, ...], Strict(False), NOT_EMPTY] | None = None
-    warmup: Duration = 0.0
+    warmup: Warmup = 0.0
+    duration: Length | None = None  # type: ignore[assignment]
+    wait_for_queue: QueueLimit | None = None
     ready_within: Annotated[Duration, Field(gt=0)] | None = None
     ends_with: Text | None = None
     stop_when: Annotated[tuple[Condition, ...], Strict(False)] = ()
@@ -285,7 +307,34 @@ class Phase(Load, Ended):
         if self.prepares and self.optional:
             raise wrong("prepares and optional exclude each other", "remove one of them", key="optional")
         self._check_end()
+        self._check_missed_share()
+        self._check_window()
         return self
+
+    def _check_window(self) -> None:
+        """Refuse automatic lengths and `wait_for_queue` for loads that do not support them."""
+        chosen = {
+            "warmup": isinstance(self.warmup, AutoWarmup),
+            "duration": isinstance(self.duration, AutoDuration),
+            "wait_for_queue": self.wait_for_queue is not None,
+        }
+        for key in filter(chosen.get, chosen):
+            name = key if key == "wait_for_queue" else f"{key}: auto"
+            why = obstacle(name, self.streams or self.named_streams, ends_by_duration=self.duration is not None)
+            if why:
+                raise wrong(*why, key=key)
+        if chosen["warmup"] and chosen["wait_for_queue"]:
+            what = "warmup: auto and wait_for_queue exclude each other"
+            raise wrong(what, "remove wait_for_queue: an automatic warm-up ends when the queue is steady", key="warmup")
+
+    def _check_missed_share(self) -> None:
+        """Refuse a condition on the offered rate without one, or with an unknown number of offered requests."""
+        if any(condition.metric == "missed_share" for condition in self.stop_when):
+            streams = self.named_streams
+            ends = [self.until, *(stream.until for stream in streams if stream.is_open)]
+            if not any(stream.is_open for stream in streams) or any(ends):
+                what = "missed_share requires a rate, and an end by duration or requests"
+                raise wrong(what, "use another metric, or add a rate and a duration", key="stop_when")
 
     def _check_end(self) -> None:
         """Refuse a phase without exactly one end condition."""

@@ -15,6 +15,7 @@ from loadframe.workload.holes import names
 from loadframe.workload.pacing import Arrivals, ClientLevel, Condition, RateLevel, plan_level
 from loadframe.workload.phases import ANY, Ended, Phase, Stream, combined_target
 from loadframe.workload.variables import Variable, closure
+from loadframe.workload.window import AutoDuration, AutoWarmup, longest, obstacle
 
 #: Default number of clients that users share.
 CLIENTS_OF_USERS = 64
@@ -31,7 +32,7 @@ class ResolvedPhase:
 
     name: str
     prepares: bool
-    #: Seconds before the measurement, recorded separately.
+    #: Seconds before the measurement, recorded separately; the upper limit if it is automatic.
     warmup: float
     #: The end condition of streams that lack one: `{"duration": s}`, `{"requests": n}`, `{"journeys": n}`,
     #: `"exhausted"`, or `"ended"` (with the phase).
@@ -51,10 +52,25 @@ class ResolvedPhase:
     ready_within: float | None = None
     #: Sources that its streams ingest.
     sources: Mapping[str, dict[str, Any]] = field(default_factory=dict, repr=False)
+    #: Limits of an automatic warm-up and length; None if they are fixed.
+    auto_warmup: AutoWarmup | None = None
+    auto_duration: AutoDuration | None = None
+    #: Maximum wait after the warm-up until no request is in flight, in seconds; None: no wait.
+    wait_for_queue: float | None = None
+
+    @property
+    def adjustable(self) -> bool:
+        """Whether the end of the warm-up or of the window is chosen during the load."""
+        return bool(self.auto_warmup or self.auto_duration or self.wait_for_queue)
+
+    @property
+    def longest_warmup(self) -> float:
+        """The longest time before the measured window, in seconds, including the wait for an empty queue."""
+        return self.warmup + (self.wait_for_queue or 0.0)
 
     @property
     def duration(self) -> float | None:
-        """The measured seconds; None if the phase has another end condition."""
+        """The measured seconds, at most if automatic; None if the phase has another end condition."""
         return self.stop["duration"] if isinstance(self.stop, dict) and "duration" in self.stop else None
 
     @property
@@ -69,8 +85,8 @@ class ResolvedPhase:
         rate: float | None = None,
         users: int | None = None,
         arrivals: Arrivals | None = None,
-        warmup: float | None = None,
-        duration: float | None = None,
+        warmup: float | AutoWarmup | None = None,
+        duration: float | AutoDuration | None = None,
         ready_within: float | None = None,
     ) -> "ResolvedPhase":
         """Return a copy of the phase with other levels; None leaves a level unchanged.
@@ -83,13 +99,31 @@ class ResolvedPhase:
         phase = replace(
             self,
             streams=with_arrivals(with_levels(self.streams, clients, rate, self.name, users), arrivals),
-            warmup=self.warmup if warmup is None else warmup,
+            warmup=self.warmup if warmup is None else longest(warmup),
+            auto_warmup=self.auto_warmup if warmup is None else _automatic(warmup),
             ready_within=self.ready_within if ready_within is None else ready_within,
         )
-        if duration is None:
-            return phase
-        endless = tuple(s.model_copy(update=dict.fromkeys(Ended.model_fields)) for s in phase.streams)
-        return replace(phase, streams=endless, stop={"duration": duration}, ends_with=())
+        if duration is not None:
+            endless = tuple(s.model_copy(update=dict.fromkeys(Ended.model_fields)) for s in phase.streams)
+            stop = {"duration": longest(duration)}
+            phase = replace(phase, streams=endless, stop=stop, ends_with=(), auto_duration=_automatic(duration))
+        phase._check_window()
+        return phase
+
+    def _check_window(self) -> None:
+        """Raise BadInput for automatic lengths or `wait_for_queue` that the load does not support."""
+        chosen = {
+            "warmup: auto": self.auto_warmup,
+            "duration: auto": self.auto_duration,
+            "wait_for_queue": self.wait_for_queue,
+        }
+        for key in filter(chosen.get, chosen):
+            why = obstacle(key, self.streams, ends_by_duration=self.duration is not None)
+            if why:
+                raise BadInput(why[0], remedy=why[1], where=f"phase {self.name}")
+        if self.auto_warmup and self.wait_for_queue:
+            what = "warmup: auto and wait_for_queue exclude each other"
+            raise BadInput(what, remedy="use a fixed warm-up", where=f"phase {self.name}")
 
     def plan(
         self,
@@ -115,7 +149,9 @@ class ResolvedPhase:
             "threads": threads,
             "phase": self.name,
             **({} if began is None else {"began": began}),
-            "warmup": self.warmup,
+            "warmup": self.longest_warmup,
+            **({"adjustable": True} if self.adjustable else {}),
+            **({"pause_after": self.warmup} if self.wait_for_queue else {}),
             "target": combined_target(
                 {"driver": driver, "hosts": list(hosts), **(target or {})}, self.targets, self.operations
             ),
@@ -138,7 +174,8 @@ class ResolvedPhase:
         return {
             "name": self.name,
             "prepares": self.prepares,
-            "warmup": self.warmup,
+            "warmup": self.longest_warmup,
+            **self._window(),
             **({} if self.ready_within is None else {"ready_within": self.ready_within}),
             "variables": dict(self.variables),
             "operations": dict(self.operations),
@@ -146,6 +183,11 @@ class ResolvedPhase:
             **({"ends_with": list(self.ends_with)} if self.ends_with else {}),
             "stop_when": [condition.model_dump() for condition in self.stop_when],
         }
+
+    def _window(self) -> dict[str, Any]:
+        chosen = {"auto_warmup": self.auto_warmup, "auto_duration": self.auto_duration}
+        automatic = {key: limits.model_dump() for key, limits in chosen.items() if limits is not None}
+        return automatic | ({"wait_for_queue": self.wait_for_queue} if self.wait_for_queue else {})
 
     @property
     def charts(self) -> dict[str, dict[str, Any]]:
@@ -266,7 +308,10 @@ def resolve_phase(
     return ResolvedPhase(
         name=phase.name,
         prepares=phase.prepares,
-        warmup=phase.warmup,
+        warmup=longest(phase.warmup),
+        auto_warmup=_automatic(phase.warmup),
+        auto_duration=_automatic(phase.duration),
+        wait_for_queue=phase.wait_for_queue,
         stop=_stop(phase) or "ended",
         streams=streams,
         stop_when=phase.stop_when,
@@ -289,10 +334,15 @@ def _driver_form(form: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in form.items() if key not in _NOT_FOR_DRIVERS}
 
 
+def _automatic(length: Any) -> Any:
+    """Return the limits of an automatic length; None for a fixed one, or without one."""
+    return length if isinstance(length, AutoWarmup | AutoDuration) else None
+
+
 def _stop(load: Ended) -> Stop | None:
     """Return the end condition of a phase or stream for the plan, or None without one."""
     if load.duration is not None:
-        return {"duration": load.duration}
+        return {"duration": longest(load.duration)}
     if load.requests is not None:
         return {"requests": load.requests}
     if load.journeys is not None:
@@ -319,12 +369,16 @@ def load_model(stream: Stream) -> dict[str, Any]:
     if stream.users is not None:
         shared = {"users": stream.users, "clients": stream.clients or CLIENTS_OF_USERS}
         times = {"think_time": plan_level(stream.think_time or 0.0), "over": stream.arrive_over or 0.0}
-        return {"users": {**shared, **times}}
+        return {"users": {**shared, **times, **_pacing(stream)}}
     if stream.clients is not None:
         think_time = plan_level(stream.think_time or 0.0)
-        return {"closed": {"clients": plan_level(stream.clients), "think_time": think_time}}
+        return {"closed": {"clients": plan_level(stream.clients), "think_time": think_time, **_pacing(stream)}}
     limit = {} if stream.max_in_flight is None else {"max_in_flight": stream.max_in_flight}
     return {"open": {"rate": plan_level(stream.rate or 0.0), "arrivals": stream.spacing, **limit}}
+
+
+def _pacing(stream: Stream) -> dict[str, float]:
+    return {} if stream.pacing is None else {"pacing": stream.pacing}
 
 
 def with_arrivals(streams: tuple[Stream, ...], arrivals: Arrivals | None) -> tuple[Stream, ...]:

@@ -46,8 +46,10 @@ def _least(stream: Stream, journeys: int) -> float:
     if not journeys or stream.users is None:
         return 0.0
     arrives = (stream.arrive_over or 0.0) * (stream.users - 1) / stream.users
-    between = (journeys - 1) * _mean(stream.think_time)
-    least = arrives + between + _times(journeys, _walked(stream.journey or (), _thought))
+    walk = _walked(stream.journey or (), _thought)
+    least = arrives + (journeys - 1) * _mean(stream.think_time) + _times(journeys, walk)
+    if stream.pacing is not None:
+        least = max(least, arrives + (journeys - 1) * stream.pacing + walk.before)
     if stream.clock is None or stream.clock.shared or stream.clock.scale is None:
         return least
     # A user who is behind the clock does not wait, so think times may overlap pauses.

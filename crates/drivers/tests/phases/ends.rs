@@ -215,3 +215,99 @@ fn dropping_the_handle_ends_the_load() {
     drop(running);
     assert_over("left");
 }
+
+#[test]
+fn a_missed_rate_ends_the_phase_and_a_rate_that_is_kept_does_not() {
+    // At most 100 requests/s: 5 at a time, 50 ms each.
+    let load = |rate: u64| {
+        let mut plan = plan(json!({
+            "name": "s", "mix": [["a", 1]], "pacing": {"open": {"rate": rate, "max_in_flight": 5}},
+            "stop": {"duration": if rate < 100 { 4 } else { 600 }},
+        }));
+        plan["operations"]["a"] = json!({"ms": 50});
+        plan["stop_when"] = json!([{"metric": "missed_share", "above": 0.4, "seconds": 2}]);
+        plan
+    };
+    let (outcome, _folder) = run::<Slow>(&load(400));
+    assert_eq!(outcome["stopped_by"]["metric"], "missed_share");
+    assert_eq!(outcome["interrupted"], false);
+    let (outcome, _folder) = run::<Slow>(&load(20));
+    assert_eq!((&outcome["stopped_by"], &outcome["measured"]), (&Value::Null, &json!(4.0)));
+}
+
+#[test]
+fn the_caller_may_end_the_warm_up_and_the_window_of_an_adjustable_phase() {
+    for (threads, pacing) in
+        [(1, json!({"open": {"rate": 200}})), (2, json!({"closed": {"clients": 4, "think_time": 0.005}}))]
+    {
+        let mut plan = plan(json!({"name": "s", "mix": [["a", 1]], "pacing": pacing, "stop": {"duration": 600}}));
+        // A client that sleeps for long must not delay the end.
+        let mut sleeper = plan["streams"][0].clone();
+        sleeper["name"] = json!("sleeper");
+        sleeper["pacing"] = json!({"closed": {"clients": 1, "think_time": 300}});
+        plan["streams"].as_array_mut().unwrap().push(sleeper);
+        plan["warmup"] = json!(500);
+        plan["threads"] = json!(threads);
+        let folder = Folder::new();
+        let running = begin::<Null>(&plan, &folder);
+        assert!(running.adjust(Some(5), None).unwrap_err().contains("adjustable"));
+        drop(running);
+
+        plan["adjustable"] = json!(true);
+        let folder = Folder::new();
+        let running = begin::<Null>(&plan, &folder);
+        let until = Instant::now() + Duration::from_secs(60);
+        while running.progress().seconds < 1 {
+            assert!(Instant::now() < until && !running.wait(Duration::from_millis(20)));
+        }
+        assert!(running.adjust(Some(0), None).unwrap_err().contains("has begun already"));
+        let from = running.progress().seconds + 4;
+        running.adjust(Some(from), None).unwrap();
+        while running.progress().seconds < from + 1 {
+            assert!(Instant::now() < until && !running.wait(Duration::from_millis(20)));
+        }
+        let end = running.progress().seconds + 4;
+        running.adjust(None, Some(end)).unwrap();
+        assert!(running.wait(Duration::from_secs(60)), "the sleeping client was not woken");
+        let outcome = running.outcome().unwrap();
+        assert_eq!(outcome["warmup"], json!(from as f64));
+        assert_eq!(outcome["measured"], json!((end - from) as f64));
+        assert_eq!((&outcome["interrupted"], &outcome["failed"]), (&json!(false), &Value::Null));
+        for row in series(&folder) {
+            let (segment, second) = (row[2].as_str(), row[3].parse::<u64>().unwrap());
+            // A request of the warm-up may be answered after it.
+            assert!(segment == "warmup" || second >= from, "{row:?}");
+            assert!(segment == "measure" || second <= from, "{row:?}");
+        }
+        let last = outcome["last_done"].as_f64().unwrap();
+        assert!(last < end as f64 + 0.5, "a request was sent after the end: {last}");
+    }
+}
+
+#[test]
+fn an_open_stream_pauses_after_the_warm_up_and_resumes_with_its_schedule() {
+    let mut plan = plan(json!({
+        "name": "s", "mix": [["a", 1]], "pacing": {"open": {"rate": 100}}, "stop": {"duration": 1},
+    }));
+    (plan["warmup"], plan["pause_after"], plan["adjustable"]) = (json!(300), json!(1), json!(true));
+    let folder = Folder::new();
+    let running = begin::<Null>(&plan, &folder);
+    let until = Instant::now() + Duration::from_secs(60);
+    while running.progress().seconds < 3 {
+        assert!(Instant::now() < until && !running.wait(Duration::from_millis(20)));
+    }
+    let from = running.progress().seconds + 3;
+    running.adjust(Some(from), None).unwrap();
+    assert!(running.wait(Duration::from_secs(60)));
+    let outcome = running.outcome().unwrap();
+    assert_eq!((&outcome["warmup"], &outcome["measured"]), (&json!(from as f64), &json!(1.0)));
+    let operation = &outcome["operations"][0];
+    assert_eq!((&operation["warmup"]["requests"], &operation["requests"]), (&json!(100), &json!(100)));
+    let seconds: BTreeSet<u64> = series(&folder).iter().map(|row| row[3].parse().unwrap()).collect();
+    assert!(seconds.iter().all(|second| *second <= 1 || *second >= from), "{seconds:?}");
+
+    // Without a decision the pause ends with the warm-up.
+    plan["warmup"] = json!(2);
+    let (outcome, _folder) = run::<Null>(&plan);
+    assert_eq!((&outcome["warmup"], &outcome["operations"][0]["requests"]), (&json!(2.0), &json!(100)));
+}

@@ -344,3 +344,29 @@ fn retries_are_counted_and_stay_inside_the_response_time() {
     let (outcome, _folder) = run::<Moody>(&plan(unasked));
     assert_eq!(outcome["operations"][0]["successes"], 10, "no retries unless asked for");
 }
+
+#[test]
+fn pacing_fixes_the_time_between_the_starts_of_iterations() {
+    for threads in [1, 2] {
+        let mut plan = plan(json!({
+            "name": "s", "journey": [{"operation": "a", "think_time": 0.05}, {"operation": "b"}],
+            "pacing": {"closed": {"clients": 3, "pacing": 0.5}}, "stop": {"duration": 2.2},
+        }));
+        plan["threads"] = json!(threads);
+        plan["operations"] = json!({"a": {"ms": 20}, "b": {"ms": 20}});
+        let (outcome, _folder) = run::<Slow>(&plan);
+        // Each client starts at 0, 0.5, 1, 1.5 and 2 s, however long its requests take.
+        assert_eq!(outcome["operations"][0]["successes"], 15);
+        let stream = &outcome["streams"][0];
+        let (iterations, overruns) = (stream["iterations"].as_u64().unwrap(), stream["overruns"].as_u64().unwrap());
+        assert!((12..=15).contains(&iterations) && overruns <= 3, "{stream}");
+
+        // An iteration that takes longer delays the next, and is counted.
+        plan["operations"]["a"] = json!({"ms": 700});
+        let (outcome, _folder) = run::<Slow>(&plan);
+        let stream = &outcome["streams"][0];
+        assert!(stream["overruns"].as_u64().unwrap() >= 6, "{stream}");
+        assert_eq!(stream["overruns"], stream["iterations"]);
+        assert!((6..=9).contains(&outcome["operations"][0]["successes"].as_u64().unwrap()), "{outcome}");
+    }
+}

@@ -18,6 +18,7 @@ impl<D: Driver> Worker<D> {
         client: u64,
         stretches: Vec<(f64, f64)>,
         think_time: Think,
+        pacing: Duration,
     ) {
         let mut connection = self.phase.driver.connection(client);
         let seat = self.seat(client);
@@ -35,7 +36,7 @@ impl<D: Driver> Worker<D> {
                 if self.is_over(&stream, scheduled) {
                     return;
                 }
-                self.sleep_until(scheduled).await;
+                self.sleep_until(&stream, scheduled).await;
                 if self.is_over(&stream, Instant::now()) {
                     return;
                 }
@@ -55,7 +56,10 @@ impl<D: Driver> Worker<D> {
                 let (k, done, was_sent) = self.walk(&stream, &mut connection, seat, ticket, scheduled).await;
                 let thought = think(&think_time, &self.draw(&stream, k));
                 unsent = if was_sent { 0 } else { unsent + 1 };
-                scheduled = done + thought.max(back_off(unsent));
+                // The end of the stream cuts iterations short.
+                let is_whole = (k + 1) % self.phase.stream_plans[stream.index].steps() == 0;
+                let next = if is_whole { self.paced(&stream, scheduled, done, pacing) } else { done };
+                scheduled = next.max(done + thought.max(back_off(unsent)));
                 turns += 1;
                 if turns % TURNS == 0 {
                     tokio::task::yield_now().await;

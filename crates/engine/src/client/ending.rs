@@ -1,19 +1,21 @@
 //! End of a phase: wakes sleeping clients and waits for requests in flight.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::{Stream, Worker};
 use crate::driver::Driver;
 
 impl<D: Driver> Worker<D> {
-    /// Sleeps until an instant, or until a stream ends the phase.
-    pub(super) async fn sleep_until(&self, due: Instant) {
-        if self.phase.plan.ends_with.is_empty() {
+    /// Sleeps until an instant, or until the stream or the phase ends.
+    pub(super) async fn sleep_until(&self, stream: &Stream, due: Instant) {
+        if !self.phase.may_end_early() {
             return self.timer.sleep_until(due).await;
         }
-        if self.phase.ended.get().is_none() {
+        loop {
+            let wake = self.ends(stream).map_or(due, |ends| ends.min(due));
             tokio::select! {
-                () = self.timer.sleep_until(due) => {}
+                () = self.timer.sleep_until(wake) => return,
+                // The end of the phase may have moved.
                 () = self.over.notified() => {}
             }
         }
@@ -21,8 +23,18 @@ impl<D: Driver> Worker<D> {
 
     /// Returns the end of a stream's measured window, if known yet.
     pub(super) fn ends(&self, stream: &Stream) -> Option<Instant> {
-        let ended = self.phase.ended.get().copied();
-        [stream.ends, ended].into_iter().flatten().min()
+        self.end_after(stream.lasts)
+    }
+
+    /// Returns the end of a measured window of a given length, or of the phase, if known yet.
+    pub(super) fn end_after(&self, lasts: Option<Duration>) -> Option<Instant> {
+        let planned = lasts.map(|lasts| self.measured_from() + lasts);
+        [planned, self.phase.ended.get().copied()].into_iter().flatten().min()
+    }
+
+    /// Returns the end of the warm-up: the planned one, unless the caller has chosen another.
+    pub(super) fn measured_from(&self) -> Instant {
+        self.start + self.phase.warmup()
     }
 
     /// Returns whether the stream sends no more requests due at `now`.
@@ -30,14 +42,50 @@ impl<D: Driver> Worker<D> {
         self.ends(stream).is_some_and(|ends| now >= ends)
     }
 
-    /// Returns when a stream has ended the phase and the drain time for requests in flight is over.
-    pub(super) async fn until_ended(&self) {
-        let ended = loop {
-            match self.phase.ended.get() {
-                Some(ended) => break *ended,
-                None => self.over.notified().await,
+    /// Returns `rest` after the end of a window of a given length, or after the end of the phase.
+    pub(super) async fn until_over(&self, lasts: Option<Duration>, rest: Duration) {
+        loop {
+            let Some(ends) = self.end_after(lasts) else {
+                self.over.notified().await;
+                continue;
+            };
+            tokio::select! {
+                () = self.timer.sleep_until(ends + rest) => return,
+                () = self.over.notified() => {}
             }
-        };
-        self.timer.sleep_until(ended + self.phase.plan.drain).await;
+        }
+    }
+
+    /// Waits for the end of a pause of open streams; returns how much later than planned they resume.
+    pub(super) async fn pause(&self, stream: &Stream, after: Duration) -> Duration {
+        loop {
+            let resumes = self.measured_from();
+            if self.phase.measured_from.get().is_some()
+                || Instant::now() >= resumes
+                || self.is_over(stream, Instant::now())
+            {
+                return self.phase.warmup().saturating_sub(after);
+            }
+            tokio::select! {
+                () = self.timer.sleep_until(resumes) => {}
+                () = self.over.notified() => {}
+            }
+        }
+    }
+
+    /// Returns when the next iteration starts after one that started at `begun` and ended at `done`: `pacing`
+    /// after its start, or at once after a longer iteration. Counts iterations in the measured window.
+    pub(super) fn paced(&self, stream: &Stream, begun: Instant, done: Instant, pacing: Duration) -> Instant {
+        if pacing.is_zero() {
+            return done;
+        }
+        let due = begun + pacing;
+        // Count neither iterations of the warm-up nor those cut short by the end of the stream.
+        if begun >= self.measured_from() && !self.is_over(stream, due.min(done)) {
+            let end = &self.ends[stream.index];
+            let (iterations, overruns) = (end.get().iterations + 1, end.get().overruns + u64::from(done > due));
+            end.set(super::StreamEnd { iterations, overruns, ..end.get() });
+        }
+        due.max(done)
     }
 }

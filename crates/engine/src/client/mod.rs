@@ -110,7 +110,8 @@ struct Stream {
     /// Requests so far, by choice.
     turns: Vec<Cell<u64>>,
     retry_budget: RetryBudget,
-    ends: Option<Instant>,
+    /// Length of its measured window, if the clock ends it.
+    lasts: Option<Duration>,
 }
 
 /// Runs the load of worker `thread` of its process on the calling thread, until its streams end or the phase
@@ -194,13 +195,18 @@ impl<D: Driver> Worker<D> {
         let mut due = if self.phase.stop.load(Ordering::Relaxed) { Instant::now() } else { self.start };
         self.timer.sleep_until(due).await;
         self.began.set(Instant::now().saturating_duration_since(self.start));
+        let mut adjusted = (None, None);
         loop {
             self.timer.sleep_until(due).await;
-            due = self.recorder.borrow_mut().look(Instant::now(), &self.waiting.borrow());
+            let now = Instant::now();
+            due = self.recorder.borrow_mut().look(now, &self.waiting.borrow());
             if self.phase.stop.load(Ordering::Relaxed) {
                 stopped.notify_one();
             }
-            if self.phase.ended.get().is_some() {
+            // Sleeping tasks compute their due times again when the window changes, and at its end.
+            let window = (self.phase.measured_from.get().copied(), self.phase.ended.get().copied());
+            if window != adjusted || window.1.is_some_and(|ended| now >= ended) {
+                adjusted = window;
                 self.over.notify_waiters();
             }
         }
@@ -219,7 +225,7 @@ impl<D: Driver> Worker<D> {
     async fn serve_stream(self: Rc<Self>, index: usize, thread: u64) {
         let phase = &self.phase;
         let plan = &phase.plan.streams[index];
-        let ends = phase.plan.clock(index).map(|duration| self.start + phase.plan.warmup + duration);
+        let lasts = phase.plan.clock(index);
         let key = hash_name(&format!("{}/{}", phase.plan.phase, plan.name));
         let profile = &phase.profiles[index];
         // Use at most one thread per client or per request in flight. The shares add up to the total.
@@ -243,22 +249,22 @@ impl<D: Driver> Worker<D> {
                 Balance::new(nodes, stream_plan.choices.len(), share.index, share.count(parts)).map(RefCell::new);
             let turns = vec![Cell::new(0); stream_plan.choices.len()];
             let (issued, retry_budget) = (Cell::new(0), RetryBudget::default());
-            let part = Rc::new(Stream { index, key, share, issued, count, balance, roams, turns, retry_budget, ends });
+            let part = Rc::new(Stream { index, key, share, issued, count, balance, roams, turns, retry_budget, lasts });
             stream = Some(part.clone());
             match plan.pacing {
-                Pacing::Closed { think_time, .. } => {
+                Pacing::Closed { think_time, pacing, .. } => {
                     for client in share.numbers(parts) {
                         // Client number c is active while the level is above c.
                         let stretches = profile.at_least(client as f64 + 1.0);
-                        clients.spawn_local(self.clone().closed(part.clone(), client, stretches, think_time));
+                        clients.spawn_local(self.clone().closed(part.clone(), client, stretches, think_time, pacing));
                     }
                 }
                 Pacing::Open { arrivals, .. } => {
                     let due = Due::new(profile.clone(), arrivals, share, phase.plan.seed, key);
                     self.clone().open(part, due, share.count(parts), &mut clients).await;
                 }
-                Pacing::Users { users, think_time, over, .. } => {
-                    let config = UserConfig { users, think_time, over };
+                Pacing::Users { users, think_time, pacing, over, .. } => {
+                    let config = UserConfig { users, think_time, pacing, over };
                     self.clone().users(part, config, parts, thread as usize, &mut clients).await;
                 }
                 Pacing::Source { .. } => {
@@ -270,9 +276,7 @@ impl<D: Driver> Worker<D> {
             }
         }
         let ends_itself = phase.limits[index].is_some() || phase.sources[index].is_some();
-        let clock_ends = ends.filter(|_| !ends_itself && !clients.is_empty());
-        // Requests in flight at the end get the drain time to finish.
-        let give_up = ends.map(|ends| ends + phase.plan.drain);
+        let stays = lasts.is_some() && !ends_itself && !clients.is_empty();
         let all = async {
             while clients.join_next().await.is_some() {}
             match &stream {
@@ -281,20 +285,13 @@ impl<D: Driver> Worker<D> {
                     phase.stream_plans[index].uses().for_each(|counter| phase.counters[counter].end(thread as usize, 0))
                 }
             }
-            if let Some(ends) = clock_ends {
+            if stays {
                 // Stay until the end of the stream even without more requests, as at a low rate.
-                self.sleep_until(ends).await;
+                self.until_over(lasts, Duration::ZERO).await;
             }
         };
-        let give_up = async {
-            match give_up {
-                None => self.until_ended().await,
-                Some(give_up) => tokio::select! {
-                    () = self.timer.sleep_until(give_up) => {}
-                    () = self.until_ended() => {}
-                },
-            }
-        };
+        // Requests in flight at the end get the drain time to finish.
+        let give_up = self.until_over(lasts, phase.plan.drain);
         tokio::select! {
             () = all => {}
             () = give_up => {}

@@ -20,8 +20,15 @@ impl<D: Driver> Worker<D> {
         let closing = Rc::new(Cell::new(false));
         let mut client_slots: Vec<Rc<ClientSlot<DueIteration>>> = Vec::new();
         let mut turns = 0;
+        let mut delay = None;
         for (n, due) in schedule {
-            let scheduled = self.start + due;
+            let mut scheduled = self.start + due;
+            if let Some(after) = self.phase.plan.pause_after.filter(|after| due >= *after) {
+                scheduled += match delay {
+                    Some(delay) => delay,
+                    None => *delay.insert(self.pause(&stream, after).await),
+                };
+            }
             if self.is_over(&stream, scheduled) {
                 break;
             }
@@ -29,8 +36,8 @@ impl<D: Driver> Worker<D> {
                 self.set_ran_out(stream.index, true);
                 break;
             }
-            self.sleep_until(scheduled).await;
-            if self.phase.ended.get().is_some_and(|ended| scheduled >= *ended) {
+            self.sleep_until(&stream, scheduled).await;
+            if self.is_over(&stream, scheduled) {
                 break;
             }
             turns += 1;

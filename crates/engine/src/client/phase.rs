@@ -48,7 +48,9 @@ pub struct Phase<D: Driver> {
     pub together: bool,
     /// Number of workers still active in each stream.
     pub going: Vec<AtomicU64>,
-    /// When a stream's end ended the phase.
+    /// End of the warm-up that the caller chose, after the phase's start.
+    pub measured_from: OnceLock<Duration>,
+    /// When a stream's end or the caller ended the phase; may be in the future.
     pub ended: OnceLock<Instant>,
     /// Set by the caller to close all sources: queued events are sent, then the phase ends.
     pub closing: AtomicBool,
@@ -90,6 +92,37 @@ impl<D: Driver> Phase<D> {
         if !self.together && self.closing.load(Ordering::SeqCst) && all_is_sent() {
             self.end();
         }
+    }
+
+    /// Returns the end of the warm-up, after the phase's start.
+    pub fn warmup(&self) -> Duration {
+        self.measured_from.get().copied().unwrap_or(self.plan.warmup)
+    }
+
+    /// Returns whether the phase may end before the end that its plan gives.
+    pub fn may_end_early(&self) -> bool {
+        self.plan.adjustable || !self.plan.ends_with.is_empty()
+    }
+
+    /// Sets the end of the warm-up and of the window to whole seconds after the phase's start at `start`. Fails
+    /// if the plan does not allow it, or if the time has passed.
+    pub fn adjust(&self, start: Instant, measured_from: Option<u64>, until: Option<u64>) -> Result<(), String> {
+        if !self.plan.adjustable {
+            return Err("the plan does not allow another window: set \"adjustable\"".into());
+        }
+        let now = Instant::now();
+        for second in [measured_from, until].into_iter().flatten() {
+            if start + Duration::from_secs(second) <= now {
+                return Err(format!("second {second} of the phase has begun already"));
+            }
+        }
+        if let Some(from) = measured_from {
+            let _ = self.measured_from.set(Duration::from_secs(from).min(self.plan.warmup));
+        }
+        if let Some(until) = until {
+            let _ = self.ended.set(start + Duration::from_secs(until));
+        }
+        Ok(())
     }
 
     /// Ends the phase: requests in flight may finish, no others are sent.

@@ -46,7 +46,7 @@ impl<D: Driver> Worker<D> {
         for step in 1..steps {
             let k = first + step;
             let scheduled = done + think(&stream_plan.thinks[step as usize - 1], &self.draw(stream, k - 1));
-            self.sleep_until(scheduled).await;
+            self.sleep_until(stream, scheduled).await;
             if self.is_over(stream, scheduled) {
                 self.settle(stream, ticket, step as usize);
                 return (k - 1, done, was_sent);
@@ -132,7 +132,7 @@ impl<D: Driver> Worker<D> {
             retries += 1;
             retry_state.after(&reply);
             self.recorder.borrow_mut().attempt(choice.slot, times(), reply, &self.waiting.borrow());
-            self.sleep_until(due).await;
+            self.sleep_until(stream, due).await;
         };
         self.keep_answer(connection, choice, &reply);
         choice.first_executions.record(start.scheduled, is_first, newest, &mut reply);
@@ -202,7 +202,7 @@ impl<D: Driver> Worker<D> {
                 &reply,
                 &self.waiting.borrow(),
             );
-            self.sleep_until(next).await;
+            self.timer.sleep_until(next).await;
         }
     }
 

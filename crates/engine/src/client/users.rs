@@ -55,6 +55,8 @@ pub(super) struct UserPool {
 pub(super) struct UserConfig {
     pub users: u64,
     pub think_time: Think,
+    /// Time between the starts of a user's journeys; 0 for none.
+    pub pacing: Duration,
     /// Time between the starts of the first and the last user.
     pub over: Duration,
 }
@@ -72,7 +74,7 @@ impl<D: Driver> Worker<D> {
         let Some(journey) = &self.phase.stream_plans[stream.index].journey else { return };
         let pool = Rc::new(UserPool::default());
         self.pools.borrow_mut().push((stream.index, pool.clone()));
-        let scene = self.scene(&stream, journey, config.think_time);
+        let scene = self.scene(&stream, journey, config);
         let numbers = stream.share.numbers(config.users);
         pool.users.borrow_mut().extend(numbers.map(|number| User::new(number, journey)));
         let count = pool.users.borrow().len();
@@ -80,10 +82,11 @@ impl<D: Driver> Worker<D> {
         for place in 0..count {
             let part = pool.users.borrow()[place].number as f64 / config.users as f64;
             let begin = self.start + config.over.mul_f64(part);
+            pool.users.borrow_mut()[place].journey_began = (begin - self.start).as_nanos() as u64;
             pool.thinking.borrow_mut().push(Reverse((begin, place as u32)));
         }
         for client in stream.share.numbers(clients) {
-            tasks.spawn_local(self.clone().attend(stream.clone(), client, pool.clone(), config.think_time));
+            tasks.spawn_local(self.clone().attend(stream.clone(), client, pool.clone(), config));
         }
         self.dispatch(&stream, &pool, &scene, thread).await;
         pool.closing.set(true);
@@ -127,8 +130,8 @@ impl<D: Driver> Worker<D> {
             pool.sleeps_until.set(wake);
             let sleep = async {
                 match wake {
-                    Some(wake) => self.sleep_until(wake).await,
-                    None if self.phase.plan.ends_with.is_empty() => pending().await,
+                    Some(wake) => self.sleep_until(stream, wake).await,
+                    None if !self.phase.may_end_early() => pending().await,
                     None => self.over.notified().await,
                 }
             };
@@ -168,9 +171,9 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Client loop: serves due users one after the other.
-    async fn attend(self: Rc<Self>, stream: Rc<Stream>, client: u64, pool: Rc<UserPool>, think_time: Think) {
+    async fn attend(self: Rc<Self>, stream: Rc<Stream>, client: u64, pool: Rc<UserPool>, config: UserConfig) {
         let Some(journey) = &self.phase.stream_plans[stream.index].journey else { return };
-        let scene = self.scene(&stream, journey, think_time);
+        let scene = self.scene(&stream, journey, config);
         let mut connection = self.phase.driver.connection(client);
         let seat = self.seat(client);
         let client_slot = ClientSlot::new(None, stream.first_node(pool.client_slots.borrow().len()));
@@ -288,7 +291,9 @@ impl<D: Driver> Worker<D> {
         let simulated_clock = self.phase.simulated_clocks[stream.index].as_ref();
         let (next, asks) = {
             let user = &mut pool.users.borrow_mut()[place as usize];
-            (user.advance(scene, now, due, |steps| self.record_timed(stream, steps)), user.asks(scene.journey))
+            let timed = |steps| self.record_timed(stream, steps);
+            let paced = |begun, done| self.paced(stream, begun, done, scene.pacing);
+            (user.advance(scene, now, due, timed, paced), user.asks(scene.journey))
         };
         match next {
             Next::Due(due) => {
@@ -344,7 +349,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    fn scene<'a>(&self, stream: &Stream, journey: &'a Journey, think_time: Think) -> Scene<'a> {
-        Scene { journey, think_time, seed: self.phase.plan.seed, key: stream.key, start: self.start }
+    fn scene<'a>(&self, stream: &Stream, journey: &'a Journey, config: UserConfig) -> Scene<'a> {
+        let UserConfig { think_time, pacing, .. } = config;
+        Scene { journey, think_time, pacing, seed: self.phase.plan.seed, key: stream.key, start: self.start }
     }
 }

@@ -23,7 +23,6 @@ impl<D: Driver> Worker<D> {
         let look = visible + 1;
         let seat = self.seat(self.looker(index));
         let mut connection = phase.driver.connection(seat.client);
-        let ends = phase.plan.clock(index).map(|duration| self.start + phase.plan.warmup + duration);
         let mut due = self.start;
         loop {
             let mut changed = std::pin::pin!(probes.changed());
@@ -45,6 +44,7 @@ impl<D: Driver> Worker<D> {
             let (reply, seen) = phase.driver.look_for(&mut connection, &choice.operation, &phase.context, &batch).await;
             let done = reply.done;
             let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
+            let ends = phase.plan.clock(index).map(|duration| self.measured_from() + duration);
             let mut recorder = self.recorder.borrow_mut();
             recorder.request(
                 look,

@@ -51,9 +51,15 @@ pub struct Plan {
     /// Start of the load, seconds of this machine's CLOCK_MONOTONIC; by default as soon as possible.
     #[serde(default)]
     pub start: Option<f64>,
-    /// Duration of the warm-up, which is recorded separately.
+    /// Duration of the warm-up, which is recorded separately. The upper limit in an `adjustable` phase.
     #[serde(default, deserialize_with = "seconds::deserialize")]
     pub warmup: Duration,
+    /// Whether the caller may end the warm-up and the measured window earlier, while the load runs.
+    #[serde(default)]
+    pub adjustable: bool,
+    /// Time after the start of the load at which open streams pause until the warm-up ends.
+    #[serde(default, deserialize_with = "seconds::some")]
+    pub pause_after: Option<Duration>,
     /// Wait for requests in flight at the end; after it they are recorded as in flight.
     #[serde(default = "thirty", deserialize_with = "seconds::deserialize")]
     pub drain: Duration,
@@ -253,6 +259,9 @@ pub enum Pacing {
         /// The time between an answer and the next request, or between journeys.
         #[serde(default)]
         think_time: Think,
+        /// Time between the starts of a client's iterations; 0 for none. A longer iteration delays the next.
+        #[serde(default, with = "seconds", skip_serializing_if = "Duration::is_zero")]
+        pacing: Duration,
     },
     /// Open loop: requests or users arrive at times independent of the answers.
     Open {
@@ -274,6 +283,9 @@ pub enum Pacing {
         /// The time between journeys.
         #[serde(default)]
         think_time: Think,
+        /// Time between the starts of a user's journeys; 0 for none. A longer journey delays the next.
+        #[serde(default, with = "seconds", skip_serializing_if = "Duration::is_zero")]
+        pacing: Duration,
         /// Time between the starts of the first and the last user.
         #[serde(default, with = "seconds")]
         over: Duration,
@@ -403,6 +415,9 @@ pub enum Metric {
     ResponseP99,
     /// Dropped requests.
     Dropped,
+    /// Share of the offered requests of open streams that were not answered successfully, 0 to 1: over the
+    /// condition's last `seconds` in the measured window together.
+    MissedShare,
 }
 
 fn one() -> u64 {

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -77,7 +78,7 @@ impl RankRecorder {
     }
 
     /// Returns the start of the load, after the run's start.
-    pub fn offset(&self) -> std::time::Duration {
+    pub fn offset(&self) -> Duration {
         self.start_time.offset
     }
 
@@ -136,6 +137,13 @@ impl RankRecorder {
         self.tally.second(&self.sum);
         self.directives.stop |= self.tally.totals.stopped_by.is_some();
         Ok(())
+    }
+
+    /// Sets the end of the warm-up and of the phase, in whole seconds after the start of the load.
+    pub fn adjust(&mut self, measured_from: Option<u64>, until: Option<u64>) {
+        let (warmup, ended) = &mut self.tally.window;
+        *warmup = measured_from.map_or(*warmup, |second| Duration::from_secs(second).min(self.plan.warmup));
+        *ended = until.map(Duration::from_secs).or(*ended);
     }
 
     /// Returns the current directives for all ranks.

@@ -103,7 +103,7 @@ fn process(rank: u64, ranks: u64, threads: u64, start: Instant, hosts: &[&str], 
         let (recycle, empty) = channel();
         links.push(Link { intervals, empty: recycle });
         let warmup = Duration::from_millis(1500);
-        let mut recorder = Recorder::new(thread as usize, 3, start, warmup, true, finished, empty);
+        let mut recorder = Recorder::new(thread as usize, 3, start, move || warmup, true, finished, empty);
         let (index, of) = (rank * threads + thread, ranks * threads);
         let mut all: Vec<_> = (index..REQUESTS).step_by(of as usize).map(|k| request(k, start, hosts)).collect();
         // An unanswered request is in flight at the end of each second.
@@ -141,7 +141,7 @@ struct Kept {
 
 impl Sink for Kept {
     fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> std::io::Result<()> {
-        self.watch.second(sum, &rows);
+        self.watch.second(sum, &rows, (Duration::ZERO, None));
         self.tally.second(sum);
         let state = State { over: vec![false], counters: vec![(10 + self.rank, 0)], clocks: Vec::new() };
         let second = Second::of(self.fingerprint, self.rank, sum, Workers::of(rows), &self.hosts, state);
@@ -210,8 +210,9 @@ fn part(plan: &Plan, kept: &Kept) -> RankOutcome {
         stopped: false,
         counts: kept.tally.totals.counts.clone(),
         in_flight: vec![(0, Duration::ZERO), (u64::from(kept.rank == 0), Duration::from_secs(5)), (0, Duration::ZERO)],
-        streams: vec![StreamEnd { last_done: Duration::from_secs(5), ran_out: false }],
+        streams: vec![StreamEnd { last_done: Duration::from_secs(5), ran_out: false, ..StreamEnd::NOTHING }],
         ended: Duration::from_millis(5200),
+        warmup: plan.warmup,
         over: None,
         clock: (1e-6, 0.0),
         hosts: kept.hosts.iter().cloned().collect(),

@@ -11,14 +11,23 @@ pub struct StreamEnd {
     pub last_done: Duration,
     /// Whether all of its requests were sent. False if the clock or a stop ended it.
     pub ran_out: bool,
+    /// Iterations with pacing that started in the measured window.
+    pub iterations: u64,
+    /// Those that took longer than the pacing.
+    pub overruns: u64,
 }
 
 impl StreamEnd {
     /// The end of an empty part.
-    pub const NOTHING: Self = Self { last_done: Duration::ZERO, ran_out: true };
+    pub const NOTHING: Self = Self { last_done: Duration::ZERO, ran_out: true, iterations: 0, overruns: 0 };
 
     /// Combines the ends of two parts.
     pub fn and(self, other: Self) -> Self {
-        Self { last_done: self.last_done.max(other.last_done), ran_out: self.ran_out && other.ran_out }
+        Self {
+            last_done: self.last_done.max(other.last_done),
+            ran_out: self.ran_out && other.ran_out,
+            iterations: self.iterations + other.iterations,
+            overruns: self.overruns + other.overruns,
+        }
     }
 }

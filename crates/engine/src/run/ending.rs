@@ -103,6 +103,7 @@ impl Ended {
             in_flight,
             streams: leftover.streams.clone(),
             ended: leftover.ended,
+            warmup: phase.warmup(),
             over: phase.ended.get().map(|ended| ended.saturating_duration_since(start_time.at)),
             clock,
             hosts: phase.driver.hosts().into_iter().collect(),

@@ -69,6 +69,12 @@ impl Running {
         self.phase.hold();
     }
 
+    /// Ends the warm-up and the measured window at whole seconds after the start of the load; both must be in
+    /// the future. Fails otherwise, and if the plan does not allow it.
+    pub fn adjust(&self, measured_from: Option<u64>, until: Option<u64>) -> Result<(), String> {
+        self.phase.adjust(self.start_time.at, measured_from, until)
+    }
+
     /// Applies rank 0's directives on this rank. Fails if they cannot be parsed.
     pub fn apply(&self, directives: &[u8]) -> Result<(), String> {
         Directives::from_bytes(directives).map(|directives| self.phase.apply(&directives))
@@ -130,6 +136,7 @@ trait Control: Send + Sync {
     fn stop(&self);
     fn close(&self);
     fn hold(&self);
+    fn adjust(&self, start: Instant, measured_from: Option<u64>, until: Option<u64>) -> Result<(), String>;
     fn apply(&self, directives: &Directives);
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError>;
 }
@@ -153,6 +160,10 @@ impl<D: Driver> Control for Phase<D> {
 
     fn hold(&self) {
         self.held.store(true, Ordering::Relaxed);
+    }
+
+    fn adjust(&self, start: Instant, measured_from: Option<u64>, until: Option<u64>) -> Result<(), String> {
+        Self::adjust(self, start, measured_from, until)
     }
 
     fn apply(&self, directives: &Directives) {
@@ -189,7 +200,7 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError>
     let tally = Tally::new(&phase.plan, slots.clone(), progress.clone());
     let (phase, folder) = (Arc::new(phase), folder.to_owned());
     let watch = Watch::new(&phase.plan);
-    let sink = IntoFiles { phase: phase.clone(), files, tally, watch };
+    let sink = IntoFiles { phase: phase.clone(), start: start_time.at, files, tally, watch };
     launch(&phase, slots.clone(), start_time, sink, progress, Seconds::default(), move |phase, ended| {
         let part = ended.part(phase, &slots, 0);
         let hosts = phase.driver.hosts();
@@ -232,7 +243,14 @@ impl<D: Driver> Prepared for Ready<D> {
         let (progress, seconds) = (Shown::default(), Seconds::default());
         let tally = Tally::of_a_share(&phase.plan, slots.clone(), progress.clone());
         let (watch, phase) = (Watch::new(&phase.plan), Arc::new(phase));
-        let sink = IntoMemory { phase: phase.clone(), seconds: seconds.clone(), fingerprint, tally, watch };
+        let sink = IntoMemory {
+            phase: phase.clone(),
+            start: start_time.at,
+            seconds: seconds.clone(),
+            fingerprint,
+            tally,
+            watch,
+        };
         launch(&phase, slots.clone(), start_time, sink, progress, seconds, move |phase, ended| {
             serde_json::to_value(ended.part(phase, &slots, fingerprint)).map_err(|error| error.to_string())
         })
@@ -326,12 +344,14 @@ fn spawn_worker<D: Driver>(
     empty: Receiver<Interval>,
 ) -> std::io::Result<JoinHandle<Leftover>> {
     let plan = &phase.plan;
-    let (warmup, samples) = (plan.warmup, plan.samples);
+    let samples = plan.samples;
     let phase = phase.clone();
     thread::Builder::new().name(format!("worker-{thread}")).spawn(move || {
         let hears = phase.clone();
         let _listening = panics::listen(move |words| hears.fail(format!("a client or its thread panicked: {words}")));
         // Created on this thread, because the recorder reads the CPU clock of its thread.
+        let window = phase.clone();
+        let warmup = move || window.warmup();
         let recorder = Recorder::new(thread as usize, slots, start, warmup, samples, finished, empty);
         client::run(&phase, thread, start, recorder).unwrap_or_else(|error| {
             phase.fail(format!("a worker thread failed: {error}"));

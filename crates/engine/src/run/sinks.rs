@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use crate::client::phase::Phase;
 use crate::driver::Driver;
@@ -23,6 +24,7 @@ pub(super) trait Ending: Sink + Send + 'static {
 /// Writes files, and ends the phase when a condition of the plan is met.
 pub(super) struct IntoFiles<D: Driver> {
     pub phase: Arc<Phase<D>>,
+    pub start: Instant,
     pub files: Files,
     pub tally: Tally,
     pub watch: Watch,
@@ -30,7 +32,8 @@ pub(super) struct IntoFiles<D: Driver> {
 
 impl<D: Driver> Sink for IntoFiles<D> {
     fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> io::Result<()> {
-        self.watch.second(sum, &rows);
+        self.tally.window = window(&self.phase, self.start);
+        self.watch.second(sum, &rows, self.tally.window);
         self.files.second(self.tally.slots(), sum, &Workers::of(rows))?;
         self.tally.second(sum);
         if self.tally.totals.stopped_by.is_some() {
@@ -47,12 +50,18 @@ impl<D: Driver> Ending for IntoFiles<D> {
     }
 }
 
+/// Returns the end of the warm-up, and of a phase that ends before its planned end, as they are known now.
+fn window<D: Driver>(phase: &Phase<D>, start: Instant) -> (Duration, Option<Duration>) {
+    (phase.warmup(), phase.ended.get().map(|ended| ended.saturating_duration_since(start)))
+}
+
 /// Serialized seconds not fetched yet.
 pub(super) type Seconds = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// Keeps seconds in memory until they are fetched.
 pub(super) struct IntoMemory<D: Driver> {
     pub phase: Arc<Phase<D>>,
+    pub start: Instant,
     pub seconds: Seconds,
     pub fingerprint: u64,
     pub tally: Tally,
@@ -61,7 +70,7 @@ pub(super) struct IntoMemory<D: Driver> {
 
 impl<D: Driver> Sink for IntoMemory<D> {
     fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> io::Result<()> {
-        self.watch.second(sum, &rows);
+        self.watch.second(sum, &rows, window(&self.phase, self.start));
         self.tally.second(sum);
         let (rank, hosts, state) = (self.phase.plan.rank, self.phase.driver.hosts(), self.phase.state());
         let second = Second::of(self.fingerprint, rank, sum, Workers::of(rows), &hosts, state);

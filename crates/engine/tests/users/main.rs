@@ -428,7 +428,7 @@ fn a_hundred_thousand_users_take_little_memory() {
     // Measure the current size, not the peak: the process mostly keeps freed memory.
     let per_user = resident().saturating_sub(before) / 100_000;
     assert_eq!(run.figure("a", "successes"), 100_000);
-    assert!(size_of::<loadframe_engine::workload::journey::user::User>() <= 112);
+    assert!(size_of::<loadframe_engine::workload::journey::user::User>() <= 120);
     assert!(per_user < 1000, "{per_user} bytes a user");
 }
 
@@ -467,4 +467,36 @@ fn writes_are_polled_for_until_visible_or_the_time_limit() {
         let sent = run.asked.iter().filter(|(asked, _)| asked.operation != "write").count() as u64;
         assert_eq!(sent, 2 * written + run.figure("seen", "retries") + run.figure("never", "retries"));
     }
+}
+
+#[test]
+fn journeys_of_users_start_at_the_pacing() {
+    let stream = |journeys: u64| {
+        json!({
+            "pacing": {"users": {"users": 6, "clients": 3, "pacing": 0.4, "over": 0.3}}, "stop": {"journeys": journeys},
+            "steps": [ask("a"), {"think": {"uniform": [0.0, 0.1]}}, ask("b")],
+        })
+    };
+    let operations = json!({"a": {"say": "", "ms": 5}, "b": {"say": "", "ms": 5}});
+    for threads in [1, 2] {
+        let mut plan = plan(&operations, stream(4));
+        plan["threads"] = json!(threads);
+        let run = run(&plan);
+        assert_eq!(run.figure("a", "successes"), 24);
+        for user in 0..6 {
+            let starts = run.asked.iter().filter(|(asked, _)| asked.user == user && asked.operation == "a");
+            let mut starts: Vec<_> = starts.map(|(_, sent)| *sent).collect();
+            starts.sort();
+            // Late sending never accumulates: the schedule is that of the first start.
+            let took = (*starts.last().unwrap() - starts[0]).as_secs_f64();
+            assert!(took > 1.0, "user {user}: {took} s");
+        }
+        assert_eq!(run.outcome["streams"][0]["overruns"], 0, "{}", run.outcome["streams"]);
+        assert!(run.took >= 1.2);
+    }
+    let mut slow = operations;
+    slow["b"]["ms"] = json!(600);
+    let run = run(&plan(&slow, stream(2)));
+    let stream = &run.outcome["streams"][0];
+    assert_eq!((&stream["iterations"], &stream["overruns"]), (&json!(12), &json!(12)));
 }

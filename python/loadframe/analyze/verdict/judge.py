@@ -285,6 +285,17 @@ def _backlog(phase: JudgedPhase) -> Iterator[Finding]:
 
 
 @detector
+def _chosen_window(judged: JudgedPhase) -> Iterator[Finding]:
+    name, window = judged.summary.name, judged.summary.window
+    if window is None:
+        return
+    if window.warmup_limit is not None and window.steady_from is None:
+        yield rules.NO_STEADY_STATE(phase=name, limit=window.warmup_limit)
+    if window.queue_limit is not None and window.queue_empty_at is None:
+        yield rules.QUEUE_NOT_EMPTY(phase=name, limit=window.queue_limit)
+
+
+@detector
 def _requests(judged: JudgedPhase) -> Iterator[Finding]:
     phase = judged.summary
     has_users = any(stream.users is not None for stream in phase.streams)

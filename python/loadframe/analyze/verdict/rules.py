@@ -281,7 +281,24 @@ BACKLOG = ValidityRule(
     "backlog",
     "in phase {phase} the measured window answered {inherited:count} requests that were due in the warm-up, and reached"
     " {achieved:share1} of the offered rate: response times include the backlog",
-    "lengthen the warm-up until the backlog is gone, or lower the rate",
+    "lengthen the warm-up until the backlog is gone, set wait_for_queue: true in the phase, or lower the rate",
+    fault="store",
+    effect="result",
+    judged_if_disturbed=False,
+)
+NO_STEADY_STATE = ValidityRule(
+    "no_steady_state",
+    "in phase {phase} the load did not reach steady state within the longest warm-up of {limit:duration}",
+    "raise at_most of warmup: {{at_most: 10m}}; look at merges, compactions and caches of the store",
+    fault="store",
+    effect="result",
+    judged_if_disturbed=False,
+)
+QUEUE_NOT_EMPTY = ValidityRule(
+    "queue_not_empty",
+    "in phase {phase} requests were still in flight {limit:duration} after the warm-up: response times include a"
+    " backlog",
+    "raise wait_for_queue, lower the rate, or look for requests that the store never answers",
     fault="store",
     effect="result",
     judged_if_disturbed=False,

@@ -220,7 +220,10 @@ def achieved_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
     unanswered = sum(
         operation["in_flight_at_end"] for operation in outcome["operations"] if operation["stream"] in streams
     )
-    return done_in_window(rows, unanswered, outcome["warmup"], outcome["measured"])
+    # A window that begins with an empty queue has nothing in flight at its start, but at its end.
+    begins_empty = (outcome.get("window") or {}).get("queue_empty_at") is not None
+    waiting = _first_response(rows.filter(pc.equal(rows["segment"], "measure"))) if begins_empty else 0.0
+    return done_in_window(rows, unanswered, outcome["warmup"], outcome["measured"], waiting=waiting)
 
 
 def done_in_window(

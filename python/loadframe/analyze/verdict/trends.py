@@ -74,8 +74,7 @@ def steadiness(throughput: npt.NDArray[np.float64]) -> Steadiness | None:
     mean = float(throughput.mean())
     if mean <= 0:
         return Steadiness(seconds, 0, 0.0, settled=True, drifts=False)
-    size = _BATCH if seconds >= _LEAST_BATCHES * _BATCH else 1
-    cut = _mser(_batches(throughput, size), size)
+    cut = truncation(throughput)
     kept = throughput[cut:]
     moved = abs(mean - float(kept.mean()))
     settled = moved <= _CHANGE * float(kept.mean()) or not _stands_out(moved, cut, kept)
@@ -83,6 +82,12 @@ def steadiness(throughput: npt.NDArray[np.float64]) -> Steadiness | None:
     slope, p = _trend(batches)
     change = slope * (len(batches) - 1) / mean
     return Steadiness(seconds, cut, change, settled, p < _SIGNIFICANT and abs(change) > _CHANGE)
+
+
+def truncation(series: npt.NDArray[np.float64]) -> int:
+    """Return the cut d* of MSER, in seconds; at half of the series or later, it is not steady yet."""
+    size = _BATCH if len(series) >= _LEAST_BATCHES * _BATCH else 1
+    return _mser(_batches(series, size), size)
 
 
 def _batches(throughput: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.float64]:

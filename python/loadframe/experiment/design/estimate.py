@@ -12,6 +12,7 @@ from loadframe.experiment.file.model import REMOTE_HOSTS
 from loadframe.workload import ResolvedPhase, Workload, least_seconds, walks_journeys
 from loadframe.workload.forms import every_form
 from loadframe.workload.phases import Phase
+from loadframe.workload.window import AutoDuration, AutoWarmup, longest, shortest
 
 #: Overhead of a run, s, and documents/s that a small cluster ingests, both measured with embedded stores on two cores.
 #: Each store estimates the start of its clusters.
@@ -28,6 +29,9 @@ MOST_REQUESTS, MOST_DOCUMENTS = 50_000.0, 200_000.0
 _JOURNEYS = "the length depends on how long users take for their journeys"
 _WORK = "phase {phase} ends after {work}, and its rate is not known before the first run; counted with {rate}/s at most"
 
+#: An estimate whose lower end is above this share of its upper end is not shown as a range.
+_RANGE = 0.99
+
 #: Length above which the command asks for confirmation, s.
 LONG = 24 * 3600.0
 
@@ -35,13 +39,34 @@ LONG = 24 * 3600.0
 def estimate(design: Design, experiment: Experiment) -> float:
     """Return the expected seconds from the start of the first cluster to the end of the last run.
 
-    A lower bound if the length is unknown; see `why_unknown`.
+    An upper bound if the length of a run is automatic. A lower bound if the length is unknown; see `why_unknown`.
     """
     return sum(run_seconds(design, experiment).values())
 
 
-def run_seconds(design: Design, experiment: Experiment) -> dict[str, float]:
-    """Return the expected seconds by run; the first run of each cluster includes its start and its preparation."""
+def least_estimate(design: Design, experiment: Experiment) -> float:
+    """Return the expected seconds if all automatic lengths are as short as possible."""
+    return sum(run_seconds(design, experiment, shortest_share(experiment)).values())
+
+
+def shortest_share(experiment: Experiment) -> float:
+    """Return the shortest length of the measured phases as a share of the longest; 1 if no length is automatic."""
+    least = most = 0.0
+    phases = {phase.name: phase for phase in experiment.workload.file.phases}
+    for name in experiment.measured:
+        chosen = [getattr(experiment.file, key) for key in ("warmup", "duration")]
+        written = (phases[name].warmup, phases[name].duration)
+        lengths = [phase if file is None else file for file, phase in zip(chosen, written, strict=True)]
+        least += sum(shortest(length) for length in lengths if length is not None)
+        most += sum(longest(length) for length in lengths if length is not None) + (phases[name].wait_for_queue or 0.0)
+    return least / most if most else 1.0
+
+
+def run_seconds(design: Design, experiment: Experiment, share: float = 1.0) -> dict[str, float]:
+    """Return the expected seconds by run; the first run of each cluster includes its start and its preparation.
+
+    `share` scales the measured phases, as `shortest_share` returns it.
+    """
     from loadframe.cluster import Cluster
 
     seconds: dict[str, float] = {}
@@ -51,7 +76,7 @@ def run_seconds(design: Design, experiment: Experiment) -> dict[str, float]:
         for run in group:
             key = repr(experiment.workload_parameters(run.treatment))
             workload = workloads.get(key) or workloads.setdefault(key, experiment.workload_at(run.treatment))
-            seconds[run.id] = RUN_OVERHEAD + experiment.kind.seconds(experiment, workload, run.treatment)
+            seconds[run.id] = RUN_OVERHEAD + share * experiment.kind.seconds(experiment, workload, run.treatment)
             if run is group[0]:
                 phases = {phase.name: phase for phase in workload.file.phases}
                 if not experiment.exists:
@@ -91,8 +116,13 @@ def why_unknown(experiment: Experiment) -> str | None:
     return None
 
 
-def length_text(seconds: float, known: bool) -> str:
-    """Return an estimate for display: `about 5 min`, or `at least 5 min` if the length is not known."""
+def length_text(seconds: float, known: bool, least: float | None = None) -> str:
+    """Return an estimate for display: `about 5 min`, or `at least 5 min` if the length is not known.
+
+    With `least`, the shortest length of automatic runs: `2 min to 5 min`.
+    """
+    if known and least is not None and least < _RANGE * seconds:
+        return f"{format_duration(least)} to {format_duration(seconds)}"
     return f"{'about' if known else 'at least'} {format_duration(seconds)}"
 
 
@@ -105,7 +135,7 @@ def resolved_seconds(phase: ResolvedPhase) -> float | None:
     if any("journeys" in stop for stop in stops):
         return None
     if phase.duration is not None:
-        return phase.warmup + phase.duration
+        return phase.longest_warmup + phase.duration
     if phase.stop != "exhausted":
         of_phase = phase.stop.get("requests", 0) if isinstance(phase.stop, dict) else 0
         requests = max([of_phase, *(stream.requests or 0 for stream in phase.streams)])
@@ -128,19 +158,20 @@ def phase_length(
     phase: Phase,
     known: MeasuredRate | None = None,
     *,
-    warmup: float | None = None,
-    duration: float | None = None,
+    warmup: float | AutoWarmup | None = None,
+    duration: float | AutoDuration | None = None,
     rate: float | None = None,
     **_: object,
 ) -> Length:
     """Estimate the length of a phase at these levels; other levels are ignored.
 
     `known` is the rate of its earlier runs. Without it, a phase with much work has only a lower bound.
+    An automatic length counts with its upper limit.
     """
-    before = phase.warmup if warmup is None else warmup
+    before = longest(phase.warmup if warmup is None else warmup) + (phase.wait_for_queue or 0.0)
     measured = phase.duration if duration is None else duration
     if measured is not None:
-        return Length(before + measured)
+        return Length(before + longest(measured))
     if walks_journeys(phase):
         return Length(before + least_seconds(phase), _JOURNEYS)
     if phase.requests is not None:
@@ -194,6 +225,7 @@ class ResourceEstimate:
     generators: int  #: further machines, only for ranks
     missing: tuple[str, ...] = ()  #: sentences on unknowns that affect the duration
     known: bool = True  #: whether the duration is predictable
+    least_seconds: float | None = None  #: if all automatic lengths are as short as possible
 
     @property
     def machine_hours(self) -> float:
@@ -205,6 +237,7 @@ class ResourceEstimate:
         return {
             "runs": self.runs,
             "seconds": round(self.seconds),
+            "least_seconds": round(self.seconds if self.least_seconds is None else self.least_seconds),
             "length_known": self.known,
             "nodes": self.nodes,
             "machines": self.machines,
@@ -230,7 +263,14 @@ def resource_estimate(experiment: Experiment, generators: int | None = None) -> 
     unknown = why_unknown(experiment)
     missing = (*_missing(experiment, most), *filter(None, (unknown,)))
     return ResourceEstimate(
-        len(most.runs), estimate(most, experiment), nodes, machines, generators or 0, missing, unknown is None
+        len(most.runs),
+        estimate(most, experiment),
+        nodes,
+        machines,
+        generators or 0,
+        missing,
+        unknown is None,
+        least_estimate(most, experiment),
     )
 
 

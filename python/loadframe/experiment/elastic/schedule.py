@@ -63,6 +63,9 @@ def _parsed(text: str) -> Step:
 def require_in_time(steps: Sequence[Step], phases: Sequence[ResolvedPhase]) -> None:
     """Raise BadInput for an action after the end of the load; not checked if a phase has no fixed length."""
     measured = phases[_first(phases) :]
+    if steps and any(phase.adjustable for phase in measured):
+        what = "--at requires a fixed warm-up and duration, because its times count from the end of the warm-up"
+        raise BadInput(what, remedy="give --warmup and --duration a time such as 30s")
     lasting = [phase.duration for phase in measured]
     if None in lasting or not steps:
         return

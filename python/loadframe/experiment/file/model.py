@@ -23,6 +23,7 @@ from loadframe.cluster import SCALED_WITHIN, is_path, parse_machine
 from loadframe.experiment.file.factors import expression, is_expression
 from loadframe.load.phase import Spread
 from loadframe.workload.pacing import Arrivals
+from loadframe.workload.window import Length, Warmup
 from loadframe.yamlfile import (
     NOT_EMPTY,
     QUANTITY,
@@ -381,8 +382,8 @@ class ExperimentFile(Model):
     measure: Annotated[Phases, NOT_EMPTY] | None = None
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
     until: Until | None = None
-    warmup: Duration | None = None
-    duration: Annotated[Duration, Field(gt=0)] | None = None
+    warmup: Warmup | None = None
+    duration: Length | None = None
     ready_within: Annotated[Duration, Field(gt=0)] | None = None
     arrivals: Arrivals | None = None
     seed: Annotated[int, Field(ge=0, le=MOST_FIRST_SEED)] = 1

@@ -28,6 +28,7 @@ from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.pacing import Arrivals
 from loadframe.workload.phases import Stream
 from loadframe.workload.resolved import with_arrivals, with_levels
+from loadframe.workload.window import AutoDuration, AutoWarmup, longest
 from loadframe.yamlfile import Place, did_you_mean
 
 
@@ -74,12 +75,20 @@ class Elastic(Kind):
             raise document.error((), "the key 'duration' is missing", "set the length of a run, such as duration: 5m")
         if len(experiment.measured) != 1:
             raise document.error(("measure",), "an elastic experiment measures exactly one phase", "name one")
+        measured = next(phase for phase in experiment.workload.file.phases if phase.name == experiment.measured[0])
+        for key in ("warmup", "duration"):
+            if isinstance(getattr(file, key) or getattr(measured, key), AutoWarmup | AutoDuration):
+                what = f"an elastic experiment requires a fixed {key}: times of its changes count from there"
+                raise document.error((key,) if getattr(file, key) else (), what, f"set {key}: 1m", key=True)
+        if measured.wait_for_queue is not None:
+            what = "an elastic experiment does not support wait_for_queue"
+            raise document.error(("measure",), what, "remove it from the phase")
         for name, transition in file.transitions.items():
             self._check_transition(experiment, name, transition)
         if file.objective == "documents" and file.capacity and any(entry.policy for entry in file.transitions.values()):
             what = "policies are scored in requests/s, but these capacities are in documents/s"
             raise document.error(("objective",), what, "remove objective, and give the capacities in requests/s")
-        phase = next(phase for phase in experiment.workload.file.phases if phase.name == experiment.measured[0])
+        phase = measured
         for name, load in file.loads.items():
             if isinstance(load.clients, ComingClients) and load.clients.from_ >= load.clients.most:
                 what = f"most must be above from ({load.clients.from_}); got {load.clients.most}"
@@ -109,7 +118,7 @@ class Elastic(Kind):
         nodes = started = transition.nodes or file.store.nodes
         for index, step in enumerate(transition.timeline or ()):
             here = (*place, "timeline", index)
-            if step.at is not None and step.at >= (file.duration or 0.0):
+            if step.at is not None and step.at >= longest(file.duration or 0.0):
                 raise document.error(
                     (*here, "at"), "the run ends before this time", "set an earlier time or a longer duration"
                 )
@@ -228,7 +237,7 @@ class Elastic(Kind):
 
 def _check_trigger_time(experiment: Experiment, here: Place, step: Step, *, first: bool) -> None:
     """Refuse a trigger that needs more seconds of data than the run or its `within` allows."""
-    window, length = _elastic_file(experiment.file).window, _elastic_file(experiment.file).duration or 0.0
+    window, length = _elastic_file(experiment.file).window, longest(_elastic_file(experiment.file).duration or 0.0)
     stretches = {
         # An interval is compared with an earlier one of the same length.
         "overloaded": max(2.0 * step.overloaded.seconds, window) if step.overloaded else 0.0,
@@ -339,7 +348,7 @@ def _plan(experiment: Experiment, transition: Transition) -> list[TriggeredStep]
 
 
 def _warmup(experiment: Experiment, workload: Workload) -> float:
-    return next(phase.warmup for phase in workload.file.phases if phase.name == experiment.measured[0])
+    return next(longest(phase.warmup) for phase in workload.file.phases if phase.name == experiment.measured[0])
 
 
 def _capacity(stage: Stage, run: PlannedRun, rate: RateShare) -> float:

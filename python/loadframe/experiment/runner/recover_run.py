@@ -65,6 +65,9 @@ def _outcome(phase: BegunPhase, manifest: Mapping[str, Any]) -> dict[str, Any]:
     seconds = 1 + max((int(row["second"]) for row in _rows(phase.folder / "generator.csv")), default=-1)
     rows = [*_rows(phase.folder / "series.csv")]
     warmup: float = planned["warmup"]
+    if any(key in planned for key in ("auto_warmup", "wait_for_queue")):
+        # The planned warm-up is its limit.
+        warmup = min((float(row["second"]) for row in rows if row["segment"] == "measure"), default=warmup)
 
     def measured(until: int) -> float:
         return max(until - warmup, 0.0)

@@ -24,6 +24,7 @@ from loadframe.experiment.runner.document_counts import AcknowledgedDocuments, E
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.phase_files import LatestAnswers
 from loadframe.experiment.runner.preflight import wait_until_ready
+from loadframe.experiment.runner.window import WindowControl
 from loadframe.load import (
     Calibration,
     Closing,
@@ -306,7 +307,7 @@ class Session:
             def started(start: float, phase: ResolvedPhase = phase, folder: Path = folder) -> None:
                 writer.begun(folder, {"phase": phase.name, "start": start, **self.generator.taking_part()})
                 writer.event(PHASE_STARTED, start, phase=phase.name)
-                hook.phase(start, phase.warmup)
+                hook.phase(start, phase.longest_warmup)
 
             gains = self._acknowledged.gains(phase.operations, phase.corpora)
             extra = {"held": self._acknowledged.held, "gains": gains, "looks": phase.visibility_probes}
@@ -430,7 +431,7 @@ class Session:
             if "wait" in source:
                 self.listener.step(f"waiting for the first line of {name} at {source['listen']['address']}")
         plan = phase_files.with_spill_folder(plan, folder)
-        self.listener.phase(phase.name, phase.warmup + phase.duration if phase.duration else None)
+        self.listener.phase(phase.name, phase.longest_warmup + phase.duration if phase.duration else None)
 
         def tell(progress: Progress) -> None:
             self.listener.progress(progress)
@@ -450,6 +451,7 @@ class Session:
             self.listener.answer(name, phase.charts[name], answer)
 
         held = hook.held if hook else None
+        window = WindowControl(phase, folder, self.listener.step) if phase.adjustable else None
         addresses, cores = (lambda: self.cluster.addresses), self.cluster.cores_left
         outcome = run_phase(
             plan if kept is None else phase_files.with_dead_letter_files(plan, kept),
@@ -462,7 +464,10 @@ class Session:
             ranks=self.generator.members(),
             answered=answered,
             closing=closing,
+            window=window,
         )
+        if window:
+            outcome["window"] = window.result
         if kept is not None:
             answers.write(kept, phase.name)
         return outcome

@@ -168,7 +168,8 @@ class StreamSummary:
     name: str = field(metadata=told("the stream's name"))
     pacing: Mapping[str, Any] = field(
         metadata=told(
-            "closed (clients, think time), open (rate, arrivals), users (users, clients) or source (source, workers)",
+            "closed (clients, think time, pacing), open (rate, arrivals), users (users, clients, pacing) or source"
+            " (source, workers)",
             below=True,
         )
     )
@@ -176,6 +177,12 @@ class StreamSummary:
         default=None, metadata=told("time in the window in which the stream ran; rates are per second of it", "s")
     )
     ran_out: bool = field(default=False, metadata=told("whether it ended early, with nothing left to send"))
+    iterations: int = field(
+        default=0, metadata=told("iterations with a pacing that started in the measured window", "iterations")
+    )
+    overruns: int = field(
+        default=0, metadata=told("of these, iterations that took longer than the pacing", "iterations")
+    )
 
     def __post_init__(self) -> None:
         """Raise ValueError for an unknown load model."""
@@ -228,9 +235,71 @@ class StreamSummary:
         return 0.0 if self.is_open else self._closed.get("think_time", 0.0)
 
     @property
+    def pacing_time(self) -> float:
+        """Time between the starts of a client's or user's iterations, s; 0 without pacing."""
+        return 0.0 if self.is_open else float(self._closed.get("pacing", 0.0))
+
+    @property
     def has_stages(self) -> bool:
         """Whether the rate or the number of clients changes in stages."""
         return isinstance(self.rate if self.is_open else self.clients, Mapping)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChosenWindow:
+    """Choice of the measured window during the load. Keys of lengths that were fixed are null."""
+
+    warmup_limit: float | None = field(
+        default=None, metadata=told("longest automatic warm-up; null if it was fixed", "s", null=True)
+    )
+    steady_from: float | None = field(
+        default=None,
+        metadata=told("start of steady state, since the load began; null if it was not reached", "s", null=True),
+    )
+    queue_limit: float | None = field(
+        default=None, metadata=told("longest wait for an empty queue; null without one", "s", null=True)
+    )
+    queue_empty_at: float | None = field(
+        default=None,
+        metadata=told(
+            "when no request was in flight, since the load began; null if this was not reached", "s", null=True
+        ),
+    )
+    precision: float | None = field(
+        default=None,
+        metadata=told(
+            "required half-width of intervals as a share of the figure; null if the length was fixed",
+            "share",
+            null=True,
+        ),
+    )
+    reached: bool | None = field(
+        default=None, metadata=told("whether the precision was reached before the longest window", null=True)
+    )
+    widest: float | None = field(
+        default=None, metadata=told("largest half-width at the last look; null if unknown", "share", null=True)
+    )
+    outside: float | None = field(
+        default=None,
+        metadata=told("probability beyond each end of the phase's intervals, corrected for looks", null=True),
+    )
+    throughput_low: float | None = field(
+        default=None,
+        metadata=told("lower end of the interval of the phase's throughput at the last look", "1/s", null=True),
+    )
+    throughput_high: float | None = field(
+        default=None,
+        metadata=told("upper end of the interval of the phase's throughput at the last look", "1/s", null=True),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StoppedBy:
+    """Condition of `stop_when` that ended a phase early."""
+
+    metric: str = field(metadata=told("the metric of the condition that ended the phase early"))
+    above: float = field(metadata=told("its bound"))
+    seconds: int = field(metadata=told("for how long the metric was above it", "s"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +383,15 @@ class PhaseSummary:
     clock: Clock | None = field(default=None, metadata=told(""))
     warmup: float = field(metadata=told("load before the measured window", "s"))
     duration: float = field(metadata=told("the measured window", "s"))
+    stopped_by: StoppedBy | None = field(default=None, metadata=told("", absent=True))
+    window: ChosenWindow | None = field(default=None, metadata=told("", absent=True))
+    backlog: int = field(
+        default=0,
+        metadata=told("requests of the warm-up in flight or queued at the start of the measured window", "requests"),
+    )
+    backlog_age: float | None = field(
+        default=None, metadata=told("time since the oldest of them was due; null without one", "s", null=True)
+    )
     first_failure: float | None = field(
         default=None,
         metadata=told(
@@ -345,6 +423,11 @@ class PhaseSummary:
         return self.start + self.warmup
 
     @property
+    def outside(self) -> float:
+        """Probability beyond each end of an interval: smaller if the window was judged several times."""
+        return self.window.outside if self.window and self.window.outside else 0.025
+
+    @property
     def single(self) -> Mapping[str, OperationFigures]:
         """The operations whose figures may be summed: those that do not aggregate others."""
         return {name: operation for name, operation in self.operations.items() if not operation.of_several}
@@ -372,7 +455,7 @@ class PhaseSummary:
     @property
     def has_due_times(self) -> bool:
         """Whether any requests are due at a time of their own, so that they can be late."""
-        return any(stream.is_open or stream.think_time != 0 for stream in self.streams)
+        return any(stream.is_open or stream.think_time != 0 or stream.pacing_time for stream in self.streams)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,12 +18,15 @@ from loadframe.report.labels import (
     ended_early_texts,
     first_failure_texts,
     load_text,
+    overruns_texts,
     reconnects_texts,
     retries_texts,
     seconds_text,
     set_aside_texts,
     setup_texts,
     sources_texts,
+    stopped_by_texts,
+    window_texts,
     with_failures,
 )
 from loadframe.report.page import Page, render
@@ -237,6 +240,9 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
             for phase in phases
             for words in (
                 *ended_early_texts(phase),
+                *overruns_texts(phase),
+                *stopped_by_texts(phase),
+                *window_texts(phase),
                 *first_failure_texts(phase),
                 *set_aside_texts(phase),
                 *sources_texts(phase),

@@ -23,6 +23,7 @@ from loadframe.report.labels import (
     growth_text,
     load_text,
     messages_texts,
+    overruns_texts,
     recall_text,
     reconnects_texts,
     resolution_text,
@@ -31,6 +32,8 @@ from loadframe.report.labels import (
     set_aside_texts,
     setup_texts,
     sources_texts,
+    stopped_by_texts,
+    window_texts,
     with_failures,
     with_parts,
 )
@@ -65,6 +68,9 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
             console.print(Text(words, style="yellow"))
         for words in (
             *ended_early_texts(phase),
+            *overruns_texts(phase),
+            *stopped_by_texts(phase),
+            *window_texts(phase),
             *first_failure_texts(phase),
             *set_aside_texts(phase),
             *sources_texts(phase),

@@ -74,15 +74,15 @@ pub fn describe(
     });
     let last_done = part.streams.iter().map(|end| end.last_done).max().unwrap_or_default();
     let measured_of = |index: usize, end: &StreamEnd| {
-        let since_warmup = |instant: Duration| instant.saturating_sub(plan.warmup).as_secs_f64();
+        let since_warmup = |instant: Duration| instant.saturating_sub(part.warmup).as_secs_f64();
         let stopped = part.stopped.then(|| since_warmup(part.ended));
         let cut = [stopped, part.over.map(since_warmup)].into_iter().flatten().reduce(f64::min);
         lasted(plan.clock(index), since_warmup(end.last_done), end.ran_out, cut)
     };
-    let streams: Vec<(&Stream, f64, bool)> = (plan.streams.iter().zip(&part.streams).enumerate())
+    let streams: Vec<(&Stream, f64, bool, &StreamEnd)> = (plan.streams.iter().zip(&part.streams).enumerate())
         .map(|(index, (stream, end))| {
             let cut = end.ran_out && matches!(stream.stop, Stop::Duration(_));
-            (stream, measured_of(index, end), cut)
+            (stream, measured_of(index, end), cut, end)
         })
         .collect();
     let wall = start_time.wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
@@ -92,8 +92,8 @@ pub fn describe(
         "started": wall,
         "clock": {"uncertainty": part.clock.0, "drift": part.clock.1},
         "offset": start_time.offset.as_secs_f64(),
-        "warmup": plan.warmup.as_secs_f64(),
-        "measured": streams.iter().map(|(_, measured, _)| *measured).fold(0.0, f64::max),
+        "warmup": part.warmup.as_secs_f64(),
+        "measured": streams.iter().map(|(_, measured, ..)| *measured).fold(0.0, f64::max),
         "last_done": last_done.as_secs_f64(),
         "interrupted": part.stopped && totals.stopped_by.is_none() && part.failed.is_none(),
         "failed": part.failed,
@@ -104,11 +104,13 @@ pub fn describe(
         "threads": plan.threads,
         "hosts": hosts,
         "unreachable": part.unreachable.iter().map(|(host, who)| unreachable(host, who, ranks)).collect::<Vec<_>>(),
-        "streams": streams.iter().map(|(stream, measured, cut)| json!({
+        "streams": streams.iter().map(|(stream, measured, cut, end)| json!({
             "name": stream.name,
             "pacing": stream.pacing,
             "measured": measured,
             "ran_out": cut,
+            "iterations": end.iterations,
+            "overruns": end.overruns,
         })).collect::<Vec<_>>(),
         "operations": operations,
         "parts": parts.collect::<Vec<_>>(),

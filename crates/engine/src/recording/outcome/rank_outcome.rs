@@ -30,6 +30,8 @@ pub struct RankOutcome {
     pub streams: Vec<StreamEnd>,
     /// End of the last worker, after the phase's start.
     pub ended: Duration,
+    /// End of the warm-up, after the phase's start.
+    pub warmup: Duration,
     /// When a stream ended the phase, after its start, if one did.
     pub over: Option<Duration>,
     /// Uncertainty and drift of the wall clock; seconds.
@@ -74,6 +76,7 @@ impl RankOutcome {
             *mine = mine.and(theirs);
         }
         self.ended = self.ended.max(other.ended);
+        self.warmup = self.warmup.max(other.warmup);
         self.over = self.over.max(other.over);
         let drift = if other.clock.1.abs() > self.clock.1.abs() { other.clock.1 } else { self.clock.1 };
         self.clock = (self.clock.0.max(other.clock.0), drift);

@@ -90,8 +90,8 @@ pub struct Watched {
 
 /// Sums the metrics of a rank's workers.
 pub struct Watch {
-    /// Start and end of the measured window, after the phase's start.
-    window: (Duration, Option<Duration>),
+    /// Length of the measured window, if the clock ends it.
+    lasts: Option<Duration>,
     workers: Vec<Sums>,
     lateness: Histogram<u64>,
     lag: Histogram<u64>,
@@ -112,17 +112,19 @@ impl Watch {
         let clocks: Option<Vec<Duration>> = (0..plan.streams.len()).map(|stream| plan.clock(stream)).collect();
         let longest = clocks.and_then(|clocks| clocks.into_iter().max());
         Self {
-            window: (plan.warmup, longest.map(|longest| plan.warmup + longest)),
+            lasts: longest,
             workers: vec![Sums::default(); plan.threads as usize],
             lateness: histogram(),
             lag: histogram(),
         }
     }
 
-    /// Adds a second.
-    pub fn second(&mut self, sum: &Interval, rows: &[WorkerRow]) {
+    /// Adds a second. `window`: end of the warm-up, and of a phase that ends before its planned end.
+    pub fn second(&mut self, sum: &Interval, rows: &[WorkerRow], window: (Duration, Option<Duration>)) {
+        let (warmup, ended) = window;
         let second = Duration::from_secs(sum.second);
-        if second < self.window.0 || self.window.1.is_some_and(|end| second >= end) {
+        let ends = [self.lasts.map(|lasts| warmup + lasts), ended].into_iter().flatten().min();
+        if second < warmup || ends.is_some_and(|end| second >= end) {
             return;
         }
         self.lateness.add(&sum.watch.lateness).expect("layouts are equal");

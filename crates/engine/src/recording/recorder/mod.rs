@@ -43,6 +43,8 @@ pub struct Recorder {
     /// Whether to record every request individually.
     samples: bool,
     measured_from: Instant,
+    /// Returns the warm-up as it is known now.
+    warmup: Box<dyn Fn() -> Duration + Send>,
     /// Stored outside the interval, so that finding a cell takes two comparisons.
     second_ends: Instant,
     interval: Interval,
@@ -53,12 +55,12 @@ pub struct Recorder {
 
 impl Recorder {
     /// Creates a recorder for `slots` slots of a phase that began at `start`. The slots of an operation's
-    /// parts follow the operation's slot. `samples`: also record every request individually.
+    /// parts follow the operation's slot. `warmup` is asked every second. `samples`: also record every request individually.
     pub fn new(
         worker: usize,
         slots: usize,
         start: Instant,
-        warmup: Duration,
+        warmup: impl Fn() -> Duration + Send + 'static,
         samples: bool,
         finished: Sender<Interval>,
         empty: Receiver<Interval>,
@@ -66,7 +68,8 @@ impl Recorder {
         Self {
             start,
             samples,
-            measured_from: start + warmup,
+            measured_from: start + warmup(),
+            warmup: Box::new(warmup),
             second_ends: start + Duration::from_secs(1),
             interval: Interval::new(worker, slots),
             finished,
@@ -202,6 +205,8 @@ impl Recorder {
             let ended = self.second_ends;
             self.hand_over(ended, now, waiting);
             self.second_ends = ended + Duration::from_secs(1);
+            // Chosen ends of the warm-up are whole seconds, and known before they begin.
+            self.measured_from = self.start + (self.warmup)();
         }
     }
 

@@ -13,7 +13,7 @@ fn a_request_counts_in_its_second_and_in_the_segment_it_was_scheduled_in() {
     let (_, empty) = channel();
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
-    let mut recorder = Recorder::new(0, 1, start, Duration::from_secs(1), false, finished, empty);
+    let mut recorder = Recorder::new(0, 1, start, || Duration::from_secs(1), false, finished, empty);
     let times = |ms| Times { scheduled: at(ms), started: at(ms), ends: Some(at(1250)), client: 0 };
     recorder.request(0, times(100), reply(at(110), at(200), Ok(())), &[]);
     recorder.request(0, times(900), reply(at(900), at(1100), Ok(())), &[]);
@@ -47,7 +47,7 @@ fn a_part_is_written_down_behind_its_operation_with_the_time_between_its_own_ins
     let (_, empty) = channel();
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
-    let mut recorder = Recorder::new(0, 3, start, Duration::ZERO, false, finished, empty);
+    let mut recorder = Recorder::new(0, 3, start, || Duration::ZERO, false, finished, empty);
     let times = Times { scheduled: at(0), started: at(0), ends: Some(at(850)), client: 0 };
     let part = |name, sent, done, failed| ReplyPart { name, sent: at(sent), done: at(done), documents: 4, failed };
     let failure = Failure::new(ErrorClass::Server, "lost");
@@ -76,7 +76,7 @@ fn seconds_without_requests_are_handed_over_too() {
     let (finished, intervals) = channel();
     let (_, empty) = channel();
     let start = Instant::now();
-    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, false, finished, empty);
+    let mut recorder = Recorder::new(0, 1, start, || Duration::ZERO, false, finished, empty);
     recorder.look(start + Duration::from_millis(3500), &[]);
     recorder.finish(start + Duration::from_millis(3600), &[]);
     drop(recorder);
@@ -89,7 +89,7 @@ fn failures_have_times_and_retried_attempts_are_counted() {
     let (_, empty) = channel();
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
-    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, false, finished, empty);
+    let mut recorder = Recorder::new(0, 1, start, || Duration::ZERO, false, finished, empty);
     let times = Times { scheduled: at(100), started: at(100), ends: None, client: 0 };
     let failed = |message: &str| Err(Failure::new(ErrorClass::Rejected, message));
     recorder.attempt(0, times, reply(at(100), at(200), failed("first")), &[]);
@@ -113,7 +113,7 @@ fn requests_in_flight_count_in_each_second_that_ends_meanwhile() {
     let (_, empty) = channel();
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
-    let mut recorder = Recorder::new(0, 2, start, Duration::from_secs(1), false, finished, empty);
+    let mut recorder = Recorder::new(0, 2, start, || Duration::from_secs(1), false, finished, empty);
     // One request of the warm-up, two of the measurement, an idle client, and one request of the other
     // operation.
     let waiting = [Some((0, at(400))), Some((0, at(1200))), Some((0, at(1500))), None, Some((1, at(2300)))];
@@ -143,7 +143,7 @@ fn the_request_that_shows_that_a_second_has_ended_was_in_flight_at_its_end() {
     let (_, empty) = channel();
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
-    let mut recorder = Recorder::new(0, 1, start, Duration::ZERO, false, finished, empty);
+    let mut recorder = Recorder::new(0, 1, start, || Duration::ZERO, false, finished, empty);
     let times = Times { scheduled: at(900), started: at(900), ends: None, client: 0 };
     recorder.request(0, times, reply(at(900), at(1100), Ok(())), &[Some((0, at(900))), Some((0, at(1050)))]);
     let second = intervals.recv().unwrap();
@@ -202,7 +202,7 @@ fn requests_are_recorded_individually_on_request() {
     let (_, empty) = channel();
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
-    let mut recorder = Recorder::new(0, 1, start, Duration::from_millis(150), true, finished, empty);
+    let mut recorder = Recorder::new(0, 1, start, || Duration::from_millis(150), true, finished, empty);
     let times = |ms, client| Times { scheduled: at(ms), started: at(ms), ends: None, client };
     let good = Reply { status: Some(200), earlier: 4, ..reply(at(110), at(200), Ok(())) };
     recorder.request(0, times(100, 3), good, &[]);

@@ -177,6 +177,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             held: AtomicBool::new(false),
             failure: OnceLock::new(),
             going,
+            measured_from: OnceLock::new(),
             ended: OnceLock::new(),
             closing: AtomicBool::new(false),
             together,

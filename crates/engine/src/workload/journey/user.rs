@@ -23,6 +23,8 @@ pub struct Scene<'a> {
     pub journey: &'a Journey,
     /// The time between journeys.
     pub think_time: Think,
+    /// Time between the starts of a user's journeys; 0 for none.
+    pub pacing: Duration,
     /// The run's seed.
     pub seed: u64,
     /// The stream's key.
@@ -51,6 +53,8 @@ pub struct User {
     began: [u64; TIMED],
     /// Error classes of failed requests in each timed group, as a bit set.
     failures: [u8; TIMED],
+    /// Start of its journey, nanoseconds since the load began.
+    pub journey_began: u64,
     /// Error class of its last request, as a bit set of one; 0 for a success.
     failed: u8,
     /// Whether it has sent a request in this journey.
@@ -105,8 +109,16 @@ impl User {
     }
 
     /// Runs the journey at `now` up to the next request or wait. `due`: end of the current think time. Calls
-    /// `take` with finished timed groups.
-    pub fn advance(&mut self, scene: &Scene, now: Instant, mut due: Instant, mut take: impl FnMut(TimedSteps)) -> Next {
+    /// `take` with finished timed groups. `paced` returns the start of the next journey from the start and end
+    /// of a finished one.
+    pub fn advance(
+        &mut self,
+        scene: &Scene,
+        now: Instant,
+        mut due: Instant,
+        mut take: impl FnMut(TimedSteps),
+        mut paced: impl FnMut(Instant, Instant) -> Instant,
+    ) -> Next {
         let journey = scene.journey;
         for _ in 0..ORDERS {
             let mut next = self.at as usize + 1;
@@ -162,11 +174,15 @@ impl User {
                 }
                 Instruction::Leave => {
                     self.round += 1;
+                    if !scene.pacing.is_zero() {
+                        due = paced(scene.start + Duration::from_nanos(self.journey_began), due);
+                    }
                     if journey.rounds.is_some_and(|rounds| u64::from(self.round) >= rounds) {
                         return Next::Through;
                     }
                     next = 0;
                     due += self.think(scene, &scene.think_time);
+                    self.journey_began = due.saturating_duration_since(scene.start).as_nanos() as u64;
                     if !std::mem::take(&mut self.asked) {
                         self.at = 0;
                         return Next::Due(due.max(now + PAUSE));

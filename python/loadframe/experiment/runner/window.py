@@ -1,0 +1,166 @@
+"""Choice of a phase's measured window during its load: automatic warm-up and length, wait for an empty queue."""
+
+import csv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loadframe.analyze import run_length
+from loadframe.analyze.percentiles import percentiles_of_window
+from loadframe.base.units import format_duration, format_share
+from loadframe.load import Adjustment
+from loadframe.record.reader import histogram_log
+from loadframe.workload import ResolvedPhase
+
+Array = npt.NDArray[np.float64]
+
+#: Operations with a smaller share of the requests do not decide when the figures are precise.
+_SHARE = 0.1
+
+
+class WindowControl:
+    """Chooses the end of the warm-up and of the window from the seconds that a phase has recorded.
+
+    Call it with the number of recorded seconds and the first second that it may choose. `result` describes what it
+    chose, for the outcome.
+    """
+
+    def __init__(self, phase: ResolvedPhase, folder: Path, report: Callable[[str], None]) -> None:
+        self._phase, self._folder, self._report = phase, folder, report
+        self._rows = _Rows(folder / "series.csv", set(phase.operations))
+        self._warmup_ends: int | None = None
+        self._next_look = 0
+        auto = phase.auto_duration
+        self._looks = list(run_length.looks(auto.at_least, auto.at_most)) if auto else []
+        self._outside = run_length.outside_of(len(self._looks)) if auto else None
+        self.result: dict[str, Any] = {}
+        if phase.auto_warmup:
+            self.result |= {"steady_from": None, "warmup_limit": phase.warmup}
+        if phase.wait_for_queue:
+            self.result |= {"queue_empty_at": None, "queue_limit": phase.wait_for_queue}
+        if auto:
+            self.result |= {"precision": auto.precision, "reached": False, "outside": self._outside, "widest": None}
+
+    def __call__(self, seconds: int, soonest: int) -> Adjustment | None:
+        """Return the decision after this number of recorded seconds; None without one."""
+        self._rows.read(seconds)
+        if self._warmup_ends is None:
+            return self._end_warmup(seconds, soonest)
+        return self._end_window(seconds, soonest)
+
+    def _end_warmup(self, seconds: int, soonest: int) -> Adjustment | None:
+        phase = self._phase
+        if soonest >= phase.longest_warmup:
+            # The engine ends the warm-up at its limit.
+            self._warmup_ends = int(np.ceil(phase.longest_warmup))
+            return None
+        if phase.wait_for_queue:
+            if seconds <= phase.warmup or self._rows.unanswered(seconds - 1):
+                return None
+            self.result["queue_empty_at"] = seconds
+        elif phase.auto_warmup:
+            if seconds < max(phase.auto_warmup.at_least, self._next_look):
+                return None
+            self._next_look = seconds + run_length.LOOK
+            steady = run_length.steady_from(*self._rows.series(0, seconds))
+            if steady is None:
+                return None
+            self.result["steady_from"] = steady
+            self._report(f"{phase.name}: steady since {format_duration(steady)}; measuring")
+        else:
+            self._warmup_ends = int(np.ceil(phase.warmup))
+            return None
+        self._warmup_ends = soonest
+        return Adjustment(measured_from=self._warmup_ends)
+
+    def _end_window(self, seconds: int, soonest: int) -> Adjustment | None:
+        assert self._warmup_ends is not None
+        measured = seconds - self._warmup_ends
+        if not self._looks or measured < self._looks[0]:
+            return None
+        del self._looks[0]
+        widest = self._widest(seconds)
+        self.result["widest"] = widest if np.isfinite(widest) else None
+        auto = self._phase.auto_duration
+        assert auto is not None
+        if widest > auto.precision:
+            if np.isfinite(widest):
+                self._report(f"{self._phase.name}: precision {format_share(widest)} after {format_duration(measured)}")
+            return None
+        self._looks.clear()
+        self.result["reached"] = True
+        # At the limit, the engine ends the window.
+        return Adjustment(until=soonest) if soonest - self._warmup_ends < auto.at_most else None
+
+    def _widest(self, seconds: int) -> float:
+        """Return the largest relative half-width of the intervals of throughput and of the p99 of main operations."""
+        assert self._warmup_ends is not None and self._outside is not None
+        throughput, _ = self._rows.series(self._warmup_ends, seconds)
+        rate = run_length.mean_interval_of_series(throughput, self._outside)
+        intervals = [(rate.value, rate.low, rate.high)]
+        if rate.is_finite:
+            self.result |= {"throughput_low": rate.low, "throughput_high": rate.high}
+        log = histogram_log(self._folder / "histograms.hlog")
+        for name in self._rows.main_operations(self._warmup_ends, seconds):
+            tag = f"{self._phase.name}/{name}/response"
+            known = percentiles_of_window(log, tag, seconds - self._warmup_ends, self._outside)
+            intervals += [(known["p99"].value, known["p99"].low, known["p99"].high)] if known else []
+        return run_length.widest(intervals)
+
+
+class _Rows:
+    """The rows of `series.csv` that a running phase has written, by second, for a set of operations."""
+
+    def __init__(self, path: Path, operations: set[str]) -> None:
+        self._path, self._operations = path, operations
+        self._position, self._heads = 0, list[str]()
+        #: Second -> rows.
+        self._rows: dict[int, list[dict[str, str]]] = {}
+
+    def read(self, seconds: int) -> None:
+        """Read the rows written since the last call, if this number of seconds is recorded."""
+        if not self._path.exists() or seconds <= max(self._rows, default=-1):
+            return
+        with self._path.open(newline="") as file:
+            file.seek(self._position)
+            text = file.read()
+        # The last line may be incomplete.
+        whole = text[: text.rfind("\n") + 1]
+        self._position += len(whole.encode())
+        for cells in csv.reader(whole.splitlines()):
+            if not self._heads:
+                self._heads = cells
+                continue
+            row = dict(zip(self._heads, cells, strict=True))
+            if row["operation"] in self._operations:
+                self._rows.setdefault(int(row["second"]), []).append(row)
+
+    def _of(self, begin: int, end: int) -> Iterator[tuple[int, dict[str, str]]]:
+        for second in range(begin, end):
+            for row in self._rows.get(second, ()):
+                yield second - begin, row
+
+    def series(self, begin: int, end: int) -> tuple[Array, Array]:
+        """Return the successes and the mean of the operations' median response times (s) of each second."""
+        successes, times = np.zeros(end - begin), np.zeros(end - begin)
+        for place, row in self._of(begin, end):
+            if row["response_p50"]:
+                successes[place] += int(row["successes"])
+                times[place] += int(row["successes"]) * float(row["response_p50"])
+        means = np.full(end - begin, np.nan)
+        np.divide(times, successes, out=means, where=successes > 0)
+        return successes, means
+
+    def main_operations(self, begin: int, end: int) -> list[str]:
+        """Return the operations with at least a tenth of the successes."""
+        counts: dict[str, int] = {}
+        for _, row in self._of(begin, end):
+            counts[row["operation"]] = counts.get(row["operation"], 0) + int(row["successes"])
+        return [name for name, count in counts.items() if count >= _SHARE * sum(counts.values()) > 0]
+
+    def unanswered(self, second: int) -> int:
+        """Return the number of requests in flight or queued at the end of a second."""
+        return sum(int(row["unanswered"]) for _, row in self._of(second, second + 1))
