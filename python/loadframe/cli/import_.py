@@ -220,23 +220,28 @@ def refuse_existing(path: Path) -> None:
 @commands.command(epilog=_QUERIES)
 def queries(
     file: Annotated[Path, typer.Argument(help="List of steps, in JSON.")],
-    index: Annotated[Path | None, typer.Option(help="Definition of the index, in JSON. Requires --documents.")] = None,
+    index: Annotated[
+        Path | None, option(Topic.WORKLOAD, help="Definition of the index, in JSON. Requires --documents.")
+    ] = None,
     documents: Annotated[
         Path | None,
-        typer.Option(help="Documents, one JSON object on each line, plain or compressed. Requires --index."),
+        option(Topic.WORKLOAD, help="Documents, one JSON object on each line, plain or compressed. Requires --index."),
     ] = None,
     bulk_size: Annotated[
-        int | None, typer.Option(min=1, help="Documents in a bulk request. Default: 1,000, as in the benchmarker.")
+        int | None,
+        option(Topic.WORKLOAD, min=1, help="Documents in a bulk request. Default: 1,000, as in the benchmarker."),
     ] = None,
     shards: Annotated[
-        int | None, typer.Option(min=1, help="Shards. Default: one for each node, as in the benchmarker.")
+        int | None, option(Topic.WORKLOAD, min=1, help="Shards. Default: one for each node, as in the benchmarker.")
     ] = None,
-    warmup: Annotated[str | None, typer.Option(help="Warm-up of all steps, such as 60s. Default: the file's.")] = None,
+    warmup: Annotated[
+        str | None, option(Topic.LOAD, help="Warm-up of all steps, such as 60s. Default: the file's.")
+    ] = None,
     execution: Annotated[
-        str | None, typer.Option(help="Measured time of all steps, such as 300s. Default: the file's.")
+        str | None, option(Topic.LOAD, help="Measured time of all steps, such as 300s. Default: the file's.")
     ] = None,
     sleep: Annotated[
-        str | None, typer.Option(help="Pause after each request, such as 20ms. Default: the file's.")
+        str | None, option(Topic.LOAD, help="Pause after each request, such as 20ms. Default: the file's.")
     ] = None,
     output: Output = None,
     as_json: Json = False,
