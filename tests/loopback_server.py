@@ -18,10 +18,10 @@ class Handler(BaseHTTPRequestHandler):
 class LoopbackServer:
     """Context manager that answers requests at `address` by a handler."""
 
-    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    def __init__(self, handler: type[BaseHTTPRequestHandler], host: str = "127.0.0.1") -> None:
+        self._server = ThreadingHTTPServer((host, 0), handler)
         self._server.daemon_threads = True
-        self.address = f"127.0.0.1:{self._server.server_port}"
+        self.address = f"{host}:{self._server.server_port}"
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()

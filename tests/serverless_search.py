@@ -1,7 +1,10 @@
 """A search service that hides its cluster, on loopback: it answers cluster and node calls with an error."""
 
+import gzip
 import json
 from collections import Counter
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from loopback_server import Handler, LoopbackServer
@@ -18,20 +21,38 @@ _SHARDS = {"total": 1, "successful": 1, "failed": 0}
 class ServerlessSearch(LoopbackServer):
     """Context manager that counts bulk documents and refuses everything outside `_bulk`, `_count` and `_search`.
 
-    `status`: HTTP status of the refusals.
+    `status`: HTTP status of the refusals. `refusal` returns status and content for requests that may not be sent, else
+    None. `amazon`: like OpenSearch Serverless, it also lacks `GET /` and `_refresh`.
     """
 
-    def __init__(self, status: int) -> None:
+    def __init__(
+        self,
+        status: int,
+        refusal: Callable[[BaseHTTPRequestHandler, bytes], tuple[int, Any] | None] = lambda *_: None,
+        *,
+        amazon: bool = False,
+        host: str = "127.0.0.1",
+    ) -> None:
         documents: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()  #: by call
+        self.refused: list[Any] = []
+        counted, refused = self.requests, self.refused
 
         class Answers(Handler):
             def _serve(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 collection, _, call = self.path.partition("?")[0].strip("/").partition("/")
-                if not collection:
+                plain = gzip.decompress(body) if self.headers.get("Content-Encoding") == "gzip" else body
+                counted[call or collection] += 1
+                if denied := refusal(self, body):
+                    refused.append(denied)
+                    self._answer(*denied)
+                elif amazon and (not collection or call == "_refresh"):
+                    self._answer(404, None)
+                elif not collection:
                     self._answer(200, _ROOT)
                 elif call == "_bulk":
-                    lines = body.count(b"\n") // 2
+                    lines = plain.count(b"\n") // 2
                     documents[collection] += lines
                     item = {"index": {"_id": "x", "status": 201, "_shards": _SHARDS}}
                     self._answer(200, {"took": 1, "errors": False, "items": [item] * lines})
@@ -53,7 +74,7 @@ class ServerlessSearch(LoopbackServer):
             do_GET = do_POST = do_PUT = do_DELETE = do_HEAD = _serve
 
             def _answer(self, code: int, body: Any) -> None:
-                text = json.dumps(body).encode()
+                text = b"" if body is None else json.dumps(body).encode()
                 self.send_response(code)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("X-Elastic-Product", "Elasticsearch")
@@ -62,4 +83,4 @@ class ServerlessSearch(LoopbackServer):
                 if self.command != "HEAD":
                     self.wfile.write(text)
 
-        super().__init__(Answers)
+        super().__init__(Answers, host)

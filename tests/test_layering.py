@@ -21,7 +21,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "yamlfile": {"base"},
     # Ranks that only load import nothing else, so that many of them start quickly.
     "ranks": COMMON | {"_engine"},
-    "store": COMMON,
+    # The engine authenticates administrative requests as it does those of the load.
+    "store": COMMON | {"_engine"},
     # The ranks of a command may be the machines of its nodes.
     "host": COMMON | {"ranks"},
     # The file format belongs to this layer, and the engine checks the workload's requests.

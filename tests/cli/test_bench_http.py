@@ -233,3 +233,6 @@ def test_a_search_service_that_hides_its_cluster_is_measured(tmp_path, status):
     assert run.summary.phases[-1].operations["range_100"].successes
     (words,) = (words for words in run.summary.verdict.not_judged if "force_merge" in words)
     assert f"the service refused it: HTTP {status}" in words
+    unknown = "health and node statistics: the service does not show them"
+    assert unknown in run.summary.verdict.not_judged
+    assert unknown in done.stdout

@@ -12,10 +12,11 @@ import trustme
 
 from loadframe.base.errors import BadInput
 from loadframe.store import find
-from loadframe.store.access import OPEN, Access, Auth, Tls, endpoints, split_address
+from loadframe.store.access import OPEN, Access, Auth, Aws, Tls, endpoints, split_address
 
 AUTHORITY = trustme.CA()
-SECRETS = [Auth("basic", "hush", "ann"), Auth("api_key", "hush"), Auth("bearer", "hush")]
+AWS = Auth("aws", "hush", "AKID", aws=Aws("es", "eu-central-1", session_token="hush-token"))
+SECRETS = [Auth("basic", "hush", "ann"), Auth("api_key", "hush"), Auth("bearer", "hush"), AWS]
 
 
 @pytest.fixture
@@ -121,20 +122,22 @@ def test_an_address_falls_into_host_and_port():
 def test_secrets_are_in_the_plan_and_the_headers_and_nowhere_else(auth):
     access = Access(Tls(), auth)
     assert "hush" in str(access.plan())
-    assert access.headers["Authorization"].split()[0] in {"Basic", "ApiKey", "Bearer"}
+    headers = access.authenticate("GET", "/", {"Host": "a"}, b"")
+    assert headers["authorization"].split()[0] in {"Basic", "ApiKey", "Bearer", "AWS4-HMAC-SHA256"}
     assert "hush" not in f"{access} {access!r} {access.describe()}"
     assert access.describe()["scheme"] == auth.scheme
 
 
 def test_an_api_key_with_its_id_is_encoded_and_an_encoded_one_is_left_alone():
-    assert Auth("api_key", "id:key").header == "ApiKey aWQ6a2V5"
-    assert Auth("api_key", "aWQ6a2V5").header == "ApiKey aWQ6a2V5"
+    for key in ("id:key", "aWQ6a2V5"):
+        headers = Access(auth=Auth("api_key", key)).authenticate("GET", "/", {}, b"")
+        assert headers == {"authorization": "ApiKey aWQ6a2V5"}
     assert Auth("api_key", "id:key").plan == {"api_key": "aWQ6a2V5"}
 
 
 def test_an_open_cluster_wants_nothing():
     assert OPEN.plan() == {}
-    assert OPEN.headers == {}
+    assert OPEN.authenticate("GET", "/", {}, b"") == {}
     OPEN.verify(["127.0.0.1:1"])
 
 

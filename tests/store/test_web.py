@@ -51,10 +51,10 @@ def test_a_body_is_sent_as_json_a_form_as_a_form_and_who_asks_with_both(address)
     said = web.request(address, "PUT", "/a", body={"b": "ü"}).json()
     assert json.loads(said["body"]) == {"b": "ü"}
     assert said["headers"]["Content-Type"] == "application/json"
-    assert said["headers"]["Authorization"] == "Bearer hush"
+    assert said["headers"]["authorization"] == "Bearer hush"
     said = web.request(address, "POST", "/a", form={"b": "c d"}, headers={}).json()
     assert said["body"] == "b=c+d"
-    assert "Authorization" not in said["headers"]
+    assert "authorization" not in said["headers"]
 
 
 def test_a_status_is_an_answer(address):

@@ -82,3 +82,5 @@ pub mod search;
 pub mod several;
 mod tally;
 mod timeout;
+
+pub use crate::http1::access::Authorization;

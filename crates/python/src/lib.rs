@@ -7,6 +7,7 @@
 mod authority;
 mod events;
 mod ranks;
+mod signer;
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -405,6 +406,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<PyLog>()?;
     module.add_class::<PyHistogram>()?;
     module.add_class::<PyNullServer>()?;
+    module.add_class::<signer::PySigner>()?;
     module.add("StartFailed", module.py().get_type::<StartFailed>())?;
     module.add("PlanRefused", module.py().get_type::<PlanRefused>())?;
     module.add("TargetRefused", module.py().get_type::<TargetRefused>())?;

@@ -39,6 +39,26 @@ _OPTIONS: Mapping[str, tuple[Any, Any]] = {
         Annotated[Path | None, option(Topic.CREDENTIALS, help="File with a bearer token. Or set LOADFRAME_TOKEN.")],
         None,
     ),
+    "aws_service": (
+        Annotated[
+            str | None,
+            option(Topic.CREDENTIALS, help="Sign requests for this AWS service: es or aoss. Default: from the host."),
+        ],
+        None,
+    ),
+    "aws_region": (
+        Annotated[str | None, option(Topic.CREDENTIALS, help="AWS region. Default: from the host, or AWS_REGION.")],
+        None,
+    ),
+    "aws_profile": (
+        Annotated[
+            str | None,
+            option(
+                Topic.CREDENTIALS, help="AWS profile with the key. Default: the key in the environment, or AWS_PROFILE."
+            ),
+        ],
+        None,
+    ),
     "ca": (
         Annotated[
             Path | None,
@@ -83,13 +103,14 @@ def with_options(command: Callable[P, R]) -> Callable[..., R]:
     return wrapper
 
 
-def existing(given: Mapping[str, Any]) -> "tuple[list[str], Access]":
+def existing(given: Mapping[str, Any], *, loads: bool = True) -> "tuple[list[str], Access]":
     """Return addresses and access of the cluster at --hosts, from a command's parameters.
 
     Without --hosts: no addresses, and access without TLS. BadInput if options contradict each other, or require
-    --hosts.
+    --hosts. `loads` is whether the command applies load, which does not go through proxies: BadInput if an address
+    cannot be reached without its proxy.
     """
-    from loadframe.cluster import access_to
+    from loadframe.cluster import access_to, require_reachable
     from loadframe.store import OPEN
 
     if given["hosts"] is None:
@@ -102,7 +123,11 @@ def existing(given: Mapping[str, Any]) -> "tuple[list[str], Access]":
     # The context keeps paths as text. Typer converts them only for the command itself.
     files = {name: None if given[name] is None else Path(given[name]) for name in _FILES}
     kind = given.get("store") or DEFAULT_STORE
-    return access_to(kind, given["hosts"], {**{name: given[name] for name in _OPTIONS}, **files}, _warn)
+    plain = {name: given[name] for name in _OPTIONS}
+    addresses, access = access_to(kind, given["hosts"], {**plain, **files}, _warn)
+    if loads and access.proxied:
+        require_reachable(addresses, access)
+    return addresses, access
 
 
 def named(name: str, store: str, context: typer.Context) -> "Cluster":

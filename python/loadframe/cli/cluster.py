@@ -238,7 +238,7 @@ def status(
     as_json: Json = False,
 ) -> None:
     """List all clusters, or show the nodes, health and deviations of one."""
-    addresses, reached = access.existing(context.params)
+    addresses, reached = access.existing(context.params, loads=False)
     if addresses:
         if name is not None:
             raise BadInput(f"{name} and --hosts both name a cluster", remedy="give one of them")

@@ -50,8 +50,8 @@ def variables(cluster: "Cluster", name: str) -> dict[str, str]:
         "LOADFRAME_HOST": addresses[0],
     }
     auth = cluster.access.auth
-    if auth and auth.user:
-        environment |= {"LOADFRAME_USER": auth.user, "LOADFRAME_PASSWORD": auth.secret}
+    if auth and auth.scheme == "basic":
+        environment |= {"LOADFRAME_USER": auth.user or "", "LOADFRAME_PASSWORD": auth.secret}
     if (tls := cluster.access.tls) and tls.ca:
         environment["LOADFRAME_CA"] = str(tls.ca)
     return environment

@@ -193,7 +193,7 @@ def _from_cluster(
     if given["cluster"] is not None:
         live = access.named(given["cluster"], given["store"], context)
     else:
-        addresses, reached = access.existing(given)
+        addresses, reached = access.existing(given, loads=False)
         live = Cluster.attach(addresses, given["store"], reached)
     sampled = live.store.sample(live.addresses, collection, documents, given["database"])
     if not sampled.documents and not empty:

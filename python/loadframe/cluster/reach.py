@@ -10,14 +10,18 @@ import socket
 import stat
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import loadframe.store as stores
 from loadframe.base.errors import BadInput
 from loadframe.base.untrusted import read_input
-from loadframe.store import Access, Store
+from loadframe.cluster.aws import AwsOptions, sign
+from loadframe.store import OPEN, Access, Store
 from loadframe.store.access import Auth, Tls, endpoints, split_address
+from loadframe.store.proxy import Proxy, proxy_for
 
 PASSWORD = "LOADFRAME_PASSWORD"
 API_KEY = "LOADFRAME_API_KEY"
@@ -36,6 +40,7 @@ def credentials(
     api_key_file: Path | None,
     token_file: Path | None,
     warn: Warn,
+    aws: AwsOptions | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> Auth | None:
     """Return the credentials from the options, or else from the environment, or None.
@@ -48,16 +53,20 @@ def credentials(
         for option, value in (("--user", user), ("--api-key-file", api_key_file), ("--token-file", token_file))
         if value is not None
     ]
+    if aws and aws.given:
+        schemes.append(aws.given)
     if len(schemes) > 1:
         raise BadInput(f"{' and '.join(schemes)} exclude each other", remedy="give one of them")
     if password_file and user is None:
         raise BadInput("--password-file requires --user", remedy="give --user, too")
+    if aws and aws.given:
+        return sign(aws, partial(warn_if_open, warn=warn), environment)
     if user is not None:
         return _basic(user, password_file, warn, environment)
     if api_key_file:
-        return Auth("api_key", _visible(read(api_key_file, warn), str(api_key_file)))
+        return Auth("api_key", _visible(read(api_key_file, warn), str(api_key_file)), file=_renewable(api_key_file))
     if token_file:
-        return Auth("bearer", _visible(read(token_file, warn), str(token_file)))
+        return Auth("bearer", _visible(read(token_file, warn), str(token_file)), file=_renewable(token_file))
     key, token = environment.get(API_KEY), environment.get(TOKEN)
     if key and token:
         raise BadInput(f"the environment has both {API_KEY} and {TOKEN}", remedy="unset one of them")
@@ -96,7 +105,7 @@ def _basic(user: str, password_file: Path | None, warn: Warn, environment: Mappi
             remedy=f"give a password in --password-file or {PASSWORD}, since all users can read command lines",
         )
     if password_file:
-        return Auth("basic", read(password_file, warn), user)
+        return Auth("basic", read(password_file, warn), user, file=_renewable(password_file))
     password = environment.get(PASSWORD)
     if password is None:
         if not sys.stdin.isatty():
@@ -106,6 +115,11 @@ def _basic(user: str, password_file: Path | None, warn: Warn, environment: Mappi
             )
         password = getpass.getpass(f"Password for {user}: ")
     return Auth("basic", password, user)
+
+
+def _renewable(file: Path) -> Path | None:
+    """Return the path of a file that can be read again; None for a pipe."""
+    return file.absolute() if file.is_file() else None
 
 
 def _visible(secret: str, where: str) -> str:
@@ -124,8 +138,9 @@ _CONNECT_TIMEOUT = 5.0
 def access_to(kind: str, hosts: str, given: Mapping[str, Any], warn: Warn) -> tuple[list[str], Access]:
     """Return the `host:port`s of a comma-separated list, and the access to them.
 
-    `given` has the values of the options `user`, `password_file`, `api_key_file`, `token_file`, `ca`, `cert`, `key`,
-    `insecure` and `compress`, files as paths; None and False mean not given. BadInput if they contradict each other.
+    `given` has the values of the options `user`, `password_file`, `api_key_file`, `token_file`, `aws_service`,
+    `aws_region`, `aws_profile`, `ca`, `cert`, `key`, `insecure` and `compress`, files as paths; None and False mean not
+    given. BadInput if they contradict each other.
     `warn` receives warnings about unprotected secrets and unverified certificates.
     """
     store = stores.find(kind)
@@ -137,17 +152,32 @@ def access_to(kind: str, hosts: str, given: Mapping[str, Any], warn: Warn) -> tu
         password_file=given["password_file"],
         api_key_file=given["api_key_file"],
         token_file=given["token_file"],
+        aws=AwsOptions(given["aws_service"], given["aws_region"], given["aws_profile"], addresses),
         warn=warn,
     )
     if auth and tls is None and not all(address.startswith(("127.", "localhost:", "[::1]")) for address in addresses):
         warn("credentials are sent unencrypted; use https:// if the cluster supports TLS")
     if tls and not tls.verify:
         warn("certificates are not verified: any server with these addresses is accepted")
-    return addresses, Access(tls, auth, given["compress"])
+    access = Access(tls, auth, given["compress"])
+    if not (store.speaks_http and (proxied := _proxied(addresses, access.scheme))):
+        return addresses, access
+    proxy = proxied[0][1]
+    hosts = ",".join(split_address(address)[0] for address, _ in proxied)
+    warn(
+        f"{proxy.variable} applies: administrative requests go through the proxy {proxy}, load connects directly; set "
+        f"NO_PROXY={hosts} to send both directly"
+    )
+    return addresses, replace(access, proxied=True)
 
 
-def require_reachable(addresses: Sequence[str]) -> None:
-    """Raise BadInput, with all addresses that do not accept connections, if there are any."""
+def _proxied(addresses: Sequence[str], scheme: str) -> list[tuple[str, Proxy]]:
+    """Return the addresses that the environment names a proxy for, with the proxy."""
+    return [(address, proxy) for address in addresses if (proxy := proxy_for(address, scheme))]
+
+
+def require_reachable(addresses: Sequence[str], access: Access = OPEN) -> None:
+    """Raise BadInput, with all addresses that do not accept connections, if there are any. Uses no proxy."""
     refused = []
     for address in addresses:
         try:
@@ -158,7 +188,9 @@ def require_reachable(addresses: Sequence[str]) -> None:
         raise BadInput(
             f"cannot connect to {'; '.join(refused)}",
             where="--hosts",
-            remedy="start the node, or remove its address",
+            remedy="load does not go through the proxy: run it where the address can be reached directly"
+            if access.proxied
+            else "start the node, or remove its address",
         )
 
 

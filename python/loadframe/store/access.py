@@ -2,19 +2,23 @@
 
 import base64
 import contextlib
+import json
 import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
 from loadframe.base.errors import BadInput
 from loadframe.base.units import LAST_PORT
+
+if TYPE_CHECKING:
+    from loadframe._engine import Signer
 
 #: Connect timeout for checking a certificate, s.
 _CONNECT_TIMEOUT = 5.0
@@ -34,23 +38,28 @@ class Tls:
 
 
 @dataclass(frozen=True)
-class Auth:
-    """Credentials: a user with a password, an API key, or a token."""
+class Aws:
+    """Parameters of AWS signatures besides the key."""
 
-    scheme: Literal["basic", "api_key", "bearer"]
+    service: str
+    region: str
+    profile: str = ""  #: section of the key in the credentials file; empty for a key from the environment
+    session_token: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Auth:
+    """Credentials: a user with a password, an API key, a token, or an AWS key that signs requests.
+
+    `user` is the name of the user, or the ID of the AWS key. HTTP stores read the secret in `file` again when it
+    changes.
+    """
+
+    scheme: Literal["basic", "api_key", "bearer", "aws"]
     secret: str = field(repr=False)
     user: str | None = None
-
-    @property
-    def header(self) -> str:
-        """The value of the `Authorization` header."""
-        match self.scheme:
-            case "basic":
-                return f"Basic {_encoded(f'{self.user}:{self.secret}')}"
-            case "api_key":
-                return f"ApiKey {self._key}"
-            case "bearer":
-                return f"Bearer {self.secret}"
+    file: Path | None = None
+    aws: Aws | None = None
 
     @property
     def plan(self) -> dict[str, Any]:
@@ -62,6 +71,16 @@ class Auth:
                 return {"api_key": self._key}
             case "bearer":
                 return {"bearer": self.secret}
+            case "aws":
+                assert self.aws
+                return {"aws": {**asdict(self.aws), "access_key": self.user, "secret_key": self.secret}}
+
+    @cached_property
+    def signer(self) -> "Signer":
+        """The part of the engine that authenticates requests, and reads the file again."""
+        from loadframe._engine import Signer
+
+        return Signer(json.dumps(self.plan), self.file)
 
     @property
     def _key(self) -> str:
@@ -71,11 +90,13 @@ class Auth:
 
 @dataclass(frozen=True)
 class Access:
-    """TLS, credentials, and whether request bodies are compressed."""
+    """TLS, credentials, compression of request bodies, and the use of proxies."""
 
     tls: Tls | None = None
     auth: Auth | None = None
     compress: bool = False
+    #: Whether administrative requests use the proxies that the environment names.
+    proxied: bool = False
 
     @property
     def scheme(self) -> str:
@@ -90,10 +111,9 @@ class Access:
         # Under TLS 1.3 a server that requires a client certificate may just close the connection.
         return "" if self.tls.certificate else "; if it requires a client certificate, give --cert"
 
-    @property
-    def headers(self) -> dict[str, str]:
-        """HTTP headers with the credentials."""
-        return {"Authorization": self.auth.header} if self.auth else {}
+    def authenticate(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
+        """Return the HTTP headers with the credentials for a request with these `headers`, which include `Host`."""
+        return dict(self.auth.signer.headers(method, path, list(headers.items()), body)) if self.auth else {}
 
     @cached_property
     def context(self) -> ssl.SSLContext | None:
@@ -121,6 +141,8 @@ class Access:
             plan["tls"]["verify"] = self.tls.verify
         if self.auth:
             plan["auth"] = self.auth.plan
+            if self.auth.file:
+                plan["auth_file"] = str(self.auth.file)
         return plan
 
     def describe(self) -> dict[str, Any]:
@@ -151,12 +173,7 @@ class Access:
                     with self.context.wrap_socket(plain, server_hostname=host):
                         pass
             except ssl.SSLCertVerificationError as error:
-                raise BadInput(
-                    f"certificate verification failed: {error.verify_message}",
-                    where=address,
-                    remedy="give the signing authority with --ca, and address the host by the name in its certificate; "
-                    "--insecure disables verification",
-                ) from error
+                raise invalid_certificate(address, error) from error
             except ssl.SSLError as error:
                 raise BadInput(
                     f"the TLS handshake failed ({error.reason or error})",
@@ -214,6 +231,16 @@ def split_address(address: str) -> tuple[str, int]:
     if not 1 <= number <= LAST_PORT:
         raise BadInput(f"invalid port {port}", where=address, remedy=f"ports are numbers from 1 to {LAST_PORT}")
     return host.strip("[]"), number
+
+
+def invalid_certificate(address: str, error: ssl.SSLCertVerificationError) -> BadInput:
+    """Return the error for a certificate that does not verify."""
+    return BadInput(
+        f"certificate verification failed: {error.verify_message}",
+        where=address,
+        remedy="give the signing authority with --ca, and address the host by the name in its certificate; "
+        "--insecure disables verification",
+    )
 
 
 def require_known(addresses: Sequence[str]) -> None:

@@ -214,6 +214,8 @@ class Store(ABC):
     versions: tuple[str, ...] = ()  #: versions in the package registries, the default first
     offered: str = ""  #: further versions that the vendor offers for download, as text; see offer
     own_address: bool = False  #: all nodes use the same ports, each on a separate address (127.0.0.1, 127.0.0.2, ...)
+    speaks_http: bool = False  #: its administration is HTTP, so that proxies apply
+    count_lag: float = 0.0  #: longest delay of `count` after acknowledged writes, s
     only_elsewhere: bool = False  #: Loadframe does not start its nodes; they are reached with --hosts
     only_here: bool = False  #: its nodes run only on this machine
     code: str = ""  #: identifies the user's file that defines the store; empty for Loadframe's stores
@@ -265,6 +267,11 @@ class Store(ABC):
             return self.installation(None)
         except BadInput:
             return None
+
+    @property
+    def hidden(self) -> list[str]:
+        """Figures that the service refused to show so far, for the record."""
+        return []
 
     @abstractmethod
     def distribution(self, version: str) -> Distribution:

@@ -21,6 +21,7 @@ class Http(Store):
 
     kind = "http"
     only_elsewhere = True
+    speaks_http = True
     family = "http"
     driver = "http"
 

@@ -1,12 +1,14 @@
 """HTTP client for administering the nodes of a store. Load uses the engine's drivers instead.
 
-It uses `http.client`, because importing a client library takes longer than `loadframe cluster status`. It ignores the
-proxy variables of the environment, because nodes are in the local network.
+It uses `http.client`, because importing a client library takes longer than `loadframe cluster status`. Nodes that
+Loadframe starts are in the local network and reached directly. Requests to existing clusters use the proxies that the
+environment names.
 """
 
 import http.client
 import json
 import select
+import ssl
 import threading
 from collections import defaultdict
 from collections.abc import Mapping
@@ -14,10 +16,13 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from loadframe.store.access import Access, split_address
+from loadframe.store.access import Access, invalid_certificate, split_address
+from loadframe.store.proxy import Proxy, proxy_for
 
 #: Connect timeout, s.
 _CONNECT_TIMEOUT = 5.0
+#: Status of a proxy that requires credentials.
+_PROXY_REFUSED = 407
 #: Characters that stay unquoted in a path with a query.
 _UNQUOTED = "/?&=%,:;*+@!$'()[]~"
 
@@ -81,15 +86,23 @@ class Web:
 
         `headers` replace the headers with the credentials.
         """
-        sent = dict(self._access.headers if headers is None else headers)
+        sent = dict(headers or {})
         content = None
         if body is not None:
             content, sent["Content-Type"] = json.dumps(body).encode(), "application/json"
         elif form is not None:
             content, sent["Content-Type"] = urlencode(form).encode(), "application/x-www-form-urlencoded"
-        connection = self._connection(address, timeout or self._timeout)
+        target = quote(path, safe=_UNQUOTED)
+        if headers is None:
+            sent["Host"] = self._host(address)
+            sent |= self._access.authenticate(method, target, sent, content or b"")
+        proxy = proxy_for(address, self._access.scheme) if self._access.proxied else None
+        if proxy and self._access.context is None:
+            # The request line to a proxy has the whole URL. With TLS, the proxy passes bytes on.
+            target, sent = f"http://{address}{target}", sent | proxy.headers
+        connection = self._connection(address, timeout or self._timeout, proxy)
         try:
-            connection.request(method, quote(path, safe=_UNQUOTED), content, sent)
+            connection.request(method, target, content, sent)
             answer = connection.getresponse()
             read = answer.read()
         except (OSError, http.client.HTTPException) as error:
@@ -103,23 +116,37 @@ class Web:
         else:
             with self._lock:
                 self._idle[address].append(connection)
+        if proxy and answer.status == _PROXY_REFUSED:
+            raise UnsentError(address, OSError(f"the proxy {proxy} requires a user and a password"))
         answered = {name.lower(): value.strip() for name, value in answer.getheaders()}
         return Answer(address, path, answer.status, answered, read)
 
-    def _connection(self, address: str, timeout: float) -> http.client.HTTPConnection:
-        """Take an idle connection, or open one; UnsentError if that fails."""
+    def _host(self, address: str) -> str:
+        """Return the `Host` header, without the scheme's default port: signatures are checked without it."""
+        _, port = split_address(address)
+        return address.rpartition(":")[0] if port == (443 if self._access.tls else 80) else address
+
+    def _connection(self, address: str, timeout: float, proxy: Proxy | None) -> http.client.HTTPConnection:
+        """Take an idle connection, or open one; UnsentError if that fails, BadInput for an invalid certificate."""
         connection = self._idle_connection(address)
         if connection is None:
-            host, port = split_address(address)
+            node = split_address(address)
+            host, port = (proxy.host, proxy.port) if proxy else node
             if (context := self._access.context) is None:
                 connection = http.client.HTTPConnection(host, port, timeout=_CONNECT_TIMEOUT)
             else:
                 connection = http.client.HTTPSConnection(host, port, timeout=_CONNECT_TIMEOUT, context=context)
+                if proxy:
+                    connection.set_tunnel(*node, proxy.headers)
             try:
                 connection.connect()
+            except ssl.SSLCertVerificationError as error:
+                connection.close()
+                raise invalid_certificate(address, error) from error
             except OSError as error:
                 connection.close()
-                raise UnsentError(address, error) from error
+                cause = OSError(f"through the proxy {proxy} of {proxy.variable}: {error}") if proxy else error
+                raise UnsentError(address, cause) from error
         connection.sock.settimeout(timeout)
         return connection
 

@@ -38,7 +38,8 @@ pub struct ConnectOptions {
 impl ConnectOptions {
     /// Reads certificates. The error names credentials that the protocol does not support.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
-        let access = Access::new(target)?;
+        // Connections stay authenticated, so a file with a newer password changes nothing.
+        let access = Access::new(&Target { auth_file: None, ..target.clone() })?;
         Ok(Self { tls: access.tls, user: user(target)?, authorization: access.authorization, timeout: target.timeout })
     }
 }

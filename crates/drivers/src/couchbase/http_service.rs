@@ -77,7 +77,7 @@ impl Service {
 /// Returns the head of a request with a JSON body of `length` bytes, or without a body.
 pub fn head(method: &str, path: &str, host: &Host, connect_options: &ConnectOptions, length: usize) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\n").into_bytes();
-    head.extend_from_slice(&host.field);
+    head.extend_from_slice(host.field(connect_options.tls.is_some()));
     head.extend_from_slice(connect_options.authorization.field());
     if length > 0 {
         head.extend_from_slice(format!("content-type: application/json\r\ncontent-length: {length}\r\n").as_bytes());

@@ -1,13 +1,17 @@
 //! Access to the target: TLS, and the `authorization` header.
 
 use std::fmt;
+use std::path::PathBuf;
+use std::time::SystemTime;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use loadframe_engine::plan::access::Auth;
 use loadframe_engine::plan::{PlanError, Target};
 
+use super::aws::{self, Identity, Scope};
 use crate::net::tls::Tls;
+use crate::net::watched_file::{Seen, WatchedFile};
 
 /// Access settings of all hosts of a target.
 #[derive(Debug, Default)]
@@ -20,20 +24,107 @@ pub struct Access {
     pub compress: bool,
 }
 
-/// The `authorization` header with its line end. Empty without credentials.
+/// The credentials, if any.
 #[derive(Default)]
-pub struct Authorization(Vec<u8>);
+pub struct Authorization {
+    source: Source,
+    /// For signatures.
+    scope: Option<Scope>,
+}
+
+enum Source {
+    Fixed(Credential),
+    File(WatchedFile<Credential>),
+}
+
+/// Credentials in the form that requests use.
+pub enum Credential {
+    /// The `authorization` header with its line end. Empty without credentials.
+    Header(Vec<u8>),
+    /// A key that signs requests.
+    Key(Identity),
+}
+
+impl Default for Source {
+    fn default() -> Self {
+        Self::Fixed(Credential::Header(Vec::new()))
+    }
+}
 
 impl Access {
     /// Reads certificates. The error names credentials that cannot be sent.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         let tls = target.tls.as_ref().map(|tls| Tls::new(tls, Some("http/1.1"))).transpose()?;
-        let authorization = target.auth.as_ref().map(Authorization::new).transpose()?.unwrap_or_default();
+        let new = |auth| Authorization::new(auth, target.auth_file.clone());
+        let authorization = target.auth.as_ref().map(new).transpose()?.unwrap_or_default();
         Ok(Self { tls, authorization, compress: target.compress })
     }
 }
 
 impl Authorization {
+    /// Creates the credentials. If their secret is in a `file`, changes of the file replace it.
+    pub fn new(auth: &Auth, file: Option<PathBuf>) -> Result<Self, PlanError> {
+        let first = Credential::new(auth)?;
+        let scope = match auth {
+            Auth::Aws { service, region, .. } => Some(Scope::new(service, region)),
+            Auth::Basic { .. } | Auth::ApiKey(_) | Auth::Bearer(_) => None,
+        };
+        let source = match file {
+            None => Source::Fixed(first),
+            Some(path) => {
+                let auth = auth.clone();
+                Source::File(WatchedFile::new(path, first, move |text| Credential::new(&auth.renewed(text)?).ok()))
+            }
+        };
+        Ok(Self { source, scope })
+    }
+
+    /// Returns the `authorization` header line; empty without credentials, and for keys that sign.
+    pub fn field(&self) -> &[u8] {
+        match &self.source {
+            Source::Fixed(Credential::Header(line)) => line,
+            Source::Fixed(Credential::Key(_)) | Source::File(_) => b"",
+        }
+    }
+
+    /// Appends the header lines that authenticate a request with this `head` and `body`. `seen` caches the credentials.
+    pub fn append(&self, seen: &mut Seen<Credential>, head: &mut Vec<u8>, body: &[u8]) -> Result<(), String> {
+        let credential = match &self.source {
+            Source::Fixed(credential) => credential,
+            Source::File(file) => file.latest(seen),
+        };
+        match (credential, &self.scope) {
+            (Credential::Key(identity), Some(scope)) => scope.sign(identity, SystemTime::now(), head, body),
+            (Credential::Header(line), _) => {
+                head.extend_from_slice(line);
+                Ok(())
+            }
+            (Credential::Key(_), None) => Ok(()),
+        }
+    }
+}
+
+impl Authorization {
+    /// Returns the headers that authenticate a request which another client sends with these `headers`.
+    pub fn headers(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(String, String)],
+        body: &[u8],
+    ) -> Result<Vec<(String, String)>, String> {
+        let mut head = format!("{method} {path} HTTP/1.1\r\n");
+        headers.iter().for_each(|(name, value)| head.push_str(&format!("{name}: {value}\r\n")));
+        let given = head.len();
+        let mut head = head.into_bytes();
+        self.append(&mut None, &mut head, body)?;
+        let added = String::from_utf8_lossy(&head[given..]).into_owned();
+        let lines = added.split_terminator("\r\n").filter_map(|line| line.split_once(": "));
+        Ok(lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
+    }
+}
+
+impl Credential {
     fn new(auth: &Auth) -> Result<Self, PlanError> {
         let value = match auth {
             Auth::Basic { user, .. } if user.contains(':') => {
@@ -44,19 +135,16 @@ impl Authorization {
             }
             Auth::ApiKey(key) => format!("ApiKey {}", visible("API key", key.expose())?),
             Auth::Bearer(token) => format!("Bearer {}", visible("token", token.expose())?),
+            Auth::Aws { keys, .. } => return Ok(Self::Key(aws::identity(keys))),
         };
-        Ok(Self(format!("authorization: {value}\r\n").into_bytes()))
-    }
-
-    /// Returns the header line.
-    pub fn field(&self) -> &[u8] {
-        &self.0
+        Ok(Self::Header(format!("authorization: {value}\r\n").into_bytes()))
     }
 }
 
 impl fmt::Debug for Authorization {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.0.is_empty() { "none" } else { "***" })
+        let none = matches!(&self.source, Source::Fixed(Credential::Header(line)) if line.is_empty());
+        f.write_str(if none { "none" } else { "***" })
     }
 }
 
@@ -77,7 +165,7 @@ mod tests {
 
     fn field(auth: Value) -> Result<String, PlanError> {
         let auth: Auth = serde_json::from_value(auth).unwrap();
-        Authorization::new(&auth).map(|authorization| String::from_utf8(authorization.0).unwrap())
+        Authorization::new(&auth, None).map(|authorization| String::from_utf8(authorization.field().to_vec()).unwrap())
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 pub mod access;
 pub mod answer;
+pub mod aws;
 pub mod captured;
 pub mod client;
 pub mod compress;
@@ -16,7 +17,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loadframe_engine::driver::{Exchange, Failure, Nodes, Reply};
+use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Nodes, Reply};
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::workload::variables::{Captured, Values};
 
@@ -173,7 +174,8 @@ impl Http1 {
     /// Renders a request as text without sending it. See [`Connection::shown`].
     pub fn written(&self, connection: &mut Connection, request: &Request, values: &Values<'_>) -> String {
         let buffers = &mut connection.buffers;
-        request.render(&self.topology.members()[0].host, &self.access, values, buffers);
+        // A request that cannot be signed is shown, too.
+        let _ = request.render(&self.topology.members()[0].host, &self.access, values, buffers);
         let (line, body) = request.rendered(buffers);
         text::message(line, body)
     }
@@ -206,7 +208,14 @@ impl Http1 {
         let node = assignment.node();
         *last = node.number;
         let _busy = assignment.occupy();
-        let rendered = request.render(&node.host, &self.access, values, buffers);
+        let rendered = match request.render(&node.host, &self.access, values, buffers) {
+            Ok(rendered) => rendered,
+            Err(why) => {
+                client.forget();
+                let failure = Failure::new(ErrorClass::Client, format!("the request cannot be signed: {why}"));
+                return Err(Answered::unsent(node.number).reply(0, Err(failure)));
+            }
+        };
         let (number, documents) = (node.number, rendered.documents);
         if wire.is_none() {
             client.forget();

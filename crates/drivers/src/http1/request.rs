@@ -10,10 +10,11 @@ use loadframe_engine::workload::variables::template::Template;
 use loadframe_engine::workload::variables::{Values, Variables};
 use serde_json::Value;
 
-use super::access::Access;
+use super::access::{Access, Credential};
 use super::answer;
 use super::compress;
 use crate::net::target_node::Host;
+use crate::net::watched_file::Seen;
 
 /// A method, the rest of the first line, and headers. [`RequestHead::finish`] completes it.
 pub struct RequestHead<'a> {
@@ -109,6 +110,8 @@ pub struct Buffers {
     pub only: Vec<u32>,
     /// Number of documents in the body from [`Buffers::give`].
     given: u64,
+    /// The credentials of the last request.
+    seen: Seen<Credential>,
 }
 
 impl Buffers {
@@ -224,15 +227,16 @@ impl Request {
         [&self.line, &self.fields.template].into_iter().chain(body.into_iter().flatten())
     }
 
-    /// Renders the request to `host` with `values`. Allocates nothing in the steady state.
+    /// Renders the request to `host` with `values`. Allocates nothing in the steady state, unless it is signed. The
+    /// error says why it cannot be signed.
     pub fn render<'a>(
         &'a self,
         host: &Host,
         access: &Access,
         values: &Values,
         buffers: &'a mut Buffers,
-    ) -> Rendered<'a> {
-        let Buffers { head, body, compressed, scratch, carried, only, given } = buffers;
+    ) -> Result<Rendered<'a>, String> {
+        let Buffers { head, body, compressed, scratch, carried, only, given, seen } = buffers;
         head.clear();
         if !matches!(self.body, Body::Given) {
             body.clear();
@@ -258,10 +262,7 @@ impl Request {
         }
         self.line.render(values, head);
         if !self.fields.host {
-            head.extend_from_slice(&host.field);
-        }
-        if !self.fields.authorization {
-            head.extend_from_slice(access.authorization.field());
+            head.extend_from_slice(host.field(access.tls.is_some()));
         }
         self.fields.template.render(values, head);
         if !self.fields.content_type {
@@ -273,14 +274,17 @@ impl Request {
             body = compressed;
             head.extend_from_slice(b"content-encoding: gzip\r\n");
         }
+        if !self.fields.authorization {
+            access.authorization.append(seen, head, body)?;
+        }
         head.extend_from_slice(b"content-length: ");
         push_u64(head, body.len() as u64);
         head.extend_from_slice(b"\r\n\r\n");
         if body.len() > COPIED {
-            return Rendered { parts: [head, body], documents };
+            return Ok(Rendered { parts: [head, body], documents });
         }
         head.extend_from_slice(body);
-        Rendered { parts: [head, b""], documents }
+        Ok(Rendered { parts: [head, b""], documents })
     }
 
     /// Returns the first line and the body of the last request rendered into `buffers`.

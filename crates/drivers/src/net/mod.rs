@@ -27,4 +27,5 @@ pub mod target_node;
 pub mod tls;
 pub mod topology;
 pub mod trouble;
+pub mod watched_file;
 pub mod wire;

@@ -58,7 +58,10 @@ pub struct Host {
     /// The name or address as the user wrote it, which the certificate must match.
     pub name: String,
     /// The `host` header of a request, with its line ending.
-    pub field: Vec<u8>,
+    pub(super) field: Vec<u8>,
+    /// The same without the port.
+    pub(super) field_without_port: Vec<u8>,
+    pub(super) port: u16,
 }
 
 impl TargetNode {
@@ -146,6 +149,12 @@ impl Host {
         Self::with(host, name, addresses)
     }
 
+    /// Returns the `host` header of a request, with its line ending. The default port of the scheme is left out, as by
+    /// other clients: services check signatures of the header without it.
+    pub fn field(&self, tls: bool) -> &[u8] {
+        if self.port == if tls { 443 } else { 80 } { &self.field_without_port } else { &self.field }
+    }
+
     /// Returns the name or address before the port.
     fn name_of(host: &str) -> Result<&str, PlanError> {
         let wrong = || PlanError::new(format!("host \"{host}\" is not of the form name:port"));
@@ -164,8 +173,14 @@ impl Host {
         if addresses.is_empty() {
             return Err(PlanError::new(format!("host \"{host}\" has no address")));
         }
-        let field = format!("host: {host}\r\n").into_bytes();
-        Ok(Self { text: host.to_owned(), addresses, name: name.to_owned(), field })
+        Ok(Self {
+            text: host.to_owned(),
+            name: name.to_owned(),
+            field: format!("host: {host}\r\n").into_bytes(),
+            field_without_port: format!("host: {name}\r\n").into_bytes(),
+            port: addresses[0].port(),
+            addresses,
+        })
     }
 }
 
@@ -179,7 +194,13 @@ mod tests {
         assert_eq!(Host::resolve("[::1]:9200").unwrap().addresses, ["[::1]:9200".parse().unwrap()]);
         let local = Host::resolve("localhost:9200").unwrap();
         assert!(local.addresses.iter().all(|address| address.ip().is_loopback() && address.port() == 9200));
-        assert_eq!(local.field, b"host: localhost:9200\r\n");
+        assert_eq!(local.field(false), b"host: localhost:9200\r\n");
+        let (https, http) = (Host::resolve("[::1]:443").unwrap(), Host::resolve("localhost:80").unwrap());
+        assert_eq!((https.field(true), https.field(false)), (&b"host: [::1]\r\n"[..], &b"host: [::1]:443\r\n"[..]));
+        assert_eq!(
+            (http.field(true), http.field(false)),
+            (&b"host: localhost:80\r\n"[..], &b"host: localhost\r\n"[..])
+        );
     }
 
     #[test]

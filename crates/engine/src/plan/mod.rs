@@ -1,6 +1,7 @@
 //! Plan of one phase, passed from Python to the engine as JSON. Durations are seconds, rates are per second.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::de::Error as _;
@@ -147,6 +148,9 @@ pub struct Target {
     /// The credentials.
     #[serde(default)]
     pub auth: Option<Auth>,
+    /// File with the secret of `auth`, read again when it changes. A rank whose machine lacks it keeps the secret above.
+    #[serde(default)]
+    pub auth_file: Option<PathBuf>,
     /// Whether bodies of requests are compressed.
     #[serde(default)]
     pub compress: bool,

@@ -132,7 +132,8 @@ STARTING_KEYS = (
 )
 #: Keys of `store` for the access to an existing cluster, and keys for any cluster that the experiment does not start.
 ACCESS_KEYS = (
-    *("user", "password_file", "api_key_file", "token_file", "ca", "cert", "key", "insecure", "compress"),
+    *("user", "password_file", "api_key_file", "token_file", "aws_service", "aws_region", "aws_profile"),
+    *("ca", "cert", "key", "insecure", "compress"),
     *("scale_command", "scale_within"),
 )
 EXISTING_KEYS = (*ACCESS_KEYS, "prefix", "data")
@@ -183,6 +184,9 @@ class StoreEntry(Model):
     password_file: str | None = None
     api_key_file: str | None = None
     token_file: str | None = None
+    aws_service: str | None = None
+    aws_region: str | None = None
+    aws_profile: str | None = None
     ca: str | None = None
     cert: str | None = None
     key: str | None = None

@@ -302,9 +302,10 @@ class ExistingClusters:
         self._started = False
         paths = ("password_file", "api_key_file", "token_file", "ca", "cert", "key")
         given = {name: below(self._experiment, getattr(store, name)) for name in paths}
-        others = {name: getattr(store, name) for name in ("user", "insecure", "compress")}
+        plain = ("user", "aws_service", "aws_region", "aws_profile", "insecure", "compress")
+        others = {name: getattr(store, name) for name in plain}
         addresses, access = access_to(kind, where, {**given, **others}, self._listener.remark)
-        require_reachable(addresses)
+        require_reachable(addresses, access)
         return Cluster.attach(addresses, kind, access, scale_command(self._experiment))
 
     def _live(self, key: tuple[str, str]) -> Cluster:

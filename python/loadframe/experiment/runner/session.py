@@ -41,10 +41,12 @@ from loadframe.record.schema.event_kinds import PHASE_ENDED, PHASE_STARTED
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
 from loadframe.workload.collection_use import without_prefix
 
-#: Operations that tidy a collection's files and leave its documents alone.
-_TIDYING = {"force_merge", "flush"}
+#: Operations that tidy a collection's files or show new documents, and leave the documents alone.
+_TIDYING = {"force_merge", "flush", "refresh"}
 #: Statuses of a service that lacks or forbids an interface.
 _NOT_OFFERED = {401, 403, 404, 405, 410}
+#: Pause between two counts of documents, s.
+_COUNT_PAUSE = 1.0
 
 T = TypeVar("T")
 
@@ -265,7 +267,7 @@ class Session:
                 disturbed=hook.disturbs,
                 events=told,
                 stored=stored or (),
-                not_judged=self._refused,
+                not_judged=self._not_judged(),
                 failures=[*failures, *failed_changes(told)],
                 failure=failure.what if failure and failure.fault == "generator" else None,
             )
@@ -354,7 +356,7 @@ class Session:
     def _preparation_error(self, phase: ResolvedPhase, outcome: Outcome) -> LoadframeError | None:
         """Return the error of a preparing phase with failed requests or unacknowledged events; None if it is complete.
 
-        Managed services refuse `force_merge` and `flush`. Notes that in `_refused` instead of returning an error.
+        Managed services refuse `force_merge`, `flush` and `refresh`. Notes that in `_refused` and returns no error.
         """
         for name, source in outcome.get("sources", {}).items():
             if source["left_over"]:
@@ -373,6 +375,11 @@ class Session:
             else:
                 return _incomplete_error(f"{counted(failed, 'request')} of {name} failed{words}", phase)
         return None
+
+    def _not_judged(self) -> list[str]:
+        """Return refusals of the service as sentences for the verdict."""
+        hidden = self.cluster.store.hidden
+        return [*([f"{' and '.join(hidden)}: the service does not show them"] if hidden else []), *self._refused]
 
     def _try_count(self, count: Callable[[], T]) -> T | None:
         """Return the result of `count`; on failure, report a remark and return None."""
@@ -518,10 +525,17 @@ class Session:
             written.add(self._acknowledged.add(form, documents, phase.corpora))
         if not phase.exhausts:
             return []
-        differences = (
-            self._acknowledged.difference(name, self.cluster.count(name)) for name in sorted(filter(None, written))
-        )
+        differences = (self._count_difference(name) for name in sorted(filter(None, written)))
         return [difference for difference in differences if difference is not None]
+
+    def _count_difference(self, name: str) -> str | None:
+        """Return the difference between acknowledged and counted documents; waits for counts that lag."""
+        counted_at = time.monotonic()
+        while difference := self._acknowledged.difference(name, self.cluster.count(name)):
+            if interrupts.asked() or time.monotonic() - counted_at >= self.cluster.store.count_lag:
+                return difference
+            time.sleep(_COUNT_PAUSE)
+        return None
 
 
 @contextlib.contextmanager

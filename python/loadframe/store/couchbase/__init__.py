@@ -70,6 +70,7 @@ class Couchbase(Store):
     schemes: Mapping[str, bool | None] = {"couchbase": False, "couchbases": True}
     family = "couchbase"
     driver = "couchbase"
+    speaks_http = True
     administrator = "Administrator"
     many_processes = True
     extra_ports = launch.EXTRA_PORTS

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, Self
 
@@ -99,10 +100,28 @@ _TOO_MANY = 429
 _NOT_OFFERED = (404, 410)
 #: Health status of such a service.
 UNKNOWN = "unknown"
+#: Version of OpenSearch Serverless.
+SERVERLESS = "serverless"
+#: Longest time until a search finds new documents, if the service does not refresh on request, s.
+_COUNT_LAG = 90.0
 _DENIED = {
-    401: "give credentials: --user, --api-key-file or --token-file",
+    401: "give credentials: --user, --api-key-file, --token-file, or --aws-service for AWS",
     403: "use an account with the required privilege",
 }
+#: Parts of the reasons of 401 and 403 -> remedy.
+_DENIALS = {
+    "signature we calculated": "check the secret access key, --aws-service and --aws-region",
+    "credential should be scoped": "correct --aws-service and --aws-region",
+    "signature expired": "set this machine's clock: signatures are valid for 5 minutes",
+    "signature not yet current": "set this machine's clock: signatures are valid for 5 minutes",
+    "security token included in the request is expired": "renew the AWS key in the environment or the profile",
+    "security token included in the request is invalid": "check the access key ID and the session token",
+    "expired": "renew the key or token",
+    "missing authentication token": "sign requests with --aws-service es",
+}
+#: Service name of OpenSearch Serverless, which lacks `GET /` and has the API of OpenSearch 2.
+_SERVERLESS = "aoss"
+_SERVERLESS_VERSION = "2.11.0"
 
 
 class NotOffered(LoadframeError):  # noqa: N818 - a state of the service
@@ -122,6 +141,7 @@ class SearchStore(Store):
 
     family = "elasticsearch"
     driver = "search"
+    speaks_http = True
     joins_without_all = True
     knows_racks = True
     #: Path of the sections of a node's statistics that we read.
@@ -142,10 +162,17 @@ class SearchStore(Store):
         """Create the HTTP client, which keeps connections open for statistics every second."""
         self._tls_remedy = access.tls_remedy
         self._web = Web(access, timeout=_TIMEOUT)
+        self._hidden: dict[str, None] = {}
+        self._is_serverless = bool(access.auth and access.auth.aws and access.auth.aws.service == _SERVERLESS)
 
     def with_access(self, access: Access) -> Self:
         """Return the store with TLS, credentials or both."""
         return self if access == OPEN else type(self)(access)
+
+    @property
+    def hidden(self) -> list[str]:
+        """Figures that the service refused to show so far."""
+        return list(self._hidden)
 
     def request(
         self,
@@ -189,8 +216,18 @@ class SearchStore(Store):
 
     def version(self, addresses: Sequence[str]) -> str:
         """Return the version, preceded by the product's name if it is not of this kind; BadInput for other servers."""
-        answer = self.request(addresses, "GET", "/")
+        try:
+            answer = self.request(addresses, "GET", "/")
+        except NotOffered as error:
+            if self._is_serverless:
+                return SERVERLESS
+            raise BadInput(
+                f"not a cluster of {self.kind}: {error.what}",
+                where=error.where,
+                remedy="give the address of the cluster's HTTP interface, or another --store",
+            ) from error
         version = answer.get("version") if isinstance(answer, dict) else None
+        self._is_serverless |= isinstance(version, dict) and version.get("build_flavor") == SERVERLESS
         if not isinstance(version, dict) or "number" not in version:
             raise BadInput(
                 f"not a cluster of {self.kind}: the answer lacks a version",
@@ -199,6 +236,10 @@ class SearchStore(Store):
             )
         number, distribution = str(version["number"]), str(version.get("distribution", "elasticsearch"))
         return number if distribution == self.kind else f"{distribution} {number}"
+
+    def software(self, version: str) -> dict[str, str]:
+        """Return product and version; a serverless service does not tell its version."""
+        return super().software(_SERVERLESS_VERSION if version == SERVERLESS else version)
 
     def require_product(self, addresses: Sequence[str], version: str) -> None:
         """BadInput for the other product of the family, and for unsupported versions."""
@@ -216,6 +257,7 @@ class SearchStore(Store):
         try:
             answer = self.request(addresses, "GET", "/_cluster/health", timeout=10.0)
         except _HIDDEN:
+            self._hidden["health"] = None
             return Health(ready=True, status=UNKNOWN, nodes=len(addresses), moving=0, missing=0)
         return Health(
             ready=answer["status"] == "green",
@@ -299,7 +341,8 @@ class SearchStore(Store):
         """
         body = json.loads(json.dumps(definition))
         settings = body.setdefault("settings", {})
-        if not _number_of_shards(settings):
+        # Serverless services refuse a number of shards.
+        if not _number_of_shards(settings) and not self._is_serverless:
             settings["number_of_shards"] = nodes
         is_stream, rolls_over = body.pop("data_stream", False), body.pop("rollover", False)
         if is_stream:
@@ -350,13 +393,20 @@ class SearchStore(Store):
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Refresh the index, and count its documents."""
-        self.request(addresses, "POST", f"/{name}/_refresh", repeatable=True)
+        self._refresh(addresses, name)
         return self._count(addresses, name, {"match_all": {}})
 
     def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
         """Refresh the index, and count documents by field; an object counts if one of its fields exists."""
-        self.request(addresses, "POST", f"/{name}/_refresh", repeatable=True)
+        self._refresh(addresses, name)
         return {field: self._count(addresses, name, {"exists": {"field": field}}) for field in fields}
+
+    def _refresh(self, addresses: Sequence[str], name: str) -> None:
+        """Refresh the index. If the service does not offer that, counts lag."""
+        try:
+            self.request(addresses, "POST", f"/{name}/_refresh", repeatable=True)
+        except _HIDDEN:
+            self.count_lag = _COUNT_LAG
 
     def _count(self, addresses: Sequence[str], name: str, query: Mapping[str, Any]) -> int:
         answer = self.request(addresses, "POST", f"/{name}/_count", body={"query": query}, repeatable=True)
@@ -373,17 +423,20 @@ class SearchStore(Store):
         try:
             nodes = self.request(addresses, "GET", path, timeout=5.0)
         except _HIDDEN:
+            self._hidden["node statistics"] = None
             return {}
         return {node["name"]: _figures(node) for node in nodes.get("nodes", {}).values()}
 
 
 def _content(answer: Answer, method: str, path: str) -> Any:
-    """Return the JSON of an answer; an error by status for 400 and up, LoadframeError if it is not JSON."""
+    """Return the JSON of an answer; an error by status for 400 and up, BadInput for other content."""
     if answer.status in _DENIED:
+        reason = _reason(answer)
+        known = next((remedy for part, remedy in _DENIALS.items() if part in reason.lower()), None)
         raise AccessDenied(
-            f"the cluster denies access: {answer.status}, {_reason(answer)}",
+            f"the cluster denies access: {answer.status}, {reason}",
             where=answer.address,
-            remedy=_DENIED[answer.status],
+            remedy=known or _DENIED[answer.status],
         )
     if answer.status in _NOT_OFFERED:
         raise NotOffered(
@@ -398,25 +451,39 @@ def _content(answer: Answer, method: str, path: str) -> Any:
             where=answer.address,
             remedy="see the store's documentation for that error; `loadframe cluster status` shows the nodes",
         )
+    if answer.status >= 300:
+        raise _not_a_cluster(answer, f"{method} {path} redirects to another address", _LOGIN)
     if not answer.content:
         # Some requests that change the cluster have an empty answer.
         return {}
     try:
         return answer.json()
     except ValueError as error:
-        raise LoadframeError(
-            f"not a cluster of Elasticsearch or OpenSearch: the answer to {method} {path} is not JSON",
-            where=answer.address,
-            remedy="give the address of the cluster's HTTP interface",
-        ) from error
+        page = re.search(r"<html|<!doctype html", answer.text[:1000], re.IGNORECASE)
+        what = f"the answer to {method} {path} is {'a web page' if page else 'not JSON'}"
+        remedy = _LOGIN if page else "give the address of the cluster's HTTP interface"
+        raise _not_a_cluster(answer, what, remedy) from error
+
+
+_LOGIN = (
+    "this may be a login page: give the address of the cluster's HTTP interface instead of its dashboards or a single "
+    "sign-on"
+)
+
+
+def _not_a_cluster(answer: Answer, what: str, remedy: str) -> BadInput:
+    return BadInput(f"not a cluster of Elasticsearch or OpenSearch: {what}", where=answer.address, remedy=remedy)
 
 
 def _reason(answer: Answer) -> str:
+    """Return the first line of the error's text. AWS repeats the signed request, with its token, in the next lines."""
     try:
-        error = answer.json()["error"]
-        return str(error["reason"]) if isinstance(error, dict) else str(error)
-    except (ValueError, KeyError, TypeError):
-        return answer.text[:300]
+        content = answer.json()
+        error = content.get("error") or content.get("message") or content["Message"]
+        text = str(error["reason"]) if isinstance(error, dict) else str(error)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        text = answer.text
+    return text.strip().partition("\n")[0][:300]
 
 
 def _number_of_shards(settings: Mapping[str, Any]) -> Any:

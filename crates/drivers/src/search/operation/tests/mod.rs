@@ -41,7 +41,7 @@ fn rendered(step: &SearchStep, k: u64) -> String {
     let draw = Draw::new(1, 2, k);
     let variables = context().variables;
     let values = Values { variables: &variables, draw: &draw, captured: &Captured::NONE };
-    let rendered = step.request.render(&host, &Access::default(), &values, &mut buffers);
+    let rendered = step.request.render(&host, &Access::default(), &values, &mut buffers).unwrap();
     String::from_utf8(rendered.parts.concat()).unwrap()
 }
 
@@ -501,7 +501,8 @@ fn an_older_version_is_asked_in_its_own_paths() {
         let (variables, mut buffers) = (context().variables, Buffers::default());
         let values = Values { variables: &variables, draw: &Draw::new(1, 2, 3), captured: &Captured::NONE };
         let host = Host::resolve("127.0.0.1:9200").unwrap();
-        let parts = operation.step.request.render(&host, &Access::default(), &values, &mut buffers).parts.concat();
+        let parts =
+            operation.step.request.render(&host, &Access::default(), &values, &mut buffers).unwrap().parts.concat();
         String::from_utf8(parts).unwrap().split(" HTTP/1.1").next().unwrap().to_owned()
     };
     let update = json!({"update": {"collection": "c", "id": "${k}", "document": {"a": 1}}});

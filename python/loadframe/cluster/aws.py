@@ -1,0 +1,132 @@
+"""AWS keys that sign requests (Signature Version 4), from the places that AWS's own tools use.
+
+A key in the environment stays the same; the file with a key is read again when it changes.
+"""
+
+import configparser
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadframe.base.errors import BadInput
+from loadframe.base.untrusted import read_input
+from loadframe.store.access import Auth, Aws
+
+#: Hosts of AWS's search services: REGION.es.amazonaws.com, REGION.aoss.amazonaws.com, aos.REGION.on.aws.
+_HOSTS = (
+    re.compile(r"\.(?P<region>[a-z0-9-]+)\.(?P<service>es|aoss)\.amazonaws\.com(\.cn)?$"),
+    re.compile(r"\.(?P<service>aos)\.(?P<region>[a-z0-9-]+)\.on\.aws$"),
+)
+#: Name in signatures by name in hosts.
+_SIGNED_AS = {"es": "es", "aos": "es", "aoss": "aoss"}
+_NAME = re.compile(r"[a-z0-9-]+")
+_MAX_SIZE = 1 << 20
+#: Keys of profiles with AWS keys from other programs or services.
+_ISSUED = ("credential_process", "role_arn", "sso_session", "sso_start_url", "web_identity_token_file", "login_session")
+
+
+@dataclass(frozen=True)
+class AwsOptions:
+    """The options for signatures, and the `host:port`s of the cluster."""
+
+    service: str | None
+    region: str | None
+    profile: str | None
+    addresses: Sequence[str] = ()
+
+    @property
+    def given(self) -> str | None:
+        """The first of these options on the command line, or None."""
+        options = {"service": self.service, "region": self.region, "profile": self.profile}
+        return next((f"--aws-{name}" for name, value in options.items() if value is not None), None)
+
+
+def sign(options: AwsOptions, check: Callable[[Path], None], environment: Mapping[str, str]) -> Auth:
+    """Return the credentials that sign requests to the service; BadInput if service, region or key are unknown.
+
+    `check` receives the file with the key.
+    """
+    profile = options.profile or environment.get("AWS_PROFILE") or "default"
+    service, region = _scope(options, profile, environment)
+    if options.profile is None and "AWS_ACCESS_KEY_ID" in environment:
+        secret = environment.get("AWS_SECRET_ACCESS_KEY")
+        if not secret:
+            raise BadInput("AWS_ACCESS_KEY_ID is set without AWS_SECRET_ACCESS_KEY", remedy="set both, or neither")
+        token = environment.get("AWS_SESSION_TOKEN") or None
+        return Auth("aws", secret, environment["AWS_ACCESS_KEY_ID"], aws=Aws(service, region, "", token))
+    file = Path(environment.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials").expanduser().absolute()
+    section = _sections(file).get(profile)
+    if section is None or "aws_access_key_id" not in section or "aws_secret_access_key" not in section:
+        raise _no_key(profile, file, section, environment)
+    check(file)
+    aws = Aws(service, region, profile, section.get("aws_session_token"))
+    return Auth("aws", section["aws_secret_access_key"], section["aws_access_key_id"], file=file, aws=aws)
+
+
+def _scope(options: AwsOptions, profile: str, environment: Mapping[str, str]) -> tuple[str, str]:
+    """Return service and region; BadInput if they are unknown or invalid."""
+    names = [address.rpartition(":")[0] for address in options.addresses]
+    host = next((match for name in names for known in _HOSTS if (match := known.search(name))), None)
+    service = options.service or (host and _SIGNED_AS[host["service"]])
+    region = (
+        options.region
+        or (host and host["region"])
+        or environment.get("AWS_REGION")
+        or environment.get("AWS_DEFAULT_REGION")
+        or _configured(profile, environment).get("region")
+    )
+    if not service:
+        raise BadInput(
+            "requests cannot be signed without the service's name",
+            where=", ".join(options.addresses),
+            remedy="give --aws-service: es for OpenSearch Service, aoss for OpenSearch Serverless",
+        )
+    if not region:
+        raise BadInput(
+            "requests cannot be signed without a region",
+            where=", ".join(options.addresses),
+            remedy="give --aws-region, or set AWS_REGION",
+        )
+    for option, value in (("--aws-service", service), ("--aws-region", region)):
+        if not _NAME.fullmatch(value):
+            raise BadInput(
+                f"{option} must consist of a to z, 0 to 9 and -; got {value!r}",
+                remedy="for example es, and eu-central-1",
+            )
+    return service, region
+
+
+def _no_key(profile: str, file: Path, section: Mapping[str, str] | None, environment: Mapping[str, str]) -> BadInput:
+    issued = {**_configured(profile, environment), **(section or {})}
+    if any(key in issued for key in _ISSUED):
+        return BadInput(
+            f"the key of the AWS profile {profile} is issued by another service, which Loadframe does not ask",
+            where=str(file),
+            remedy=f'export it: eval "$(aws configure export-credentials --profile {profile} --format env)", and leave '
+            "--aws-profile out",
+        )
+    return BadInput(
+        f"no AWS key: the environment lacks AWS_ACCESS_KEY_ID, and the profile {profile} has no key",
+        where=str(file),
+        remedy="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give --aws-profile",
+    )
+
+
+def _configured(profile: str, environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the settings of a profile in AWS's config file; empty if it has none."""
+    file = Path(environment.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
+    return _sections(file).get("default" if profile == "default" else f"profile {profile}", {})
+
+
+def _sections(file: Path) -> dict[str, dict[str, str]]:
+    """Return the sections of an INI file; empty if the file does not exist. BadInput if it cannot be read."""
+    if not file.exists():
+        return {}
+    parser = configparser.RawConfigParser(default_section="", strict=False)
+    try:
+        parser.read_string(read_input(file, _MAX_SIZE).decode())
+    except (configparser.Error, UnicodeDecodeError):
+        # The parser's message quotes lines, which may be secrets.
+        raise BadInput("the file is not an AWS profile file", where=str(file), remedy="see `aws configure`") from None
+    return {name: dict(parser[name]) for name in parser.sections()}
