@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -181,11 +182,15 @@ def crates() -> set[str]:
     return {package["name"] for package in packages if "source" in package}
 
 
-def _crate_licences() -> dict[str, str]:
+def crate_metadata() -> list[dict[str, Any]]:
+    """Return what Cargo knows about each crate of others."""
     command = ["cargo", "metadata", "--format-version", "1", "--locked"]
     done = subprocess.run(command, cwd=TOP, capture_output=True, check=True)
-    packages = [package for package in json.loads(done.stdout)["packages"] if package["source"]]
-    return {package["name"]: package["license"].replace("/", " OR ") for package in packages}
+    return [package for package in json.loads(done.stdout)["packages"] if package["source"]]
+
+
+def _crate_licences() -> dict[str, str]:
+    return {package["name"]: package["license"].replace("/", " OR ") for package in crate_metadata()}
 
 
 def section(title: str, text: str, licences: Mapping[str, str]) -> str:

@@ -101,7 +101,7 @@ def test_a_generated_source_that_does_not_come_at_its_rate_makes_a_run_invalid(t
         outcome = run_phase(plan, writer.phase("ingest", 0.0), lambda _: None)
         joined = writer.join()
         summary = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, ())
-    assert (summary.generator.achieved >= 0.99) is keeps_up
+    assert (summary.generator.achieved >= 0.95) is keeps_up
     assert ("not_achieved" in [reason.code for reason in summary.verdict.reasons]) is not keeps_up
     source = summary.phases[0].sources["ads"]
     assert sum(source.kinds.values()) == source.indexed == source.accepted
