@@ -22,10 +22,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from loadframe.base import folders
 from loadframe.base.errors import BadInput
+from loadframe.base.event_kinds import BALANCED
 from loadframe.base.units import format_duration
 from loadframe.host.agent import PATIENCE
 from loadframe.record import Run
-from loadframe.record.schema.event_kinds import BALANCED
 from machines import Machines, machines, obstacle
 
 LOADFRAME = Path(sys.executable).with_name("loadframe")

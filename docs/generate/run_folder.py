@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from loadframe.base.event_kinds import MEANINGS
 from loadframe.record import schema
 from loadframe.record.schema.model import Field, documented
 from loadframe.record.schema.summary import Latency
@@ -163,7 +164,7 @@ def _summary_part(title: str, path: str) -> str:
 
 
 def _kinds() -> str:
-    rows = [f"| `{kind.name}` | {kind.says} |" for kind in schema.EVENT_KINDS]
+    rows = [f"| `{kind}` | {meaning} |" for kind, meaning in MEANINGS.items()]
     return "\n".join(["| kind | meaning |", "|---|---|", *rows]) + "\n"
 
 

@@ -19,10 +19,10 @@ from loadframe.analyze.verdict.rules import (
     change_failed_text,
     documents_lost,
 )
+from loadframe.base.event_kinds import FAILED
 from loadframe.record import Run
 from loadframe.record.reader import earlier_attempts
 from loadframe.record.schema import EVENTS_FILE
-from loadframe.record.schema.event_kinds import FAILED
 from loadframe.record.schema.summary import PhaseSummary, RecordedReason
 
 _OF_RUN: tuple[FailureKind, ...] = ("documents", "copies", "node", "success", "users", "run")

@@ -20,7 +20,7 @@ from loadframe.analyze.five_seconds import five_seconds, least_and_p95
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.request_time import request_time
 from loadframe.analyze.scale.treatments import Noise, main_operation, pooled_noise
-from loadframe.record.schema.event_kinds import FIRED, REQUESTED
+from loadframe.base.event_kinds import FIRED, REQUESTED
 
 #: Times in elastic runs, s since the measured window began: names, and the events that mark them.
 INSTANTS = {"trigger_fired": FIRED, "node_requested": REQUESTED}

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.analyze.experiment import RecordedExperiment
+from loadframe.base.event_kinds import KILLED
 from loadframe.record import Run
-from loadframe.record.schema.event_kinds import KILLED
 from loadframe.record.schema.source import StoredEvents
 
 

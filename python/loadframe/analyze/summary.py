@@ -24,11 +24,11 @@ from loadframe.analyze.verdict.self_monitor import (
     reader_share,
 )
 from loadframe.analyze.verdict.trends import growth
+from loadframe.base.event_kinds import GAP, GAP_OVER
 from loadframe.base.untrusted import without_compressed
 from loadframe.record import Summary
 from loadframe.record.redact import plain
 from loadframe.record.schema import ERROR_CLASSES
-from loadframe.record.schema.event_kinds import GAP, GAP_OVER
 from loadframe.record.schema.source import SourceFigures, StoredEvents
 from loadframe.record.schema.summary import (
     ChosenWindow,

@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import loadframe.store as stores
+from loadframe.base import event_kinds
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_nodes
 from loadframe.cluster import credentials, events, launch, moving, named, scaling
@@ -354,7 +355,7 @@ class Cluster(ClusterView):
             if not names:
                 return []
             report(f"running {self._scale.command} for {format_nodes(nodes)}")
-            self._emit(ClusterEvent(events.REQUESTED if more else events.LEAVING, names))
+            self._emit(ClusterEvent(event_kinds.REQUESTED if more else event_kinds.LEAVING, names))
             progress = {} if tell is None else {"tell": tell}
             ready = self.health().ready
             addresses = self._scale.carry_out(nodes, self.health, **progress)
@@ -362,9 +363,9 @@ class Cluster(ClusterView):
             if addresses:
                 listed = [Node(f"node-{index}", address) for index, address in enumerate(addresses)]
                 self._node_table.update(listed, drop=[node.name for node in self._node_table.nodes[len(listed) :]])
-            self._emit(ClusterEvent(events.JOINED if more else events.LEFT, names))
+            self._emit(ClusterEvent(event_kinds.JOINED if more else event_kinds.LEFT, names))
             self._scale.settle(self.health, **progress, ready=ready)
-            self._emit(ClusterEvent(events.BALANCED, ()))
+            self._emit(ClusterEvent(event_kinds.BALANCED, ()))
         return list(names)
 
     def mend(self, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None) -> bool:
@@ -390,7 +391,7 @@ class Cluster(ClusterView):
             nodes, lambda node: replace(node, state=State.KILLED) if node.pid == ended[node.name] else node
         )
         names = tuple(node.name for node in nodes)
-        self._emit(ClusterEvent(events.KILLED, names, {} if names == (name,) else {"rack": name}))
+        self._emit(ClusterEvent(event_kinds.KILLED, names, {} if names == (name,) else {"rack": name}))
 
     def _on_rack(self, name: str) -> list[Node]:
         """Return the running nodes of a rack; empty if the rack is unknown, BadInput if none runs."""
@@ -412,7 +413,7 @@ class Cluster(ClusterView):
             report(f"{name} is already paused")
             return
         process.pause()
-        self._emit(ClusterEvent(events.PAUSED, (name,)))
+        self._emit(ClusterEvent(event_kinds.PAUSED, (name,)))
 
     def resume(self, name: str, report: Report = _silent) -> None:
         """Continue a paused node (SIGCONT).
@@ -424,7 +425,7 @@ class Cluster(ClusterView):
             report(f"{name} is not paused")
             return
         process.resume()
-        self._emit(ClusterEvent(events.RESUMED, (name,)))
+        self._emit(ClusterEvent(event_kinds.RESUMED, (name,)))
 
     def cut(self, name: str) -> None:
         """Drop all packets on a node's link, in both directions. Requires the host netns."""
@@ -432,7 +433,7 @@ class Cluster(ClusterView):
             node, link = self._linked(name)
             link.cut()
             self._node_table.edit([node], lambda node: replace(node, cut=True))
-        self._emit(ClusterEvent(events.CUT, (name,)))
+        self._emit(ClusterEvent(event_kinds.CUT, (name,)))
 
     def restore(self, name: str) -> None:
         """Undo a cut; the shape of the link is kept."""
@@ -440,7 +441,7 @@ class Cluster(ClusterView):
             node, link = self._linked(name)
             link.restore()
             self._node_table.edit([node], lambda node: replace(node, cut=False))
-        self._emit(ClusterEvent(events.RESTORED, (name,)))
+        self._emit(ClusterEvent(event_kinds.RESTORED, (name,)))
 
     def shape(self, name: str, *, delay: float = 0.0, loss: float = 0.0, rate: float | None = None) -> None:
         """Set the delay (s, one way), packet loss (share) and rate (bytes/s) of a node's link.
@@ -452,7 +453,7 @@ class Cluster(ClusterView):
             node, link = self._linked(name)
             link.shape(shape)
             self._node_table.edit([node], lambda node: replace(node, shape=str(shape) if shape else ""))
-        self._emit(ClusterEvent(events.SHAPED, (name,), {"delay": delay, "loss": loss, "rate": rate}))
+        self._emit(ClusterEvent(event_kinds.SHAPED, (name,), {"delay": delay, "loss": loss, "rate": rate}))
 
     def _linked(self, name: str) -> tuple[Node, Link]:
         node = self._named(name)
@@ -467,7 +468,7 @@ class Cluster(ClusterView):
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Change store settings at run time; BadInput for settings that require a restart."""
         self.store.configure(self.addresses, settings)
-        self._emit(ClusterEvent(events.CONFIGURED, ()))
+        self._emit(ClusterEvent(event_kinds.CONFIGURED, ()))
 
     def _numbered(self, name: str) -> int:
         node = self._named(name)

@@ -11,10 +11,11 @@ from dataclasses import replace
 
 from loadframe.base import folders
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.event_kinds import BALANCED, JOINED, LEAVING, LEFT, REQUESTED, RESTARTED
 from loadframe.base.units import format_nodes
 from loadframe.cluster import launch, moving
 from loadframe.cluster.change import ClusterChange
-from loadframe.cluster.events import BALANCED, JOINED, LEAVING, LEFT, REQUESTED, RESTARTED, ClusterEvent
+from loadframe.cluster.events import ClusterEvent
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.placement import again, layout, layout_of
 from loadframe.cluster.software import Software, prepare

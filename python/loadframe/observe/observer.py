@@ -14,9 +14,9 @@ from types import TracebackType
 from typing import Self
 
 from loadframe.base.errors import LoadframeError
+from loadframe.base.event_kinds import GAP, GAP_OVER
 from loadframe.observe.sampler import Gap, Rates, Sample, Sampler
 from loadframe.record import RunWriter
-from loadframe.record.schema.event_kinds import GAP, GAP_OVER
 
 #: Maximum wait for running samples at the end, s.
 _PATIENCE = 2.0

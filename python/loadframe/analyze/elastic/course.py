@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.analyze.rates import EVENTS, THROUGHPUT, Rate
+from loadframe.base.event_kinds import BALANCING, KILLED, RESTARTED
 from loadframe.record import Run
-from loadframe.record.schema.event_kinds import BALANCING, KILLED, RESTARTED
 from loadframe.record.schema.summary import PhaseSummary, whole_seconds
 
 if TYPE_CHECKING:

@@ -27,7 +27,7 @@ from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.figures import stretch_of
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.rates import Rate, rate_of
-from loadframe.record.schema.event_kinds import BALANCED, FIRED, JOINED, LEAVING, LEFT
+from loadframe.base.event_kinds import BALANCED, FIRED, JOINED, LEAVING, LEFT
 
 
 @dataclass(frozen=True)

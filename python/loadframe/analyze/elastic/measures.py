@@ -29,7 +29,7 @@ import numpy as np
 
 from loadframe.analyze.autocorrelation import NORMAL, long_run_deviation, noise_scale
 from loadframe.analyze.elastic.course import Course, Event, Flags, Series
-from loadframe.record.schema.event_kinds import (
+from loadframe.base.event_kinds import (
     BALANCED,
     FAILED,
     JOINED,

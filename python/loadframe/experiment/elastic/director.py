@@ -18,6 +18,17 @@ import psutil
 from loadframe.analyze.rates import RateName
 from loadframe.analyze.verdict.rules import change_failed_text
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.event_kinds import (
+    BALANCING,
+    BROKEN_OFF,
+    DECIDED,
+    FAILED,
+    FIRED,
+    HELD,
+    NEVER,
+    OVER,
+    STARTED,
+)
 from loadframe.base.units import format_duration
 from loadframe.cluster import Balancing, Cluster
 from loadframe.cluster.change import Tell
@@ -29,17 +40,6 @@ from loadframe.experiment.runner.session import RunHook
 from loadframe.load import Progress
 from loadframe.observe import ProcessSampler, Sample
 from loadframe.record import RunWriter
-from loadframe.record.schema.event_kinds import (
-    BALANCING,
-    BROKEN_OFF,
-    DECIDED,
-    FAILED,
-    FIRED,
-    HELD,
-    NEVER,
-    OVER,
-    STARTED,
-)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.base.errors import LoadframeError
+from loadframe.base.event_kinds import KILLED
 from loadframe.cluster import Cluster
-from loadframe.cluster.events import KILLED, ClusterEvent
+from loadframe.cluster.events import ClusterEvent
 from loadframe.load import Outcome, Progress
 from loadframe.record.schema.source import StoredEvents
 from loadframe.workload import ResolvedPhase

@@ -13,9 +13,9 @@ from typing import Any
 
 from loadframe.analyze.summary import summarize
 from loadframe.base.errors import GeneratorFailed
+from loadframe.base.event_kinds import PHASE_ENDED
 from loadframe.experiment.runner.document_counts import AcknowledgedDocuments
 from loadframe.record import RunWriter
-from loadframe.record.schema.event_kinds import PHASE_ENDED
 from loadframe.record.unfinished import BegunPhase, Wreck, wrecks
 
 _WHY = "the process that recorded the run was killed"

@@ -15,6 +15,7 @@ from loadframe.analyze.summary import summarize
 from loadframe.analyze.verdict.rules import COPIES_LOST, documents_lost
 from loadframe.base import folders, interrupts
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.event_kinds import PHASE_ENDED, PHASE_STARTED
 from loadframe.base.units import counted
 from loadframe.base.untrusted import without_compressed
 from loadframe.cluster import Cluster
@@ -37,7 +38,6 @@ from loadframe.load import (
 )
 from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, SourcesSampler, yardstick
 from loadframe.record import ManifestDraft, RunWriter
-from loadframe.record.schema.event_kinds import PHASE_ENDED, PHASE_STARTED
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
 from loadframe.workload.collection_use import without_prefix
 

@@ -20,7 +20,6 @@ from loadframe.record.schema.columns import (
     TELEMETRY_LATER,
     WORKERS,
 )
-from loadframe.record.schema.event_kinds import EVENT_KINDS
 from loadframe.record.schema.manifest import FORMAT, Manifest
 from loadframe.record.schema.model import Field, documented, undocumented
 from loadframe.record.schema.summary import Summary
@@ -49,7 +48,6 @@ __all__ = [
     "ERROR_CLASSES",
     "EVENTS",
     "EVENTS_FILE",
-    "EVENT_KINDS",
     "FORMAT",
     "GENERATOR",
     "HISTOGRAMS_FILE",

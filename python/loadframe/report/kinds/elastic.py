@@ -11,7 +11,7 @@ from loadframe.analyze.elastic import Elasticity, Group, StepMeasures, read_elas
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.rates import Rate
 from loadframe.base.errors import BadInput
-from loadframe.record.schema.event_kinds import FIRED, NEVER
+from loadframe.base.event_kinds import FIRED, NEVER
 from loadframe.report import elastic_words
 from loadframe.report.fit import print_findings
 from loadframe.report.further import Further, further

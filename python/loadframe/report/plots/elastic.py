@@ -9,8 +9,7 @@ import pyarrow.compute as pc
 
 from loadframe.analyze.elastic import Course, Group
 from loadframe.analyze.elastic.groups import level_at
-from loadframe.record import Run
-from loadframe.record.schema.event_kinds import (
+from loadframe.base.event_kinds import (
     BALANCED,
     CONFIGURED,
     CUT,
@@ -26,6 +25,7 @@ from loadframe.record.schema.event_kinds import (
     RESTORED,
     RESUMED,
 )
+from loadframe.record import Run
 from loadframe.report.plot import (
     COLORS,
     INK,
