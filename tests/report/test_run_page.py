@@ -30,7 +30,7 @@ from loadframe.report.plots.run import phase_over_time, run_over_time
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page
 from loadframe.report.run.terminal import print_run
-from loadframe.report.run.words import bounds_of, merged_reasons
+from loadframe.report.run_status import bounds_of, merged_reasons
 from loadframe.report.tables import failures_table, ranks_table
 from simulated import Truth, write_run
 

@@ -1,10 +1,11 @@
 """Tables of the HTML report as plain cells; the templates define their look."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.percentiles import percentiles_of
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.analyze.scale.sweep import PhaseCurves
@@ -25,7 +26,7 @@ from loadframe.report.labels import (
 )
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.report.plot import Figure
-from loadframe.report.run_status import figures_text, run_status, why
+from loadframe.report.run_status import Exclusion, exclusions, figures_text, run_status, trust, why
 
 _PARAMETERS = {
     "lambda": "λ, throughput of one",
@@ -131,6 +132,29 @@ def runs_table(runs: Sequence[RecordedRun], factors: Sequence[str]) -> Table:
     shown = [factor.rsplit(".", 1)[-1] for factor in factors]
     columns = ("run", "verdict", "why", "figures", *shown, "generator CPU", "lateness p99", "lag p99")
     return Table(columns, rows, names=4)
+
+
+@dataclass(frozen=True)
+class RunsView:
+    """Runs and verdicts of an experiment, for the macro `verdicts` in `parts.html.j2`."""
+
+    trust: str
+    exclusions: list[Exclusion]
+    not_judged: Mapping[str, int]
+    left_out: Table | None
+    runs: Table
+
+
+def runs_view(folder: RecordedExperiment) -> RunsView:
+    """Return the runs and verdicts of an experiment for its page."""
+    factors = list(dict.fromkeys(name for run in folder.runs for name in run.treatment))
+    return RunsView(
+        trust=trust(folder),
+        exclusions=exclusions(folder),
+        not_judged=Counter(words for run in folder.runs for words in (run.verdict.not_judged if run.verdict else ())),
+        left_out=runs_table(folder.left_out, factors) if folder.left_out else None,
+        runs=runs_table(folder.runs, factors),
+    )
 
 
 def operations_table(run: Run) -> Table:

@@ -19,10 +19,10 @@ from loadframe.report.further import further
 from loadframe.report.kinds import Report
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, numbers
+from loadframe.report.run_status import print_trust
 from loadframe.report.setup import manifest_facts
-from loadframe.report.tables import Cell, Sections, Table
+from loadframe.report.tables import Cell, Sections, Table, runs_view
 from loadframe.report.terminal_table import TerminalTable
-from loadframe.report.trust import print_trust, runs_view
 
 _TONES = {"better": "valid", "worse": "invalid", "alike": "muted", "open": ""}
 _DELTA = "Cliff's delta"

@@ -20,10 +20,10 @@ from loadframe.report.labels import cluster_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import Figure
 from loadframe.report.plots.elastic import run_plot
+from loadframe.report.run_status import print_trust
 from loadframe.report.setup import experiment_facts
-from loadframe.report.tables import Cell, Sections, Table
+from loadframe.report.tables import Cell, Sections, Table, runs_view
 from loadframe.report.terminal_table import TerminalTable
-from loadframe.report.trust import print_trust, runs_view
 
 _NOTE = (
     "Means over repetitions with 95 % intervals by Student's t. “>”: did not happen before the end of the run."

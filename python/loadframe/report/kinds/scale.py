@@ -36,10 +36,10 @@ from loadframe.report.plots.scale import (
     throughput_over_clients,
     throughput_over_nodes,
 )
+from loadframe.report.run_status import print_trust
 from loadframe.report.setup import experiment_facts
-from loadframe.report.tables import Cell, Sections, Table, models_table, speedup_table, split
+from loadframe.report.tables import Cell, Sections, Table, models_table, runs_view, speedup_table, split
 from loadframe.report.terminal_table import TerminalTable
-from loadframe.report.trust import print_trust, runs_view
 
 _WAITING = ("operation", "part", "instances", "response", "time in the part", "share")
 _WAITING_TITLE = "Response times of users, and the application's waiting time in them"

@@ -26,10 +26,10 @@ from loadframe.report.kinds.compare import contrasts_table
 from loadframe.report.numbers import estimate_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Line, Mark, Panel, Trace, numbers
+from loadframe.report.run_status import print_trust
 from loadframe.report.setup import experiment_facts
-from loadframe.report.tables import Cell, Sections, Table
+from loadframe.report.tables import Cell, Sections, Table, runs_view
 from loadframe.report.terminal_table import TerminalTable
-from loadframe.report.trust import print_trust, runs_view
 
 #: The number of drawn interactions, those with the largest shares.
 _DRAWN = 4

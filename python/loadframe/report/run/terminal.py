@@ -37,7 +37,7 @@ from loadframe.report.labels import (
     with_failures,
     with_parts,
 )
-from loadframe.report.run.words import bounds_of, delayed_texts, standing_of
+from loadframe.report.run_status import bounds_of, delayed_texts, standing_of
 from loadframe.report.sections import run_bands_on_terminal, run_cpu_on_terminal, stored_text
 from loadframe.report.terminal_table import TerminalTable
 
