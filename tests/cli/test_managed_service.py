@@ -321,6 +321,49 @@ def test_any_http_service_gets_signed_requests(folder):
     assert set(answered) == {200}
 
 
+class Echo(Handler):
+    """Answers with the request's headers, as text and as the message of an error."""
+
+    def do_GET(self) -> None:
+        sent = "; ".join(f"{name} is {value}" for name, value in self.headers.items())
+        text = json.dumps({"message": f"the canonical request was {sent}"}).encode()
+        self.send_response(200 if self.path == "/good" else 403)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+
+@pytest.mark.parametrize("scheme", ["aws", "token", "API key", "password"])
+def test_check_masks_the_credentials_that_an_answer_repeats(folder, scheme):
+    (folder / "rest.yaml").write_text(
+        "workload: rest\noperations:\n"
+        "  good: {http: {method: GET, path: /good}}\n  bad: {http: {method: GET, path: /bad}}\n"
+        "phases:\n  - {name: all, mix: {good: 1, bad: 1}, clients: 1, requests: 2}\n"
+    )
+    replace(folder / "secret", "hidden-4711-secret\n")
+    options, shown, hidden = {
+        "aws": (["--aws-service", "execute-api", "--aws-region", REGION], "X-Amz-Security-Token is ***", KEY.token),
+        "token": (["--token-file", folder / "secret"], "Bearer ***", "hidden-4711-secret"),
+        "API key": (["--api-key-file", folder / "secret"], "ApiKey ***", "hidden-4711-secret"),
+        # The password is sent as Base64 of `ann:hidden-4711-secret`.
+        "password": (
+            ["--user", "ann", "--password-file", folder / "secret"],
+            "Basic ***",
+            "YW5uOmhpZGRlbi00NzExLXNlY3JldA==",
+        ),
+    }[scheme]
+    variables = environment(folder, **(key_in_environment(KEY) if scheme == "aws" else {}))
+    with LoopbackServer(Echo) as server:
+        words = ["check", folder / "rest.yaml", "--store", "http", "--hosts", server.address, *options]
+        texts = [loadframe(*words, *more, env=variables) for more in ([], ["--json"])]
+    for done in texts:
+        assert done.returncode == 1, done.stderr
+        output = "".join((done.stdout + done.stderr).split())
+        assert output.lower().count("".join(shown.split()).lower()) >= 2, "in each answer"
+        # Also not its start: the message is cut.
+        assert hidden[:10] not in output
+
+
 def test_stores_without_http_refuse_signatures():
     done = loadframe(
         "cluster", "status", "--store", "redis", "--hosts", "127.0.0.1:9", *AWS, env=key_in_environment(KEY)

@@ -6,7 +6,7 @@ import pytest
 from recordings import manifest, summary
 
 from loadframe.record import Run, RunWriter
-from loadframe.record.redact import command, is_secret, plain
+from loadframe.record.redact import command, is_secret, plain, without
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,23 @@ def test_the_word_after_an_option_is_taken_out():
 )
 def test_words_of_a_command_that_are_secrets_are_taken_out(text, written):
     assert command(text) == written
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("x-amz-security-token:a/b+c<d-long", "x-amz-security-token:***"),
+        ("'a/b+c<d-long' a/b+c<d-long", "'***' ***"),
+        ("cut within the secret: a/b+c<d-l", "cut within the secret: ***"),
+        (r"a\/b+c<d-long", "***"),
+        ("a%2Fb%2Bc%3Cd-long", "***"),
+        ("a/b+c&lt;d-long", "***"),
+        ("a/b+c", "a/b+c"),
+        ("pad paddle pad.", "*** paddle ***."),
+    ],
+)
+def test_known_secrets_are_masked_wherever_they_occur(text, written):
+    assert without(text, ["a/b+c<d-long", "pad", ""]) == written
 
 
 def test_paths_and_tuples_are_written_as_json_has_them():

@@ -1,5 +1,7 @@
 """Execution of one phase on the engine, and the settings of the load generator."""
 
+import base64
+import contextlib
 import json
 import math
 import threading
@@ -16,12 +18,14 @@ from loadframe.base.errors import BadInput, GeneratorFailed, LoadframeError
 from loadframe.ranks.coordinator import Rank, present
 from loadframe.ranks.phase_top import PhaseOfRanks
 from loadframe.ranks.threads import on
-from loadframe.record.redact import command, plain
+from loadframe.record.redact import command, plain, without
 from loadframe.workload.phases import MAIN
 
 #: Node selection. `fixed`: each client has one host, assigned round robin; `nearest`: one host near its rank;
 #: `round_robin`: all hosts in turn; `all`: the host with the fewest requests in flight.
 Spread = Literal["fixed", "round_robin", "all", "nearest"]
+#: Secret keys of a shared credentials file.
+_AWS_SECRETS = ("aws_secret_access_key", "aws_session_token")
 #: Drivers of stores whose nodes all accept any request, as `nearest` requires.
 _ANY_NODE = ("http", "search")
 
@@ -323,10 +327,49 @@ def validate_plan(plan: Mapping[str, Any]) -> None:
 def check_operations(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Send each operation of a plan once; return the request, answer and judgement of each, in the plan's order.
 
-    Secrets in requests and in answers are blanked.
+    Secrets in requests and in answers are masked: those with a telling name, and the credentials of the target.
     """
     answers = _ask(plan, _engine.check)
-    return [{**plain(answer), "request": _request(plan, answer["request"])} for answer in answers]
+    # Read after the answers, because a file of credentials can change meanwhile.
+    target = plan["target"]
+    secrets = set().union(*map(_credentials, [target, *target.get("targets", {}).values()]))
+    shown = [{**plain(answer), "request": _request(plan, answer["request"])} for answer in answers]
+    return [
+        {**answer, **{key: without(answer[key], secrets) for key in ("request", "answer", "message") if answer[key]}}
+        for answer in shown
+    ]
+
+
+def _credentials(target: Mapping[str, Any]) -> set[str]:
+    """Return the secrets that requests to the target contain or are signed with, in each form that they are sent in.
+
+    Includes the present ones of a file that the generator reads again.
+    """
+    ((scheme, auth),) = target.get("auth", {"": None}).items()
+    texts = set[str]()
+    if "auth_file" in target:
+        with contextlib.suppress(OSError):
+            texts |= set(Path(target["auth_file"]).read_text(encoding="utf-8", errors="replace").splitlines())
+    match scheme:
+        case "basic":
+            texts.add(auth["password"])
+            texts |= {base64.b64encode(f"{auth['user']}:{text}".encode()).decode() for text in texts}
+        case "aws":
+            entries = [text.partition("=") for text in texts]
+            texts = {value.strip() for name, _, value in entries if name.strip() in _AWS_SECRETS}
+            texts |= {auth["secret_key"], auth["session_token"] or ""}
+        case "api_key":
+            texts.add(auth)
+            for text in list(texts):
+                # Stores show a key as `id:key` or as the Base64 of that.
+                with contextlib.suppress(ValueError):
+                    name, colon, key = base64.b64decode(text, validate=True).decode().partition(":")
+                    texts |= {f"{name}:{key}", key} if colon else set()
+                if ":" in text:
+                    texts |= {base64.b64encode(text.encode()).decode(), text.partition(":")[2]}
+        case "bearer":
+            texts.add(auth)
+    return texts
 
 
 def render_operations(plan: Mapping[str, Any]) -> list[tuple[str, str | None]]:

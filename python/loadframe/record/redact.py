@@ -3,14 +3,19 @@
 A value is masked if its key names a secret: in mappings, and within texts in `name=value`, JSON, statements, header
 lines, command-line options and addresses (before `@`). A mapping under such a key is not masked, only searched: a
 collection may have a field called `password`, and its mapping is needed to repeat the run.
+
+`without` masks known secrets wherever they occur.
 """
 
+import html
+import json
 import math
 import re
-from collections.abc import Iterator, Mapping
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import pairwise, takewhile
 from pathlib import PurePath
 from typing import Any
+from urllib.parse import quote
 
 HIDDEN = "***"
 
@@ -55,6 +60,37 @@ def plain(value: Any) -> Any:
             return None
         case _:
             return value
+
+
+#: Leading characters of a secret that are masked without the rest: a text may be cut within a secret.
+_RECOGNIZED = 8
+#: Shorter secrets are masked only as whole words.
+_WORD_LENGTH = 4
+
+
+def without(text: str, secrets: Iterable[str]) -> str:
+    """Mask secrets in a text: as they are, escaped for JSON, HTML or a URL, and cut off after eight characters."""
+    forms = {form for secret in secrets if secret for form in _escaped_forms(secret)}
+    for form in sorted(forms, key=lambda form: (-len(form), form)):
+        text = _mask(text, form)
+    return text
+
+
+def _escaped_forms(secret: str) -> set[str]:
+    in_json = json.dumps(secret)[1:-1]
+    in_url = quote(secret, safe="")
+    return {secret, in_json, in_json.replace("/", "\\/"), html.escape(secret), in_url, in_url.lower()}
+
+
+def _mask(text: str, secret: str) -> str:
+    if len(secret) < _WORD_LENGTH:
+        return re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
+    pieces, at = [], 0
+    while (start := text.find(secret[:_RECOGNIZED], at)) >= 0:
+        pieces += [text[at:start], HIDDEN]
+        equal = takewhile(lambda pair: pair[0] == pair[1], zip(secret, text[start : start + len(secret)], strict=False))
+        at = start + sum(1 for _ in equal)
+    return "".join([*pieces, text[at:]])
 
 
 def _under(key: str, value: Any) -> Any:
