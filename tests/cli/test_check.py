@@ -146,6 +146,67 @@ def test_an_answer_is_shown_without_control_characters_and_a_compressed_one_by_i
     assert "gzip data, not decompressed" in answers["compressed"]["answer"]
 
 
+LONG = """\
+workload: long
+collections: {trips: {}}
+corpora: {trips: {generate: nyc_taxi_trip, documents: 200}}
+operations:
+  fill: {bulk: {collection: trips, corpus: trips, size: 100}}
+  all: {search: {collection: trips, size: 10}}
+phases:
+  - {name: fill, prepares: true, operation: fill, clients: 1, until: exhausted}
+  - {name: look, operation: all, clients: 1, requests: 2}
+  - {name: more, operation: fill, clients: 1, requests: 1}
+"""
+
+
+def test_long_texts_are_cut_on_the_terminal_and_whole_in_json(tmp_path):
+    (tmp_path / "w.yaml").write_text(LONG)
+    shown = loadframe("check", tmp_path / "w.yaml", "--store", "sim").stdout
+    answers = json.loads(loadframe("check", tmp_path / "w.yaml", "--store", "sim", "--json").stdout)
+    bulk = next(answer for answer in answers if answer["operation"] == "fill")
+    assert len(bulk["request"]) > 3000
+    part = shown[shown.index("more · fill") :]
+    assert '{"total_amount"' in part
+    assert "more characters; --json prints all" in part
+    assert len(part[: part.index("more characters")]) < 2000
+    offline = loadframe("check", tmp_path / "w.yaml", "--store", "sim", "--offline").stdout
+    assert len(offline) < 4000
+    assert "more characters; --json prints all" in offline
+
+
+class Absent(BaseHTTPRequestHandler):
+    """Answers each request with 404 and a short reason."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"error": "no such item"}).encode()
+        self.send_response(404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the library's name
+        """Print nothing."""
+
+
+def test_a_failure_does_not_repeat_the_body_of_the_answer_above(tmp_path):
+    workload = tmp_path / "w.yaml"
+    workload.write_text(
+        "workload: one\noperations:\n  missing: {http: {method: GET, path: /missing}}\n"
+        "phases:\n  - {name: all, operation: missing, clients: 1, requests: 1}\n"
+    )
+    with ThreadingHTTPServer(("127.0.0.1", 0), Absent) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        words = ("check", workload, "--store", "http", "--hosts", f"127.0.0.1:{server.server_port}")
+        shown = loadframe(*words)
+        (answer,) = json.loads(loadframe(*words, "--json").stdout)
+        server.shutdown()
+    assert shown.stdout.count("no such item") == 1
+    assert "client: HTTP 404 · 0 documents in" in shown.stdout
+    assert "1 of 1 operation failed: missing" in shown.stderr
+    assert "no such item" in answer["message"]
+
+
 def test_messages_of_a_measured_compressed_answer_name_the_compression_and_hold_no_raw_bytes(tmp_path):
     workload = tmp_path / "w.yaml"
     workload.write_text(

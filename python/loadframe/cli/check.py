@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from loadframe.base.errors import LoadframeError
-from loadframe.base.units import format_count, format_duration
+from loadframe.base.units import counted, format_count, format_duration
 from loadframe.cli import access
 from loadframe.cli.app import app
 from loadframe.cli.choices import (
@@ -38,6 +38,8 @@ Examples:
   loadframe check ./my-workload.yaml --offline
 """
 
+#: Longest request or answer on the terminal.
+_MOST_CHARACTERS = 1_500
 _REMEDY = "see the answers above; a measurement would count these errors"
 _REMEDY_FOR_JOURNEYS = (
     "see the answers above. `check` sends each operation once, in the order of the file, without the conditions and"
@@ -107,30 +109,48 @@ def _raise_for_failures(shown: Sequence[Mapping[str, Any]], journeys: set[str]) 
     if failed:
         names = ", ".join(str(answer["operation"]) for answer in failed)
         remedy = _REMEDY_FOR_JOURNEYS if journeys & {answer["phase"] for answer in failed} else _REMEDY
-        raise LoadframeError(f"{len(failed)} of {len(shown)} operations failed: {names}", remedy=remedy)
+        raise LoadframeError(f"{len(failed)} of {counted(len(shown), 'operation')} failed: {names}", remedy=remedy)
 
 
 def _print_requests(rendered: "Rendered", family: str) -> None:
     """Print the request of each operation, and name corpora that are not on this machine."""
     for request in rendered.requests:
         out.rule(f"[bold]{escape(request['phase'])}[/bold] · {escape(request['operation'])}", align="left")
-        out.print(escape(request["request"] or "this protocol creates the request when it sends it"), style="dim")
+        shown = _beginning(request["request"] or "")
+        out.print(escape(shown or "this protocol creates the request when it sends it"), style="dim")
     for name in rendered.missing:
         words = "not on this machine; --offline downloads nothing"
         out.print(f"[yellow]corpus {escape(name)}[/yellow] · {words}")
-    out.print(f"[green]good[/green] · {len(rendered.requests)} operations, valid for {family}; nothing was sent")
+    out.print(
+        f"[green]good[/green] · {counted(len(rendered.requests), 'operation')}, valid for {family}; nothing was sent"
+    )
 
 
 def _print(answer: dict[str, Any]) -> None:
-    failed = answer["error"]
+    failed, received = answer["error"], _beginning(answer["answer"])
     style = "red" if failed else "green"
-    verdict = f"{failed}: {answer['message']}" if failed else "good"
+    verdict = f"{failed}: {_without_repetition(answer['message'], received)}" if failed else "good"
     out.rule(f"[bold]{escape(answer['phase'])}[/bold] · {escape(answer['operation'])}", align="left")
-    out.print(escape(answer["request"]), style="dim")
-    out.print(escape(answer["answer"]))
-    documents = f"{format_count(answer['documents'])} documents in {format_duration(answer['service_time'])}"
+    out.print(escape(_beginning(answer["request"])), style="dim")
+    out.print(escape(received))
+    documents = f"{counted(answer['documents'], 'document')} in {format_duration(answer['service_time'])}"
     setup = "" if answer["setup_time"] is None else f" · connection setup {format_duration(answer['setup_time'])}"
     out.print(f"[{style}]{escape(verdict)}[/{style}] · {documents}{setup}")
     if answer["empty"]:
         words = "0 hits: is the data loaded, and does the operation match it?"
         out.print(f"[yellow]{words}[/yellow]")
+
+
+def _beginning(text: str) -> str:
+    """Return a text that is short enough to read: its first lines if it is long, and the number of other characters."""
+    if len(text) <= _MOST_CHARACTERS:
+        return text
+    kept = text[:_MOST_CHARACTERS]
+    kept = kept[: kept.rfind("\n")] if "\n" in kept[_MOST_CHARACTERS // 2 :] else kept
+    return f"{kept}\n... {format_count(len(text) - len(kept))} more characters; --json prints all"
+
+
+def _without_repetition(message: str, received: str) -> str:
+    """Return the message of a failure; without its excerpt if the printed answer contains that."""
+    cause, _, excerpt = message.partition(": ")
+    return cause if "".join(excerpt.removesuffix(" ...").split()) in "".join(received.split()) else message
