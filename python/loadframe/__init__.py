@@ -11,8 +11,7 @@ if TYPE_CHECKING:
     from loadframe.library.actions import bench, capacity, check, compare, fit, gate, run
     from loadframe.library.answers import Capacity, Check, Checks, Comparison, Fit, Gate
     from loadframe.library.cluster import Cluster
-    from loadframe.library.experiment import Experiment
-    from loadframe.library.opening import open
+    from loadframe.library.experiment import Experiment, open
     from loadframe.library.plots import ExperimentPlots, Plot, RunPlots
     from loadframe.library.progress import Progress
     from loadframe.library.reports import Report
@@ -63,8 +62,7 @@ _NAMES = {
     "library.actions": ("bench", "capacity", "check", "compare", "fit", "gate", "run"),
     "library.answers": ("Capacity", "Check", "Checks", "Comparison", "Fit", "Gate"),
     "library.cluster": ("Cluster",),
-    "library.experiment": ("Experiment",),
-    "library.opening": ("open",),
+    "library.experiment": ("Experiment", "open"),
     "library.plots": ("ExperimentPlots", "Plot", "RunPlots"),
     "library.progress": ("Progress",),
     "library.reports": ("Report",),

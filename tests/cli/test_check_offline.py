@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from commands import loadframe, result, within
-from loadframe.workload.catalogue import LIBRARY
+from loadframe.workload.workload import LIBRARY
 
 WORKLOAD = """\
 workload: small

@@ -13,7 +13,7 @@ from commands import LOADFRAME
 from loadframe.cli import completion
 from loadframe.cli.app import SUMMARIES
 from loadframe.store import stores
-from loadframe.workload import catalogue
+from loadframe.workload.workload import library_names
 
 #: Loads the script that users install, calls its function as bash does on TAB, and prints the candidates.
 ON_TAB = """\
@@ -72,7 +72,7 @@ def test_bash_completes(tab, words, candidates):
 
 def test_workloads_and_stores_are_all_candidates(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert completion.workloads("") == catalogue.names()
+    assert completion.workloads("") == library_names()
     assert completion.stores("") == list(stores())
 
 

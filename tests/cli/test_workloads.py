@@ -5,7 +5,7 @@ import json
 import pytest
 
 from commands import loadframe
-from loadframe.workload.catalogue import names
+from loadframe.workload.workload import library_names
 
 
 def test_the_library_is_listed_with_a_line_on_each():
@@ -23,7 +23,7 @@ def test_a_workload_is_shown_with_its_parameters_operations_and_phases():
     assert "match_all_1000_sleep_500ms" in shown
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", library_names())
 def test_each_built_in_workload_is_shown(name):
     done = loadframe("workloads", name)
     assert (done.returncode, done.stderr) == (0, "")

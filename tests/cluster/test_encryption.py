@@ -14,7 +14,7 @@ import pytest
 
 from commands import within
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.cli.cluster_command import variables
+from loadframe.cli.cluster import variables
 from loadframe.cluster import Cluster, ClusterSpec, Encryption, credentials
 from loadframe.host.local import LocalHost
 from loadframe.load import check_operations

@@ -7,7 +7,7 @@ import pytest
 from docs.generate.experiment_file import schema
 from jsonschema import Draft202012Validator
 
-from loadframe.workload.catalogue import LIBRARY
+from loadframe.workload.workload import LIBRARY
 from loadframe.yamlfile import read
 
 TOP = Path(__file__).parents[2]

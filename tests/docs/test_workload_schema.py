@@ -7,7 +7,7 @@ import pytest
 from docs.generate.workload_file import schema
 from jsonschema import Draft202012Validator
 
-from loadframe.workload.catalogue import LIBRARY
+from loadframe.workload.workload import LIBRARY
 from loadframe.yamlfile import read
 
 DOCS = Path(__file__).parents[2] / "docs"

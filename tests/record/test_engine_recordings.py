@@ -65,7 +65,11 @@ def test_series_histograms_and_hosts_tell_of_the_same_requests(run):
     successes = sum(row["successes"] for row in rows if row["segment"] == "measure")
     assert successes > 100
     assert run.histograms.total("second/nothing/response").count == successes
-    served = [row for row in run.telemetry.to_pylist() if (row["source"], row["metric"]) == ("target:127.0.0.1:9200", "requests")]
+    served = [
+        row
+        for row in run.telemetry.to_pylist()
+        if (row["source"], row["metric"]) == ("target:127.0.0.1:9200", "requests")
+    ]
     assert sum(row["value"] for row in served) == sum(row["requests"] for row in run.series.to_pylist())
 
 

@@ -6,8 +6,8 @@ import pytest
 
 from loadframe.base.errors import BadInput
 from loadframe.workload import load_workload
-from loadframe.workload.catalogue import LIBRARY
 from loadframe.workload.collection_use import changes_data, with_prefix, without_prefix
+from loadframe.workload.workload import LIBRARY
 
 HEAD = """\
 workload: w

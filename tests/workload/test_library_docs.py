@@ -6,19 +6,19 @@ from pathlib import Path
 import pytest
 
 from loadframe.workload import load_workload
-from loadframe.workload.catalogue import names
+from loadframe.workload.workload import library_names
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference" / "workloads"
 
 
 def test_each_workload_has_a_page_that_the_index_links():
     index = (PAGES / "index.md").read_text()
-    assert {page.stem for page in PAGES.glob("*.md")} == {"index", *names()}
-    for name in names():
+    assert {page.stem for page in PAGES.glob("*.md")} == {"index", *library_names()}
+    for name in library_names():
         assert f"| [{name}]({name}.md) |" in index
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", library_names())
 def test_the_page_has_all_parameters_with_their_defaults_and_all_phases(name):
     text = (PAGES / f"{name}.md").read_text()
     workload = load_workload(name)

@@ -9,8 +9,8 @@ from workload_texts import MINIMAL
 from damage import damaged
 from loadframe.base.errors import BadInput
 from loadframe.workload import library, load_workload
-from loadframe.workload.catalogue import LIBRARY
 from loadframe.workload.model import WorkloadFile
+from loadframe.workload.workload import LIBRARY
 
 
 def test_a_workload_of_the_library_is_found_by_its_name():

@@ -1,10 +1,16 @@
 """`loadframe demo`: measure how a real cluster on this machine scales, and report a conclusion."""
 
+import os
+import re
+import tempfile
+from collections.abc import Collection, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from loadframe.base.errors import BadInput
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, tell
 from loadframe.cli.run import carry_out
@@ -12,7 +18,10 @@ from loadframe.cli.web import published
 
 if TYPE_CHECKING:
     from loadframe.analyze.scale.sweep import Sweep
+    from loadframe.experiment.experiment import Experiment
 
+#: Cluster sizes in demo.yaml. Without CPU limits, only sizes with a core for each node and the generator are used.
+_NODES = (1, 2, 4)
 _EXAMPLES = """\b
 Examples:
   loadframe demo
@@ -29,7 +38,6 @@ def demo(
 ) -> None:
     """Start real clusters of one to four nodes, load them, and report how they scale. It takes about five minutes."""
     from loadframe.analyze.scale.sweep import read_sweep
-    from loadframe.experiment.demo import demo_experiment
     from loadframe.experiment.design.plans import design
 
     loaded = demo_experiment()
@@ -64,3 +72,52 @@ def conclusion(sweep: "Sweep") -> str:
     if ratio.high < 1:
         return f"Conclusion: more nodes answered fewer requests, {words}."
     return f"No conclusion: these runs do not show whether more nodes answer more requests, {words}.{left_out} {again}"
+
+
+def demo_experiment() -> "Experiment":
+    """Return the demo experiment for this machine; BadInput without CPU limits and with fewer than three cores."""
+    from loadframe.cluster import ClusterSpec, Limits
+    from loadframe.experiment.file.reader import load_experiment
+
+    _, obstacle = ClusterSpec().place().machines[0].limited_by(Limits(cpus=0.1), Path.cwd())
+    text = demo_text(sorted(os.sched_getaffinity(0)), obstacle)
+    with tempfile.TemporaryDirectory(prefix="loadframe-demo-") as folder:
+        path = Path(folder) / "demo.yaml"
+        path.write_text(text, encoding="utf-8")
+        return load_experiment(path)
+
+
+def demo_text(cores: Sequence[int], obstacle: str | None) -> str:
+    """Return the experiment file for a machine with these usable cores.
+
+    `obstacle` is the reason why CPU limits cannot be enforced; None if they can. Without limits, fewer than three cores
+    raise BadInput.
+    """
+    text = (files("loadframe.experiment") / "demo.yaml").read_text(encoding="utf-8")
+    if obstacle is None:
+        # The first core is reserved for the generator, unless it is the only one.
+        others = f", cores: {_listed(cores[1:])}" if len(cores) > 1 else ""
+        return _replaced(text, ", cores: 1}", others + "}")
+    nodes = [number for number in _NODES if number < len(cores)]
+    if len(nodes) < 2:
+        count = "1 core" if len(cores) == 1 else f"{len(cores)} cores"
+        raise BadInput(
+            f"the demo needs CPU limits, which cannot be enforced here, or three cores: one for each of two nodes and"
+            f" one for the generator. This machine has {count}",
+            where=obstacle,
+            remedy="run it as root or on a machine with more cores; with systemd, try `systemd-run --user --scope -p"
+            " Delegate=yes loadframe demo`",
+        )
+    text = re.sub(r"limits: \{.*\}", "limits: {cores: 1 each}", text)
+    return _replaced(text, f"nodes: {list(_NODES)}", f"nodes: {nodes}")
+
+
+def _replaced(text: str, before: str, after: str) -> str:
+    assert text.count(before) == 1, f"demo.yaml must contain {before!r} exactly once"
+    return text.replace(before, after)
+
+
+def _listed(cores: Collection[int]) -> str:
+    """Return core numbers in the syntax of the file: `1`, or `"1,2,3"`."""
+    words = ",".join(map(str, cores))
+    return words if len(cores) == 1 else f'"{words}"'

@@ -114,10 +114,10 @@ def carry_out(
     from loadframe.cli.console import Console
     from loadframe.cli.report import write_report
     from loadframe.experiment.runner.existing import NotRestored
+    from loadframe.experiment.runner.folder import opened_folder
     from loadframe.experiment.runner.listener import Listeners
     from loadframe.experiment.runner.loop import run_experiment
     from loadframe.library.reports import require_usable
-    from loadframe.library.running import opened_folder
 
     folder = opened_folder(loaded, planned, path, retry_failed=retry_failed)
     tell(f"{_extent(loaded, planned)} in all")

@@ -6,6 +6,8 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +15,7 @@ from urllib.parse import urlsplit
 
 import typer
 
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, ExitCode
 from loadframe.base.units import counted, format_duration, parse_duration
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json, tell
@@ -22,7 +24,6 @@ from loadframe.cli.topics import Topic, option
 if TYPE_CHECKING:
     from loadframe.experiment.design.estimate import ResourceEstimate
     from loadframe.experiment.experiment import Experiment
-    from loadframe.experiment.runner.slurm_script import Batch
 
 #: Margin of the time limit: a share of the expected time, at least this many s, rounded up to steps of s.
 _SPARE, _LEAST_SPARE, _STEP = 0.25, 600.0, 300.0
@@ -36,6 +37,106 @@ Examples:
   loadframe slurm whole.yaml --ranks-per-node 8 --time 1h --again --submit
   loadframe slurm whole.yaml --setup "module load python openmpi" --script job.sh
 """
+#: Marks scripts that loadframe may overwrite.
+_MARK = "# Written by `loadframe slurm`"
+
+_HEAD = """\
+#!/bin/bash
+{mark}: {command}
+#
+{what}
+#
+# Submit it with `sbatch {script}`. If the job ends before the last run, submit it again to resume.
+
+#SBATCH --job-name={name}
+#SBATCH --nodes={machines}
+#SBATCH --exclusive
+#SBATCH --time={time}
+#SBATCH --output={log}
+#SBATCH --chdir={folder}
+{options}
+set -uo pipefail
+{setup}
+{ranks}
+{run}
+status=$?
+{end}
+exit "$status"
+"""
+_AGAIN = """
+# Status {status}: the time limit was reached before the last run. Another job resumes.
+if [ "$status" -eq {status} ]; then sbatch {script}; fi
+"""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Parameters of a batch job. Times in seconds."""
+
+    name: str  #: job name
+    command: str  #: command line that created the script
+    script: str  #: path of the script
+    folder: str  #: working directory
+    log: str  #: output file; %j is the job number
+    run: Sequence[str]  #: command line of each rank
+    machines: int  #: for the nodes of the store
+    generators: int  #: further machines only for ranks; 0 if ranks share the machines of the nodes
+    ranks: int  #: per machine with ranks
+    time: float  #: time limit
+    nodes: int  #: of the largest cluster
+    cores: int | None = None  #: per rank; None leaves the choice to Slurm
+    mpi: str = "pmix"  #: value of srun's --mpi
+    options: Sequence[str] = ()  #: further options of sbatch
+    setup: Sequence[str] = field(default_factory=tuple)  #: shell lines before the command
+    again: bool = False  #: whether the job resubmits itself until the last run is recorded
+
+    def text(self) -> str:
+        """Return the text of the script."""
+        script = shlex.quote(self.script)
+        options = "".join(f"#SBATCH {option}\n" for option in self.options)
+        setup = "".join(f"{line}\n" for line in self.setup)
+        end = _AGAIN.format(status=int(ExitCode.TRY_AGAIN), script=script) if self.again else ""
+        return _HEAD.format(
+            mark=_MARK,
+            command=self.command,
+            what="\n".join(f"# {line}" for line in self._what()),
+            script=script,
+            name=self.name,
+            machines=self.machines + self.generators,
+            time=_slurm_time(self.time),
+            log=self.log,
+            folder=self.folder,
+            options=options,
+            setup=f"\n# Environment setup.\n{setup}" if setup else "",
+            ranks=self._comment(),
+            run=self._srun(),
+            end=end,
+        )
+
+    def _what(self) -> list[str]:
+        nodes = f"the {self.nodes} nodes of the largest cluster" if self.nodes > 1 else "the cluster's one node"
+        stores, ranks = f"{counted(self.machines, 'machine')} for {nodes}", counted(self.ranks, "rank")
+        if not self.generators:
+            return [f"The job has {stores}, with {ranks} on each of them."]
+        more = f"{counted(self.generators, 'machine')} for {ranks}{' each' if self.generators > 1 else ''}"
+        return [f"The job has {stores}, and {more}."]
+
+    def _comment(self) -> str:
+        where = "the last of the job's machines" if self.generators else "all machines of the job"
+        return (
+            f"# The ranks run on {where}. Rank 0 starts and stops the store's nodes on their\n"
+            "# machines, as further steps of this job."
+        )
+
+    def _srun(self) -> str:
+        machines = self.generators or self.machines
+        words = ["srun", f"--mpi={self.mpi}", "--overlap", f"--nodes={machines}"]
+        if self.generators:
+            words.append(f"--relative={self.machines}")
+        words += [f"--ntasks={machines * self.ranks}", f"--ntasks-per-node={self.ranks}"]
+        if self.cores:
+            words.append(f"--cpus-per-task={self.cores}")
+        return f"{shlex.join(words)} \\\n  {shlex.join(self.run)}"
 
 
 @app.command(epilog=_EXAMPLES)
@@ -89,7 +190,6 @@ def slurm(
     """
     from loadframe.experiment.design.estimate import resource_estimate, why_unknown
     from loadframe.experiment.file.reader import load_experiment
-    from loadframe.experiment.runner.slurm_script import Batch
 
     loaded = load_experiment(experiment)
     loaded = loaded.with_measured_rates(output or Path("results") / loaded.name)
@@ -131,7 +231,7 @@ def slurm(
     _show(batch, planned, job)
 
 
-def _show(batch: "Batch", planned: "ResourceEstimate", job: str | None) -> None:
+def _show(batch: Batch, planned: "ResourceEstimate", job: str | None) -> None:
     held, least = batch.machines + batch.generators, "" if planned.known else "at least "
     lines = [
         f"{batch.script}: {counted(planned.runs, 'run')}, expected to take {least}{format_duration(planned.seconds)},"
@@ -202,18 +302,24 @@ def _with_spare(seconds: float) -> float:
     return math.ceil((seconds + max(_SPARE * seconds, _LEAST_SPARE)) / _STEP) * _STEP
 
 
+def _slurm_time(seconds: float) -> str:
+    """Return a time limit as Slurm reads it, days-hours:minutes:seconds, in whole minutes."""
+    minutes = max(math.ceil(seconds / 60), 1)
+    days, minutes = divmod(minutes, 24 * 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{days}-{hours:02}:{minutes:02}:00" if days else f"{hours:02}:{minutes:02}:00"
+
+
 def _loadframe() -> str:
     """Return the full path of the command, because a job may run with another PATH."""
     ours = Path(sys.argv[0])
     return str(ours.absolute()) if ours.name == "loadframe" else shutil.which("loadframe") or "loadframe"
 
 
-def _write(path: Path, batch: "Batch") -> None:
+def _write(path: Path, batch: Batch) -> None:
     """Write the script. BadInput if the file exists and is not a script of this command."""
-    from loadframe.experiment.runner.slurm_script import MARK
-
     try:
-        if path.exists() and MARK not in path.read_text(errors="replace"):
+        if path.exists() and _MARK not in path.read_text(errors="replace"):
             raise BadInput(
                 "the file exists, and is not a script of `loadframe slurm`",
                 where=str(path),

@@ -18,6 +18,7 @@ from loadframe.cluster import Cluster as LiveCluster
 from loadframe.cluster import access_to
 from loadframe.experiment.design.plans import design
 from loadframe.experiment.elastic.schedule import parse_schedule
+from loadframe.experiment.runner.folder import opened_folder
 from loadframe.experiment.runner.loop import run_experiment
 from loadframe.library import answers as shown
 from loadframe.library.bench import Bench
@@ -37,7 +38,6 @@ from loadframe.library.options import (
 from loadframe.library.progress import Callback, listener_of
 from loadframe.library.reports import require_usable
 from loadframe.library.run import Run
-from loadframe.library.running import opened_folder
 from loadframe.library.workload import Value, Workload, loaded_workload
 from loadframe.load import Generator
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from loadframe.analyze.experiment import RecordedExperiment, read_experiment
+from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, read_experiment
 from loadframe.analyze.experiment import RecordedRun as DesignedRun
 from loadframe.base.errors import BadInput
 from loadframe.experiment.design.plans import describe, design
@@ -20,6 +20,7 @@ from loadframe.library.tables import Table, cell, concatenate, table_of, with_co
 from loadframe.library.times import Kind, Times, selected
 from loadframe.library.workload import Workload, merged, save_keys
 from loadframe.record import Run as RecordedRun
+from loadframe.record.schema import MANIFEST_FILE
 from loadframe.yamlfile import did_you_mean, document_of
 
 if TYPE_CHECKING:
@@ -334,3 +335,23 @@ def _run_row(run: DesignedRun) -> dict[str, Any]:
             (operation,) = phase.single.values()
             row |= {f"{phase.name}.response_{name}": operation.response.at(name) for name in ("p50", "p99")}
     return row
+
+
+def open(path: str | os.PathLike[str]) -> Run | Experiment:  # noqa: A001 - the name is `loadframe.open`
+    """Open the folder of a run or an experiment. BadInput if it is neither, or is damaged.
+
+    >>> loadframe.open("results/tail").status
+    'done'
+    >>> loadframe.open("results/nodes")
+    <Experiment simulated: scale, 4 of 4 runs valid>
+    """
+    folder = Path(path)
+    if (folder / EXPERIMENT_FILE).is_file():
+        return Experiment._opened(folder)
+    if folder.is_dir() and not (folder / MANIFEST_FILE).is_file():
+        raise BadInput(
+            "this is neither a run nor an experiment",
+            where=str(folder),
+            remedy=f"name a folder that holds {MANIFEST_FILE} or {EXPERIMENT_FILE}",
+        )
+    return Run(folder)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput
-from loadframe.workload import catalogue, corpora, encryption, parameters, references, sources, vectors
+from loadframe.workload import corpora, encryption, parameters, references, sources, vectors
 from loadframe.workload.corpora import Corpus
 from loadframe.workload.forms import Form, every_form, families, form_for
 from loadframe.workload.forms.rest import captured
@@ -20,6 +20,8 @@ from loadframe.workload.sources import Source
 from loadframe.workload.variables import closure
 from loadframe.yamlfile import Document, did_you_mean, read, shown, validate
 
+#: The folder of the built-in workloads.
+LIBRARY = Path(__file__).parent / "library"
 #: Sections of a file that determine the contents of a store.
 _CONTENT_SECTIONS = ("collections", "corpora", "client_encryption")
 
@@ -286,8 +288,8 @@ def load_workload(
     parameters, like `--set name=value`. A relative path is resolved against `folder` (default: the current one).
     BadInput names file, line and column.
     """
-    name_or_path, only = catalogue.split(name_or_path)
-    return workload_of(read(catalogue.find(name_or_path, folder or Path())), overrides, only)
+    name_or_path, only = _split(name_or_path)
+    return workload_of(read(_path_of(name_or_path, folder or Path())), overrides, only)
 
 
 def workload_of(
@@ -308,9 +310,38 @@ def workload_of(
     return workload
 
 
+def library_names() -> list[str]:
+    """Return the names of the built-in workloads."""
+    return sorted(path.stem for path in LIBRARY.glob("*.yaml"))
+
+
 def library() -> list[Workload]:
     """Load all built-in workloads, sorted by name."""
-    return [load_workload(name) for name in catalogue.names()]
+    return [load_workload(name) for name in library_names()]
+
+
+def _split(name_or_path: str) -> tuple[str, tuple[str, ...] | None]:
+    """Split `NAME/PHASE[,PHASE...]` into the name and the selected phases.
+
+    Only names of built-in workloads are split. A path is returned unchanged, with None for the phases.
+    """
+    name, slash, phases = name_or_path.partition("/")
+    if not slash or name not in library_names() or name_or_path.endswith((".yaml", ".yml")):
+        return name_or_path, None
+    return name, tuple(phases.split(","))
+
+
+def _path_of(name_or_path: str, folder: Path) -> Path:
+    """Return the path of a workload file: a path if it ends with .yaml or .yml or has a slash, else a built-in one.
+
+    Relative paths are resolved against `folder`. BadInput for an unknown name. A path is not checked for existence.
+    """
+    if name_or_path.endswith((".yaml", ".yml")) or "/" in name_or_path:
+        return folder / name_or_path
+    if name_or_path not in library_names():
+        hint = f"{did_you_mean(name_or_path, library_names())} (the path of a workload file ends with .yaml)"
+        raise BadInput(f"unknown workload {name_or_path!r}", remedy=hint)
+    return LIBRARY / f"{name_or_path}.yaml"
 
 
 def _filled(filler: Filler, key: str, part: Any) -> Any:

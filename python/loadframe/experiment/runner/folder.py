@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.experiment.design import PlannedRun
+from loadframe.experiment.design import Design, PlannedRun
+from loadframe.experiment.design.plans import describe
+from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.runner.session import Labels
 from loadframe.record import ManifestDraft, Run, RunWriter, Summary
 from loadframe.record.machine import SESSION, changes
@@ -129,6 +131,15 @@ class ExperimentFolder:
                 **planned,
             )
             writer.finish(manifest.as_dict(), Summary("failed", str(error), error.fault).as_dict())
+
+
+def opened_folder(experiment: Experiment, design: Design, path: Path, *, retry_failed: bool) -> ExperimentFolder:
+    """Open or create the folder of an experiment; `retry_failed` moves failed runs aside, so that they are repeated."""
+    folder = ExperimentFolder(path, describe(experiment, design))
+    if retry_failed:
+        for failed in folder.failed():
+            folder.set_aside(failed)
+    return folder
 
 
 def _write(file: Path, description: Mapping[str, Any]) -> None:

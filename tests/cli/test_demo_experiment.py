@@ -3,7 +3,7 @@
 import pytest
 
 from loadframe.base.errors import BadInput
-from loadframe.experiment import demo
+from loadframe.cli import demo
 from loadframe.experiment.design.estimate import estimate
 from loadframe.experiment.design.plans import design
 from loadframe.experiment.file.reader import load_experiment
