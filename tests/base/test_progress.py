@@ -21,13 +21,17 @@ def test_the_first_estimate_is_the_expected_time(clock):
     assert TimeLeft({"a": 60, "b": 40}, clock).seconds == 100
 
 
-def test_the_estimate_counts_down_within_a_part_but_not_below_the_parts_to_come(clock):
+def test_the_estimate_counts_down_within_a_part_and_is_unknown_while_the_part_takes_longer(clock):
     left = TimeLeft({"a": 60, "b": 40}, clock)
     left.begin("a")
     clock.now += 20
     assert left.seconds == 80
-    clock.now += 100
+    clock.now += 40.5
     assert left.seconds == 40
+    clock.now += 27
+    assert left.seconds is None
+    left.begin("b")
+    assert left.seconds > 40
 
 
 def test_parts_that_took_twice_as_long_make_the_rest_longer(clock):

@@ -79,6 +79,36 @@ def test_a_terminal_of_80_columns_shows_figures_and_the_time_left_uncut(shown):
     assert "1 s: " not in drawn
 
 
+def test_figures_of_a_finished_load_disappear_while_nodes_start(shown):
+    shown(terminal=True, width=80)
+    now = 100.0
+    with module.Console() as console:
+        console._bars.clock = lambda: now
+        console.phase("look", 20.0)
+        console.progress(after(1))
+        assert [str(drawn).strip() for drawn in console._bars.get_renderables()][1].startswith("1,234 requests/s")
+        console.step("starting node-1")
+        now += 4
+        assert len(list(console._bars.get_renderables())) == 1
+        console.progress(after(2))
+        assert len(list(console._bars.get_renderables())) == 2
+
+
+def test_bars_of_a_run_with_a_long_name_take_one_line_each(shown):
+    shown(terminal=True, width=80)
+    text = io.StringIO()
+    with module.Console() as console:
+        console.expect({"b1": 4000.0})
+        console.part("b1")
+        console.run(0, 120, "b1-nodes12-clients1024-replicas2-shards24-documents100000")
+        console.phase("distance_histogram", 20.0)
+        bars = next(iter(console._bars.get_renderables()))
+        rich.console.Console(file=text, width=80).print(bars)
+    lines = text.getvalue().splitlines()
+    assert len(lines) == 2
+    assert "about 1 h 07 min left" in lines[0]
+
+
 def test_changes_of_the_cluster_under_load_do_not_end_the_phase(shown):
     text = shown(terminal=False)
     with module.Console() as console:

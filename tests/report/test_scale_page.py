@@ -7,6 +7,7 @@ from pages import Page
 
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.report.kinds.scale import sweep_page
+from loadframe.report.scale_words import over_clients
 from simulated import write_experiment
 
 BAD = {"invalid": ["b1-nodes2-clients4"], "failed": ["b2-nodes3-clients16"]}
@@ -76,6 +77,14 @@ def test_curves_stop_at_twice_the_measured_range(page):
 def test_the_answer_of_a_single_size_appears_once(tmp_path):
     text = Page(sweep_page(read_sweep(write_experiment(tmp_path / "e", nodes=(1,))))).text
     assert text.count("Throughput peaks at") == 1
+
+
+def test_curves_that_cannot_be_fitted_for_the_same_reason_share_a_sentence(tmp_path):
+    folder = write_experiment(tmp_path / "e", clients=(1, 4))
+    (curves,) = read_sweep(folder).curves
+    ((name, words),) = over_clients(curves)
+    assert name == "1, 2 and 3 nodes"
+    assert words.startswith("Not fitted: only 2 distinct sizes")
 
 
 def test_a_curve_over_many_sizes_ends_at_twice_the_largest(tmp_path):

@@ -39,12 +39,15 @@ _EVERY = 5.0
 #: Weight of the expected pace, as seconds of observed work.
 _TRUST = 30.0
 
+#: Seconds by which a part may exceed its expected duration before the remaining time is unknown.
+_TOLERANCE = 1.0
+
 
 class TimeLeft:
     """Remaining time of work that consists of parts with expected durations.
 
     Expected durations are scaled by the pace of finished parts. The remaining time is unknown while a current or future
-    part has an unknown duration.
+    part has an unknown duration, and while the current part takes longer than expected.
     """
 
     def __init__(self, expected: Mapping[str, float | None], now: Callable[[], float] = time.monotonic) -> None:
@@ -73,8 +76,8 @@ class TimeLeft:
         if self._current is None or len(known) < len(self._rest):
             return None
         pace = self._taken / self._over
-        current = max(self._current * pace - (self._now() - self._began), 0.0) if self._part is not None else 0.0
-        return current + pace * sum(known)
+        current = self._current * pace - (self._now() - self._began) if self._part is not None else 0.0
+        return max(current, 0.0) + pace * sum(known) if current > -_TOLERANCE else None
 
 
 class Download:

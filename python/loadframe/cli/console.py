@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from rich.console import RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Column
 from rich.text import Text
 
 from loadframe.base.terminal import TimeLeft
@@ -18,6 +19,13 @@ from loadframe.experiment.runner.listener import Listener
 if TYPE_CHECKING:
     from loadframe.load import Progress as PhaseProgress
     from loadframe.load import SourceProgress
+
+
+#: Age from which figures are hidden, s. New ones arrive every second.
+_MAX_AGE = 3.0
+#: Columns of a bar, and of the elapsed time and the time left beside it, with gaps.
+_BAR = 12
+_TIMES = 32
 
 
 class EventWords:
@@ -83,9 +91,11 @@ class Console(Listener):
 
     def __init__(self, entry: str = "run") -> None:
         self._entry = entry
+        width = max(err.width - _BAR - _TIMES, _BAR)
+        description = Column(no_wrap=True, overflow="ellipsis", max_width=width)
         self._bars = _Bars(
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
+            TextColumn("{task.description}", markup=False, table_column=description),
+            BarColumn(bar_width=_BAR),
             TimeElapsedColumn(),
             _Left(self._time_left_text),
             console=err,
@@ -161,6 +171,7 @@ class Console(Listener):
             tell(f"  {words}")
         self._figures = progress
         self._bars.update(self._phase, completed=progress.seconds, figures=self._words(progress))
+        self._bars.figures_time = self._bars.clock()
         if not err.is_terminal and progress.seconds > self._told:
             self._print_figures(progress)
 
@@ -193,9 +204,15 @@ class Console(Listener):
 class _Bars(Progress):
     """Bars with the figures of the last second in a line below, because few terminals are wide enough for both."""
 
+    #: Time of the last figures, s. Old figures are hidden: the load has stopped, for example while nodes start.
+    figures_time = 0.0
+    clock: Callable[[], float] = staticmethod(time.monotonic)
+
     def get_renderables(self) -> Iterable[RenderableType]:
-        """Yield the bars, then the figures."""
+        """Yield the bars, then the figures unless they are old."""
         yield self.make_tasks_table(self.tasks)
+        if self.clock() - self.figures_time > _MAX_AGE:
+            return
         for task in self.tasks:
             if figures := task.fields["figures"]:
                 yield Text(f"  {figures}", no_wrap=True, overflow="ellipsis")
@@ -207,7 +224,7 @@ class _Left(ProgressColumn):
     max_refresh = 0.5
 
     def __init__(self, words: Callable[[], str]) -> None:
-        super().__init__()
+        super().__init__(table_column=Column(no_wrap=True))
         self._words = words
 
     def render(self, task: Task) -> Text:

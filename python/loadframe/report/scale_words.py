@@ -84,14 +84,20 @@ def _scaled(curves: PhaseCurves) -> list[str]:
 
 
 def over_clients(curves: PhaseCurves) -> list[tuple[str, str]]:
-    """Return the name and the conclusion of each curve over clients, except a conclusion that `lead` contains."""
-    rows, answer = [], lead(curves)
+    """Return names and conclusion of the curves over clients, one row for curves with the same conclusion.
+
+    A conclusion that `lead` contains is left out.
+    """
+    nodes: dict[str, list[int]] = {}
     for curve in curves.over_clients:
-        name = format_nodes(curve.nodes) if curve.nodes else "over clients"
         words = sentence(curve.fit, curves.rate.unit) if curve.fit else f"Not fitted: {curve.refusal}."
-        if words != answer:
-            rows.append((name, words))
-    return rows
+        nodes.setdefault(words, []).extend([curve.nodes] if curve.nodes else [])
+    answer = lead(curves)
+    return [
+        (format_nodes(*counts) if counts else "over clients", words)
+        for words, counts in nodes.items()
+        if words != answer
+    ]
 
 
 def treatment_rows(curves: PhaseCurves) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
