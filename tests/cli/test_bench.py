@@ -225,3 +225,19 @@ def test_a_killed_command_leaves_no_node_and_the_next_start_removes_its_half_run
     assert half.name.startswith(".run.partial-")
     result(*BRIEF, *hosts, "--output", "runs/run")
     assert [path.name for path in (folder / "runs").iterdir()] == ["run"]
+
+
+def test_a_run_of_many_phases_has_a_line_for_each_operation(tmp_path):
+    phases = "".join(f"  - {{name: p{n}, operation: all, clients: 1, requests: 3}}\n" for n in range(33))
+    (tmp_path / "w.yaml").write_text(
+        "workload: many\ncollections: {trips: {}}\noperations:\n  all: {search: {collection: trips, size: 2}}\n"
+        f"phases:\n{phases}"
+    )
+    done = loadframe("bench", tmp_path / "w.yaml", "--store", "sim", "--output", tmp_path / "run")
+    assert done.returncode in (0, 4), done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[:2] for line in lines if line.startswith("p") and "all" in line.split()[1:2]] == [
+        [f"p{n}", "all"] for n in range(33)
+    ]
+    assert "closed loop" in done.stdout.lower()
+    assert len(lines) < 250

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput
+from loadframe.base.units import counted
 from loadframe.library.tables import html_table
 from loadframe.workload import Workload as LoadedWorkload
 from loadframe.workload import load_workload, workload_of
@@ -74,7 +75,7 @@ class Workload:
         return save_keys(self.keys, Path(path))
 
     def __repr__(self) -> str:
-        return f"<Workload {self.name}: {len(self.phases)} phases>"
+        return f"<Workload {self.name}: {counted(len(self.phases), 'phase')}>"
 
     def _repr_html_(self) -> str:
         rows = [(phase.name, "prepares" if phase.prepares else "") for phase in self._loaded.file.phases]

@@ -128,7 +128,7 @@ def lead(comparison: Comparison) -> list[str]:
     """
     if not comparison.contrasts:
         words = ["No answer: the valid runs of the groups have no measure in common."]
-        return words + [f"The store failed in {len(g.failed)} of {len(g.runs)} runs of {g.label}."
+        return words + [f"The store failed in {len(g.failed)} of {counted(len(g.runs), 'run')} of {g.label}."
                         for g in comparison.groups if g.failed]  # fmt: skip
     first = comparison.contrasts[0].measure
     chosen = [contrast for contrast in comparison.contrasts if contrast.measure == first]

@@ -170,7 +170,7 @@ def _confirmed(result: SettingsAt) -> str:
     name = combination_text(result, result.winner)
     _, winner = result.confirmation.groups
     if winner.failed:
-        failed = f"{len(winner.failed)} of {len(winner.runs)} runs"
+        failed = f"{len(winner.failed)} of {counted(len(winner.runs), 'run')}"
         return f"{name} looked best, but was not confirmed: measured again, the store failed in {failed}"
     again = next(
         (contrast for contrast in result.confirmation.contrasts if contrast.measure == result.objective),

@@ -1,5 +1,7 @@
 """Terminal output of a single run: figures by phase and operation, and the verdict."""
 
+import shlex
+import sys
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
@@ -9,7 +11,7 @@ from rich.text import Text
 from loadframe.analyze.percentiles import Percentile, percentiles_of
 from loadframe.analyze.processes import processes_of
 from loadframe.base.terminal import PrintableConsole
-from loadframe.base.units import format_count, format_duration
+from loadframe.base.units import counted, format_count, format_duration
 from loadframe.record import Run
 from loadframe.record.schema.summary import OperationFigures, RecordedVerdict
 from loadframe.report.labels import (
@@ -37,10 +39,15 @@ from loadframe.report.labels import (
     with_failures,
     with_parts,
 )
-from loadframe.report.run_status import bounds_of, delayed_texts, standing_of
+from loadframe.report.run_status import bounds_of, delayed_texts, merged_reasons, standing_of
 from loadframe.report.sections import run_bands_on_terminal, run_cpu_on_terminal, stored_text
 from loadframe.report.terminal_table import TerminalTable
 
+#: Runs with more phases are printed with one line for each operation.
+_MOST_PHASES = 20
+#: Most lines of each list in the verdict of such a run.
+_MOST_LINES = 20
+_Percentiles = Mapping[str, Mapping[str, Mapping[str, Percentile]]]
 _PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
 
 
@@ -56,7 +63,28 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
         words = f"The run was {summary.status}" if summary.status == "interrupted" else "The run failed"
         console.print(Text(f"{words}{f': {summary.failure}' if summary.failure else ''}", style="red"))
     percentiles = percentiles_of(run)
-    for phase in summary.phases:
+    short = len(summary.phases) > _MOST_PHASES
+    (_print_brief_phases if short else _print_phases)(console, run, percentiles)
+    for stored in summary.stored:
+        console.print()
+        console.print(Text(stored_text(stored), style="yellow" if stored.missing else ""))
+    if bands:
+        console.print()
+        run_bands_on_terminal(run, bands).print(console)
+    if not short and (used := processes_of(run)):
+        console.print()
+        run_cpu_on_terminal(used).print(console)
+    if closed := closed_text(summary.phases):
+        console.print()
+        console.print(Text(closed, style="dim"))
+    if summary.verdict:
+        console.print()
+        _print_verdict(console, run, summary.verdict)
+
+
+def _print_phases(console: Console, run: Run, percentiles: _Percentiles) -> None:
+    """Print figures and notes of each phase."""
+    for phase in run.summary.phases:
         console.print()
         window = f"measured {format_duration(phase.duration)}"
         if phase.warmup:
@@ -84,25 +112,31 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
         for name, operation in phase.operations.items():
             if grown := growth_text(operation):
                 console.print(Text(f"mean response time of {name}: {grown}", style="dim"))
-    for stored in summary.stored:
-        console.print()
-        console.print(Text(stored_text(stored), style="yellow" if stored.missing else ""))
-    if bands:
-        console.print()
-        run_bands_on_terminal(run, bands).print(console)
-    if used := processes_of(run):
-        console.print()
-        run_cpu_on_terminal(used).print(console)
-    if closed := closed_text(summary.phases):
-        console.print()
-        console.print(Text(closed, style="dim"))
-    if summary.verdict:
-        console.print()
-        _print_verdict(console, run, summary.verdict)
+
+
+def _print_brief_phases(console: Console, run: Run, percentiles: _Percentiles) -> None:
+    """Print a line for each operation of each phase, and notes on failures. `*` marks percentiles of few requests."""
+    table = TerminalTable(("phase", "operation", "requests/s", "p50", "p99", "failures"), names=2)
+    for phase in run.summary.phases:
+        for name, operation in phase.operations.items():
+            known = percentiles[phase.name].get(name, {})
+            times = [
+                f"{seconds_text(operation.response.at(key))}{'*' if key in known and known[key].few else ''}"
+                for key in ("p50", "p99")
+            ]
+            table.add(phase.name, name, format_count(operation.throughput), *times, errors_text(operation))
+    console.print()
+    table.print(console)
+    command = f"loadframe report {shlex.quote(str(run.path))} --json"
+    console.print(Text(f"`{command}` has intervals and notes for each phase.", style="dim"))
+    for phase in run.summary.phases:
+        for words in (*ended_early_texts(phase), *stopped_by_texts(phase), *messages_texts(phase)):
+            console.print(Text(f"{phase.name}: {words}", style="yellow"))
 
 
 def _print_verdict(console: Console, run: Run, verdict: RecordedVerdict) -> None:
     """Print the verdict, bounded figures, reasons with remedies, explanations, and rules that were not checked."""
+    most = _MOST_LINES if len(run.summary.phases) > _MOST_PHASES else sys.maxsize
     tone, words = standing_of(run)
     if verdict.valid and tone == "valid":
         console.print(Text("valid", style="bold green"))
@@ -110,16 +144,22 @@ def _print_verdict(console: Console, run: Run, verdict: RecordedVerdict) -> None
         console.print(Text("INVALID: do not rely on these figures", style="bold red"))
     else:
         console.print(Text(words, style="bold yellow"))
-    for line in bounds_of(run):
+    bounds = bounds_of(run)
+    for line in bounds[:most]:
         console.print(Text(f"  {line}"))
+    if (further := len(bounds) - most) > 0:
+        console.print(Text(f"  {counted(further, 'more figure')}; see the report"))
     grid = Table.grid(padding=(0, 1, 0, 0))
-    for reason in verdict.reasons:
-        grid.add_row(Text("!", style="yellow"), Text(reason.cause, style="yellow"))
-        grid.add_row("", Text(reason.remedy, style="dim"))
+    reasons = [(reason.cause, reason.remedy) for reason in verdict.reasons]
+    for cause, remedy in merged_reasons(verdict.reasons) if len(reasons) > most else reasons:
+        grid.add_row(Text("!", style="yellow"), Text(cause, style="yellow"))
+        grid.add_row("", Text(remedy, style="dim"))
     for words in verdict.explained:
         grid.add_row("", Text(f"explained: {words}", style="dim"))
-    for words in verdict.not_judged:
+    for words in verdict.not_judged[:most]:
         grid.add_row("", Text(f"not checked: {words}", style="dim"))
+    if (further := len(verdict.not_judged) - most) > 0:
+        grid.add_row("", Text(f"not checked: {counted(further, 'more entry', 'more entries')}", style="dim"))
     if grid.row_count:
         console.print(grid)
 
