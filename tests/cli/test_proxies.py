@@ -9,7 +9,7 @@ from aws_signature import AwsKey, verifier
 from commands import loadframe, result
 from forward_proxy import running
 from loadframe.base.errors import BadInput
-from loadframe.store.proxy import proxy_for
+from loadframe.store.web import proxy_for
 from serverless_search import ServerlessSearch
 from tls_front import Front
 

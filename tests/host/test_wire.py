@@ -47,7 +47,7 @@ def test_all_that_is_called_on_other_machines_needs_python_alone(tmp_path):
         "host.agent",
         "cluster.placement",
         "cluster.transport",
-        "observe.remote",
+        "observe.machine",
     )
     program = f"""
 import importlib, sys

@@ -16,9 +16,8 @@ from typing import Any
 from loadframe.analyze.compare import KINDS, Measure
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
-from loadframe.analyze.five_seconds import five_seconds, least_and_p95
+from loadframe.analyze.five_seconds import five_seconds, least_and_p95, request_time
 from loadframe.analyze.rates import RATES
-from loadframe.analyze.request_time import request_time
 from loadframe.analyze.scale.treatments import Noise, main_operation, pooled_noise
 from loadframe.base.event_kinds import FIRED, REQUESTED
 

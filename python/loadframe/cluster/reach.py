@@ -21,7 +21,7 @@ from loadframe.base.untrusted import read_input
 from loadframe.cluster.aws import AwsOptions, sign
 from loadframe.store import OPEN, Access, Store
 from loadframe.store.access import Auth, Tls, endpoints, split_address
-from loadframe.store.proxy import Proxy, proxy_for
+from loadframe.store.web import Proxy, proxy_for
 
 PASSWORD = "LOADFRAME_PASSWORD"
 API_KEY = "LOADFRAME_API_KEY"

@@ -13,8 +13,7 @@ from loadframe.analyze.gate import Gate as JudgedGate
 from loadframe.analyze.gate import Standing
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.library.display import Answer
-from loadframe.library.reports import Report
+from loadframe.library.reports import Answer, Report
 from loadframe.library.tables import Table, html_table, table_of
 from loadframe.report.fit import print_fit
 from loadframe.report.gate import junit, markdown, print_gate

@@ -11,7 +11,7 @@ from loadframe.cluster import Cluster as LiveCluster
 from loadframe.cluster import ClusterSpec
 from loadframe.experiment.design.estimate import resolved_seconds
 from loadframe.experiment.elastic.schedule import Schedule, require_in_time, require_nodes
-from loadframe.experiment.runner.leftovers import remove_leftovers
+from loadframe.experiment.runner.ledger import remove_leftovers
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.preflight import check_load
 from loadframe.experiment.runner.recover_run import recover_runs

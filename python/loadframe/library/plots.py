@@ -7,7 +7,7 @@ from html import escape
 from pathlib import Path
 
 from loadframe.base.errors import BadInput
-from loadframe.library.display import save_text
+from loadframe.library.reports import save_text
 from loadframe.record import Run
 from loadframe.report.plot import COLORS, Axis, Figure, Line, Panel, Trace, numbers
 from loadframe.report.plot.draw import draw

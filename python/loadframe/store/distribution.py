@@ -111,7 +111,7 @@ def listed(store: str, version: str) -> Distribution:
 
 
 def read(path: Path) -> Distribution:
-    """Read a list that `loadframe.cluster.resolve` wrote."""
+    """Read a list that `tools/resolve_distribution.py` wrote."""
     content = json.loads(path.read_text())
     return Distribution(
         store=content["store"],

@@ -23,8 +23,17 @@ from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.existing import below, scale_command
 from loadframe.experiment.file.factors import COLLECTIONS, SETTINGS, WITH, Level
 from loadframe.experiment.file.options import with_keys
-from loadframe.experiment.runner.ledger import Changes, Ledger, claim, has_leftovers
-from loadframe.experiment.runner.leftovers import announce, attempt, drop_collections, remove, undo
+from loadframe.experiment.runner.ledger import (
+    Changes,
+    Ledger,
+    announce,
+    attempt,
+    claim,
+    drop_collections,
+    has_leftovers,
+    remove,
+    undo,
+)
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.preflight import check_load
 from loadframe.experiment.runner.runtime_settings import RuntimeSettings

@@ -17,8 +17,8 @@ from loadframe.observe import (
     Sample,
     Sampler,
     StoreSampler,
-    remote,
 )
+from loadframe.observe.machine import PATIENCE, MachineSampler, Wanted, look
 
 
 def samplers(cluster: Cluster) -> list[Sampler]:
@@ -73,20 +73,20 @@ def _remote_samplers(cluster: Cluster) -> list[Sampler]:
     """Return a sampler for each remote machine of the cluster."""
     watch = token_hex(4)
 
-    def wanted(hostname: str) -> remote.Wanted:
+    def wanted(hostname: str) -> Wanted:
         nodes = [node for node in cluster.nodes if node.on == hostname and node.alive]
-        return remote.Wanted(
+        return Wanted(
             {node.name: node.pid for node in nodes if node.pid},
             _groups(nodes),
             cluster.store.many_processes,
         )
 
-    def ask(machine: Machine, wanted: remote.Wanted) -> Iterable[Sample | Gap]:
-        seen: Iterable[Sample | Gap] = machine.call_within(remote.PATIENCE, remote.look, watch, wanted)
+    def ask(machine: Machine, wanted: Wanted) -> Iterable[Sample | Gap]:
+        seen: Iterable[Sample | Gap] = machine.call_within(PATIENCE, look, watch, wanted)
         return seen
 
     return [
-        remote.MachineSampler(machine.hostname, partial(wanted, machine.hostname), partial(ask, machine))
+        MachineSampler(machine.hostname, partial(wanted, machine.hostname), partial(ask, machine))
         for machine in cluster.machines
         if not machine.here
     ]

@@ -5,11 +5,10 @@ from typing import Any
 
 from loadframe.analyze.delayed import delayed_of
 from loadframe.analyze.dips import dips_of
-from loadframe.analyze.five_seconds import five_seconds, five_seconds_by_node, least_and_p95
+from loadframe.analyze.five_seconds import five_seconds, five_seconds_by_node, least_and_p95, request_time
 from loadframe.analyze.percentiles import bands_of, percentiles_document
 from loadframe.analyze.processes import processes_of
 from loadframe.analyze.rates import RATES, THROUGHPUT, Rate
-from loadframe.analyze.request_time import request_time
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
 

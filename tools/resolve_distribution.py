@@ -1,6 +1,6 @@
 """Developer tool: resolve a store's distribution and write its list of files into the package.
 
-    python -m loadframe.cluster.resolve opensearch 3.8.0
+    python tools/resolve_distribution.py opensearch 3.8.0
 
 Not used at run time: users' machines only download the files of the list.
 """
@@ -114,7 +114,7 @@ _RESOLVERS = {"cassandra": resolve_cassandra, "opensearch": resolve_opensearch}
 def main() -> None:
     """Write the list of the store and version given on the command line into the package."""
     if len(sys.argv) != 3 or sys.argv[1] not in _RESOLVERS:
-        raise SystemExit(f"usage: python -m loadframe.cluster.resolve {'|'.join(_RESOLVERS)} VERSION")
+        raise SystemExit(f"usage: python tools/resolve_distribution.py {'|'.join(_RESOLVERS)} VERSION")
     store, version = sys.argv[1:]
     with tempfile.TemporaryDirectory() as cache:
         distribution = _RESOLVERS[store](version, Path(cache))
