@@ -56,7 +56,7 @@ def test_a_run_has_its_figures_its_verdict_and_its_setup(run):
     assert "range_100, 8 clients:" in page.text
     assert "Valid: no problem was found." in page.text
     assert "Not checked: steadiness of phase range_100" in page.text
-    assert set(page.plots) == {"run-over-time"}
+    assert set(page.plots) == {"run-over-time", "resources"}
     assert "Example CPU 3.0 GHz" in page.text
     assert "file workloads/nyc_taxis.yaml, SHA-256 0000000000000000…" in page.text
 
