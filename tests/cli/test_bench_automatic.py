@@ -105,6 +105,15 @@ def test_a_backlog_of_the_warm_up_is_reported_and_a_phase_can_wait_until_it_is_g
         assert "unanswered requests of the warm-up" in loadframe("report", "run").stdout
 
 
+def test_a_short_wait_finds_an_empty_queue(state, folder):
+    phase = "{name: look, operation: look, rate: 5/s, warmup: 1s, wait_for_queue: 2s, duration: 2s}"
+    Path("w.yaml").write_text(f"{WORKLOAD.partition('phases:')[0]}phases: [{phase}]\n")
+    (phase,) = result("bench", "w.yaml", "--store", "sim", "--store-set", "service=1ms", "--output", "run")["phases"]
+    # Too late to begin the window before the limit, but the queue is empty.
+    assert (phase["warmup"], phase["window"]["queue_limit"]) == (3, 2)
+    assert phase["window"]["queue_empty_at"] in (2, 3)
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [

@@ -1,6 +1,7 @@
 """Calls of the library: they do the work of the commands, silently, and name arguments and keys in errors."""
 
 import ast
+import gc
 import json
 import signal
 import threading
@@ -26,6 +27,14 @@ def here(tmp_path, monkeypatch, state):
 @pytest.fixture
 def workload():
     return loadframe.Workload(WORKLOAD)
+
+
+@pytest.fixture
+def uncollected():
+    """Switch the garbage collector off: cycles keep what is not closed."""
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def refusal(call, *arguments, **named):
@@ -79,7 +88,7 @@ def test_a_running_cluster_takes_several_benches_and_changes(here, workload):
 
 
 @pytest.mark.store
-def test_an_experiment_of_python_objects_is_run_resumed_and_opened(here, workload):
+def test_an_experiment_of_python_objects_is_run_resumed_and_opened(here, workload, uncollected):
     planned = loadframe.Experiment(
         experiment="clients", kind="scale", store=SIM, workload=workload, factors={"clients": [1, 2]}, with_={}
     )
@@ -151,6 +160,22 @@ def test_saved_keys_are_files_of_the_commands(here, workload):
     saved = loadframe.Experiment(keys).save("e.yaml")
     assert len(loadframe.Experiment.load(saved).design) == 2
     assert "cannot write" in refusal(workload.save, here / "missing" / "w.yaml")
+
+
+@pytest.mark.store
+def test_existing_clusters_have_their_addresses_in_a_list_or_a_text(here, workload):
+    with loadframe.Cluster("sim", nodes=2) as cluster:
+        hosts = cluster.addresses
+        listed = loadframe.bench(workload, store="sim", hosts=hosts, output="listed", duration="1s", replace=True)
+        written = loadframe.check(workload, store="sim", hosts=",".join(hosts))
+    assert listed.response_times().count > 0
+    assert written.passed
+
+
+def test_a_file_with_a_secret_may_be_named_by_a_text(here, workload):
+    secret = {"user": "u", "password_file": "absent"}
+    message = refusal(loadframe.bench, workload, store="elasticsearch", hosts=[NOWHERE], **secret)
+    assert message.startswith("absent: cannot read the secret")
 
 
 @pytest.mark.parametrize(

@@ -139,27 +139,28 @@ def access_to(kind: str, hosts: str, given: Mapping[str, Any], warn: Warn) -> tu
     """Return the `host:port`s of a comma-separated list, and the access to them.
 
     `given` has the values of the options `user`, `password_file`, `api_key_file`, `token_file`, `aws_service`,
-    `aws_region`, `aws_profile`, `ca`, `cert`, `key`, `insecure` and `compress`, files as paths; None and False mean not
-    given. BadInput if they contradict each other.
+    `aws_region`, `aws_profile`, `ca`, `cert`, `key`, `insecure` and `compress`, files as paths; absent ones, None and
+    False mean not given. BadInput if they contradict each other.
     `warn` receives warnings about unprotected secrets and unverified certificates.
     """
     store = stores.find(kind)
     _check_scheme(store, hosts)
     addresses, secure = endpoints(hosts, store.port, store.schemes)
-    tls = _tls(secure, given["ca"], given["cert"], given["key"], given["insecure"], warn)
+    get = given.get
+    tls = _tls(secure, get("ca"), get("cert"), get("key"), bool(get("insecure")), warn)
     auth = credentials(
-        user=given["user"],
-        password_file=given["password_file"],
-        api_key_file=given["api_key_file"],
-        token_file=given["token_file"],
-        aws=AwsOptions(given["aws_service"], given["aws_region"], given["aws_profile"], addresses),
+        user=get("user"),
+        password_file=get("password_file"),
+        api_key_file=get("api_key_file"),
+        token_file=get("token_file"),
+        aws=AwsOptions(get("aws_service"), get("aws_region"), get("aws_profile"), addresses),
         warn=warn,
     )
     if auth and tls is None and not all(address.startswith(("127.", "localhost:", "[::1]")) for address in addresses):
         warn("credentials are sent unencrypted; use https:// if the cluster supports TLS")
     if tls and not tls.verify:
         warn("certificates are not verified: any server with these addresses is accepted")
-    access = Access(tls, auth, given["compress"])
+    access = Access(tls, auth, bool(get("compress")))
     if not (store.speaks_http and (proxied := _proxied(addresses, access.scheme))):
         return addresses, access
     proxy = proxied[0][1]

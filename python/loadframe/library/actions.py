@@ -66,10 +66,10 @@ def bench(
     host: str | None = None,
     encryption: str | None = None,
     settings: Mapping[str, Any] | None = None,
-    hosts: str | None = None,
+    hosts: str | Sequence[str] | None = None,
     user: str | None = None,
-    password_file: Path | None = None,
-    ca: Path | None = None,
+    password_file: str | os.PathLike[str] | None = None,
+    ca: str | os.PathLike[str] | None = None,
     cluster: str | Cluster | None = None,
     replace: bool = False,
     reuse: bool = False,
@@ -178,7 +178,10 @@ def run(
     planned = planned.with_measured_rates(path)
     runs = design(planned)
     folder = opened_folder(planned, runs, path, retry_failed=retry_failed)
-    run_experiment(planned, runs, folder, listener_of(progress))
+    try:
+        run_experiment(planned, runs, folder, listener_of(progress))
+    finally:
+        folder.close()
     require_usable(path, strict=strict)
     return Experiment._opened(path)
 
@@ -187,10 +190,10 @@ def check(
     workload: str | os.PathLike[str] | Workload,
     *,
     store: str = "opensearch",
-    hosts: str | None = None,
+    hosts: str | Sequence[str] | None = None,
     user: str | None = None,
-    password_file: Path | None = None,
-    ca: Path | None = None,
+    password_file: str | os.PathLike[str] | None = None,
+    ca: str | os.PathLike[str] | None = None,
     offline: bool = False,
     parameters: Mapping[str, Value] | None = None,
     progress: Callback | None = None,
@@ -324,11 +327,13 @@ def capacity(experiment: str | os.PathLike[str] | Experiment) -> "shown.Capacity
     return shown.Capacity(path)
 
 
-def _attach(store: str, hosts: str, listener: "Listener", **given: Any) -> "Callable[[], LiveCluster]":
-    """Return a function that attaches to the cluster at `hosts`."""
-    absent = dict.fromkeys(("api_key_file", "token_file", "cert", "key"))
-    options = {**absent, "insecure": False, "compress": False, **given}
-    addresses, access = access_to(store, hosts, options, listener.remark)
+def _attach(
+    store: str, hosts: str | Sequence[str], listener: "Listener", *, user: str | None, **files: Any
+) -> "Callable[[], LiveCluster]":
+    """Return a function that attaches to the cluster at `hosts`, with the user and the paths of files."""
+    listed = hosts if isinstance(hosts, str) else ",".join(hosts)
+    given = {name: None if path is None else Path(path) for name, path in files.items()}
+    addresses, access = access_to(store, listed, {"user": user, **given}, listener.remark)
     return partial(LiveCluster.attach, addresses, store, access)
 
 

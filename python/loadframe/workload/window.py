@@ -70,7 +70,8 @@ Length = Annotated[
     Discriminator(shape),
     BeforeValidator(_defaults),
 ]
-QueueLimit = Annotated[Duration, Field(gt=0), BeforeValidator(_limit, json_schema_input_type=bool | float | str)]
+#: At least one recorded second ends while the load pauses, so that the queue is known.
+QueueLimit = Annotated[Duration, Field(ge=1), BeforeValidator(_limit, json_schema_input_type=bool | float | str)]
 
 
 def longest(length: "float | AutoWarmup | AutoDuration") -> float:

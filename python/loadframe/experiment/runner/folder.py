@@ -42,10 +42,14 @@ class ExperimentFolder:
                     remedy="choose another folder with --output",
                 )
             path.mkdir(parents=True, exist_ok=True)
-            # Held for the lifetime of this object; the kernel releases it when the process ends.
+            # Held until `close`; the kernel releases it when the process ends.
             self._lock = (path / ".lock").open("a")
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            self._write_description(description)
+            try:
+                self._write_description(description)
+            except BaseException:
+                self.close()
+                raise
         except BlockingIOError:
             raise BadInput(
                 "another loadframe process is running this experiment",
@@ -58,6 +62,10 @@ class ExperimentFolder:
                 where=str(path),
                 remedy="choose a writable folder with --output",
             ) from error
+
+    def close(self) -> None:
+        """Release the lock, so that the same process can resume the experiment."""
+        self._lock.close()
 
     def _write_description(self, description: Mapping[str, Any]) -> None:
         """Write `experiment.json`; BadInput if the folder has runs of a different description."""

@@ -47,6 +47,8 @@ class WindowControl:
     def __call__(self, seconds: int, soonest: int) -> Adjustment | None:
         """Return the decision after this number of recorded seconds; None without one."""
         self._rows.read(seconds)
+        if "queue_empty_at" in self.result and self.result["queue_empty_at"] is None:
+            self.result["queue_empty_at"] = self._queue_empty_at(seconds)
         if self._warmup_ends is None:
             return self._end_warmup(seconds, soonest)
         return self._end_window(seconds, soonest)
@@ -58,9 +60,8 @@ class WindowControl:
             self._warmup_ends = int(np.ceil(phase.longest_warmup))
             return None
         if phase.wait_for_queue:
-            if seconds <= phase.warmup or self._rows.unanswered(seconds - 1):
+            if self.result["queue_empty_at"] is None:
                 return None
-            self.result["queue_empty_at"] = seconds
         elif phase.auto_warmup:
             if seconds < max(phase.auto_warmup.at_least, self._next_look):
                 return None
@@ -75,6 +76,13 @@ class WindowControl:
             return None
         self._warmup_ends = soonest
         return Adjustment(measured_from=self._warmup_ends)
+
+    def _queue_empty_at(self, seconds: int) -> int | None:
+        """Return the end of the first recorded second in the pause without unanswered requests."""
+        # Until the limit, even if it is too late to end the pause sooner.
+        last = min(seconds, int(self._phase.longest_warmup))
+        ends = range(int(self._phase.warmup) + 1, last + 1)
+        return next((end for end in ends if not self._rows.unanswered(end - 1)), None)
 
     def _end_window(self, seconds: int, soonest: int) -> Adjustment | None:
         assert self._warmup_ends is not None
