@@ -27,7 +27,7 @@ def test_rules_name_the_component_to_blame():
     }  # fmt: skip
     assert {code for code in faults if effect_of(code) == "result"} == {
         "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "node_lost", "left_over", "missing_events",
-        "documents_lost", "copies_lost", "change_failed", "backlog",
+        "documents_lost", "copies_lost", "change_failed", "backlog", "no_steady_state", "queue_not_empty",
     }  # fmt: skip
 
 
