@@ -314,3 +314,9 @@ def test_every_way_to_name_a_module_of_rust_is_seen(tmp_path):
         ("g",): set(),
         ("i",): set(),
     }
+
+
+def test_files_of_tests_have_different_names():
+    # pytest puts each folder on the path and imports files by their base name.
+    names = [file.name for file in (ROOT / "tests").rglob("*.py") if file.name not in ("conftest.py", "__init__.py")]
+    assert sorted(names) == sorted(set(names))

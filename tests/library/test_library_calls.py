@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from recorded import TAIL, WORKLOAD
+from recorded_examples import TAIL, WORKLOAD
 
 import loadframe
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from recorded import write_examples
+from recorded_examples import write_examples
 
 import loadframe
 from commands import open_folder

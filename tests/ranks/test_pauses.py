@@ -28,15 +28,15 @@ def member():
 def test_a_member_sleeps_longer_until_its_next_second_is_due(member):
     assert member.pause == ALERT
     # A phase that is over within its first second is not made longer.
-    member._begins = time.monotonic() - 0.5
+    member.begins = time.monotonic() - 0.5
     assert member.pause == ALERT
     member._reduction.take("self", 0, b"")
     assert member._reduction.awaited == 1
-    member._begins = time.monotonic() + 1000
+    member.begins = time.monotonic() + 1000
     assert member.pause == CALM
-    member._begins = time.monotonic() - 1000
+    member.begins = time.monotonic() - 1000
     assert member.pause == ALERT
-    member._begins = time.monotonic() + 1000
+    member.begins = time.monotonic() + 1000
     member._tight_until = time.monotonic() + 1000
     assert member.pause == BRISK
     member._tight_until = 0.0
