@@ -6,6 +6,7 @@ The user must be named like the bucket. It does not support durable writes, and 
 import socket
 import subprocess
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -58,10 +59,11 @@ def running() -> Iterator[str]:
 
 def _wait(process: subprocess.Popen[bytes], url: str) -> None:
     """Wait until the result is true; return it."""
+    credentials = ADMINISTRATOR.authenticate("GET", urllib.parse.urlsplit(url).path, {}, b"")
     end = time.monotonic() + _PATIENCE
     while process.poll() is None and time.monotonic() < end:
         try:
-            with urllib.request.urlopen(urllib.request.Request(url, headers=ADMINISTRATOR.headers)):
+            with urllib.request.urlopen(urllib.request.Request(url, headers=credentials)):
                 return
         except OSError:
             time.sleep(0.1)
