@@ -14,6 +14,7 @@ exec {python} -S "{home}/node.py" "$STATIC_CONFIG_PATH" {relay} -name babysitter
 """
 _NODE = """\
 import http.client, http.server, pathlib, re, sys
+_KEPT = ("authorization", "content-length")
 port = int(re.search(r"{rest_port, (\\d+)}", pathlib.Path(sys.argv[1]).read_text())[1])
 print("I am", sys.argv[-1], flush=True)
 
@@ -21,7 +22,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         there = http.client.HTTPConnection(sys.argv[2])
         content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        kept = {key: value for key, value in self.headers.items() if key in ("Authorization", "Content-Length")}
+        kept = {key: value for key, value in self.headers.items() if key.lower() in _KEPT}
         there.request(self.command, f"/127.0.0.1:{port}{self.path}", content, kept)
         answer = there.getresponse()
         body = answer.read()

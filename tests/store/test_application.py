@@ -74,7 +74,7 @@ def test_a_store_behind_it_is_planned_as_it_would_be_alone(tmp_path):
         ),
         ({"colour": 1}, "has no setting 'colour'"),
         ({"redis.cache": "1g"}, "has no setting 'redis.cache'"),
-        ({"mongodb.cache": 1}, "the setting cache must be a text"),
+        ({"mongodb.cache": [1]}, "is not a size"),
         ({"balance": "fair"}, "invalid setting balance: fair"),
         ({"balancer_threads": 0}, "the setting balancer_threads must be 1 to 64"),
     ],
