@@ -56,7 +56,7 @@ def mpirun(ranks: int) -> list[str]:
         return []
     beside = Path(sys.executable).with_name("mpirun")
     if not beside.exists():
-        raise BadInput("there is no mpirun beside this Python", remedy="pip install 'loadframe[mpi]'")
+        raise BadInput("mpirun is not installed next to this Python", remedy="pip install 'loadframe[mpi]'")
     root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
     return [str(beside), *root, "--oversubscribe", "--bind-to", "none", "-n", str(ranks)]
 

@@ -108,7 +108,7 @@ class OnMongoDB:
         """Do nothing: writes are visible immediately."""
 
     async def merge(self, collections: Sequence[str]) -> None:
-        """Do nothing: there are no segments."""
+        """Do nothing: MongoDB stores documents without segments."""
 
     async def close(self) -> None:
         """Close it."""

@@ -5,9 +5,9 @@ from typing import Any
 
 DRIVERS: list[str]
 
-class PlanRefused(Exception): ...  # noqa: N818 - reads as what it is where it is caught
-class TargetRefused(Exception): ...  # noqa: N818 - the same
-class StartFailed(Exception): ...  # noqa: N818 - the same
+class PlanRefused(Exception): ...
+class TargetRefused(Exception): ...
+class StartFailed(Exception): ...
 
 class Handle:
     @property

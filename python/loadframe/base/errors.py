@@ -54,7 +54,7 @@ class LoadframeError(Exception):
         return f"{place}{self.what}{remedy}"
 
 
-class StoreFailed(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
+class StoreFailed(LoadframeError):
     """The store did not start, ended, did not answer, or answered with an error.
 
     >>> loadframe.StoreFailed.fault
@@ -64,8 +64,8 @@ class StoreFailed(LoadframeError):  # noqa: N818 - reads as what it is where it 
     fault = "store"
 
 
-class GeneratorFailed(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
-    """The load generator failed, so the run has no result.
+class GeneratorFailed(LoadframeError):
+    """The load generator failed during a run.
 
     >>> loadframe.GeneratorFailed.fault
     'generator'
@@ -74,7 +74,7 @@ class GeneratorFailed(LoadframeError):  # noqa: N818 - reads as what it is where
     fault = "generator"
 
 
-class BadInput(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
+class BadInput(LoadframeError):
     """Files, options or the machine do not allow the request; nothing was started. Exit status 2.
 
     >>> try:
@@ -87,7 +87,7 @@ class BadInput(LoadframeError):  # noqa: N818 - reads as what it is where it is 
     exit_status = ExitCode.BAD_INPUT
 
 
-class NothingUsable(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
+class NothingUsable(LoadframeError):
     """No run of an experiment is valid; with `--strict`, at least one run is invalid. Exit status 4.
 
     >>> int(loadframe.NothingUsable.exit_status)

@@ -17,7 +17,7 @@ from loadframe.base.untrusted import printable
 
 
 class PrintableConsole(Console):
-    """A console whose only control characters are those of its own styles and bars.
+    """A console that removes control characters from texts, and writes only its styles and bars with them.
 
     Use it wherever a text may come from a store or a run folder.
     """

@@ -55,9 +55,9 @@ class Question:
     origin: str
     #: Number of valid runs recorded so far.
     valid_runs: int
-    #: Checks that a gate would make; None for kinds that it does not accept.
+    #: Checks of a gate on these runs; None if the gate does not accept this kind.
     gate: GateShape | None = None
-    #: Expected duration and machines; None for a folder.
+    #: Expected duration and machines; None if a folder was given.
     resource_estimate: ResourceEstimate | None = None
 
     @property

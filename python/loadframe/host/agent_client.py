@@ -88,7 +88,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-class MachineLost(LoadframeError):  # noqa: N818 - the name describes an event
+class MachineLost(LoadframeError):
     """The machine does not answer, or its connection has ended."""
 
 

@@ -124,7 +124,7 @@ def _engine_size() -> int:
     return sum(path.stat().st_size for path in folder.glob("_engine*.so"))
 
 
-class RankLost(LoadframeError):  # noqa: N818 - the name describes an event
+class RankLost(LoadframeError):
     """A rank died or is silent, so its part of the load is missing."""
 
     fault = "generator"

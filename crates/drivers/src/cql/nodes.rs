@@ -92,7 +92,7 @@ mod tests {
         let nodes = CqlNodes::default();
         nodes.set(&texts(&["127.0.0.1:9042", "127.0.0.2:9042"])).unwrap();
         assert_eq!(nodes.place("127.0.0.2:9042".parse().unwrap()), 1);
-        assert_eq!(nodes.place("127.0.0.3:9042".parse().unwrap()), 2, "one that the cluster told of");
+        assert_eq!(nodes.place("127.0.0.3:9042".parse().unwrap()), 2, "a node that the cluster reported");
         nodes.set(&texts(&["127.0.0.3:9042", "127.0.0.4:9042"])).unwrap();
         assert_eq!(nodes.texts(), ["127.0.0.1:9042", "127.0.0.2:9042", "127.0.0.3:9042", "127.0.0.4:9042"]);
         let contacts: Vec<_> = nodes.contacts().iter().map(SocketAddr::to_string).collect();

@@ -49,7 +49,7 @@ mod tests {
             gzip(&bytes, &mut out);
             let mut read = Vec::new();
             GzDecoder::new(out.as_slice()).read_to_end(&mut read).unwrap();
-            assert!(read == bytes, "{} bytes are not what they were", bytes.len());
+            assert!(read == bytes, "{} bytes changed", bytes.len());
         }
     }
 }

@@ -135,7 +135,7 @@ fn a_node_that_leaves_gets_nothing_more_and_nothing_fails() {
     assert_eq!(b.requests(), before);
     let (outcome, _) = load.end();
     assert_eq!(failures(&outcome), 0, "{outcome}");
-    assert_eq!(outcome["hosts"], json!(names(&[&a, &b, &c])), "numbers stay what they were");
+    assert_eq!(outcome["hosts"], json!(names(&[&a, &b, &c])), "numbers do not change");
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn no_client_waits_for_a_joining_node() {
     assert_eq!(b.connections(), 0);
     b.start();
     load.wait_for_equal_shares(&[&a, &b]);
-    assert_eq!(a.connections(), 12, "each client kept its connection until the other node was there");
+    assert_eq!(a.connections(), 12, "each client kept its connection until the other node started");
     let (outcome, _) = load.end();
     assert_eq!(failures(&outcome), 0, "{outcome}");
 }

@@ -39,7 +39,7 @@ pub(super) fn finish<D: Driver, S: Ending>(
 ) -> Result<Ended, String> {
     let hears = phase.clone();
     let _listening = panics::listen(move |words| hears.fail(format!("the collector panicked: {words}")));
-    // Catch a panic here: the workers must be stopped when their records have no receiver.
+    // Catch a panic here: without a receiver of their records, the workers must be stopped.
     let collected =
         catch_unwind(AssertUnwindSafe(|| collect(phase.plan.rank, links, &mut sink).and_then(|()| sink.end())));
     if let Ok(Err(error)) = &collected {

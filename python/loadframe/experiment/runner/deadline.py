@@ -18,7 +18,7 @@ from loadframe.base.units import format_duration
 _SHARE, _LEAST, _MOST = 0.05, 15.0, 180.0
 
 
-class OutOfTime(LoadframeError):  # noqa: N818 - an expected end, not an error of the program
+class OutOfTime(LoadframeError):
     """The time limit was reached before the last run. Exit code TRY_AGAIN if some runs were recorded, else FAILED."""
 
     def __init__(self, what: str, *, some: bool) -> None:

@@ -51,7 +51,7 @@ class ClusterLost(StoreFailed):
     """The existing cluster no longer answers, so that no further run is possible."""
 
 
-class NotRestored(LoadframeError):  # noqa: N818 - reads as what it is where it is raised
+class NotRestored(LoadframeError):
     """All runs are recorded, but an existing cluster still has collections, settings or nodes of the experiment."""
 
 

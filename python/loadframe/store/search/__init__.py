@@ -124,7 +124,7 @@ _SERVERLESS = "aoss"
 _SERVERLESS_VERSION = "2.11.0"
 
 
-class NotOffered(LoadframeError):  # noqa: N818 - a state of the service
+class NotOffered(LoadframeError):
     """The service does not support the request, or its target does not exist."""
 
 

@@ -18,7 +18,7 @@ TIMED = ("_search", "_msearch", "_bulk", "_doc", "_create", "_update")
 _EXCLUDE = "cluster.routing.allocation.exclude._name"
 
 
-class Refused(Exception):  # noqa: N818 - reads as what it is where it is raised
+class Refused(Exception):
     """A request to answer with an error."""
 
     def __init__(self, status: int, kind: str, reason: str) -> None:

@@ -34,7 +34,7 @@ _LETTERS = {
 _PIECE = re.compile(r"'([^'%]*)'|([A-Za-z]+)|([^A-Za-z'%|]+)")
 
 
-class NotEncryptable(Exception):  # noqa: N818 - a reason for an error message, not an error by itself
+class NotEncryptable(Exception):
     """A field, query or operation has no encrypted form; the message explains why."""
 
 

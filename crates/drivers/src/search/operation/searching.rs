@@ -77,7 +77,7 @@ impl Mapping<'_> {
         Ok((line.finish(self.json(&self.dialect.search(&body))?), Judge::Aggregation))
     }
 
-    /// Maps a count of all documents, or of those that match a query.
+    /// Maps a count of all documents, or of the documents that match a query.
     pub(super) fn count(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "query"])?;
         let body = match form.get("query") {
