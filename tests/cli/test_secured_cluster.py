@@ -15,6 +15,7 @@ from tls_front import Front
 
 pytestmark = pytest.mark.store
 
+#: Used by no other test: tests that run beside this one may show theirs.
 PASSWORD = "correct-horse-7391"
 BASIC = "Basic " + base64.b64encode(f"ann:{PASSWORD}".encode()).decode()
 WORKLOAD = """\

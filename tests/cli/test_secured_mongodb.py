@@ -21,7 +21,8 @@ from loadframe.store.mongodb import replica_set as sets
 
 pytestmark = pytest.mark.store
 
-PASSWORD = "correct-horse-7391"
+#: Used by no other test: tests that run beside this one may show theirs.
+PASSWORD = "silver-ladder-6023"
 WORKLOAD = """\
 workload: people
 collections: {people: {mongodb: {indexes: [{field0: 1}]}}}

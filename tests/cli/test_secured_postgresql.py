@@ -21,7 +21,8 @@ pytestmark = [
     pytest.mark.skipif(SERVER is None, reason="a PostgreSQL server with TLS is not installed"),
 ]
 
-PASSWORD = "correct-horse-7391"
+#: Used by no other test: tests that run beside this one may show theirs.
+PASSWORD = "copper-kettle-2846"
 WORKLOAD = """\
 workload: people
 corpora: {people: {generate: ycsb_record, documents: 300}}

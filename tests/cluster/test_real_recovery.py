@@ -41,6 +41,9 @@ COLLECTIONS: dict[str, dict[str, Any]] = {
 #: Seconds that a request may take, which all outages outlast.
 TIMEOUT = 1.0
 OUTAGE = 2.5
+#: Seconds after the answer to another client in which one request must succeed: a request that was lost, the pause
+#: after it, another request, and the rest of a busy second. Clients that back off for longer fail.
+WITHIN = 4
 #: Seconds that anything may take before the test fails.
 PATIENCE = 240.0
 
@@ -171,8 +174,10 @@ def test_clients_succeed_as_soon_as_another_client_does(
         outage(cluster)
         wait_for_answer(cluster)
         answered = load.now()
-        load.wait_for(4)
+        load.wait_for(6)
     successes = load.successes()
     # The outage left at least one whole second without an answer before this one.
-    recovered = [second for second in range(math.floor(answered), math.floor(answered) + 2) if successes.get(second)]
+    recovered = [
+        second for second in range(math.floor(answered), math.floor(answered) + WITHIN) if successes.get(second)
+    ]
     assert recovered, f"another client was answered at {answered:.2f} s; successes by second: {successes}"

@@ -9,7 +9,7 @@ import pytest
 
 SAMPLE = (Path(__file__).parent / "sample" / "measure.py").read_text()
 MYPY = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--ignore-missing-imports"]
-PYRIGHT = [sys.executable, "-m", "basedpyright", "--level", "error"]
+PYRIGHT = [sys.executable, "-m", "basedpyright", "--level", "error", "--pythonpath", sys.executable]
 #: pyright's own checks, without those that basedpyright adds.
 CONFIGURATION = '{"typeCheckingMode": "strict", "reportUnknownMemberType": false, "reportUnknownVariableType": false}'
 
