@@ -2,14 +2,21 @@
 
 import math
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from textwrap import dedent
 
 import pytest
 
-from loadframe.analyze.cost import MONTH, Prices, cheapest, cheapest_within, cost
-from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.compare import Measure
+from loadframe.analyze.cost import MONTH, Prices, cheapest, cheapest_within, cost, estimates
+from loadframe.analyze.estimate import Estimate, geometric_mean
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.base.errors import BadInput
+from loadframe.base.units import parse_size
 from loadframe.experiment.file.reader import load_experiment
+from loadframe.record import Manifest
+from loadframe.record.schema import FORMAT
+from made_up_runs import MadeUp, operation, phase, summary
 
 PRICES = {"currency": "EUR", "node_hour": 0.5, "by": None, "storage": None, "gb_month": None}
 
@@ -21,7 +28,8 @@ def prices(**parts):
 
 
 def test_a_cluster_costs_its_nodes_and_their_storage():
-    made = cost(prices(storage=100 * 10**9, gb_month=0.1), {"nodes": 3}, 3, Estimate(1000, 800, 1250))
+    made = cost(prices(storage=parse_size("100g"), gb_month=0.1), {"nodes": 3}, 3, Estimate(1000, 800, 1250))
+    # A size of 100g is 100 GB of 2^30 bytes.
     assert made.month == pytest.approx(3 * (0.5 * MONTH + 10))
     # 3 nodes answer 3.6 million requests in an hour.
     assert made.million.value == pytest.approx((1.5 + 30 / MONTH) / 3.6)
@@ -76,6 +84,25 @@ def test_the_cheapest_within_the_slo_is_certain_and_its_rivals_are_named():
     assert cheapest_within([slow, failing], 0.1).cost is None
     unknown = replace(best, p99=None)
     assert cheapest_within([unknown], 0.1).open == (unknown,)
+
+
+def in_session(number, rate):
+    """Return a run of a session; sessions are a day apart."""
+    started = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days=number)
+    manifest = Manifest(FORMAT, started=started.isoformat(), session=f"s{number}")
+    made = MadeUp(summary(phase("read", {"get": operation(rate)})), manifest)
+    return RecordedRun(f"r{number}-{rate}", None, {"nodes": 1}, made)
+
+
+def test_the_interval_of_several_sessions_is_of_their_means():
+    rates = [[100, 101, 99, 100], [130, 131, 129, 130], [90, 91, 89, 90]]
+    runs = [in_session(number, rate) for number, of_session in enumerate(rates) for rate in of_session]
+    everything = [rate for of_session in rates for rate in of_session]
+    (made,) = estimates(Measure("read", "throughput"), [runs])
+    assert made.as_dict() == pytest.approx(geometric_mean(everything, [0] * 4 + [1] * 4 + [2] * 4).as_dict())
+    assert made.high / made.low > 1.5
+    (one,) = estimates(Measure("read", "throughput"), [runs[:4]])
+    assert one.as_dict() == pytest.approx(geometric_mean(rates[0], [0] * 4).as_dict())
 
 
 def test_a_price_may_depend_on_the_size_of_a_settings_experiment(tmp_path):

@@ -5,10 +5,15 @@ import math
 import tarfile
 from pathlib import Path
 
+import pytest
+
 from commands import loadframe
 from loadframe.analyze.cost import Prices, cheapest, cost
 from loadframe.analyze.estimate import Estimate
+from loadframe.record import RunWriter
+from loadframe.report.kinds import read_report
 from loadframe.report.sections import cheapest_text, cost_table
+from simulated import Truth, write_experiment
 
 PRICES = {"currency": "EUR", "node_hour": 1.0, "by": None, "storage": None, "gb_month": None}
 PER_HOUR = Prices.of({"prices": PRICES})
@@ -93,3 +98,25 @@ def test_a_scale_experiment_names_the_cheapest_configuration(tmp_path):
     costs = json.loads(done.stdout)["cost"]
     cheapest = min(costs["treatments"], key=lambda entry: entry["per_million_requests"]["value"])
     assert costs["within"]["cheapest"] == cheapest["treatment"]
+
+
+@pytest.mark.parametrize("repeated", [True, False])
+def test_a_configuration_whose_store_crashed_is_not_the_cheapest(tmp_path, repeated):
+    """Whether the crashed run was repeated or not, the runs that survived do not clear the configuration."""
+    path = write_experiment(
+        tmp_path / "e", Truth(seconds=2, noise=0.0), nodes=(1,), clients=(1, 4), prices=PRICES, scaling="strong"
+    )
+    name = "b1-nodes1-clients4"
+
+    def cheapest_of():
+        return read_report(path).document["cost"]["within"]["cheapest"]
+
+    assert cheapest_of() == {"nodes": 1, "clients": 4}
+    crash = {"status": "failed", "failure": "node-0 ended", "fault": "store"}
+    if repeated:
+        with RunWriter(path / "attempts", f"{name}.1") as writer:
+            manifest = {"format": 1, "run": name, "treatment": {"nodes": 1, "clients": 4}, "block": 1}
+            writer.finish(manifest, crash)
+    else:
+        (path / "runs" / name / "summary.json").write_text(json.dumps(crash))
+    assert cheapest_of() == {"nodes": 1, "clients": 1}

@@ -10,6 +10,7 @@ from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.record import RunWriter
 from loadframe.report.kinds import read_report
 from loadframe.report.run_status import trust
+from loadframe.report.scale_words import limits
 from simulated import Truth, write_experiment
 
 
@@ -37,6 +38,7 @@ def test_levels_at_which_the_store_failed_are_known(folder):
     told = [tuple(level.figures[key] for key in ("clients", "failed", "total", "shown")) for level in curves.failed]
     assert told == [(4, 2, 2, False), (8, 1, 2, True)]
     assert [treatment.clients for treatment in curves.treatments] == [1, 2, 8, 16]
+    assert [treatment.failed for treatment in curves.treatments] == [False, False, True, False]
 
 
 def test_the_report_says_that_not_all_runs_are_used_and_names_the_failed(folder):
@@ -71,3 +73,17 @@ def test_a_run_that_was_made_again_has_failed_all_the_same(tmp_path):
     (level,) = curves.failed
     assert tuple(level.figures[key] for key in ("clients", "failed", "total")) == (4, 1, 3)
     assert f"{name}, attempt 1: node-0 ended" in level.cause
+
+
+def test_the_best_number_of_clients_is_one_at_which_the_store_did_not_fail(tmp_path):
+    truth = Truth(seconds=2, noise=0.0, kappa=0.0)
+    path = write_experiment(tmp_path / "e", truth, nodes=(1, 2), clients=(1, 4, 8))
+    assert [best.clients for best in read_sweep(path).curves[0].best] == [8, 8]
+    crash = json.dumps({"status": "failed", "failure": "node-0 ended", "fault": "store"})
+    (path / "runs" / "b1-nodes1-clients8" / "summary.json").write_text(crash)
+    (curves,) = read_sweep(path).curves
+    assert [best.clients for best in curves.best] == [4, 8]
+    assert "without a failure of the store, if there is one" in " ".join(limits(curves))
+    for clients in (1, 4):
+        (path / "runs" / f"b1-nodes1-clients{clients}" / "summary.json").write_text(crash)
+    assert [best.clients for best in read_sweep(path).curves[0].best] == [8, 8], "the store failed at all of one node"

@@ -1,6 +1,5 @@
 """Cost of a cluster per month and per million requests, from the prices in the experiment file."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,13 +7,15 @@ from statistics import fmean
 from typing import Any, Literal
 
 from loadframe.analyze.compare import Measure
-from loadframe.analyze.estimate import Estimate, half_width, on_log_scale
+from loadframe.analyze.estimate import Estimate, half_width, on_log_scale, session_units
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.scale.treatments import main_operation
+from loadframe.analyze.sessions import sessions_of
 
 #: Hours of a month, on average over years.
 MONTH = 365.25 * 24 / 12
-_GB = 1e9
+#: Bytes of a GB: sizes such as `500g` are powers of 1024.
+_GB = 2**30
 
 
 @dataclass(frozen=True)
@@ -109,10 +110,15 @@ def cost(
 def estimates(measure: Measure, groups: Sequence[Sequence[RecordedRun]]) -> list[Estimate | None]:
     """Return the geometric mean of each group of runs, or None for a group without a figure.
 
-    The intervals are Student's, with the variance of the logarithms pooled over the groups. Bounds of figures widen
-    them.
+    The intervals are Student's, with the variance of the logarithms pooled over the groups. The units are runs, or
+    session means if the runs are of several sessions. Bounds of figures widen the intervals.
     """
-    logs = [[math.log(value) for run in runs if (value := measure.of(run))] for runs in groups]
+    everything = [run for runs in groups for run in runs]
+    sessions = {id(run): number for run, number in zip(everything, sessions_of(everything), strict=True)}
+    logs = []
+    for runs in groups:
+        known = [(math.log(value), sessions[id(run)]) for run in runs if (value := measure.of(run))]
+        logs.append(session_units([log for log, _ in known], [session for _, session in known]))
     freedom = sum(len(group) - 1 for group in logs if group)
     squares = sum((value - fmean(group)) ** 2 for group in logs for value in group)
     variation = math.sqrt(squares / freedom) if freedom else math.inf
@@ -130,7 +136,7 @@ def costs_of(folder: RecordedExperiment, prices: Prices) -> list[Cost]:
     """Return the cost of each treatment at its throughput in the first measured phase, with its p99."""
     groups: dict[str, list[RecordedRun]] = {}
     for run in folder.counted:
-        groups.setdefault(json.dumps(run.treatment, sort_keys=True), []).append(run)
+        groups.setdefault(run.treatment_key, []).append(run)
     measured = [[run for run in runs if folder.counts(run)] for runs in groups.values()]
     phase, default = folder.description["measure"][0], int(folder.description["store"].get("nodes") or 1)
     main = main_operation([run for runs in measured for run in runs], phase)

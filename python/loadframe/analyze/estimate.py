@@ -85,7 +85,7 @@ _STEP = 1.02
 
 def geometric_mean(values: Sequence[float], sessions: Sequence[int | None]) -> Estimate:
     """Return the geometric mean with its 95 % interval; unbounded for one unit. Values are above 0."""
-    mean = mean_interval(_units(np.log(values).tolist(), sessions))
+    mean = mean_interval(session_units(np.log(values).tolist(), sessions))
     return Estimate(math.exp(mean.value), math.exp(mean.low), math.exp(mean.high) if mean.is_finite else math.inf)
 
 
@@ -94,7 +94,7 @@ def mean_share(counts: Sequence[tuple[int, int]], sessions: Sequence[int | None]
 
     `outside` is the probability beyond each end; `ONE_SIDED` makes each end a one-sided 95 % limit.
     """
-    units = _units([count / of if of else 0.0 for count, of in counts], sessions)
+    units = session_units([count / of if of else 0.0 for count, of in counts], sessions)
     share = fmean(units)
     if len(units) < 2:
         return Estimate(share, -math.inf, math.inf)
@@ -125,7 +125,7 @@ def requests_needed(share: float, limit: float) -> int | None:
     return needed
 
 
-def _units(values: Sequence[float], sessions: Sequence[int | None]) -> list[float]:
+def session_units(values: Sequence[float], sessions: Sequence[int | None]) -> list[float]:
     """Return the runs' values for one session, or the session means for several."""
     if len(set(sessions)) < 2:
         return list(values)

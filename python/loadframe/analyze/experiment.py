@@ -74,6 +74,11 @@ class RecordedRun:
         }
 
     @cached_property
+    def treatment_key(self) -> str:
+        """The treatment as text, to group runs by it."""
+        return json.dumps(dict(self.treatment), sort_keys=True)
+
+    @cached_property
     def status(self) -> str:
         """`done`, `failed`, `interrupted`, or `missing`."""
         return self.run.summary.status if self.run else "missing"
@@ -393,7 +398,7 @@ def by_treatment(folder: RecordedExperiment) -> Iterator[tuple[Mapping[str, Any]
     """
     groups: dict[str, list[RecordedRun]] = {}
     for run in folder.used:
-        groups.setdefault(json.dumps(run.treatment, sort_keys=True), []).append(run)
+        groups.setdefault(run.treatment_key, []).append(run)
     levels = {**folder.description["factors"], "variant": list(folder.description.get("variants", {}))}
     for runs in sorted(groups.values(), key=lambda runs: _place(runs[0].treatment, levels)):
         yield runs[0].treatment, [(run, Run(run.run.path)) for run in runs if run.run]

@@ -13,7 +13,6 @@ from loadframe.record import Run
 from loadframe.record.schema import SAMPLES_FILE
 from loadframe.record.schema.summary import PhaseSummary
 
-_TIMES = ("service", "failure")
 #: Length of a sample, s.
 SAMPLE = 5
 _TARGET = "target:"
@@ -95,15 +94,16 @@ class RequestTime:
     request at a time, as a client of a closed loop does.
 
     `exact`: `wall` is the maximum over clients of their summed request times. Otherwise the run did not record single
-    requests, and `wall` is the length of the measured window, which pauses and the generator make longer.
+    requests, and `wall` is the length of the measured window, which pauses and the generator make longer. `summed` is
+    then None if requests failed: the recorded times of failures include their wait in the generator.
     """
 
     wall: float
-    summed: float
+    summed: float | None
     exact: bool
 
-    def as_dict(self) -> dict[str, float | bool]:
-        """Return the times for JSON, s."""
+    def as_dict(self) -> dict[str, float | bool | None]:
+        """Return the times for JSON, s; an unknown sum is null."""
         return dict(vars(self))
 
 
@@ -119,6 +119,8 @@ def request_time(run: Run, phase: PhaseSummary) -> RequestTime:
         if clients:
             return RequestTime(max(clients.values()), sum(clients.values()), exact=True)
     known = run.histograms.tags()
-    tags = [tag for name in phase.single for time in _TIMES if (tag := f"{phase.name}/{name}/{time}") in known]
+    if any(f"{phase.name}/{name}/failure" in known for name in phase.single):
+        return RequestTime(phase.duration, None, exact=False)
+    tags = [tag for name in phase.single if (tag := f"{phase.name}/{name}/service") in known]
     totals = [run.histograms.total(tag) for tag in tags]
     return RequestTime(phase.duration, sum(total.count * (total.mean or 0.0) for total in totals), exact=False)

@@ -167,7 +167,7 @@ def _groups(folder: RecordedExperiment, kind: str, phase: str) -> list[_Group]:
     operation = main_operation(folder.runs, phase)
     by_treatment: dict[str, list[RecordedRun]] = defaultdict(list)
     for run in folder.used:
-        by_treatment[json.dumps(run.treatment, sort_keys=True)].append(run)
+        by_treatment[run.treatment_key].append(run)
     groups = []
     for runs in by_treatment.values():
         treatment = {name: level for name, level in runs[0].treatment.items() if name != "event"}
@@ -191,7 +191,8 @@ def _value(run: RecordedRun, kind: str, phase: str, operation: str | None) -> fl
         times = least_and_p95(run.run, entry, operation or "")
         return None if times is None else times[YCSB.index(kind)]
     if kind in REQUEST_TIMES:
-        return float(getattr(request_time(run.run, entry), REQUEST_TIMES[kind]))
+        time: float | None = getattr(request_time(run.run, entry), REQUEST_TIMES[kind])
+        return time
     if kind not in INSTANTS:
         return Measure(phase, kind, operation).of(run)
     begin = entry.start + entry.warmup

@@ -43,8 +43,9 @@ def published_section(figures: Sequence[Beside]) -> Table:
     note = (
         "Changes are relative to the levels in small type, because absolute figures of different machines are not"
         " comparable. Measured changes are ratios of means over runs, with 95 % intervals if runs were repeated. If the"
-        " publication does not give the clients, each size uses the clients with the highest throughput. A dash: not"
-        " measured, or not published."
+        " publication does not give the clients, each size uses the clients with the highest throughput. The sum of"
+        " request time excludes runs with failed requests unless they recorded samples. A dash: not measured, or not"
+        " published."
     )
     columns = (
         "measure", "of", "at", "published", "change", "measured at", "measured", "change measured", "source"

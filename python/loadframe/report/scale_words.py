@@ -64,7 +64,7 @@ def limits(curves: PhaseCurves) -> list[str]:
         if curves.over_clients:
             words.append(
                 "Each number of nodes uses its best number of clients: the throughput with the highest lower"
-                f" confidence bound ({_best_clients(curves)}). {_luck(curves)}"
+                f" confidence bound{_survivors(curves)} ({_best_clients(curves)}). {_luck(curves)}"
             )
     words += [_calibration(calibration) for calibration in curves.calibrations]
     if curves.at_edge:
@@ -177,6 +177,12 @@ def _calibration(calibration: Calibration) -> str:
 
 def _best_clients(curves: PhaseCurves) -> str:
     return ", ".join(f"{format_count(row.treatment.clients or 0)} at {row.treatment.nodes}" for row in curves.speedups)
+
+
+def _survivors(curves: PhaseCurves) -> str:
+    """Return how treatments with store failures affect the selection of the best, as part of a sentence."""
+    some = any(treatment.failed for treatment in curves.treatments)
+    return " without a failure of the store, if there is one" if some else ""
 
 
 def _luck(curves: PhaseCurves) -> str:

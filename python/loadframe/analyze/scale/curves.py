@@ -152,6 +152,7 @@ def phase_curves(
     """
     measured = points(runs, phase, operation, rate)
     treatments, noise = gather(measured)
+    treatments = _with_failures(treatments, runs, attempts)
     by_nodes: dict[int | None, list[Treatment]] = defaultdict(list)
     for treatment in treatments:
         by_nodes[treatment.nodes].append(treatment)
@@ -188,6 +189,17 @@ def phase_curves(
         calibrations=tuple(filter(None, (_calibration(runs, phase, nodes, rate) for nodes in by_nodes))),
         warnings=(*failed, *rules.warnings(runs, phase, best)),
         failed=failed,
+    )
+
+
+def _with_failures(
+    treatments: Sequence[Treatment], runs: Sequence[RecordedRun], attempts: Sequence[RecordedRun]
+) -> tuple[Treatment, ...]:
+    """Mark the treatments at which the store failed in a run or an earlier attempt."""
+    failed = {run.treatment_key for run in (*runs, *attempts) if run.store_failed}
+    spoilt = {run.id for run in runs if run.treatment_key in failed}
+    return tuple(
+        replace(treatment, failed=any(point.run in spoilt for point in treatment.points)) for treatment in treatments
     )
 
 

@@ -7,7 +7,6 @@ The chosen treatment is the one with the highest lower confidence bound. Empiric
 the treatments that it does not exceed significantly; on a plateau the result is close to the plateau's mean.
 """
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
@@ -101,6 +100,8 @@ class Treatment:
     #: Lower bounds of the response times.
     response_p50_low: float | None = None
     response_p99_low: float | None = None
+    #: Whether the store failed in a run or an earlier attempt, so that the points are only the runs that survived.
+    failed: bool = False
 
     @property
     def expected(self) -> list[float]:
@@ -223,9 +224,11 @@ def highest_lower_bound(treatments: Iterable[Treatment]) -> Treatment:
 def choose(treatments: Sequence[Treatment], noise: Noise) -> Treatment:
     """Return the treatment with the highest lower bound, with its throughput corrected for this selection.
 
+    Treatments at which the store failed are chosen only if it failed at all of them.
     The interval reaches from the corrected lower end to the measured upper end. Without repeated runs, noise cannot be
     separated from differences, and the throughput is not corrected.
     """
+    treatments = [treatment for treatment in treatments if not treatment.failed] or treatments
     chosen = highest_lower_bound(treatments)
     if not noise.freedom or not noise.variation:
         return chosen
@@ -299,7 +302,7 @@ def _widest(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float:
     groups: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         value = measure.of(run)
-        groups[json.dumps(dict(run.treatment), sort_keys=True)] += [value] if value else []
+        groups[run.treatment_key] += [value] if value else []
     if not all(groups.values()):
         return math.inf
     noise = pooled_noise(groups.values())

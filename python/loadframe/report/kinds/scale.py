@@ -285,6 +285,7 @@ def _costs(sweep: Sweep, prices: Prices) -> list[Cost]:
     """Return the cost of each treatment of the first measured phase."""
     default = int(sweep.folder.description["store"].get("nodes") or 1)
     phase, by_name = sweep.curves[0].phase, {run.id: run for run in sweep.folder.runs}
+    failed = {run.treatment_key for run in sweep.folder.counted if run.requests_failed}
     costs, groups = [], []
     for curves in sweep.curves:
         if curves.phase != phase:
@@ -296,7 +297,7 @@ def _costs(sweep: Sweep, prices: Prices) -> list[Cost]:
             groups.append([by_name[point.run] for point in treatment.points])
     times = estimates(Measure(phase, "p99", main_operation(by_name.values(), phase)), groups)
     return [
-        replace(entry, p99=time, failed=any(run.requests_failed for run in runs))
+        replace(entry, p99=time, failed=any(run.treatment_key in failed for run in runs))
         for entry, time, runs in zip(costs, times, groups, strict=True)
     ]
 
