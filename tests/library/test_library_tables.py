@@ -1,5 +1,6 @@
 """Tables and times of the library: their content equals the records, and percentiles merge exactly."""
 
+import json
 import math
 import sys
 
@@ -99,11 +100,79 @@ def test_figures_leave_out_invalid_runs_unless_they_are_named(experiment):
 def test_tables_of_an_experiment_name_run_and_factors(experiment):
     for name in ("operations", "seconds", "histograms", "percentiles", "telemetry", "events"):
         table = getattr(experiment, name).to_polars()
-        assert table.columns[:3] == ["run", "nodes", "clients"], name
+        nodes = "factor.nodes" if name == "events" else "nodes"
+        assert table.columns[:3] == ["run", nodes, "clients"], name
         assert set(table["run"]) == {run.name for run in experiment}, name
     killed = experiment.events.to_polars().filter(kind="node killed")
     assert set(killed["counts"]) == {'{"a": 1}'}
     assert len(experiment.runs) == len(experiment) == 8
+
+
+TABLES = ("design", "runs", "operations", "seconds", "histograms", "percentiles", "telemetry", "events")
+
+
+def with_treatments(path, *treatments, events=()):
+    """Write an experiment of two runs with these treatments and events."""
+    folder = write_experiment(path, Truth(seconds=2, events=events), nodes=(1, 2), clients=(1,), repetitions=1)
+    file = folder / "experiment.json"
+    document = json.loads(file.read_text())
+    for entry, treatment in zip(document["design"], treatments, strict=True):
+        entry["treatment"] = treatment
+    file.write_text(json.dumps(document))
+    return loadframe.open(folder)
+
+
+def test_a_factor_with_the_name_of_a_column_has_a_prefix_in_that_table(tmp_path):
+    treatments = [{"nodes": n, "operation": "a", "requests": 5 * n, "status": "b"} for n in (1, 2)]
+    killed = [(1.0, "node killed", {"nodes": ["node-1"]})]
+    experiment = with_treatments(tmp_path / "e", *treatments, events=killed)
+    columns = {name: getattr(experiment, name).columns for name in TABLES}
+    assert all(len(names) == len(set(names)) for names in columns.values())
+    renamed = {name: [it for it in names if it.startswith("factor.")] for name, names in columns.items()}
+    assert renamed == {
+        "design": [],
+        "runs": ["factor.status"],
+        "operations": ["factor.operation", "factor.requests"],
+        "seconds": ["factor.operation", "factor.requests"],
+        "histograms": ["factor.operation"],
+        "percentiles": ["factor.operation"],
+        "telemetry": [],
+        "events": ["factor.nodes"],
+    }
+    events = experiment.events.to_polars().filter(kind="node killed")
+    assert events.select("factor.nodes", "nodes").rows() == [(1, '["node-1"]'), (2, '["node-1"]')]
+    assert experiment.operations.to_polars()["factor.requests"].unique().sort().to_list() == [5, 10]
+
+
+@pytest.mark.parametrize(
+    ("levels", "shown"),
+    [
+        ((1, "auto"), ["1", "auto"]),
+        ((1.0, "auto"), ["1.0", "auto"]),
+        ((True, 1), ["True", "1"]),
+        ((True, "auto"), ["True", "auto"]),
+        ((1, 2.5), [1.0, 2.5]),
+        ((None, 3), [None, 3]),
+        ((2**70, 1), [str(2**70), "1"]),
+        (([1], {"a": 1}), ["[1]", '{"a": 1}']),
+    ],
+)
+def test_levels_of_several_types_are_the_same_values_in_all_tables(tmp_path, levels, shown):
+    events = [(1.0, "changed", {"what": level}) for level in levels]
+    experiment = with_treatments(tmp_path / "e", *({"with.x": level} for level in levels), events=events)
+    for name in TABLES:
+        table = getattr(experiment, name).to_polars()
+        assert table.select("run", "with.x").unique().sort("run")["with.x"].to_list() == shown, name
+    assert [event["what"] for event in experiment.events if event["kind"] == "changed"] == shown * 2
+
+
+def test_events_with_different_fields_in_each_run_become_one_table(tmp_path):
+    experiment = with_treatments(tmp_path / "e", {"with.x": 1}, {"with.x": 2})
+    for number, (value, run) in enumerate(zip((True, 2), experiment, strict=True)):
+        with (run.path / "events.jsonl").open("a") as file:
+            file.write(json.dumps({"time": 9.0, "wall": "", "kind": "k", "what": value, f"only{number}": 1}) + "\n")
+    events = experiment.events.to_polars().filter(kind="k")
+    assert events.select("what", "only0", "only1").rows() == [("True", 1, None), ("2", None, 1)]
 
 
 def test_selections_name_the_nearest_word(run, experiment):

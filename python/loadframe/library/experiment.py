@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,8 +15,8 @@ from loadframe.experiment.experiment import Experiment as PlannedExperiment
 from loadframe.experiment.file.reader import experiment_of, load_experiment
 from loadframe.library.plots import ExperimentPlots
 from loadframe.library.reports import Report, read_report
-from loadframe.library.run import Run, events_table, histograms_table, operations_table, percentiles_table
-from loadframe.library.tables import Table, cell, concatenate, table_of, with_columns
+from loadframe.library.run import EVENT_COLUMNS, Run, histograms_table, operations_table, percentiles_table
+from loadframe.library.tables import Table, cell, column_of, concatenate, table_of, with_columns
 from loadframe.library.times import Kind, Times, selected
 from loadframe.library.workload import Workload, merged, save_keys
 from loadframe.record import Run as RecordedRun
@@ -31,8 +31,9 @@ class Experiment:
     """An experiment: defined by the keys of an experiment file, or opened with its recorded runs.
 
     `loadframe.run` carries it out. A recorded experiment yields its runs on iteration; `experiment["..."]` is the run
-    with that name. Its tables have the columns `run` and the factors in front. BadInput names the key of an error. A
-    trailing underscore is removed from keyword arguments, as in `with_`.
+    with that name. Its tables have the columns `run` and the factors in front; a factor is `factor.NAME` in a table
+    that has a column NAME of its own. BadInput names the key of an error. A trailing underscore is removed from keyword
+    arguments, as in `with_`.
 
     >>> planned = loadframe.Experiment(
     ...     experiment="clients",
@@ -117,9 +118,37 @@ class Experiment:
     @property
     def design(self) -> Table:
         """A row for each planned run: its block and its factors."""
-        entries = [*self.description["design"], *self.description.get("further", [])]
-        rows = [{"run": it["run"], "block": it["block"], **columns_of(it["treatment"])} for it in entries]
-        return Table("design", lambda: table_of(rows, ("run", "block")))
+        rows = [{"run": it["run"], "block": it["block"]} for it in self._entries]
+        return Table("design", lambda: self._with_factors(rows, ("run", "block")))
+
+    @property
+    def _entries(self) -> list[Mapping[str, Any]]:
+        """The planned runs: name, block and treatment of each."""
+        return [*self.description["design"], *self.description.get("further", [])]
+
+    @cached_property
+    def _levels(self) -> "dict[str, dict[str, pa.Scalar]]":
+        """The levels of each run by factor. A factor has the same type in all runs, and so in all tables."""
+        treatments = {it["run"]: it["treatment"] for it in self._entries}
+        names = dict.fromkeys(name for treatment in treatments.values() for name in treatment)
+        columns = {name: column_of([treatment.get(name) for treatment in treatments.values()]) for name in names}
+        return {run: {name: column[row] for name, column in columns.items()} for row, run in enumerate(treatments)}
+
+    def _factor_columns(self, taken: Collection[str]) -> dict[str, str]:
+        """Return the column of each factor in a table with other columns `taken`."""
+        names = next(iter(self._levels.values()), {})
+        return {name: f"factor.{name}" if name in taken else name for name in names}
+
+    def _with_factors(
+        self, rows: Sequence[Mapping[str, Any]], first: Sequence[str], later: Sequence[str] = ()
+    ) -> "pa.Table":
+        """Return rows of runs as a table with the factors after the columns `first`; `later` exist without rows."""
+        columns = self._factor_columns({*first, *later, *(key for row in rows for key in row)})
+        levels = {
+            run: {columns[name]: level.as_py() for name, level in of_run.items()}
+            for run, of_run in self._levels.items()
+        }
+        return table_of([{**row, **levels[row["run"]]} for row in rows], (*first, *columns.values(), *later))
 
     def planned(self) -> PlannedExperiment:
         """Return the checked definition. Not part of the stable interface."""
@@ -142,7 +171,7 @@ class Experiment:
     def runs(self) -> Table:
         """A row for each run of the design: factors, status, validity, reason and figures of its measured phases."""
         runs = self._folder.runs
-        return Table("runs", lambda: table_of([_run_row(run) for run in runs], ("run", "block")))
+        return Table("runs", lambda: self._with_factors([_run_row(run) for run in runs], ("run", "block")))
 
     @cached_property
     def operations(self) -> Table:
@@ -171,8 +200,18 @@ class Experiment:
 
     @cached_property
     def events(self) -> Table:
-        """Events of all runs, such as changes of the cluster. Nested values are JSON."""
-        return self._merged("events", events_table)
+        """Events of all runs, such as changes of the cluster. Nested values are JSON.
+
+        `nodes` is the column of an event's nodes, so the factor `nodes` is `factor.nodes` here.
+        """
+        runs = [(run.id, run.run.path) for run in self._folder.runs if run.run]
+
+        def content() -> "pa.Table":
+            # Events have different fields, so the types of their columns depend on all runs.
+            rows = [{**event, "run": name} for name, path in runs for event in RecordedRun(path).events]
+            return self._with_factors(rows, ("run",), EVENT_COLUMNS)
+
+        return Table("events", content)
 
     def response_times(
         self,
@@ -258,15 +297,21 @@ class Experiment:
         )
 
     def _merged(self, name: str, read: "Callable[[RecordedRun], pa.Table]") -> Table:
-        runs = self._folder.runs
+        runs = [(run.id, run.run.path) for run in self._folder.runs if run.run]
 
         def content() -> "pa.Table":
+            import pyarrow as pa
+
             # Fresh runs, so that the content of each is freed.
+            tables = {name: read(RecordedRun(path)) for name, path in runs}
+            columns = self._factor_columns({"run", *(name for table in tables.values() for name in table.column_names)})
             return concatenate(
                 [
-                    with_columns(read(RecordedRun(run.run.path)), {"run": run.id, **columns_of(run.treatment)})
-                    for run in runs
-                    if run.run
+                    with_columns(
+                        table,
+                        {"run": pa.scalar(run), **{columns[name]: at for name, at in self._levels[run].items()}},
+                    )
+                    for run, table in tables.items()
                 ]
             )
 
@@ -314,24 +359,9 @@ class Experiment:
         return f"{self.kind}, {valid} of {len(self._folder.runs)} runs valid"
 
 
-#: Columns of tables that a factor may not replace.
-_OWN = {"run", "block", "status", "valid", "why", "phase", "operation", "stream", "segment", "kind", "time", "value"}
-
-
-def columns_of(treatment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the columns of a treatment."""
-    return {f"factor.{name}" if name in _OWN else name: level for name, level in treatment.items()}
-
-
 def _run_row(run: DesignedRun) -> dict[str, Any]:
-    """Return the row of a run: its factors, its status, and the figures of its measured phases."""
-    row: dict[str, Any] = {
-        "run": run.id,
-        "block": run.block,
-        **columns_of(run.treatment),
-        "status": run.status,
-        "valid": run.sound,
-    }
+    """Return the row of a run: its status and the figures of its measured phases."""
+    row: dict[str, Any] = {"run": run.id, "block": run.block, "status": run.status, "valid": run.sound}
     row["why"] = None if run.sound and not run.reasons else run.why
     for phase in run.run.summary.measured if run.run else ():
         row[f"{phase.name}.throughput"] = phase.throughput

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Times that histograms record for each operation.
 _KINDS = ("response", "service", "failure")
+#: Columns of every table of events.
+EVENT_COLUMNS = ("time", "wall", "kind", "nodes")
 _STATISTICS = ("mean", "p50", "p90", "p99", "p999", "max")
 
 
@@ -122,7 +124,7 @@ class Run:
     @cached_property
     def events(self) -> Table:
         """Events, such as changes of the cluster, in their order. Nested values are JSON."""
-        return Table("events", lambda: events_table(self._run))
+        return Table("events", lambda: table_of(self._run.events, EVENT_COLUMNS))
 
     @cached_property
     def samples(self) -> Table:
@@ -221,11 +223,6 @@ def percentiles_table(run: RecordedRun) -> "pa.Table":
         for name, percentile in percentiles.items()
     ]
     return table_of(rows, ("phase", "operation", "percentile"))
-
-
-def events_table(run: RecordedRun) -> "pa.Table":
-    """Return the events of a run in their order."""
-    return table_of(run.events, ("time", "wall", "kind"))
 
 
 def _samples(run: RecordedRun) -> "pa.Table":

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Rows and columns of a table in a notebook.
 _ROWS, _COLUMNS = 10, 12
+#: Arrow's integers are smaller.
+_LARGEST = 2**63
 
 
 class Table:
@@ -106,45 +108,36 @@ def table_of(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) -> "p
     import pyarrow as pa
 
     names = dict.fromkeys([*first, *(key for row in rows for key in row)])
-    return pa.table({name: _column([row.get(name) for row in rows]) for name in names})
+    return pa.table({name: column_of([row.get(name) for row in rows]) for name in names})
 
 
-def _column(values: Sequence[Any]) -> "pa.Array":
+def column_of(values: Sequence[Any]) -> "pa.Array":
+    """Return values as a column of one type: integers and floats become floats, other mixed types text."""
     import pyarrow as pa
 
     plain = [json.dumps(value) if isinstance(value, dict | list | tuple) else value for value in values]
     kinds = {type(value) for value in plain} - {type(None)}
     if kinds == {int, float}:
         plain = [None if value is None else float(value) for value in plain]
-    elif len(kinds) > 1:
+    elif len(kinds) > 1 or any(isinstance(value, int) and abs(value) >= _LARGEST for value in plain):
         plain = [None if value is None else str(value) for value in plain]
     return pa.array(plain)
 
 
-def with_columns(table: "pa.Table", constants: Mapping[str, Any]) -> "pa.Table":
+def with_columns(table: "pa.Table", constants: "Mapping[str, pa.Scalar]") -> "pa.Table":
     """Return the table with further columns in front, each with the same value in every row."""
     import pyarrow as pa
 
-    count = table.num_rows
     for place, (name, value) in enumerate(constants.items()):
-        table = table.add_column(place, name, _column([value] * count) if count else pa.array([], pa.null()))
+        table = table.add_column(place, name, pa.repeat(value, table.num_rows))
     return table
 
 
 def concatenate(tables: "Sequence[pa.Table]") -> "pa.Table":
-    """Return the tables one after the other. Missing columns are null; columns of several types become text."""
+    """Return the tables one after the other; missing columns are null."""
     import pyarrow as pa
 
-    kinds: dict[str, set[Any]] = {}
-    for table in tables:
-        for field in table.schema:
-            kinds.setdefault(field.name, set()).add(field.type)
-    texts = {name for name, types in kinds.items() if len(types) > 1 and any(map(pa.types.is_string, types))}
-    cast = [
-        table.cast(pa.schema([(f.name, pa.string() if f.name in texts else f.type) for f in table.schema]))
-        for table in tables
-    ]
-    return pa.concat_tables(cast, promote_options="permissive") if cast else pa.table({})
+    return pa.concat_tables(tables, promote_options="permissive") if tables else pa.table({})
 
 
 def _module(name: str) -> Any:
