@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.units import format_count, format_duration, format_size
-from loadframe.workload.importers import import_rally
+from loadframe.workload.importers.rally import import_rally
 
 CHALLENGES, TASKS, OPERATIONS, CORPORA, DOCUMENTS, TEMPLATES, FIELDS = 50, 60, 300, 30, 12, 200, 250
 #: Seconds.

@@ -20,8 +20,9 @@ from typing import Any
 from damage import damaged
 from loadframe.base.errors import BadInput
 from loadframe.workload import load_workload
-from loadframe.workload.importers import import_queries, import_rally, import_ycsb
-from loadframe.workload.importers.rally import isolated, template
+from loadframe.workload.importers.queries import import_queries
+from loadframe.workload.importers.rally import import_rally, isolated, template
+from loadframe.workload.importers.ycsb import import_ycsb
 
 #: Timeout of one file, s: a reader that takes longer counts as hung.
 PATIENCE = 60

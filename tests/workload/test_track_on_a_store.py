@@ -15,7 +15,7 @@ from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.load import check_operations, run_phase
 from loadframe.record import RunWriter
 from loadframe.workload import load_workload
-from loadframe.workload.importers import import_rally
+from loadframe.workload.importers.rally import import_rally
 
 pytestmark = pytest.mark.store
 

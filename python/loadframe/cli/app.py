@@ -36,7 +36,7 @@ SUMMARIES = {
     "fit": "Fit linear scaling, Amdahl's law, a hard knee and the USL to measured throughputs.",
     "cluster": "Start and manage named clusters that stay up for other commands.",
     "watch": "Show live metrics of each node, once a second: process, limits and store.",
-    "import": "Create a workload from your data (sample, mapping) or another tool: queries, ycsb, rally.",
+    "import": "Create a workload from your data, or from the workload of another tool.",
     "new": "Create a workload and an experiment from your documents, and check both.",
     "workloads": "List the built-in workloads, or show the parameters, operations and phases of one.",
     "stores": "List the stores: their versions, and which of them are on this machine.",

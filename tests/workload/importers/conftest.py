@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loadframe.workload import Workload, load_workload
-from loadframe.workload.importers import Imported
+from loadframe.workload.importers.imported import Imported
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loadframe.workload import load_workload
-from loadframe.workload.importers import import_rally
+from loadframe.workload.importers.rally import import_rally
 
 CHECKOUT = Path(__file__).parents[2] / "data" / "checkout"
 

@@ -7,7 +7,7 @@ import pytest
 
 from damage import damaged
 from loadframe.base.errors import BadInput
-from loadframe.workload.importers import StepTimes, Triple, import_queries
+from loadframe.workload.importers.queries import StepTimes, Triple, import_queries
 
 ALL = {"size": 100, "query": {"match_all": {}}}
 CHEAP = {"query": {"range": {"price": {"lt": 5}}}}

@@ -6,7 +6,7 @@ import pytest
 
 from damage import damaged
 from loadframe.base.errors import BadInput
-from loadframe.workload.importers import import_ycsb
+from loadframe.workload.importers.ycsb import import_ycsb
 
 A = """\
 # Updates as often as reads.

@@ -6,7 +6,7 @@ import pytest
 
 from loadframe.base.errors import BadInput
 from loadframe.workload import load_workload
-from loadframe.workload.importers import import_rally, parameters_of
+from loadframe.workload.importers.rally import import_rally, parameters_of
 
 NEAREST = Path(__file__).parents[2] / "data" / "checkout" / "nearest"
 

@@ -9,8 +9,7 @@ from rally_tracks import simple
 
 from damage import damaged
 from loadframe.base.errors import BadInput
-from loadframe.workload.importers import import_rally
-from loadframe.workload.importers.rally import isolated
+from loadframe.workload.importers.rally import import_rally, isolated
 
 TRACK = """\
 {% import "rally.helpers" as rally with context %}

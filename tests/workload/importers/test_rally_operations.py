@@ -3,7 +3,7 @@
 import pytest
 from rally_tracks import simple
 
-from loadframe.workload.importers import import_rally
+from loadframe.workload.importers.rally import import_rally
 
 
 @pytest.mark.parametrize(

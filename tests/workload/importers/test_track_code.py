@@ -6,8 +6,7 @@ from textwrap import dedent
 import pytest
 
 from loadframe.base.errors import BadInput
-from loadframe.workload.importers import import_rally
-from loadframe.workload.importers.rally import isolated
+from loadframe.workload.importers.rally import import_rally, isolated
 from loadframe.workload.importers.rally.code import Wanted
 
 CODE = """\

@@ -19,7 +19,7 @@ from loadframe.cluster.java import find
 from loadframe.load import run_phase
 from loadframe.store.distribution import Distribution, Jar
 from loadframe.workload import load_workload
-from loadframe.workload.importers import import_ycsb
+from loadframe.workload.importers.ycsb import import_ycsb
 
 _LIB = "lib"
 _CORE = Distribution(
