@@ -132,6 +132,10 @@ def test_prices_that_are_missing_are_refused_at_their_place(load, prices, what):
             "kind: capacity\nslo: {response: 1s}\nsearch: {start: 10}\nprices: {node_hour: 1, slo: {p99: 1s}}\n",
             "a capacity experiment has an slo of its own",
         ),
+        (
+            "kind: capacity\nslo: {response: 1s}\nsearch: {over: users, start: 10}\nprices: {node_hour: 1}\n",
+            "prices require a search over the rate, because costs are per request; search has over: users",
+        ),
     ],
 )
 def test_prices_that_a_report_does_not_use_are_refused(load, text, what):

@@ -120,3 +120,27 @@ def test_a_configuration_whose_store_crashed_is_not_the_cheapest(tmp_path, repea
     else:
         (path / "runs" / name / "summary.json").write_text(json.dumps(crash))
     assert cheapest_of() == {"nodes": 1, "clients": 1}
+
+
+def test_costs_of_an_experiment_on_documents_are_per_document(tmp_path):
+    """A simulated request returns 100 documents."""
+
+    def costs_of(name, **keys):
+        path = write_experiment(
+            tmp_path / name, Truth(seconds=2, noise=0.0), nodes=(1,), clients=(1, 4), prices=PRICES, **keys
+        )
+        report = read_report(path)
+        return report.document["cost"], report.page
+
+    requests, page = costs_of("requests")
+    assert "EUR per million requests" in page
+    documents, page = costs_of("documents", objective="documents")
+    assert "EUR per million documents" in page
+    assert "EUR per million requests" not in page
+    assert documents["within"] == requests["within"]
+    for one, other in zip(documents["treatments"], requests["treatments"], strict=True):
+        per_document, per_request = one["per_million_documents"], other["per_million_requests"]
+        assert per_document["value"] == pytest.approx(per_request["value"] / 100, rel=1e-3)
+    unpack("settings", tmp_path, prices=PRICES, objective="documents")
+    settings = read_report(tmp_path / "settings")
+    assert all("per_million_documents" in entry for entry in settings.document["cost"]["treatments"])

@@ -1,4 +1,4 @@
-"""Cost of a cluster per month and per million requests, from the prices in the experiment file."""
+"""Cost of a cluster per month and per million requests or documents, from the prices in the experiment file."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,6 +9,7 @@ from typing import Any, Literal
 from loadframe.analyze.compare import Measure
 from loadframe.analyze.estimate import Estimate, half_width, on_log_scale, session_units
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
+from loadframe.analyze.rates import THROUGHPUT, rate_of
 from loadframe.analyze.scale.treatments import main_operation
 from loadframe.analyze.sessions import sessions_of
 
@@ -52,7 +53,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class Cost:
-    """Cost of one treatment at its throughput (requests/s). The interval follows from the throughput's."""
+    """Cost of one treatment at its throughput (1/s of `counted`). The interval follows from the throughput's."""
 
     treatment: Mapping[str, Any]
     nodes: int
@@ -65,6 +66,8 @@ class Cost:
     p99: Estimate | None = None
     #: Whether the store failed in a run.
     failed: bool = False
+    #: What the throughput and `million` count: requests or documents.
+    counted: str = THROUGHPUT.counted
 
     def meets(self, p99: float | None) -> Literal["yes", "no", "unknown"]:
         """Return whether the interval of the p99 is within a maximum; without one, whether the store never failed."""
@@ -83,15 +86,21 @@ class Cost:
             "treatment": dict(self.treatment),
             "nodes": self.nodes,
             "per_month": self.month,
-            "per_million_requests": self.million.as_dict(),
+            f"per_million_{self.counted}": self.million.as_dict(),
             "by_one_search": self.by_one_search,
         }
 
 
 def cost(
-    prices: Prices, treatment: Mapping[str, Any], nodes: int, rate: Estimate, *, by_one_search: bool = False
+    prices: Prices,
+    treatment: Mapping[str, Any],
+    nodes: int,
+    rate: Estimate,
+    *,
+    by_one_search: bool = False,
+    counted: str = THROUGHPUT.counted,
 ) -> Cost:
-    """Return the cost of a cluster that answers `rate` requests/s all the time."""
+    """Return the cost of a cluster that serves `rate` requests or documents per second (`counted`) all the time."""
     hourly = prices.hourly(nodes, treatment)
 
     def million(requests: float) -> float:
@@ -104,6 +113,7 @@ def cost(
         rate,
         Estimate(million(rate.value), million(rate.high) if math.isfinite(rate.high) else 0.0, million(rate.low)),
         by_one_search,
+        counted=counted,
     )
 
 
@@ -140,11 +150,12 @@ def costs_of(folder: RecordedExperiment, prices: Prices) -> list[Cost]:
     measured = [[run for run in runs if folder.counts(run)] for runs in groups.values()]
     phase, default = folder.description["measure"][0], int(folder.description["store"].get("nodes") or 1)
     main = main_operation([run for runs in measured for run in runs], phase)
-    rates = estimates(Measure(phase, "throughput"), measured)
+    unit = rate_of(folder.description)
+    rates = estimates(Measure(phase, unit.name), measured)
     times = estimates(Measure(phase, "p99", main), measured)
     return [
         replace(
-            cost(prices, used[0].treatment, used[0].nodes or default, rate),
+            cost(prices, used[0].treatment, used[0].nodes or default, rate, counted=unit.counted),
             p99=time,
             failed=any(run.requests_failed for run in runs),
         )
@@ -155,7 +166,7 @@ def costs_of(folder: RecordedExperiment, prices: Prices) -> list[Cost]:
 
 @dataclass(frozen=True)
 class CheapestWithin:
-    """The treatment with the lowest cost per request and a p99 certainly within the SLO, and its rivals."""
+    """The treatment with the lowest cost per million and a p99 certainly within the SLO, and its rivals."""
 
     p99: float | None
     cost: Cost | None
@@ -175,7 +186,7 @@ class CheapestWithin:
 
 
 def cheapest_within(costs: Sequence[Cost], p99: float | None) -> CheapestWithin:
-    """Return the cheapest treatment per request, without store failures and with a p99 of at most `p99`, s."""
+    """Return the cheapest treatment per million, without store failures and with a p99 of at most `p99`, s."""
     ordered = sorted(costs, key=lambda entry: entry.million.value)
     certain = [entry for entry in ordered if entry.meets(p99) == "yes"]
     best = certain[0] if certain else None

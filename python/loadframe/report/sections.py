@@ -267,14 +267,15 @@ COST = "Cost"
 #: Treatments that a sentence names.
 _LISTED = 4
 _COST_NOTE = (
-    "Prices from the experiment file. A month has 730.5 hours. The cost of a million requests assumes the measured"
+    "Prices from the experiment file. A month has 730.5 hours. The cost of a million assumes the measured"
     " throughput all the time. In brackets: 95 % intervals. One search gives the costs at two tried rates instead."
 )
 
 
-def _cost_columns(prices: Prices) -> tuple[str, ...]:
+def _cost_columns(prices: Prices, costs: Sequence[Cost]) -> tuple[str, ...]:
     within = () if prices.p99 is None else ("p99", f"within {format_duration(prices.p99)}")
-    return ("treatment", "nodes", f"{prices.currency} per month", f"{prices.currency} per million requests", *within)
+    million = f"{prices.currency} per million {costs[0].counted}"
+    return ("treatment", "nodes", f"{prices.currency} per month", million, *within)
 
 
 def _cost_rows(prices: Prices, costs: Sequence[Cost]) -> list[tuple[str, ...]]:
@@ -301,12 +302,12 @@ def _million_text(entry: Cost) -> str:
 def cost_table(prices: Prices, costs: Sequence[Cost]) -> Table:
     """Return a row for each treatment."""
     rows = [[Cell(name), *map(split, figures)] for name, *figures in _cost_rows(prices, costs)]
-    return Table(_cost_columns(prices), rows, names=1, note=_COST_NOTE)
+    return Table(_cost_columns(prices, costs), rows, names=1, note=_COST_NOTE)
 
 
 def cost_on_terminal(prices: Prices, costs: Sequence[Cost]) -> TerminalTable:
     """Return `cost_table` for the terminal."""
-    table = TerminalTable(_cost_columns(prices), names=1, title=f"{COST}:")
+    table = TerminalTable(_cost_columns(prices, costs), names=1, title=f"{COST}:")
     for row in _cost_rows(prices, costs):
         table.add(*(cell.replace(" [", "\n[", 1) for cell in row))
     return table
@@ -335,7 +336,7 @@ def within_text(prices: Prices, costs: Sequence[Cost]) -> tuple[str, CheapestWit
     answer = cheapest_within(costs, prices.p99)
     slo = "" if prices.p99 is None else f" with a p99 of at most {format_duration(prices.p99)}"
     if answer.cost:
-        price = f"{_million_text(answer.cost)} {prices.currency} per million requests"
+        price = f"{_million_text(answer.cost)} {prices.currency} per million {answer.cost.counted}"
         words = f"Cheapest configuration{slo}: {_treatment_name(answer.cost)} at {price}."
     elif answer.open:
         words = f"Whether a configuration has a p99 of at most {format_duration(prices.p99 or 0.0)} is inconclusive."

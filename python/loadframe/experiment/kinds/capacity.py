@@ -119,6 +119,13 @@ class CapacityFile(ExperimentFile):
     search: SearchEntry = SearchEntry()
     demands: Annotated[tuple[Rate | DemandEntry, ...], Strict(False)] = ()
 
+    @model_validator(mode="after")
+    def _check_prices_of_rate(self) -> "CapacityFile":
+        if self.prices and self.search.over == USERS:
+            what = "prices require a search over the rate, because costs are per request; search has over: users"
+            raise wrong(what, "remove prices, or search over the rate", key="prices")
+        return self
+
 
 class Capacity(Kind):
     """Searches at every combination of the factors' levels, in randomised blocks."""

@@ -11,7 +11,6 @@ from rich.text import Text
 from loadframe.analyze.compare import Measure
 from loadframe.analyze.cost import Cost, Prices, cost, estimates
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.rates import THROUGHPUT
 from loadframe.analyze.scale.sweep import PhaseCurves, Sweep, Tiers, read_sweep
 from loadframe.analyze.scale.treatments import main_operation
 from loadframe.base.terminal import PrintableConsole
@@ -293,7 +292,8 @@ def _costs(sweep: Sweep, prices: Prices) -> list[Cost]:
         for treatment in curves.treatments:
             levels = {"nodes": treatment.nodes, "clients": treatment.clients, **curves.others}
             named = {name: level for name, level in levels.items() if level is not None}
-            costs.append(cost(prices, named, treatment.nodes or default, treatment.throughput))
+            nodes, unit = treatment.nodes or default, sweep.rate.counted
+            costs.append(cost(prices, named, nodes, treatment.throughput, counted=unit))
             groups.append([by_name[point.run] for point in treatment.points])
     times = estimates(Measure(phase, "p99", main_operation(by_name.values(), phase)), groups)
     return [
@@ -305,7 +305,7 @@ def _costs(sweep: Sweep, prices: Prices) -> list[Cost]:
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
     """Return the report: curves, fits and speed-ups."""
     sweep = read_sweep(path)
-    prices = Prices.of(sweep.folder.description) if sweep.rate is THROUGHPUT else None
+    prices = Prices.of(sweep.folder.description)
     more = further(sweep.folder, bands, prices, _costs(sweep, prices) if prices else ())
     return Report(
         sweep_page(sweep, more.sections, more.curves),
