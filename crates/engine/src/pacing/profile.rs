@@ -72,18 +72,6 @@ impl Profile {
             .fold(0.0, f64::max)
     }
 
-    /// Returns the integral up to `time`.
-    pub fn integral(&self, time: f64) -> f64 {
-        let Piece { start: period, before: area, .. } = self.last;
-        let (periods, time) = match self.repeats {
-            true => ((time / period).floor(), time % period),
-            false => (0.0, time),
-        };
-        let piece = self.all().take_while(|piece| piece.start <= time).last().unwrap_or(&self.last);
-        let within = time - piece.start;
-        periods * area + piece.before + piece.level * within + piece.slope * within * within / 2.0
-    }
-
     /// Returns when the integral reaches `x`; `None` if never.
     pub fn inverse(&self, x: f64) -> Option<f64> {
         if !self.repeats {

@@ -117,6 +117,13 @@ impl Plan {
         ends.min()
     }
 
+    /// Returns the deadlines of the conditions on missed requests, ascending: times after a request was due.
+    pub fn deadlines(&self) -> Vec<Duration> {
+        let missed = self.stop_when.iter().filter(|condition| matches!(condition.metric, Metric::MissedShare));
+        let seconds: BTreeSet<u64> = missed.map(|condition| condition.seconds).collect();
+        seconds.into_iter().map(Duration::from_secs).collect()
+    }
+
     /// Returns a hash of the fields that all ranks of a phase must share.
     pub fn fingerprint(&self) -> u64 {
         let Self { seed, ranks, threads, phase, warmup, operations, visible, variables, streams, .. } = self;
@@ -419,8 +426,8 @@ pub enum Metric {
     ResponseP99,
     /// Dropped requests.
     Dropped,
-    /// Share of the offered requests of open streams that were not answered successfully, 0 to 1: over the
-    /// condition's last `seconds` in the measured window together.
+    /// Share of the requests of open streams that failed, were dropped, or had no answer within the
+    /// condition's `seconds` after they were due, 0 to 1: over the last `seconds` of the measured window.
     MissedShare,
 }
 

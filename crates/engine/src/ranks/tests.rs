@@ -12,7 +12,7 @@ use super::*;
 use crate::driver::{ErrorClass, Failure, Reply};
 use crate::recording::collector::{Link, Sink, collect};
 use crate::recording::outcome::{Watch, measured};
-use crate::recording::recorder::{Recorder, Times};
+use crate::recording::recorder::{DeadlineCounts, Recorder, Times};
 use crate::recording::sample;
 use crate::recording::second::State;
 use crate::recording::stream_end::StreamEnd;
@@ -103,7 +103,8 @@ fn process(rank: u64, ranks: u64, threads: u64, start: Instant, hosts: &[&str], 
         let (recycle, empty) = channel();
         links.push(Link { intervals, empty: recycle });
         let warmup = Duration::from_millis(1500);
-        let mut recorder = Recorder::new(thread as usize, 3, start, move || warmup, true, finished, empty);
+        let mut recorder = Recorder::new(thread as usize, 3, start, move || warmup, true, finished, empty)
+            .with_deadlines(vec![Duration::from_secs(1)]);
         let (index, of) = (rank * threads + thread, ranks * threads);
         let mut all: Vec<_> = (index..REQUESTS).step_by(of as usize).map(|k| request(k, start, hosts)).collect();
         // An unanswered request is in flight at the end of each second.
@@ -120,14 +121,21 @@ fn process(rank: u64, ranks: u64, threads: u64, start: Instant, hosts: &[&str], 
 struct Written {
     files: Files,
     tally: Tally,
+    deadlines: Vec<DeadlineCounts>,
 }
 
 impl Sink for Written {
     fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> std::io::Result<()> {
         self.files.second(self.tally.slots(), sum, &Workers::of(rows))?;
         self.tally.second(sum);
+        add_deadlines(&mut self.deadlines, sum);
         Ok(())
     }
+}
+
+/// Adds the counts by deadline of all cells of a second.
+fn add_deadlines(sums: &mut Vec<DeadlineCounts>, second: &Interval) {
+    second.used_cells().for_each(|(_, _, cell)| DeadlineCounts::add_all(sums, &cell.deadlines));
 }
 
 struct Kept {
@@ -150,14 +158,15 @@ impl Sink for Kept {
     }
 }
 
-fn alone(folder: &Folder, threads: u64, start: Instant) -> Tally {
+fn alone(folder: &Folder, threads: u64, start: Instant) -> Written {
     let plan = plan(1, threads);
     let start_time = StartTime::new(&plan, None).unwrap();
     let files = Files::create(&folder.0, &plan, &slots(), start_time.offset, start_time.began(), false).unwrap();
-    let mut written = Written { files, tally: Tally::new(&plan, slots(), Shown::default()) };
+    let tally = Tally::new(&plan, slots(), Shown::default());
+    let mut written = Written { files, tally, deadlines: Vec::new() };
     process(0, 1, threads, start, &HOSTS, &mut written);
     written.files.end().unwrap();
-    written.tally
+    written
 }
 
 /// Returns the ranks' outcomes, and the sums of their seconds, added pairwise as in a tree.
@@ -232,14 +241,20 @@ fn recorder(folder: &Folder, ranks: u64, threads: u64) -> RankRecorder {
 fn the_record_of_ranks_is_that_of_one_process_which_did_all_requests() {
     let start = Instant::now();
     let one = Folder::new("one");
-    let tally = alone(&one, 8, start);
+    let Written { tally, deadlines, .. } = alone(&one, 8, start);
+    let counted: u64 = deadlines.iter().map(|counts| counts.met + counts.missed).sum();
+    assert_eq!(counted, REQUESTS + 1, "and the request without an answer");
+    assert!(deadlines.iter().all(|counts| counts.met > 0 && counts.missed > 0), "{deadlines:?}");
     for (count, threads) in [(8, 1), (3, 2), (1, 4), (13, 1)] {
         let folder = Folder::new(&format!("{count}-{threads}"));
         let mut recorder = recorder(&folder, count, threads);
         let (seconds, parts) = ranks(count, threads, start);
+        let mut by_deadline = Vec::new();
         for second in &seconds {
             recorder.second(second).unwrap();
+            add_deadlines(&mut by_deadline, &recorder.sum);
         }
+        assert_eq!(by_deadline, deadlines);
         let outcome = recorder.finish(parts).unwrap();
         for name in ["series.csv", "nodes.csv", "histograms.hlog"] {
             assert_eq!(folder.lines(name), one.lines(name), "{name} of {count} ranks");

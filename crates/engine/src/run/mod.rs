@@ -352,7 +352,8 @@ fn spawn_worker<D: Driver>(
         // Created on this thread, because the recorder reads the CPU clock of its thread.
         let window = phase.clone();
         let warmup = move || window.warmup();
-        let recorder = Recorder::new(thread as usize, slots, start, warmup, samples, finished, empty);
+        let recorder = Recorder::new(thread as usize, slots, start, warmup, samples, finished, empty)
+            .with_deadlines(phase.plan.deadlines());
         client::run(&phase, thread, start, recorder).unwrap_or_else(|error| {
             phase.fail(format!("a worker thread failed: {error}"));
             Leftover::default()

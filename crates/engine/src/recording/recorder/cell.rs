@@ -80,11 +80,34 @@ impl Served {
     }
 }
 
+/// Requests by whether they succeeded before a deadline. Each request counts once: at its answer, or at the
+/// end of the second in which its deadline passed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeadlineCounts {
+    /// Requests that succeeded before it.
+    pub met: u64,
+    /// Requests that failed before it, or had no answer by then.
+    pub missed: u64,
+}
+
+impl DeadlineCounts {
+    /// Adds the counts of other requests, by deadline.
+    pub fn add_all(sums: &mut Vec<Self>, others: &[Self]) {
+        grow(sums, others.len());
+        for (sum, other) in sums.iter_mut().zip(others) {
+            sum.met += other.met;
+            sum.missed += other.missed;
+        }
+    }
+}
+
 /// Counts and histograms of one stream's operation in one second and segment.
 #[derive(Clone, Debug)]
 pub struct Cell {
     /// The counts.
     pub counts: Counts,
+    /// Counts by deadline, in the order of [`Plan::deadlines`](crate::plan::Plan::deadlines).
+    pub deadlines: Vec<DeadlineCounts>,
     /// done - scheduled of the successes.
     pub response: Histogram<u64>,
     /// done - sent of the successes.
@@ -106,6 +129,7 @@ impl Cell {
     pub(super) fn new() -> Self {
         Self {
             counts: Counts::default(),
+            deadlines: Vec::new(),
             response: histogram(),
             service: histogram(),
             failure: None,
@@ -119,6 +143,7 @@ impl Cell {
     /// Clears it for reuse.
     pub(super) fn clear(&mut self) {
         self.counts = Counts::default();
+        self.deadlines.fill(DeadlineCounts::default());
         clear(&mut self.response);
         clear(&mut self.service);
         // Free the rare histograms, since the next second usually does not need them.
@@ -167,6 +192,7 @@ impl Cell {
     /// Adds another cell, exactly, since the layouts are equal.
     pub fn add(&mut self, other: &Self) {
         self.counts.add(&other.counts);
+        DeadlineCounts::add_all(&mut self.deadlines, &other.deadlines);
         self.response.add(&other.response).expect("layouts are equal");
         self.service.add(&other.service).expect("layouts are equal");
         for (mine, theirs) in [(&mut self.failure, &other.failure), (&mut self.setup, &other.setup)] {
@@ -183,8 +209,9 @@ impl Cell {
     }
 }
 
-fn grow(counts: &mut Vec<Served>, len: usize) {
+/// Appends zeros up to a length.
+pub(super) fn grow<T: Clone + Default>(counts: &mut Vec<T>, len: usize) {
     if counts.len() < len {
-        counts.resize(len, Served::default());
+        counts.resize(len, T::default());
     }
 }

@@ -14,11 +14,14 @@ use crate::driver::{Failure, Reply, ReplyPart};
 use crate::recording::durations::record;
 use crate::recording::sample::Sample;
 use crate::recording::self_monitor::SelfMonitor;
-pub use cell::{Cell, Counts, Served};
+use cell::grow;
+pub use cell::{Cell, Counts, DeadlineCounts, Served};
 pub use interval::{Interval, Message, same_words};
 
 /// Requests in flight by client: slot and scheduled time.
 pub type Waiting = [Option<(usize, Instant)>];
+
+const SECOND: Duration = Duration::from_secs(1);
 
 /// Maximum number of different messages kept per operation, segment and error class, for a second and for a
 /// phase.
@@ -42,6 +45,8 @@ pub struct Recorder {
     start: Instant,
     /// Whether to record every request individually.
     samples: bool,
+    /// Times after a request was due, against which to count it.
+    deadlines: Vec<Duration>,
     measured_from: Instant,
     /// Returns the warm-up as it is known now.
     warmup: Box<dyn Fn() -> Duration + Send>,
@@ -68,14 +73,20 @@ impl Recorder {
         Self {
             start,
             samples,
+            deadlines: Vec::new(),
             measured_from: start + warmup(),
             warmup: Box::new(warmup),
-            second_ends: start + Duration::from_secs(1),
+            second_ends: start + SECOND,
             interval: Interval::new(worker, slots),
             finished,
             empty,
             monitor: SelfMonitor::new(start),
         }
+    }
+
+    /// Also counts requests against `deadlines`, times after a request was due.
+    pub fn with_deadlines(self, deadlines: Vec<Duration>) -> Self {
+        Self { deadlines, ..self }
     }
 
     /// Records a finished request, which is still listed in `waiting`. It counts in the second in which it
@@ -90,6 +101,9 @@ impl Recorder {
         if self.samples {
             let measured = scheduled >= self.measured_from;
             self.interval.samples.push(Sample::of(slot, client, self.start, scheduled, measured, &reply));
+        }
+        if !self.deadlines.is_empty() {
+            self.count_deadlines(slot, times, &reply);
         }
         let cell = self.cell(slot, scheduled);
         cell.exchanged(&reply, in_window);
@@ -114,6 +128,25 @@ impl Recorder {
         }
         for part in &reply.parts {
             self.part(slot + 1 + part.name, times, part);
+        }
+    }
+
+    /// Counts a finished request against the deadlines that no end of a second has counted yet.
+    fn count_deadlines(&mut self, slot: usize, Times { scheduled, started, .. }: Times, reply: &Reply) {
+        let began = self.second_ends - SECOND;
+        let counts = &mut self.interval.cell(slot, scheduled >= self.measured_from).deadlines;
+        grow(counts, self.deadlines.len());
+        for (deadline, counts) in self.deadlines.iter().zip(counts) {
+            if began.saturating_duration_since(scheduled) >= *deadline {
+                // The first end of a second after the deadline counted it, unless it started later.
+                let due = scheduled.saturating_duration_since(self.start) + *deadline;
+                let end = Duration::from_secs(due.as_secs() + u64::from(due.subsec_nanos() > 0));
+                counts.missed += u64::from(started > self.start + end);
+            } else if reply.outcome.is_ok() && reply.done.saturating_duration_since(scheduled) < *deadline {
+                counts.met += 1;
+            } else {
+                counts.missed += 1;
+            }
         }
     }
 
@@ -204,7 +237,7 @@ impl Recorder {
         while now >= self.second_ends {
             let ended = self.second_ends;
             self.hand_over(ended, now, waiting);
-            self.second_ends = ended + Duration::from_secs(1);
+            self.second_ends = ended + SECOND;
             // Chosen ends of the warm-up are whole seconds, and known before they begin.
             self.measured_from = self.start + (self.warmup)();
         }
@@ -213,11 +246,17 @@ impl Recorder {
     /// Hands over the second that `ended`; called at `now`.
     fn hand_over(&mut self, ended: Instant, now: Instant, waiting: &Waiting) {
         let mut in_flight = 0;
+        let began = self.second_ends - SECOND;
         for &(slot, scheduled) in waiting.iter().flatten().filter(|(_, scheduled)| *scheduled < ended) {
             in_flight += 1;
-            let cell = self.cell(slot, scheduled);
+            let cell = self.interval.cell(slot, scheduled >= self.measured_from);
             cell.unanswered += 1;
             cell.oldest_unanswered = cell.oldest_unanswered.max(ended - scheduled);
+            grow(&mut cell.deadlines, self.deadlines.len());
+            for (deadline, counts) in self.deadlines.iter().zip(&mut cell.deadlines) {
+                let passed = ended - scheduled >= *deadline && began.saturating_duration_since(scheduled) < *deadline;
+                counts.missed += u64::from(passed);
+            }
         }
         self.interval.watch.in_flight = in_flight;
         self.monitor.second(ended, now, &mut self.interval.watch);

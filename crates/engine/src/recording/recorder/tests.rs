@@ -225,3 +225,54 @@ fn requests_are_recorded_individually_on_request() {
 fn requests(cell: &Cell) -> Vec<u64> {
     cell.nodes.iter().map(|served| served.requests).collect()
 }
+
+#[test]
+fn each_request_counts_once_for_each_deadline() {
+    let (finished, intervals) = channel();
+    let (_, empty) = channel();
+    let start = Instant::now();
+    let at = |ms: u64| start + Duration::from_millis(ms);
+    let deadlines = vec![Duration::from_secs(1), Duration::from_secs(3)];
+    let mut recorder = Recorder::new(0, 1, start, || Duration::ZERO, false, finished, empty).with_deadlines(deadlines);
+    // Scheduled, started and done; whether it succeeds before each deadline. The last two start late.
+    let requests = [
+        (100, 100, 1050, [true, true]),
+        (400, 400, 1400, [false, true]),
+        (300, 300, 1350, [false, true]),
+        (600, 600, 5200, [false, false]),
+        (1000, 1000, 2000, [false, true]),
+        (1000, 1000, 4000, [false, false]),
+        (2500, 2500, 2900, [true, true]),
+        (100, 2200, 2300, [false, true]),
+        (200, 5100, 5300, [false, false]),
+    ];
+    let mut by_end = requests;
+    by_end.sort_by_key(|request| request.2);
+    for (place, (scheduled, started, done, _)) in by_end.into_iter().enumerate() {
+        let times = Times { scheduled: at(scheduled), started: at(started), ends: None, client: 0 };
+        // Those in flight before this answer; an event-loop check ends a second before requests start in it.
+        let waiting = |until: u64| {
+            let open = by_end[place..].iter().filter(move |request| request.1 < until);
+            open.map(|request| Some((0, at(request.0)))).collect::<Vec<_>>()
+        };
+        for second in (1..=done / 1000).map(|second| second * 1000) {
+            recorder.look(at(second), &waiting(second));
+        }
+        recorder.request(0, times, reply(at(started), at(done), Ok(())), &waiting(done));
+    }
+    // A failure before its deadline, and a request without an answer.
+    let times = Times { scheduled: at(5400), started: at(5400), ends: None, client: 0 };
+    let failure = Failure::new(ErrorClass::Server, "busy");
+    let stuck = [Some((0, at(4100)))];
+    recorder.request(0, times, reply(at(5400), at(5500), Err(failure)), &stuck);
+    recorder.finish(at(5800), &stuck);
+    let mut sums = Vec::new();
+    for interval in intervals.try_iter() {
+        interval.used_cells().for_each(|(_, _, cell)| DeadlineCounts::add_all(&mut sums, &cell.deadlines));
+    }
+    let met = |deadline: usize| requests.iter().filter(|request| request.3[deadline]).count() as u64;
+    let all = requests.len() as u64 + 1;
+    // The request without an answer has only passed the first deadline.
+    let expected = [(met(0), all - met(0) + 1), (met(1), all - met(1))];
+    assert_eq!(sums.iter().map(|counts| (counts.met, counts.missed)).collect::<Vec<_>>(), expected);
+}

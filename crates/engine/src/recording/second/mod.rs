@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::driver::ErrorClass;
 use crate::pacing::simulated_clock::ClockState;
 use crate::recording::durations::histogram;
-use crate::recording::recorder::{Counts, Interval, MESSAGES, Message, Served, same_words};
+use crate::recording::recorder::{Counts, DeadlineCounts, Interval, MESSAGES, Message, Served, same_words};
 use crate::recording::sample::{OfRank, Sample};
 use crate::recording::worker_stats::Workers;
 use sparse::Sparse;
@@ -56,6 +56,7 @@ pub struct State {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct CellValue {
     counts: Counts,
+    deadlines: Vec<DeadlineCounts>,
     response: Sparse,
     service: Sparse,
     failure: Sparse,
@@ -85,6 +86,7 @@ impl Second {
             let nodes = cell.nodes.iter().enumerate().filter(|(_, served)| served.requests > 0);
             let part = CellValue {
                 counts: cell.counts.clone(),
+                deadlines: cell.deadlines.clone(),
                 response: Sparse::of(&cell.response),
                 service: Sparse::of(&cell.service),
                 failure: cell.failure.as_ref().map(Sparse::of).unwrap_or_default(),
@@ -234,6 +236,7 @@ impl State {
 impl CellValue {
     fn add(&mut self, other: Self) {
         self.counts.add(&other.counts);
+        DeadlineCounts::add_all(&mut self.deadlines, &other.deadlines);
         self.response.add(&other.response);
         self.service.add(&other.service);
         self.failure.add(&other.failure);
@@ -247,6 +250,7 @@ impl CellValue {
 
     fn fill(&self, cell: &mut crate::recording::recorder::Cell, hosts: &mut Vec<String>) {
         cell.counts = self.counts.clone();
+        cell.deadlines.clone_from(&self.deadlines);
         self.response.add_to(&mut cell.response);
         self.service.add_to(&mut cell.service);
         for (rare, durations) in [(&self.failure, &mut cell.failure), (&self.setup, &mut cell.setup)] {

@@ -5,10 +5,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::ingest::SourceStats;
-use crate::pacing::profile::Profile;
-use crate::plan::{Condition, Metric, Pacing, Plan, Stop};
+use crate::plan::{Condition, Metric, Pacing, Plan};
 use crate::recording::durations::{clear, histogram};
-use crate::recording::recorder::{Counts, Interval, MESSAGES, Message};
+use crate::recording::recorder::{Counts, DeadlineCounts, Interval, MESSAGES, Message};
 use crate::recording::slot::Slot;
 
 /// Progress of a phase, for display.
@@ -54,11 +53,10 @@ pub struct Totals {
 /// Totals of a phase, updated every second.
 pub struct Tally {
     slots: Vec<Slot>,
-    /// Conditions, each with the number of consecutive seconds in which it was met.
-    conditions: Vec<(Condition, u64)>,
-    offered: Vec<OpenLoad>,
-    /// Offered and successful requests of the open streams in the last seconds, for conditions on them.
-    rates: VecDeque<(f64, u64)>,
+    conditions: Vec<Watched>,
+    open: Vec<OpenLoad>,
+    /// See [`Plan::deadlines`].
+    deadlines: Vec<Duration>,
     /// End of the warm-up, and of the phase if it ends before its planned end; after the phase's start.
     pub window: (Duration, Option<Duration>),
     progress: Shown,
@@ -70,12 +68,16 @@ pub struct Tally {
 impl Tally {
     /// Creates empty totals, with the conditions of `plan`.
     pub fn new(plan: &Plan, slots: Vec<Slot>, progress: Shown) -> Self {
+        let watched = |condition: &Condition| {
+            let condition = condition.clone();
+            Watched { condition, met: 0, recent: VecDeque::new() }
+        };
         Self {
             totals: Totals { counts: vec![Default::default(); slots.len()], messages: Vec::new(), stopped_by: None },
             slots,
-            conditions: plan.stop_when.iter().map(|condition| (condition.clone(), 0)).collect(),
-            offered: offered(plan),
-            rates: VecDeque::new(),
+            conditions: plan.stop_when.iter().map(watched).collect(),
+            open: open_loads(plan),
+            deadlines: plan.deadlines(),
             window: (plan.warmup, None),
             progress,
             response: histogram(),
@@ -97,7 +99,7 @@ impl Tally {
         let mut shown = Progress { seconds: sum.second + 1, ..shown(&self.progress) };
         (shown.throughput, shown.documents_throughput) = (0, 0);
         clear(&mut self.response);
-        let (mut dropped, mut oldest, mut successes) = (0, 0.0_f64, 0);
+        let (mut dropped, mut oldest) = (0, 0.0_f64);
         let before = (shown.requests, shown.errors);
         for (slot, measured, cell) in sum.used_cells() {
             self.totals.counts[slot][usize::from(measured)].add(&cell.counts);
@@ -109,9 +111,6 @@ impl Tally {
             shown.errors += cell.counts.requests - cell.counts.successes;
             shown.documents += cell.counts.documents;
             dropped += cell.counts.dropped;
-            if self.offered.iter().any(|load| load.stream == self.slots[slot].stream) {
-                successes += cell.counts.successes;
-            }
             oldest = oldest.max(cell.oldest_unanswered.as_secs_f64());
             shown.throughput += cell.counts.successes;
             shown.documents_throughput += cell.counts.documents;
@@ -122,8 +121,9 @@ impl Tally {
         }
         let requests = shown.requests - before.0;
         let errors = if requests > 0 { (shown.errors - before.1) as f64 / requests as f64 } else { 0.0 };
-        self.add_rates(sum.second, successes);
-        for (condition, seconds) in &mut self.conditions {
+        let decided = if self.deadlines.is_empty() { None } else { self.decided(sum) };
+        for watched in &mut self.conditions {
+            let (condition, mut needed) = (&watched.condition, watched.condition.seconds);
             let figure = match condition.metric {
                 Metric::ErrorShare => errors,
                 // In a second without an answer, the age of the oldest request is a lower bound of its
@@ -132,74 +132,100 @@ impl Tally {
                 Metric::ResponseP99 => self.response.value_at_quantile(0.99) as f64 / 1e9,
                 Metric::Dropped => dropped as f64,
                 Metric::MissedShare => {
-                    let last = self.rates.iter().rev().take(condition.seconds as usize);
-                    let (due, done) = last.fold((0.0, 0), |(due, done), rate| (due + rate.0, done + rate.1));
-                    let enough = self.rates.len() as u64 >= condition.seconds && due > 0.0;
-                    // All of these seconds count together.
-                    *seconds = condition.seconds;
-                    if enough { 1.0 - done as f64 / due } else { 0.0 }
+                    // The share covers the last seconds together.
+                    needed = 1;
+                    let deadline = Duration::from_secs(condition.seconds);
+                    let index = self.deadlines.iter().position(|other| *other == deadline);
+                    let counts = decided.as_ref().zip(index).map(|(decided, index)| decided[index]);
+                    counts.map_or(0.0, |counts| watched.missed_share(counts))
                 }
             };
-            *seconds = if figure > condition.above { *seconds + 1 } else { 0 };
-            if *seconds >= condition.seconds {
-                self.totals.stopped_by.get_or_insert_with(|| condition.clone());
+            watched.met = if figure > watched.condition.above { watched.met + 1 } else { 0 };
+            if watched.met >= needed {
+                self.totals.stopped_by.get_or_insert_with(|| watched.condition.clone());
             }
         }
         shown.response = (self.response.value_at_quantile(0.5), self.response.value_at_quantile(0.99));
         *self.progress.lock().expect("no thread panics while it holds the lock") = shown;
     }
 
-    /// Adds the offered and successful requests of a second of the measured window.
-    fn add_rates(&mut self, second: u64, successes: u64) {
-        let metrics = self.conditions.iter().filter(|(condition, _)| matches!(condition.metric, Metric::MissedShare));
-        let Some(longest) = metrics.map(|(condition, _)| condition.seconds as usize).max() else { return };
-        let (warmup, ended) = self.window;
-        if Duration::from_secs(second) >= warmup {
-            let ends = ended.unwrap_or(Duration::MAX);
-            self.rates.push_back((self.offered.iter().map(|load| load.due(second, warmup, ends)).sum(), successes));
+    /// Returns the decided requests of a second by deadline, over the open streams; `None` outside the measured
+    /// window.
+    fn decided(&self, sum: &Interval) -> Option<Vec<DeadlineCounts>> {
+        let open = |stream: &str| {
+            let load = self.open.iter().find(|load| load.stream == stream);
+            load.filter(|load| load.covers(sum.second, self.window))
+        };
+        if !self.open.iter().any(|load| load.covers(sum.second, self.window)) {
+            return None;
         }
-        while self.rates.len() > longest {
-            self.rates.pop_front();
+        let mut decided = vec![DeadlineCounts::default(); self.deadlines.len()];
+        for (slot, measured, cell) in sum.used_cells() {
+            let slot = &self.slots[slot];
+            let Some(load) = open(&slot.stream).filter(|_| measured && slot.counts()) else { continue };
+            DeadlineCounts::add_all(&mut decided, &cell.deadlines);
+            // A dropped journey is recorded once, and misses all of its requests.
+            decided.iter_mut().for_each(|counts| counts.missed += cell.counts.dropped * load.steps);
         }
+        Some(decided)
     }
 }
 
-/// Offered load of an open stream.
+/// A condition of the plan, and the seconds in which it was met.
+struct Watched {
+    condition: Condition,
+    /// Consecutive seconds up to the last.
+    met: u64,
+    /// Requests of the last seconds of the window, for a share of missed requests.
+    recent: VecDeque<DeadlineCounts>,
+}
+
+impl Watched {
+    /// Adds the requests of a second, and returns the share that missed the deadline in the condition's last
+    /// seconds; 0 while the window is shorter.
+    fn missed_share(&mut self, counts: DeadlineCounts) -> f64 {
+        self.recent.push_back(counts);
+        if (self.recent.len() as u64) < self.condition.seconds {
+            return 0.0;
+        }
+        while self.recent.len() as u64 > self.condition.seconds {
+            self.recent.pop_front();
+        }
+        let (met, missed) = self.recent.iter().fold((0, 0), |sum, one| (sum.0 + one.met, sum.1 + one.missed));
+        missed as f64 / (met + missed).max(1) as f64
+    }
+}
+
+/// An open stream.
 struct OpenLoad {
     stream: String,
-    /// Iterations per second.
-    profile: Profile,
     /// Requests of an iteration.
     steps: u64,
     /// Length of its window, if the clock ends it.
     lasts: Option<Duration>,
-    /// Maximum number of its requests.
-    most: f64,
 }
 
 impl OpenLoad {
-    /// Returns the requests due in a second; 0 unless its window covers the whole second.
-    fn due(&self, second: u64, warmup: Duration, ends: Duration) -> f64 {
+    /// Returns whether its measured window covers the whole second. `window`: end of the warm-up, and of the
+    /// phase if known.
+    fn covers(&self, second: u64, (warmup, ended): (Duration, Option<Duration>)) -> bool {
         let planned = self.lasts.map_or(Duration::MAX, |lasts| warmup + lasts);
-        if Duration::from_secs(second + 1) > planned.min(ends) {
-            return 0.0;
-        }
-        let until = |time: u64| (self.profile.integral(time as f64) * self.steps as f64).min(self.most);
-        until(second + 1) - until(second)
+        let ends = planned.min(ended.unwrap_or(Duration::MAX));
+        Duration::from_secs(second) >= warmup && Duration::from_secs(second + 1) <= ends
     }
 }
 
-/// Returns the offered load of the open streams whose end is known.
-fn offered(plan: &Plan) -> Vec<OpenLoad> {
-    let open = plan.streams.iter().enumerate().filter_map(|(index, stream)| {
-        let Pacing::Open { rate, .. } = &stream.pacing else { return None };
-        let most = match stream.stop {
-            Stop::Exhausted => return None,
-            Stop::Requests(requests) => requests as f64,
-            _ => f64::INFINITY,
-        };
-        let (profile, steps) = (Profile::new(rate).ok()?, stream.journey.len().max(1) as u64);
-        Some(OpenLoad { stream: stream.name.clone(), profile, steps, lasts: plan.clock(index), most })
-    });
-    open.collect()
+/// Returns the open streams of a plan.
+fn open_loads(plan: &Plan) -> Vec<OpenLoad> {
+    let streams = plan.streams.iter().enumerate();
+    let open = streams.filter(|(_, stream)| matches!(stream.pacing, Pacing::Open { .. }));
+    open.map(|(index, stream)| OpenLoad {
+        stream: stream.name.clone(),
+        steps: stream.journey.len().max(1) as u64,
+        lasts: plan.clock(index),
+    })
+    .collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,256 @@
+//! Feeds simulated open loops through a recorder and a tally with a condition on missed requests.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::mpsc::channel;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::driver::{ErrorClass, Failure, Reply};
+use crate::pacing::profile::Profile;
+use crate::pacing::schedule::{Due, Stride};
+use crate::plan::{Arrivals, Level};
+use crate::recording::recorder::{Recorder, Times};
+use crate::util::draw::Draw;
+use crate::util::math;
+
+const THINK: Duration = Duration::from_millis(500);
+
+/// How a store answers.
+#[derive(Clone, Copy)]
+enum Store {
+    /// After this time.
+    Constant(Duration),
+    /// After an exponential time with this mean.
+    Exponential(Duration),
+    /// One after the other, this many per second.
+    Queue(f64),
+    /// Every second request after 5 ms, the others never.
+    HalfStalled,
+    /// After 5 ms, every tenth with an error.
+    Failing,
+}
+
+/// An open loop against a store.
+#[derive(Clone)]
+struct Load {
+    seed: u64,
+    rate: Value,
+    steps: u64,
+    max_in_flight: usize,
+    warmup: u64,
+    lasts: u64,
+    above: f64,
+    store: Store,
+}
+
+/// Events of the simulation, in order of time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// A step of the client's journey is due.
+    Step(usize, u64),
+    /// The step due at this time is answered.
+    Answer(usize, u64, Duration),
+    Arrival,
+}
+
+impl Load {
+    fn new(rate: impl Into<Value>, store: Store) -> Self {
+        let rate = rate.into();
+        Self { seed: 1, rate, steps: 1, max_in_flight: 20_000, warmup: 0, lasts: 60, above: 0.05, store }
+    }
+
+    /// Returns the second whose end stopped the phase; `None` if it was not stopped. The condition covers
+    /// 10 seconds.
+    fn stopped_at(&self) -> Option<u64> {
+        let level: Level = serde_json::from_value(self.rate.clone()).unwrap();
+        let profile = Profile::new(&level).unwrap();
+        let mut arrivals = Due::new(profile, Arrivals::Poisson, Stride { index: 0, of: 1 }, self.seed, 1);
+        let mut tally = Tally::new(&self.plan(), vec![slot("s")], Shown::default());
+        let (finished, intervals) = channel();
+        let (recycle, empty) = channel();
+        let (start, warmup) = (Instant::now(), Duration::from_secs(self.warmup));
+        let mut recorder =
+            Recorder::new(0, 1, start, move || warmup, false, finished, empty).with_deadlines(self.plan().deadlines());
+        let mut waiting = vec![None; self.max_in_flight];
+        let mut idle: Vec<usize> = (0..self.max_in_flight).rev().collect();
+        let mut events = BinaryHeap::from([Reverse((arrivals.next().unwrap().1, Event::Arrival))]);
+        let mut requests = 0;
+        let mut free = Duration::ZERO;
+        while let Some(Reverse((now, event))) = events.pop() {
+            if now >= Duration::from_secs(self.warmup + self.lasts + 30) {
+                break;
+            }
+            recorder.look(start + now, &waiting);
+            let is_over = now >= Duration::from_secs(self.warmup + self.lasts);
+            let mut due = None;
+            match event {
+                Event::Arrival if is_over => {}
+                Event::Arrival => {
+                    match idle.pop() {
+                        Some(client) => due = Some((client, 0)),
+                        None => recorder.dropped(0, start + now, start + now, &waiting),
+                    }
+                    events.push(Reverse((arrivals.next().unwrap().1, Event::Arrival)));
+                }
+                Event::Step(client, step) => due = (!is_over).then_some((client, step)),
+                Event::Answer(client, step, scheduled) => {
+                    requests += 1;
+                    let fails = matches!(self.store, Store::Failing) && requests % 10 == 0;
+                    let outcome = if fails { Err(Failure::new(ErrorClass::Server, "busy")) } else { Ok(()) };
+                    let scheduled = start + scheduled;
+                    let times = Times { scheduled, started: scheduled, ends: None, client: client as u64 };
+                    recorder.request(0, times, Reply::new(scheduled, start + now, outcome), &waiting);
+                    waiting[client] = None;
+                    if step + 1 < self.steps {
+                        events.push(Reverse((now + THINK, Event::Step(client, step + 1))));
+                    } else {
+                        idle.push(client);
+                    }
+                }
+            }
+            if let Some((client, step)) = due {
+                waiting[client] = Some((0, start + now));
+                if let Some(done) = self.answered(now, requests, &mut free) {
+                    events.push(Reverse((done, Event::Answer(client, step, now))));
+                }
+            }
+            for mut interval in intervals.try_iter() {
+                tally.second(&interval);
+                if tally.totals.stopped_by.is_some() {
+                    return Some(interval.second);
+                }
+                interval.clear();
+                recycle.send(interval).unwrap();
+            }
+        }
+        None
+    }
+
+    /// Returns when a request that is sent `now` is answered; `None` if never. `free`: when the queue is
+    /// empty.
+    fn answered(&self, now: Duration, requests: u64, free: &mut Duration) -> Option<Duration> {
+        let draw = Draw::new(self.seed, 2, now.as_nanos() as u64 ^ requests);
+        match self.store {
+            Store::Constant(time) => Some(now + time),
+            Store::Exponential(mean) => Some(now + mean.mul_f64(-math::ln(1.0 - draw.unit(0)))),
+            Store::Queue(rate) => {
+                *free = now.max(*free) + Duration::from_secs_f64(1.0 / rate);
+                Some(*free)
+            }
+            Store::HalfStalled if draw.unit(0) < 0.5 => None,
+            Store::HalfStalled | Store::Failing => Some(now + Duration::from_millis(5)),
+        }
+    }
+
+    fn plan(&self) -> Plan {
+        let steps = if self.steps > 1 { self.steps } else { 0 };
+        let journey: Vec<Value> = (0..steps).map(|_| json!({"operation": "a"})).collect();
+        let pacing = json!({"open": {"rate": self.rate, "max_in_flight": self.max_in_flight}});
+        let mut stream = json!({"name": "s", "mix": [["a", 1]], "pacing": pacing, "stop": {"duration": self.lasts}});
+        if steps > 0 {
+            stream.as_object_mut().unwrap().remove("mix");
+            stream["journey"] = json!(journey);
+        }
+        serde_json::from_value(json!({
+            "seed": 1, "phase": "load", "warmup": self.warmup, "target": {"driver": "none", "hosts": []},
+            "operations": {"a": {}}, "streams": [stream],
+            "stop_when": [{"metric": "missed_share", "above": self.above, "seconds": 10}],
+        }))
+        .unwrap()
+    }
+}
+
+fn slot(stream: &str) -> Slot {
+    Slot { stream: stream.into(), operation: "a".into(), part: None, of_several: false }
+}
+
+fn seconds(value: f64) -> Duration {
+    Duration::from_secs_f64(value)
+}
+
+fn ramp() -> Value {
+    json!({"from": 0, "stages": [{"to": 400, "over": 60}]})
+}
+
+#[test]
+fn a_phase_whose_responses_are_faster_than_the_window_is_not_stopped() {
+    for store in [Store::Constant(seconds(0.5)), Store::Constant(seconds(3.0)), Store::Exponential(seconds(0.5))] {
+        for (rate, seeds, lasts) in [(20, 4, 60), (200, 1, 60), (5000, 1, 12)] {
+            for seed in 0..seeds {
+                let load = Load { seed, lasts, ..Load::new(rate, store) };
+                assert_eq!(load.stopped_at(), None, "{rate}/s, seed {seed}");
+            }
+        }
+        assert_eq!(Load::new(ramp(), store).stopped_at(), None, "ramp");
+        let journeys = Load { steps: 5, ..Load::new(20, store) };
+        assert_eq!(journeys.stopped_at(), None, "journeys");
+        // The queue of the warm-up is empty when the window begins.
+        let pause = json!({"from": 200, "stages": [{"to": 200, "over": 5}, {"to": 0, "over": 0}, {"to": 0, "over": 4},
+            {"to": 200, "over": 0}]});
+        assert_eq!(Load { warmup: 9, ..Load::new(pause, store) }.stopped_at(), None, "pause");
+    }
+}
+
+#[test]
+fn an_overloaded_phase_is_stopped() {
+    for (rate, overload, latest) in [
+        // The queue grows until requests take 10 s.
+        (20, 1.1, 250),
+        (200, 1.1, 150),
+        (20, 1.5, 60),
+        (200, 1.5, 40),
+        (20, 2.0, 35),
+        (200, 2.0, 25),
+        // Requests are dropped before they take 10 s.
+        (5000, 1.1, 40),
+        (5000, 1.5, 15),
+        (5000, 2.0, 15),
+    ] {
+        let most = if rate == 5000 { 1024 } else { 20_000 };
+        let store = Store::Queue(f64::from(rate) / overload);
+        let load = Load { max_in_flight: most, lasts: 300, ..Load::new(rate, store) };
+        let stopped = load.stopped_at();
+        assert!(stopped.is_some_and(|at| (9..=latest).contains(&at)), "{rate}/s, {overload}: {stopped:?}");
+    }
+    // The store becomes too slow at the half of the ramp.
+    let stopped = Load { lasts: 120, ..Load::new(ramp(), Store::Queue(200.0)) }.stopped_at();
+    assert!(stopped.is_some_and(|at| (40..90).contains(&at)), "{stopped:?}");
+    let stopped = Load { steps: 5, lasts: 120, ..Load::new(20, Store::Queue(50.0)) }.stopped_at();
+    assert!(stopped.is_some_and(|at| at < 60), "{stopped:?}");
+}
+
+#[test]
+fn failed_and_unanswered_requests_are_missed() {
+    let failing = |above| Load { above, ..Load::new(200, Store::Failing) }.stopped_at();
+    assert_eq!((failing(0.05), failing(0.15)), (Some(9), None));
+    let stalled = |above| Load { above, ..Load::new(200, Store::HalfStalled) }.stopped_at();
+    // Deadlines pass from the tenth second on.
+    assert!(stalled(0.4).is_some_and(|at| (10..25).contains(&at)), "{:?}", stalled(0.4));
+    assert_eq!(stalled(0.6), None);
+}
+
+#[test]
+fn a_dropped_journey_misses_all_its_requests() {
+    // A journey of five steps takes 4.5 s: half of the 90 that are due in this time find a client.
+    let dropping = |above| {
+        let store = Store::Constant(seconds(0.5));
+        Load { steps: 5, max_in_flight: 45, above, ..Load::new(20, store) }.stopped_at()
+    };
+    assert!(dropping(0.4).is_some(), "half of the requests");
+    assert_eq!(dropping(0.7), None);
+}
+
+#[test]
+fn seconds_outside_the_measured_window_do_not_stop_a_phase() {
+    // Half of the requests are never answered, but no deadline passes in the window.
+    let short = Load { lasts: 10, above: 0.0, ..Load::new(200, Store::HalfStalled) };
+    assert_eq!(short.stopped_at(), None);
+    assert!(Load { lasts: 15, ..short }.stopped_at().is_some());
+    // The warm-up fails, the window is too short to judge.
+    let warm = Load { warmup: 30, lasts: 9, above: 0.0, ..Load::new(200, Store::Failing) };
+    assert_eq!(warm.stopped_at(), None);
+    assert_eq!(Load { lasts: 11, ..warm }.stopped_at(), Some(39));
+}
