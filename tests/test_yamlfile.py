@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from pydantic import Field
+from pydantic import Field, Strict
 
 from loadframe.base.errors import BadInput
 from loadframe.yamlfile import Duration, Model, Name, Rate, Scalar, Size, load, read, scalar
@@ -99,6 +99,18 @@ def test_a_wrong_value_names_its_own_place(write):
     path = write("title: a\nparts:\n  - name: p\n    size:   many\n")
     error = refusal(path)
     assert (error.what, error.where) == ('expected a whole number, not "many"', f"{path}:4:13")
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"), [("factor", "a number"), ("count", "a whole number"), ("on", "true or false")]
+)
+def test_a_text_that_is_not_a_value_of_its_kind_is_named(write, key, expected):
+    class Loose(Model):
+        factor: Annotated[float, Strict(False)] = 1.0
+        count: Annotated[int, Strict(False)] = 1
+        on: Annotated[bool, Strict(False)] = True
+
+    assert refusal(write(f"{key}: 5%\n"), Loose).what == f'expected {expected}, not "5%"'
 
 
 def test_a_missing_key_is_reported_where_it_is_missing(write):

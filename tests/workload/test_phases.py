@@ -244,6 +244,24 @@ def test_a_missed_rate_can_end_a_phase_early(load, tmp_path):
     made = plan(load, f"{{name: p, operation: a, rate: 9/s, duration: 0.1s, stop_when: [{condition}]}}")
     assert made["stop_when"] == [{"metric": "missed_share", "above": 0.1, "seconds": 5}]
     accepted({**made, "target": {"driver": "null"}}, tmp_path)
+    made = plan(load, f"{{name: p, operation: fill, rate: 90/s, until: exhausted, stop_when: [{condition}]}}")
+    assert made["streams"][0]["stop"] == "exhausted"
+
+
+@pytest.mark.parametrize(
+    ("condition", "above"),
+    [
+        ("metric: missed_share, above: 5%", 0.05),
+        ("metric: error_share, above: 0.5 %", 0.005),
+        ("metric: error_share, above: 0", 0),
+        ("metric: response_p99, above: 500ms", 0.5),
+        ("above: 2, metric: response_p99", 2),
+        ("metric: dropped, above: 20", 20),
+    ],
+)
+def test_the_bound_of_a_condition_has_the_unit_of_its_metric(load, condition, above):
+    made = plan(load, f"{{name: p, operation: a, rate: 9/s, duration: 1s, stop_when: [{{{condition}}}]}}")
+    assert made["stop_when"][0]["above"] == above
 
 
 def accepted(made, folder):
@@ -287,6 +305,13 @@ def accepted(made, folder):
         ("clients: 1, retries: 1, retry: {attempts: 3}", "retries: 1", "exclude each other"),
         ("clients: 1, stop_when: [{metric: errors, above: 1}]", "errors", "not valid"),
         ("clients: 1, stop_when: [{metric: missed_share, above: 0.1}]", "stop_when", "missed_share requires a rate"),
+        ("rate: 1, stop_when: [{metric: missed_share, above: 5}]", "5}", "5 is not a share"),
+        ("rate: 1, stop_when: [{metric: missed_share, above: 1}]", "1}", "no share is above 1"),
+        ("rate: 1, stop_when: [{metric: error_share, above: 200%}]", "200%", "'200%' is not a share"),
+        ("rate: 1, stop_when: [{metric: error_share, above: [1]}]", "[1]", "is not a share"),
+        ("rate: 1, stop_when: [{metric: response_p99, above: 5%}]", "5%", "'5%' is not a duration"),
+        ("rate: 1, stop_when: [{metric: dropped, above: 5%}]", "5%", 'expected a number of at least 0, not "5%"'),
+        ("rate: 1, stop_when: [{metric: dropped, above: -1}]", "-1", "expected a number of at least 0, not -1"),
         ("rate: 1, pacing: 1s", "pacing", "pacing requires clients or users"),
         ("clients: 1, pacing: 1s, think_time: 1s", "pacing", "pacing and think_time exclude each other"),
         ("clients: 1, wait_for_queue: true", "wait_for_queue", "requires a rate"),

@@ -1,12 +1,15 @@
 """Load levels: constant, stepped or ramped clients and rates; think times; retries; early stop conditions."""
 
+import math
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Discriminator, Field, Strict, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Strict, Tag, ValidationInfo, model_validator
 
-from loadframe.base.units import parse_rate, parse_share
+from loadframe.base.errors import BadInput
+from loadframe.base.units import parse_duration, parse_rate, parse_share
 from loadframe.workload.forms import Positive
-from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Rate, quantity, shown, wrong
+from loadframe.yamlfile import NOT_EMPTY, QUANTITY, Duration, Model, Rate, quantity, shown, wrong
 
 
 class ClientStage(Model):
@@ -97,14 +100,58 @@ class ThinkDraw(Model):
 ThinkTime = Annotated[Annotated[Duration, Tag("level")] | Annotated[ThinkDraw, Tag("levels")], Discriminator(shape)]
 
 
+def _share_bound(value: Any) -> float:
+    share = parse_share(value)
+    if share == 1:
+        raise BadInput(f"no share is above {shown(value)}", remedy="use a bound below 1, such as 5% or 0.05")
+    return share
+
+
+def _number_bound(value: Any) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not 0 <= number < math.inf:
+        raise BadInput(f"expected a number of at least 0, not {shown(value)}")
+    return number
+
+
+#: Parsers of a condition's bound, by metric.
+_BOUNDS: dict[str, Callable[[Any], float]] = {
+    "error_share": _share_bound,
+    "response_p99": parse_duration,
+    "dropped": _number_bound,
+    "missed_share": _share_bound,
+}
+
+
+def _parse_bound(value: Any, info: ValidationInfo) -> float:
+    """Return the bound in the unit of its metric; 0 if the metric is invalid, which has its own error."""
+    parse = _BOUNDS.get(info.data.get("metric", ""))
+    try:
+        return parse(value) if parse else 0.0
+    except BadInput as error:
+        raise wrong(error.what, error.remedy) from None
+
+
 class Condition(Model):
     """An early end of a phase: a metric stays above a bound for a number of consecutive seconds.
 
-    `missed_share` counts these seconds together: it is the share of the requests due in them without a success.
+    `missed_share` counts these seconds together: it is the share of the requests that failed, were dropped or had no
+    response within `seconds` after they were due.
     """
 
     metric: Literal["error_share", "response_p99", "dropped", "missed_share"]
-    above: Annotated[float, Field(ge=0), Strict(False)]
+    above: Annotated[
+        float,
+        BeforeValidator(
+            _parse_bound,
+            json_schema_input_type=Annotated[
+                float | str, Field(json_schema_extra={QUANTITY: "share, duration or number"})
+            ],
+        ),
+    ]
     seconds: Positive = 1
 
 

@@ -328,13 +328,10 @@ class Phase(Load, Ended):
             raise wrong(what, "remove wait_for_queue: an automatic warm-up ends when the queue is steady", key="warmup")
 
     def _check_missed_share(self) -> None:
-        """Refuse a condition on the offered rate without one, or with an unknown number of offered requests."""
-        if any(condition.metric == "missed_share" for condition in self.stop_when):
-            streams = self.named_streams
-            ends = [self.until, *(stream.until for stream in streams if stream.is_open)]
-            if not any(stream.is_open for stream in streams) or any(ends):
-                what = "missed_share requires a rate, and an end by duration or requests"
-                raise wrong(what, "use another metric, or add a rate and a duration", key="stop_when")
+        """Refuse a condition on the requests of open loops without one."""
+        needs_rate = any(condition.metric == "missed_share" for condition in self.stop_when)
+        if needs_rate and not any(stream.is_open for stream in self.named_streams):
+            raise wrong("missed_share requires a rate", "use another metric, or add a rate", key="stop_when")
 
     def _check_end(self) -> None:
         """Refuse a phase without exactly one end condition."""
