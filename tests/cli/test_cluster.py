@@ -13,7 +13,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from commands import loadframe
-from loadframe.analyze.five_seconds import five_seconds_by_node
+from loadframe.analyze.five_seconds import rate_samples_by_node
 from loadframe.analyze.rates import RATES
 from loadframe.base.errors import BadInput
 from loadframe.cli.choices import sharding, store_settings
@@ -211,5 +211,5 @@ def test_two_shards_behind_two_routers_take_in_revisions(cluster, tmp_path):
     assert len(split.addresses) == 2 and split.count("revisions") == 200
     figures = split.statistics()
     assert {name: figures[name]["documents"] > 0 for name in ("node-0", "node-1")} == {"node-0": True, "node-1": True}
-    spreads = five_seconds_by_node(Run(run), Run(run).summary.measured[0], RATES["documents"])
+    spreads = rate_samples_by_node(Run(run), Run(run).summary.measured[0], RATES["documents"])
     assert set(spreads) == set(split.addresses), "each router has its revisions"

@@ -61,6 +61,13 @@ def test_a_change_alone_keeps_its_reference(figures):
     assert change.against == {"nodes": 4, "clients": 40}
 
 
+def test_the_reference_can_be_another_phase(figures):
+    alone, busy = figures(
+        ",fill,1,,documents_mean_10s,200,logs/s,,x", ",look,1,,documents_mean_10s,150,logs/s,phase=fill,x"
+    )
+    assert (alone.value, busy.change, busy.against) == (200.0, -0.25, {"phase": "fill"})
+
+
 def test_units_of_time_and_shares_are_read(figures):
     p99, errors = figures(",look,1,,p99,421,ms,,x", ",look,1,,errors,2,%,,x")
     assert (p99.value, errors.value) == (0.421, 0.02)
@@ -86,6 +93,7 @@ def test_instants_are_those_of_elastic_experiments(figures):
         (",look,1,,throughput,-100,%,nodes=1,x", 3, "a change must be above -100 %"),
         (",look,1,,throughput,26,%,nodes,x", 3, "'nodes' is not NAME=LEVEL"),
         (",look,1,,throughput,26,%,node=1,x", 3, "unknown factor 'node'"),
+        (",look,1,,throughput,26,%,phase=lok,x", 3, "unknown phase 'lok' of the workload"),
         (",look,1,,throughput,26,requests/s,nodes=7,x", 3, "the reference nodes=7 has no figure"),
         (",look,1,,throughput,26", 3, "the line has 6 columns, but the header has 9"),
         ('\n\n,look,1,,"throughput', 5, "the file is not CSV"),

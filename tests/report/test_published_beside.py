@@ -43,6 +43,22 @@ def test_a_change_is_measured_against_the_levels_that_it_names(scale):
     assert (result.runs, result.others) == (2, {})
 
 
+def test_the_reference_can_be_another_phase_of_the_same_runs(scale):
+    at = {"nodes": 2, "clients": 4}
+    path = scale(figure(levels=at, phase="busy", change=-0.4, against={"phase": "range_100"}), measure=["busy"])
+    for file in path.glob("runs/*/summary.json"):
+        summary = json.loads(file.read_text())
+        operations = summary["phases"][0]["operations"]
+        slower = {name: {**known, "throughput": 0.5 * known["throughput"]} for name, known in operations.items()}
+        busy = {**summary["phases"][0], "name": "busy", "operations": slower}
+        figures = summary["verdict"]["figures"]
+        figures += [{"phase": "busy", "figure": "throughput", "state": "good"}]
+        file.write_text(json.dumps({**summary, "phases": [*summary["phases"], busy]}))
+    (result,) = beside(read_experiment(path))[0].measured
+    assert result.change.value == pytest.approx(-0.5)
+    assert "phase range_100" in Page(read_report(path).page).text
+
+
 def test_without_clients_each_size_is_taken_at_those_with_the_highest_throughput(scale):
     path = scale(figure(levels={"nodes": 2}, change=0.26, against={"nodes": 1}))
     (result,) = beside(read_experiment(path))[0].measured

@@ -1,4 +1,4 @@
-"""Figures in the form of publications: throughput in samples of 5 s, YCSB's minimum and p95, and request time."""
+"""Figures in the form of publications: rates in samples of 5 and 10 s, YCSB's minimum and p95, and request time."""
 
 from collections import defaultdict
 from dataclasses import dataclass
@@ -13,14 +13,18 @@ from loadframe.record import Run
 from loadframe.record.schema import SAMPLES_FILE
 from loadframe.record.schema.summary import PhaseSummary
 
-#: Length of a sample, s.
+#: Length of a sample, s, and the lengths that publications use.
 SAMPLE = 5
+LENGTHS = (5, 10)
 _TARGET = "target:"
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Distribution of the samples of 5 s, 1/s; `samples` is their number, without an incomplete last one."""
+    """Distribution of the samples, 1/s; `samples` is their number, without an incomplete last one.
+
+    `deviation` is their standard deviation; None for a single sample.
+    """
 
     samples: int
     least: float
@@ -29,28 +33,29 @@ class Spread:
     mean: float
     q3: float
     most: float
+    deviation: float | None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the distribution for JSON."""
         return vars(self)
 
 
-def five_seconds(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT) -> Spread | None:
-    """Return the distribution of a measured window's requests or documents; None if it is shorter than 5 s."""
+def rate_samples(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT, seconds: int = SAMPLE) -> Spread | None:
+    """Return the distribution of a measured window's requests or documents; None if it is shorter than a sample."""
     begin, end = phase.whole_seconds.start, phase.whole_seconds.stop
     series = run.series
     within = pc.and_(pc.greater_equal(series["second"], begin), pc.less(series["second"], end))
     single = pc.is_in(series["operation"], pa.array(list(phase.single), pa.string()))
     rows = series.filter(pc.and_(pc.and_(within, single), pc.equal(series["phase"], phase.name)))
-    samples = (end - begin) // SAMPLE
+    samples = (end - begin) // seconds
     if samples < 1:
         return None
     second = rows["second"].to_numpy() - begin
-    rates = np.bincount(second // SAMPLE, weights=rows[rate.column].to_numpy(), minlength=samples)[:samples] / SAMPLE
+    rates = np.bincount(second // seconds, weights=rows[rate.column].to_numpy(), minlength=samples)[:samples] / seconds
     return _spread(rates)
 
 
-def five_seconds_by_node(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT) -> dict[str, Spread]:
+def rate_samples_by_node(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT) -> dict[str, Spread]:
     """Return the distribution of the requests or documents of each node or router, by address; empty for a single one.
 
     Every attempt counts as a request, including failed ones. Publications with one load program per router count
@@ -73,7 +78,8 @@ def five_seconds_by_node(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT)
 
 def _spread(rates: Any) -> Spread:
     q1, middle, q3 = (float(value) for value in np.quantile(rates, (0.25, 0.5, 0.75)))
-    return Spread(len(rates), float(rates.min()), q1, middle, float(rates.mean()), q3, float(rates.max()))
+    deviation = float(rates.std(ddof=1)) if len(rates) > 1 else None
+    return Spread(len(rates), float(rates.min()), q1, middle, float(rates.mean()), q3, float(rates.max()), deviation)
 
 
 def least_and_p95(run: Run, phase: PhaseSummary, operation: str) -> tuple[float, float] | None:

@@ -8,7 +8,7 @@ spread that all treatments share.
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any
@@ -16,15 +16,44 @@ from typing import Any
 from loadframe.analyze.compare import KINDS, Measure
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
-from loadframe.analyze.five_seconds import five_seconds, least_and_p95, request_time
-from loadframe.analyze.rates import RATES
+from loadframe.analyze.five_seconds import LENGTHS, least_and_p95, rate_samples, request_time
+from loadframe.analyze.rates import RATES, THROUGHPUT, Rate
 from loadframe.analyze.scale.treatments import Noise, main_operation, pooled_noise
 from loadframe.base.event_kinds import FIRED, REQUESTED
+from loadframe.record import Run
+from loadframe.record.schema.summary import PhaseSummary
 
 #: Times in elastic runs, s since the measured window began: names, and the events that mark them.
 INSTANTS = {"trigger_fired": FIRED, "node_requested": REQUESTED}
-#: Statistics of a run's requests/s in samples of 5 s: names, and the fields of `Spread`.
-SAMPLES = {f"{name}_5s": name for name in ("least", "q1", "median", "mean", "q3", "most")}
+
+
+@dataclass(frozen=True)
+class SampleStatistic:
+    """A statistic (a field of `Spread`) of a rate in samples of `seconds`."""
+
+    statistic: str
+    rate: Rate
+    seconds: int
+
+    @property
+    def words(self) -> str:
+        """Return the statistic in words."""
+        of = "" if self.rate is THROUGHPUT else f" of {self.rate.counted}"
+        return f"{self.statistic} of samples of {self.seconds} s{of}"
+
+    def of(self, run: Run, phase: PhaseSummary) -> float | None:
+        """Return the statistic, 1/s; None if the measured window is too short."""
+        spread = rate_samples(run, phase, self.rate, self.seconds)
+        return None if spread is None else getattr(spread, self.statistic)
+
+
+#: By name: `mean_5s` is of requests, `documents_mean_10s` of documents.
+SAMPLES = {
+    f"{'' if rate is THROUGHPUT else f'{rate.name}_'}{statistic}_{seconds}s": SampleStatistic(statistic, rate, seconds)
+    for rate in RATES.values()
+    for seconds in LENGTHS
+    for statistic in ("least", "q1", "median", "mean", "q3", "most", "deviation")
+}
 #: Statistics of response times that YCSB reports besides the mean: minimum and 95th percentile.
 YCSB = ("min", "p95")
 #: Maximum and sum of request time over ranks (or clients): names, and the fields of `RequestTime`.
@@ -39,8 +68,9 @@ class PublishedFigure:
     """A figure of a publication.
 
     `value` is in 1/s, s or a share; None if the publication gives only the change. `change` is the ratio to the figure
-    at `against` minus 1; None without a reference. `levels` and `against` are levels of factors. An empty `phase` means
-    every measured phase. `series` names the system in the publication, such as a store that this experiment lacks.
+    at `against` minus 1; None without a reference. `levels` and `against` are levels of factors; `against` can also
+    name another phase as `phase`. An empty `phase` means every measured phase. `series` names the system in the
+    publication, such as a store that this experiment lacks.
     """
 
     measure: str
@@ -58,6 +88,8 @@ class PublishedFigure:
 
 
 _CLIENTS = "clients"
+#: Name of the phase among the levels of a reference.
+PHASE = "phase"
 #: Factors that determine the number of clients.
 _LOADS = (_CLIENTS, "ranks_per_node")
 
@@ -116,21 +148,20 @@ def _measured(folder: RecordedExperiment, figure: PublishedFigure) -> Iterator[M
 
 def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -> Iterator[MeasuredBeside]:
     groups = _groups(folder, figure.measure, phase)
-    named = {*figure.levels, *figure.against}
+    at_reference = {name: level for name, level in figure.against.items() if name != PHASE}
+    of_phase = figure.against.get(PHASE, phase)
+    base_groups = groups if of_phase == phase else _groups(folder, figure.measure, of_phase)
+    named = {*figure.levels, *at_reference}
     if "variant" in named:
         named |= {name for levels in folder.description.get("variants", {}).values() for name in levels}
-    reference = {**figure.levels, **figure.against}
+    reference = {**figure.levels, **at_reference}
     noise = pooled_noise([value for value in group.values if value > 0] for group in groups)
-    places: dict[str, list[_Group]] = defaultdict(list)
-    for group in groups:
-        # A load that the publication does not name is chosen separately for each size.
-        others = {name: level for name, level in group.treatment.items() if name not in (*named, *_LOADS)}
-        places[json.dumps(others, sort_keys=True)].append(group)
-    for place, members in places.items():
+    references = _by_others(base_groups, named)
+    for place, members in _by_others(groups, named).items():
         chosen = _best(members, figure.levels, figure.measure)
         if chosen is None:
             continue
-        base = _best(members, reference, figure.measure) if figure.against else None
+        base = _best(references.get(place, ()), reference, figure.measure) if figure.against else None
         yield MeasuredBeside(
             phase=phase,
             others=json.loads(place),
@@ -155,6 +186,16 @@ class _Group:
     known: Mapping[str, Any]
     values: list[float]
     throughput: float
+
+
+def _by_others(groups: Sequence[_Group], named: Set[str]) -> Mapping[str, list[_Group]]:
+    """Return the groups by their levels, as JSON, of the factors that a figure does not name."""
+    places: dict[str, list[_Group]] = defaultdict(list)
+    for group in groups:
+        # A load that the publication does not name is chosen separately for each size.
+        others = {name: level for name, level in group.treatment.items() if name not in (*named, *_LOADS)}
+        places[json.dumps(others, sort_keys=True)].append(group)
+    return places
 
 
 def _groups(folder: RecordedExperiment, kind: str, phase: str) -> list[_Group]:
@@ -185,8 +226,7 @@ def _value(run: RecordedRun, kind: str, phase: str, operation: str | None) -> fl
         # Publications measure runs with the event.
         return None
     if kind in SAMPLES:
-        spread = five_seconds(run.run, entry)
-        return None if spread is None else float(getattr(spread, SAMPLES[kind]))
+        return SAMPLES[kind].of(run.run, entry)
     if kind in YCSB:
         times = least_and_p95(run.run, entry, operation or "")
         return None if times is None else times[YCSB.index(kind)]
@@ -218,4 +258,14 @@ def _change(chosen: _Group, base: _Group, noise: Noise) -> Estimate | None:
     return Estimate(ratio.value - 1, ratio.low - 1, ratio.high - 1)
 
 
-__all__ = ["INSTANTS", "MEASURES", "PER_SECOND", "SAMPLES", "Beside", "MeasuredBeside", "PublishedFigure", "beside"]
+__all__ = [
+    "INSTANTS",
+    "MEASURES",
+    "PER_SECOND",
+    "PHASE",
+    "SAMPLES",
+    "Beside",
+    "MeasuredBeside",
+    "PublishedFigure",
+    "beside",
+]

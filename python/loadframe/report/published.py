@@ -15,7 +15,7 @@ from loadframe.report.terminal_table import TerminalTable
 
 _WORDS = {
     **{name: name.replace("_", " ") for name in INSTANTS},
-    **{name: f"{statistic} of samples of 5 s" for name, statistic in SAMPLES.items()},
+    **{name: sample.words for name, sample in SAMPLES.items()},
     **{name: name for name in RATES},
     "errors": "errors",
     "wall_time": "request time, maximum over ranks",

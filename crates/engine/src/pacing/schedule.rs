@@ -148,6 +148,16 @@ mod tests {
     }
 
     #[test]
+    fn streams_of_the_same_constant_rate_start_together() {
+        let due = |stream| {
+            let share = Stride { index: 0, of: 1 };
+            Due::new(rate(0.5), Arrivals::Constant, share, 7, stream).take(5).collect::<Vec<_>>()
+        };
+        assert_eq!(due(1), due(2));
+        assert_eq!(due(1)[0].1, Duration::ZERO);
+    }
+
+    #[test]
     fn poisson_gaps_are_exponential_with_the_mean_of_the_rate() {
         let n = 20_000;
         let due = schedule(Arrivals::Poisson, 1, n);

@@ -1,9 +1,9 @@
 """Reader of the CSV file named by `published:`, which holds published figures to compare with.
 
 Required columns: `measure`, `value`, `unit`, `source`. Optional: `phase`, `series` (the system in the publication),
-`against` (levels of the reference figure, such as `nodes=1 clients=40`), and one column per factor. Empty factor cells
-set no level. A value in `%` is the change relative to the reference figure. docs/reference/experiment-file.md
-describes the format.
+`against` (levels of the reference figure, such as `nodes=1 clients=40`, or `phase=NAME`), and one column per factor.
+Empty factor cells set no level. A value in `%` is the change relative to the reference figure.
+docs/reference/experiment-file.md describes the format.
 """
 
 import csv
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from loadframe.analyze.published import INSTANTS, MEASURES, PER_SECOND, PublishedFigure
+from loadframe.analyze.published import INSTANTS, MEASURES, PER_SECOND, PHASE, PublishedFigure
 from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_duration
 from loadframe.base.untrusted import read_input
@@ -114,9 +114,8 @@ def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _Pu
     if measure in INSTANTS and experiment.file.kind != "elastic":
         what = f"{measure} is only valid in elastic experiments; this one is of kind {experiment.file.kind}"
         raise BadInput(what, where=where, remedy="remove the line")
-    phases = [phase_entry.name for phase_entry in experiment.workload.file.phases]
-    if phase and phase not in phases:
-        raise BadInput(f"unknown phase {phase!r} of the workload", where=where, remedy=did_you_mean(phase, phases))
+    if phase:
+        _check_phase(phase, where, experiment)
     value = _number(cells["value"], where)
     relative = unit == "%" and measure != "errors"
     if relative and value <= -100:
@@ -142,6 +141,12 @@ def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _Pu
     return _PublishedLine(figure, relative, where)
 
 
+def _check_phase(phase: str, where: str, experiment: "Experiment") -> None:
+    phases = [entry.name for entry in experiment.workload.file.phases]
+    if phase not in phases:
+        raise BadInput(f"unknown phase {phase!r} of the workload", where=where, remedy=did_you_mean(phase, phases))
+
+
 def _number(text: str, where: str) -> float:
     try:
         value = float(text)
@@ -156,6 +161,9 @@ def _level(text: str, where: str, experiment: "Experiment") -> tuple[str, Any]:
     name, equals, level = text.partition("=")
     if not equals or not level:
         raise BadInput(f"{text!r} is not NAME=LEVEL", where=where, remedy="write names and levels, such as nodes=1")
+    if name == PHASE:
+        _check_phase(level, where, experiment)
+        return name, level
     known = _factors(experiment)
     if name not in known:
         raise BadInput(f"unknown factor {name!r}", where=where, remedy=did_you_mean(name, known))
@@ -196,12 +204,15 @@ def _with_change(line: _PublishedLine, lines: list[_PublishedLine]) -> Published
     figure = line.figure
     if line.relative or figure.measure in INSTANTS:
         return figure
-    alike = [other.figure for other in lines if not other.relative and _same_series(other.figure, figure)]
+    absolute = [other.figure for other in lines if not other.relative]
+    alike = [other for other in absolute if _same_series(other, figure) and other.phase == figure.phase]
     if figure.against:
         wanted = {**figure.levels, **figure.against}
-        base = next((other for other in alike if other.levels == wanted), None)
+        phase = wanted.pop(PHASE, figure.phase)
+        of_phase = (other for other in absolute if _same_series(other, figure) and other.phase == phase)
+        base = next((other for other in of_phase if other.levels == wanted), None)
         if base is None:
-            text = " ".join(f"{name}={level}" for name, level in wanted.items())
+            text = " ".join(f"{name}={level}" for name, level in {**figure.levels, **figure.against}.items())
             remedy = "add that figure, or leave the column against empty"
             what = f"the reference {text} has no figure of the same measure, phase and series"
             raise BadInput(what, where=line.where, remedy=remedy)
@@ -214,5 +225,5 @@ def _with_change(line: _PublishedLine, lines: list[_PublishedLine]) -> Published
     return replace(figure, change=figure.value / base.value - 1, against=figure.against or base.levels)
 
 
-def _same_series(phase_entry: PublishedFigure, other: PublishedFigure) -> bool:
-    return (phase_entry.measure, phase_entry.phase, phase_entry.series) == (other.measure, other.phase, other.series)
+def _same_series(figure: PublishedFigure, other: PublishedFigure) -> bool:
+    return (figure.measure, figure.series) == (other.measure, other.series)

@@ -5,7 +5,14 @@ from typing import Any
 
 from loadframe.analyze.delayed import delayed_of
 from loadframe.analyze.dips import dips_of
-from loadframe.analyze.five_seconds import five_seconds, five_seconds_by_node, least_and_p95, request_time
+from loadframe.analyze.five_seconds import (
+    LENGTHS,
+    SAMPLE,
+    least_and_p95,
+    rate_samples,
+    rate_samples_by_node,
+    request_time,
+)
 from loadframe.analyze.percentiles import bands_of, percentiles_document
 from loadframe.analyze.processes import processes_of
 from loadframe.analyze.rates import RATES, THROUGHPUT, Rate
@@ -17,7 +24,7 @@ def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
     """Return the run's path, its summary, and further keys.
 
     - `percentiles`: 95 % intervals by phase, operation and percentile, s.
-    - `samples`: samples of 5 s of each measured phase.
+    - `samples`: samples of 5 s of each measured phase; those of 10 s have names that end in `_10s`.
     - `cpu`: use of each process by phase and name, if processes were observed.
     - `dips`: recurring dips in throughput, with the store's activities, for phases that have them.
     - `delayed`: phases whose answers seem to wait for delayed acknowledgements, if any.
@@ -45,12 +52,16 @@ def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
 
 
 def _by_node(run: Run, phase: PhaseSummary, rate: Rate) -> dict[str, Any]:
-    return {host: spread.as_dict() for host, spread in five_seconds_by_node(run, phase, rate).items()}
+    return {host: spread.as_dict() for host, spread in rate_samples_by_node(run, phase, rate).items()}
 
 
 def _samples(run: Run, phase: PhaseSummary) -> dict[str, Any]:
-    """Return a phase's samples of 5 s, in total and by node, and the minimum and p95 of response times, s."""
-    together = {rate.counted: five_seconds(run, phase, rate) for rate in RATES.values()}
+    """Return a phase's samples, in total and by node, and the minimum and p95 of response times, s."""
+    together = {
+        rate.counted if seconds == SAMPLE else f"{rate.counted}_{seconds}s": rate_samples(run, phase, rate, seconds)
+        for seconds in LENGTHS
+        for rate in RATES.values()
+    }
     times = {name: least_and_p95(run, phase, name) for name in phase.single}
     return {
         **{name: spread.as_dict() for name, spread in together.items() if spread},

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.analyze.dips import DipsOfPhase, dips_of
-from loadframe.analyze.five_seconds import SAMPLE, Spread, five_seconds, five_seconds_by_node, least_and_p95
+from loadframe.analyze.five_seconds import LENGTHS, SAMPLE, Spread, least_and_p95, rate_samples, rate_samples_by_node
 from loadframe.analyze.processes import processes_of
 from loadframe.analyze.rates import RATES
 from loadframe.base.units import format_count, format_duration, format_share
@@ -120,32 +120,34 @@ _HOSTS = 20
 
 
 def samples_table(run: Run) -> Table | None:
-    """Return minimum, quartiles, mean and maximum by phase, and by node for the first 20; None without 5 s windows."""
+    """Return the distribution of samples by phase, and by node for the first 20; None without windows of 5 s."""
     rows = []
     for phase in run.summary.measured:
+        for seconds in LENGTHS:
+            for rate in RATES.values():
+                spread = rate_samples(run, phase, rate, seconds)
+                if spread and spread.most:
+                    rows.append([Cell(phase.name), Cell(rate.unit), *_cells(spread, seconds)])
         for rate in RATES.values():
-            spread = five_seconds(run, phase, rate)
-            if spread and spread.most:
-                rows.append([Cell(phase.name), Cell(rate.unit), *_cells(spread)])
-        for rate in RATES.values():
-            for host, spread in list(five_seconds_by_node(run, phase, rate).items())[:_HOSTS]:
-                rows.append([Cell(phase.name), Cell(rate.unit, f"served by {host}"), *_cells(spread)])
+            for host, spread in list(rate_samples_by_node(run, phase, rate).items())[:_HOSTS]:
+                rows.append([Cell(phase.name), Cell(rate.unit, f"served by {host}"), *_cells(spread, SAMPLE)])
     if not rows:
         return None
     known = [(phase, name, least_and_p95(run, phase, name)) for phase in run.summary.measured for name in phase.single]
     times = "; ".join(
         f"{phase.name} {name}: {seconds_text(pair[0])}, {seconds_text(pair[1])}" for phase, name, pair in known if pair
     )
-    note = f"Samples of {SAMPLE} s of the measured window, per second." + (
+    note = "Samples of the measured window, per second; without an incomplete last one." + (
         f" Minimum and p95 of response times: {times}." if times else ""
     )
-    columns = ("phase", "unit", "samples", "minimum", "q1", "median", "mean", "q3", "maximum")
+    columns = ("phase", "unit", "length", "samples", "minimum", "q1", "median", "mean", "q3", "maximum", "deviation")
     return Table(columns, rows, names=2, note=note)
 
 
-def _cells(spread: Spread) -> list[Cell]:
-    figures = (spread.least, spread.q1, spread.median, spread.mean, spread.q3, spread.most)
-    return [Cell(format_count(spread.samples)), *(Cell(format_count(figure)) for figure in figures)]
+def _cells(spread: Spread, seconds: int) -> list[Cell]:
+    figures = (spread.least, spread.q1, spread.median, spread.mean, spread.q3, spread.most, spread.deviation)
+    texts = ("–" if figure is None else format_count(figure) for figure in figures)
+    return [Cell(f"{seconds} s"), Cell(format_count(spread.samples)), *map(Cell, texts)]
 
 
 _CAPTION = (
