@@ -1,20 +1,26 @@
 """`loadframe report`: report on a run or an experiment, as one HTML file and as a summary on the terminal.
 
---format query-results and --format queries write a run as the MPI benchmarker writes its results.
+--format query-results and --format queries write a run as the MPI benchmarker writes its results, other formats as
+Rally, OpenSearch Benchmark, YCSB and k6 do, or for Otava, HdrHistogram, JUnit and others.
 """
 
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from loadframe.base.errors import BadInput
 from loadframe.base.units import counted
+from loadframe.cli import access
 from loadframe.cli.app import app
-from loadframe.cli.choices import Strict
+from loadframe.cli.choices import ClusterHosts, StoreKind, Strict
 from loadframe.cli.output import Json, out, print_json, tell
+from loadframe.cli.topics import Topic, option
+
+if TYPE_CHECKING:
+    from loadframe.cluster import Cluster
 
 #: Exported formats without --format.
 _EXPORTED = {"html": ("svg", "csv", "latex")}
@@ -30,6 +36,9 @@ Examples:
   loadframe report results/steps-20260102-030405 --format query-results --output steps.json
   loadframe report results/steps-20260102-030405 --format statistics --output nodes.csv
   loadframe report results/demo --export figures --format pdf
+  loadframe report results/demo --format markdown
+  loadframe report results/nyc_taxis-20260102-030405 --format rally --output race.json
+  loadframe report results/nyc_taxis-20260102-030405 --format osb --into benchmark-metrics-2026-01 --hosts metrics:9200
 """
 
 
@@ -45,14 +54,30 @@ class Format(StrEnum):
     png = "png"
     csv = "csv"
     latex = "latex"
+    rally = "rally"
+    osb = "osb"
+    ycsb = "ycsb"
+    k6 = "k6"
+    otava = "otava"
+    hdr = "hdr"
+    jsonl = "jsonl"
+    junit = "junit"
+    markdown = "markdown"
 
 
 #: Formats of one run's requests or statistics.
 _OF_RUN = (Format.query_results, Format.queries, Format.statistics)
+#: Formats of other tools.
+_OTHER = (
+    Format.rally, Format.osb, Format.ycsb, Format.k6, Format.otava, Format.hdr, Format.jsonl, Format.junit,
+    Format.markdown,
+)  # fmt: skip
 
 
 @app.command(epilog=_EXAMPLES)
+@access.with_options
 def report(
+    context: typer.Context,
     path: Annotated[Path, typer.Argument(help="Folder of a run or an experiment.")],
     other: Annotated[
         Path | None,
@@ -62,30 +87,47 @@ def report(
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(help="File to write. Default: report.html in the folder; strong-and-weak.html for two folders."),
+        option(
+            Topic.OUTPUT,
+            help="File to write. Default: report.html in the folder; strong-and-weak.html for two folders; standard"
+            " output for the formats of other tools.",
+        ),
     ] = None,
     format_: Annotated[
         Format,
-        typer.Option(
+        option(
+            Topic.OUTPUT,
             "--format",
             help="html; query-results or queries (requests, in the format of the MPI benchmarker's document or of its"
             " program); statistics (of the nodes, as CSV); with --export: pdf, svg or png for plots, csv or latex for"
-            " tables.",
+            " tables. Others are formats of other tools: rally, osb, ycsb, k6 and hdr (HdrHistogram log) hold a run;"
+            " otava, jsonl, junit and markdown also the runs of an experiment or a folder.",
         ),
     ] = Format.html,
     export: Annotated[
         Path | None,
-        typer.Option(
-            help="Folder for all plots and tables, the answer and BibTeX entries. Without --format: svg, csv and latex."
+        option(
+            Topic.OUTPUT,
+            help="Folder for all plots, tables, the answer and BibTeX entries. Without --format: svg, csv and latex.",
         ),
     ] = None,
     bands: Annotated[
         str | None,
-        typer.Option(
+        option(
+            Topic.OUTPUT,
             help="Upper bounds of latency buckets, such as 100ms,1s,10s. The report gives each bucket's share of"
-            " requests by operation, and for an experiment by treatment. Failures are counted separately."
+            " requests by operation, and for an experiment by treatment. Failures are counted separately.",
         ),
     ] = None,
+    into: Annotated[
+        str | None,
+        option(
+            Topic.EXISTING,
+            help="Write the metrics records of --format rally or osb to this index of the store at --hosts.",
+        ),
+    ] = None,
+    store: StoreKind = access.DEFAULT_STORE,
+    hosts: ClusterHosts = None,
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
@@ -94,21 +136,34 @@ def report(
     Exit code 4: no run of the experiment is valid.
     """
     bounds = _bounds(bands)
-    if bounds and (other is not None or format_ in _OF_RUN):
+    addresses, reached = access.existing(context.params, loads=False)
+    if into is not None or addresses:
+        if into is None or not addresses or format_ not in (Format.rally, Format.osb) or other or output or export:
+            raise BadInput(
+                "--into requires --hosts, and --format rally or osb, without --output",
+                remedy="write --format rally --into INDEX --hosts HOST:9200",
+            )
+        from loadframe.cluster import Cluster
+
+        _write_records(path, into, str(format_), Cluster.attach(addresses, store, reached), as_json=as_json)
+        return
+    if bounds and (other is not None or format_ in (*_OF_RUN, *_OTHER)):
         raise BadInput("--bands requires an HTML report on one run or experiment", remedy="leave it out")
     if export is not None:
-        if other is not None or output is not None or format_ in _OF_RUN:
+        if other is not None or output is not None or format_ in (*_OF_RUN, *_OTHER):
             raise BadInput(
                 "--export takes one run or experiment and has no --output", remedy="name its folder with --export only"
             )
         _export(path, export, _EXPORTED.get(format_, (str(format_),)), bounds, as_json=as_json)
         return
-    if format_ not in (Format.html, *_OF_RUN):
+    if format_ not in (Format.html, *_OF_RUN, *_OTHER):
         raise BadInput(f"--format {format_} requires --export", remedy="add --export FOLDER")
     if other is not None:
         if format_ != Format.html:
             raise BadInput(f"--format {format_} requires one run", remedy="name one run, or leave --format out")
         _write_strong_and_weak(path, other, output=output or path / "strong-and-weak.html", as_json=as_json)
+    elif format_ in _OTHER:
+        _write_format(path, str(format_), output)
     elif format_ == Format.statistics:
         _write_statistics(path, output or path / "statistics.csv")
     elif format_ in (Format.query_results, Format.queries):
@@ -163,6 +218,40 @@ def _write_queries(path: Path, target: Path, *, document: bool, as_json: bool) -
     _write(target, json.dumps(steps) + "\n")
     if as_json:
         print_json(steps)
+
+
+def _write_format(path: Path, name: str, output: Path | None) -> None:
+    """Write a run, or runs, in the format of another tool; for Otava also its configuration, if there is a file."""
+    from loadframe.report.formats import formatted, runs_at
+    from loadframe.report.formats.otava import config, omitted
+
+    text = formatted(path, name)
+    if name == Format.otava and (names := omitted(runs_at(path))):
+        tell(f"left out (failed, invalid, or with other operations): {', '.join(names)}", style="yellow")
+    if output is None:
+        print(text, end="")
+        return
+    _write(output, text)
+    if name == Format.otava:
+        _write(output.with_suffix(".yaml"), config(runs_at(path), output))
+
+
+def _write_records(path: Path, index: str, name: str, cluster: "Cluster", *, as_json: bool) -> None:
+    """Write the metrics records of a run to an index. BadInput if the store has none."""
+    from loadframe.record import Run
+    from loadframe.report.formats.rally import mapping, race_id, records
+    from loadframe.store.search import SearchStore
+
+    if not isinstance(cluster.store, SearchStore):
+        raise BadInput(
+            f"--into cannot write to {cluster.store.kind}", remedy="give an Elasticsearch or OpenSearch cluster"
+        )
+    run = Run(path)
+    count = cluster.store.write_documents(cluster.addresses, index, mapping(name), records(run, name))
+    if as_json:
+        print_json({"index": index, "records": count, "race": race_id(run)})
+        return
+    tell(f"{counted(count, 'record')} in {index}, race {race_id(run)}")
 
 
 def _write_statistics(path: Path, target: Path) -> None:

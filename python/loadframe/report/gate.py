@@ -71,20 +71,20 @@ def junit(gate: Gate) -> str:
 
 def markdown(gate: Gate) -> str:
     """Return the outcome as Markdown: a sentence, a table, the warnings."""
-    lines = [f"## {_SIGNS[gate.standing]} {_escaped(headline(gate))}", ""]
+    lines = [f"## {_SIGNS[gate.standing]} {escaped(headline(gate))}", ""]
     if gate.checks:
         lines += ["| | check | before | now | worse by, or bound |", "|---|---|--:|--:|---|"]
         for check in gate.checks:
             before, now = _medians(check)
             cells = (f"{_SIGNS[check.standing]} {STANDINGS[check.standing]}", _name(check), before, now, check.why)
-            lines.append(f"| {' | '.join(map(_escaped, cells))} |")
+            lines.append(f"| {' | '.join(map(escaped, cells))} |")
     if gate.warnings:
         lines += ["", "**Warnings**", ""]
-        lines += [f"- {_escaped(warning.cause)}. *{_escaped(warning.remedy)}.*" for warning in gate.warnings]
+        lines += [f"- {escaped(warning.cause)}. *{escaped(warning.remedy)}.*" for warning in gate.warnings]
     return "\n".join(lines) + "\n"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     """Escape text for one line of Markdown: no HTML, markup, link or mention."""
     return _MARKUP.sub(r"\\\g<0>", html.escape(" ".join(printable(text).split()), quote=False))
 

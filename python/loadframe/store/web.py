@@ -13,7 +13,7 @@ import select
 import ssl
 import threading
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote, urlencode, urlsplit
@@ -151,19 +151,22 @@ class Web:
         method: str,
         path: str,
         *,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         form: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Answer:
         """Send a request, with `body` as JSON or with a `form`, and return the answer; UnansweredError without one.
 
-        `headers` replace the headers with the credentials.
+        A sequence is sent as JSON lines. `headers` replace the headers with the credentials.
         """
         sent = dict(headers or {})
         content = None
-        if body is not None:
+        if isinstance(body, Mapping):
             content, sent["Content-Type"] = json.dumps(body).encode(), "application/json"
+        elif body is not None:
+            lines = "".join(f"{json.dumps(line)}\n" for line in body)
+            content, sent["Content-Type"] = lines.encode(), "application/x-ndjson"
         elif form is not None:
             content, sent["Content-Type"] = urlencode(form).encode(), "application/x-www-form-urlencoded"
         target = quote(path, safe=_UNQUOTED)

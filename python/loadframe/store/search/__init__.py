@@ -3,7 +3,8 @@
 import contextlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, Protocol, Self
 
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
@@ -12,6 +13,8 @@ from loadframe.store.base import Figure, Health, Member, RunningSetting, Sample,
 from loadframe.store.search import membership, sampling
 from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
 
+#: Documents in a bulk request, and its time-out, s.
+_BULK, _BULK_TIMEOUT = 5000, 60.0
 #: Above the priority of the products' templates (100 to 200).
 _PRIORITY = 500
 
@@ -179,7 +182,7 @@ class SearchStore(Store):
         addresses: Sequence[str],
         method: str,
         path: str,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         timeout: float | None = None,
         *,
         repeatable: bool = False,
@@ -373,6 +376,36 @@ class SearchStore(Store):
         except NotOffered:
             return {}
         return indices
+
+    def write_documents(
+        self,
+        addresses: Sequence[str],
+        name: str,
+        definition: Mapping[str, Any],
+        documents: Iterable[tuple[str, Mapping[str, Any]]],
+    ) -> int:
+        """Write documents with their identifiers to an index, make them visible, and return their number.
+
+        The index is created by its definition if it does not exist. Documents with the same identifier are replaced.
+        StoreFailed if the store refuses one.
+        """
+        if not self._indices(addresses, name):
+            self.request(addresses, "PUT", f"/{name}", definition)
+        count, rest = 0, iter(documents)
+        while batch := list(islice(rest, _BULK)):
+            lines = [part for key, document in batch for part in ({"index": {"_id": key}}, document)]
+            answer = self.request(addresses, "POST", f"/{name}/_bulk", lines, _BULK_TIMEOUT, repeatable=True)
+            refused = [item["index"]["error"] for item in answer["items"] if "error" in item["index"]]
+            if refused:
+                reason = refused[0].get("reason", refused[0])
+                raise StoreFailed(
+                    f"{len(refused):,} of {len(batch):,} documents were refused: {reason}",
+                    where=f"{addresses[0]}/{name}",
+                    remedy="see the reason. Another index may have a mapping that fits",
+                )
+            count += len(batch)
+        self.request(addresses, "POST", f"/{name}/_refresh", repeatable=True)
+        return count
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
         """Delete an index, a data stream, or the indices of a rolling alias; do nothing if it does not exist."""

@@ -1,0 +1,66 @@
+"""Results in the formats of other tools. docs/how-to/other-tools.md defines the fields."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loadframe.analyze.experiment import EXPERIMENT_FILE, read_experiment
+from loadframe.base.errors import BadInput
+from loadframe.record import Run
+from loadframe.record.schema import HISTOGRAMS_FILE, MANIFEST_FILE
+from loadframe.report.formats import junit, k6, otava, rally, tables, ycsb
+
+
+@dataclass(frozen=True)
+class RunFormat:
+    """A format: its writer, and whether it holds several runs."""
+
+    write: Callable[[Sequence[Run]], str]
+    several: bool
+
+
+def _of_one(write: Callable[[Run], str]) -> RunFormat:
+    return RunFormat(lambda runs: write(runs[0]), several=False)
+
+
+def _histograms(run: Run) -> str:
+    """Return the recorded histograms, which are an HdrHistogram log."""
+    return (run.path / HISTOGRAMS_FILE).read_text(encoding="utf-8")
+
+
+FORMATS: Mapping[str, RunFormat] = {
+    "rally": _of_one(rally.race),
+    "osb": _of_one(rally.osb_run),
+    "ycsb": _of_one(ycsb.text),
+    "k6": _of_one(k6.summary),
+    "otava": RunFormat(otava.table, several=True),
+    "hdr": _of_one(_histograms),
+    "jsonl": RunFormat(tables.json_lines, several=True),
+    "junit": RunFormat(junit.suites, several=True),
+    "markdown": RunFormat(tables.markdown, several=True),
+}
+
+
+def runs_at(path: Path) -> list[Run]:
+    """Return a run, the runs of an experiment, or the runs in a folder by time; BadInput if there are none."""
+    if (path / EXPERIMENT_FILE).is_file():
+        runs = [recorded.run for recorded in read_experiment(path).runs if recorded.run]
+    elif (path / MANIFEST_FILE).is_file() or not path.is_dir():
+        return [Run(path)]
+    else:
+        runs = [Run(file.parent) for file in sorted(path.glob(f"*/{MANIFEST_FILE}")) if not file.parent.is_symlink()]
+    if not runs:
+        raise BadInput("no recorded run here", where=str(path), remedy=f"name a folder with a {MANIFEST_FILE}")
+    return sorted(runs, key=lambda run: (run.manifest.started or "", run.path.name))
+
+
+def formatted(path: Path, name: str) -> str:
+    """Return the run or runs at a path in a format. BadInput if the format holds one run and the path has several."""
+    chosen, runs = FORMATS[name], runs_at(path)
+    if len(runs) > 1 and not chosen.several:
+        raise BadInput(
+            f"--format {name} holds one run, and this folder has {len(runs)}",
+            where=str(path),
+            remedy=f"name one of them, such as {runs[0].path}",
+        )
+    return chosen.write(runs)

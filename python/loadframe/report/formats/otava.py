@@ -1,0 +1,81 @@
+"""CSV for Apache Otava (formerly Hunter): a row for each run, a column for each metric; and its configuration.
+
+Otava uses every row. The table therefore omits runs that failed, and runs that are invalid because of the load
+generator or the cluster. The newest remaining run determines the columns. Otava requires a number in each column, so
+the table also omits runs without one of these metrics.
+"""
+
+import csv
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from loadframe.analyze.failures import recorded_reasons
+from loadframe.analyze.verdict.rules import fault_of
+from loadframe.record import Run
+
+_TIME, _ATTRIBUTES = "time", ("run", "store", "version", "loadframe")
+_STATISTICS = ("p50", "p90", "p99", "p999")
+
+
+def table(runs: Sequence[Run]) -> str:
+    """Return runs, ordered by time, as CSV. Times are in s, `errors` is a share of requests."""
+    metrics = _columns(runs)
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([_TIME, *_ATTRIBUTES, *metrics])
+    for run in runs:
+        figures = _figures(run)
+        if set(metrics) <= set(figures):
+            writer.writerow([run.manifest.started, *_attributes(run), *(figures[name] for name in metrics)])
+    return text.getvalue()
+
+
+def omitted(runs: Sequence[Run]) -> list[str]:
+    """Return the names of the runs without a row."""
+    metrics = set(_columns(runs))
+    return [run.path.name for run in runs if not metrics or not metrics <= set(_figures(run))]
+
+
+def config(runs: Sequence[Run], file: Path) -> str:
+    """Return the configuration that reads the table in `file`. Only throughput is better if it increases."""
+    test = {
+        "type": "csv",
+        "file": str(file.absolute()),
+        "time_column": _TIME,
+        "attributes": list(_ATTRIBUTES),
+        "metrics": {
+            name: {"column": name, "direction": 1 if name.endswith("throughput") else -1, "scale": 1}
+            for name in _columns(runs)
+        },
+    }
+    text: str = yaml.safe_dump({"tests": {runs[0].manifest.workload.name or "loadframe": test}}, sort_keys=False)
+    return text
+
+
+def _columns(runs: Sequence[Run]) -> list[str]:
+    return next((list(figures) for run in reversed(runs) if (figures := _figures(run))), [])
+
+
+def _attributes(run: Run) -> list[Any]:
+    manifest = run.manifest
+    return [run.path.name, manifest.store.kind, manifest.store.version, manifest.versions.loadframe]
+
+
+def _figures(run: Run) -> dict[str, float]:
+    """Return throughput, times and share of errors by `PHASE.OPERATION.METRIC`; empty for a run without a row."""
+    figures: dict[str, float | None] = {}
+    judged = run.summary.status == "done" and run.summary.verdict is not None
+    usable = judged and all(fault_of(reason.code) == "store" for reason in recorded_reasons(run))
+    for phase in run.summary.measured if usable else ():
+        for name, operation in phase.operations.items():
+            prefix = f"{phase.name}.{name}"
+            figures[f"{prefix}.throughput"] = operation.throughput
+            for kind, latency in (("response", operation.response), ("service", operation.service)):
+                figures |= {f"{prefix}.{kind}_{statistic}": latency.at(statistic) for statistic in _STATISTICS}
+            failed = sum(operation.errors.values())
+            figures[f"{prefix}.errors"] = failed / operation.requests if operation.requests else None
+    return {name: figure for name, figure in figures.items() if figure is not None}

@@ -1,0 +1,316 @@
+"""Documents of Rally and OpenSearch Benchmark (OSB), its fork: race.json or test_run.json, and metrics records.
+
+`latency` is the response time (done - scheduled), `service_time` the service time (done - sent). Percentiles of a race
+are of successes, as in reports; Rally's include failures. `throughput` has the successes of each measured second and,
+as mean, the throughput of the report; Rally's values are means since the task began. `error_rate` is the share of
+failed requests. `meta` of each task and record names these differences, and holds the verdict.
+"""
+
+import json
+import statistics
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from loadframe.analyze.failures import recorded_reasons
+from loadframe.record import Run
+from loadframe.record.schema import ERROR_CLASSES
+from loadframe.record.schema.summary import Latency, OperationFigures, PhaseSummary
+
+#: Rally's keys of percentiles.
+_PERCENTILES = {"p50": "50_0", "p90": "90_0", "p99": "99_0", "p999": "99_9", "max": "100_0"}
+_NOTE = "percentiles of successes; throughput by second"
+#: Names of Rally's times, and the histograms that hold them.
+_TIMES = {"latency": "response", "service_time": "service"}
+
+
+@dataclass(frozen=True)
+class _Words:
+    """Names of keys that differ between Rally and OSB."""
+
+    version: str
+    revision: str
+    race: str
+    timestamp: str
+    track: str
+    parameters: str
+    challenge: str
+    car: str
+    team: str
+    relative: str
+    #: Times that Loadframe does not record.
+    absent: tuple[str, ...]
+
+
+_RALLY = _Words(
+    "rally-version", "rally-revision", "race-id", "race-timestamp", "track", "track-params", "challenge", "car",
+    "team-revision", "relative-time", ("processing_time",),
+)  # fmt: skip
+_OSB = _Words(
+    "benchmark-version", "benchmark-revision", "test-run-id", "test-run-timestamp", "workload", "workload-params",
+    "test_procedure", "cluster-config-instance", "cluster-config-revision", "relative-time-ms",
+    ("processing_time", "client_processing_time"),
+)  # fmt: skip
+_WORDS = {"rally": _RALLY, "osb": _OSB}
+
+
+def race(run: Run) -> str:
+    """Return a run as Rally's race.json."""
+    return json.dumps(_document(run, _RALLY), indent=1) + "\n"
+
+
+def osb_run(run: Run) -> str:
+    """Return a run as OSB's test_run.json."""
+    return json.dumps(_document(run, _OSB), indent=1) + "\n"
+
+
+def race_id(run: Run) -> str:
+    """Return the identifier of the race: the same for each export of the run."""
+    manifest = run.manifest
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"loadframe:{manifest.session}/{manifest.started}/{run.path.name}"))
+
+
+def _document(run: Run, words: _Words) -> dict[str, Any]:
+    manifest, summary = run.manifest, run.summary
+    verdict = summary.verdict
+    tags = {"loadframe-run": run.path.name, "loadframe-status": summary.status}
+    if verdict is not None:
+        tags["loadframe-valid"] = str(verdict.valid).lower()
+    if manifest.store.kind:
+        tags["store"] = manifest.store.kind
+    return {
+        words.version: f"loadframe {manifest.versions.loadframe}",
+        words.revision: manifest.versions.commit,
+        **_identity(run, words),
+        "pipeline": "benchmark-only",
+        "user-tags": tags,
+        words.parameters: dict(manifest.workload.parameters),
+        "cluster": {
+            "revision": None,
+            "distribution-version": manifest.store.version,
+            "distribution-flavor": manifest.store.kind,
+            words.team: None,
+        },
+        "results": {"op_metrics": list(_tasks(run, words))},
+    }
+
+
+def _identity(run: Run, words: _Words) -> dict[str, Any]:
+    """Return the keys that a race shares with its metrics records."""
+    manifest = run.manifest
+    return {
+        "environment": "loadframe",
+        words.race: race_id(run),
+        words.timestamp: f"{_started(run):%Y%m%dT%H%M%SZ}",
+        words.track: manifest.workload.name,
+        words.challenge: manifest.workload.name,
+        words.car: manifest.store.kind or "external",
+    }
+
+
+def _started(run: Run) -> datetime:
+    started = run.manifest.started
+    return datetime.fromisoformat(started).astimezone(UTC) if started else datetime.fromtimestamp(0, UTC)
+
+
+def _tasks(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
+    names = _task_names(run)
+    for phase in run.summary.phases:
+        rates = _rates(run, phase)
+        for name, figures in phase.operations.items():
+            unit, values = _unit(run, phase, name), rates.get(name, [])
+            mean = figures.documents_per_second if unit == "docs/s" else figures.throughput
+            yield {
+                "task": names[phase.name, name],
+                "operation": name,
+                "throughput": {
+                    "min": min(values, default=mean),
+                    "mean": mean,
+                    "median": statistics.median(values) if values else mean,
+                    "max": max(values, default=mean),
+                    "unit": unit,
+                },
+                "latency": _percentiles(figures.response),
+                "service_time": _percentiles(figures.service),
+                **{name: {} for name in words.absent},
+                "error_rate": sum(figures.errors.values()) / figures.requests if figures.requests else 0.0,
+                "duration": 1e3 * (phase.begin + phase.duration),
+                "meta": _meta(run, phase, figures),
+            }
+
+
+def _task_names(run: Run) -> dict[tuple[str, str], str]:
+    """Return the name of each task: the operation, preceded by the phase if several phases have it."""
+    keys = [(phase.name, name) for phase in run.summary.phases for name in phase.operations]
+    names = [name for _, name in keys]
+    return {(phase, name): name if names.count(name) == 1 else f"{phase}-{name}" for phase, name in keys}
+
+
+def _meta(run: Run, phase: PhaseSummary, figures: OperationFigures) -> dict[str, Any]:
+    verdict = run.summary.verdict
+    reasons = [reason.code for reason in recorded_reasons(run) if reason.phase in (None, phase.name)]
+    return {
+        "loadframe-note": _NOTE,
+        "loadframe-phase": phase.name,
+        "loadframe-valid": verdict.valid if verdict else None,
+        "loadframe-reasons": reasons,
+        "loadframe-errors": dict(figures.errors),
+        "loadframe-dropped": figures.dropped,
+        "loadframe-unanswered": figures.in_flight_at_end,
+    }
+
+
+def _percentiles(latency: Latency) -> dict[str, Any]:
+    """Return Rally's statistics, in ms; empty without requests, as in Rally."""
+    if not latency.count:
+        return {}
+    times = {key: 1e3 * (latency.at(name) or 0.0) for name, key in _PERCENTILES.items()}
+    return {**times, "mean": 1e3 * (latency.mean or 0.0), "unit": "ms"}
+
+
+def _unit(run: Run, phase: PhaseSummary, operation: str) -> str:
+    """Return the unit of throughput: documents for bulk requests, as in Rally."""
+    return "docs/s" if _type(run, phase, operation) == "bulk" else "ops/s"
+
+
+def _type(run: Run, phase: PhaseSummary, operation: str) -> str:
+    """Return the type of an operation by the workload, such as `bulk`; its name if the run does not tell."""
+    planned = next((it for it in run.manifest.workload.phases if it.get("name") == phase.name), {})
+    form = planned.get("operations", {}).get(operation)
+    return next(iter(form), operation) if isinstance(form, Mapping) else operation
+
+
+def _rates(run: Run, phase: PhaseSummary) -> dict[str, list[float]]:
+    """Return the throughput in each whole second of the measured window, by operation."""
+    seconds = phase.whole_seconds
+    counts: dict[str, dict[int, float]] = defaultdict(lambda: dict.fromkeys(seconds, 0.0))
+    for row in run.series.to_pylist():
+        if row["phase"] == phase.name and row["second"] in seconds:
+            key = "documents" if _unit(run, phase, row["operation"]) == "docs/s" else "successes"
+            counts[row["operation"]][row["second"]] += row[key]
+    return {name: list(by_second.values()) for name, by_second in counts.items()}
+
+
+def records(run: Run, words: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the metrics records of a run with their identifiers: `throughput`, `latency` and `service_time`.
+
+    Each request is a record, from the run's samples or else, to three digits, from its histograms. In the latter case
+    the service time of a failure is unknown: its record holds the response time, and its `meta` says so. `words` is
+    `rally` or `osb`.
+    """
+    for number, record in enumerate(_records(run, _WORDS[words])):
+        yield f"{race_id(run)}-{number}", record
+
+
+def _records(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
+    names, began = _task_names(run), _started(run).timestamp()
+    identity = _identity(run, words) | {words.parameters: dict(run.manifest.workload.parameters)}
+    valid = run.summary.verdict.valid if run.summary.verdict else None
+    keys = [(phase, name) for phase in run.summary.phases for name in phase.operations]
+    units = {(phase.name, name): _unit(run, phase, name) for phase, name in keys}
+    types = {(phase.name, name): _type(run, phase, name) for phase, name in keys}
+
+    def record(
+        key: tuple[str, str], time: float, segment: str, name: str, value: float, unit: str, **meta: Any
+    ) -> dict[str, Any]:
+        return {
+            "@timestamp": round(1e3 * (began + time)),
+            words.relative: 1e3 * time,
+            **identity,
+            "name": name,
+            "value": value,
+            "unit": unit,
+            "sample-type": "warmup" if segment == "warmup" else "normal",
+            "task": names[key],
+            "operation": key[1],
+            "operation-type": types[key],
+            "meta": {"loadframe-run": run.path.name, "loadframe-valid": valid, **meta},
+        }
+
+    for row in run.series.to_pylist():
+        if (key := (row["phase"], row["operation"])) in units:
+            rate = row["documents"] if units[key] == "docs/s" else row["successes"]
+            yield record(key, row["time"], row["segment"], "throughput", float(rate), units[key])
+    for key, time, segment, times, meta in _sampled(run) if _has_samples(run) else _reconstructed(run):
+        if key in names:
+            for name, value in times.items():
+                yield record(key, time, segment, name, 1e3 * value, "ms", **meta)
+
+
+_Request = tuple[tuple[str, str], float, str, Mapping[str, float], Mapping[str, Any]]
+
+
+def _has_samples(run: Run) -> bool:
+    return next(run.samples(), None) is not None
+
+
+def _sampled(run: Run) -> Iterator[_Request]:
+    """Yield key, time sent, segment, times (s) and outcome of each recorded request."""
+    for batch in run.samples():
+        for row in batch.to_pylist():
+            times = {"latency": row["done"] - row["scheduled"], "service_time": row["done"] - row["sent"]}
+            outcome = _outcome(row["error"]) | ({"request-status": row["status"]} if row["status"] else {})
+            yield (row["phase"], row["operation"]), row["sent"], row["segment"], times, outcome
+
+
+def _reconstructed(run: Run) -> Iterator[_Request]:
+    """Yield key, second, segment, one time (s) and outcome of each request, from the histograms."""
+    known = set(run.histograms.tags())
+    classes: dict[tuple[str, str, str, int], list[str]] = defaultdict(list)
+    for row in run.series.to_pylist():
+        for error in ERROR_CLASSES:
+            key = (row["phase"], row["operation"], row["segment"], row["second"])
+            classes[key] += [error.name] * (row[f"error_{error.name}"] or 0)
+    for phase in run.summary.phases:
+        for name in phase.operations:
+            for segment in ("warmup", "measure"):
+                suffix = "/warmup" if segment == "warmup" else ""
+                for title, kind in _TIMES.items():
+                    if (tag := f"{phase.name}/{name}/{kind}{suffix}") in known:
+                        for time, value in _values(run.histograms.seconds(tag)):
+                            yield (phase.name, name), time, segment, {title: value}, _outcome(None)
+                if (tag := f"{phase.name}/{name}/failure{suffix}") in known:
+                    for time, value in _values(run.histograms.seconds(tag)):
+                        failed = classes[phase.name, name, segment, round(time - phase.start)]
+                        outcome = _outcome(failed.pop() if failed else "unknown")
+                        yield (phase.name, name), time, segment, {"latency": value}, outcome
+                        outcome |= {"loadframe-note": "response time; the service time is unknown"}
+                        yield (phase.name, name), time, segment, {"service_time": value}, outcome
+
+
+def _values(seconds: Iterable[tuple[float, Any]]) -> Iterator[tuple[float, float]]:
+    """Yield the second and the value of each request, from the histogram of each second."""
+    for time, histogram in seconds:
+        for index in range(histogram.count):
+            yield time, histogram.quantile((index + 0.5) / histogram.count) or 0.0
+
+
+def _outcome(error: str | None) -> dict[str, Any]:
+    return {"success": error is None} | ({"error-type": error} if error else {})
+
+
+def mapping(words: str) -> dict[str, Any]:
+    """Return the settings of an index for records, as in the templates of Rally and OSB."""
+    names = _WORDS[words]
+    keyword = {"type": "keyword"}
+    return {
+        "mappings": {
+            "date_detection": False,
+            "dynamic_templates": [
+                {"strings": {"match": "*", "match_mapping_type": "string", "mapping": keyword}},
+            ],
+            "properties": {
+                "@timestamp": {"type": "date", "format": "epoch_millis"},
+                names.timestamp: {
+                    "type": "date",
+                    "format": "basic_date_time_no_millis",
+                    "fields": {"raw": keyword},
+                },
+                names.relative: {"type": "float"},
+                "value": {"type": "float"},
+            },
+        }
+    }

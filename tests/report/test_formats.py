@@ -1,0 +1,248 @@
+"""Formats of other tools: the same figures as the run's, failures, verdicts, and refused combinations."""
+
+import csv
+import io
+import json
+import re
+from datetime import UTC, datetime
+from xml.etree import ElementTree as ET
+
+import jsonschema
+import pytest
+from hdrh.histogram import HdrHistogram
+from hdrh.log import HistogramLogReader
+
+from commands import within
+from loadframe.report.formats import FORMATS
+from loadframe.report.formats.rally import records
+from simulated import Truth, write_experiment, write_run
+
+OPERATION = "range_100"
+#: Statistics of a recorded latency, by their key in Rally and in k6.
+RALLY = {"p50": "50_0", "p90": "90_0", "p99": "99_0", "p999": "99_9", "max": "100_0", "mean": "mean"}
+K6 = {"p50": "med", "p90": "p(90)", "p99": "p(99)", "p999": "p(99.9)", "max": "max", "mean": "avg"}
+TREND = {
+    "type": "object",
+    "required": ["type", "contains", "values"],
+    "additionalProperties": False,
+    "properties": {
+        "type": {"enum": ["trend", "counter", "rate", "gauge"]},
+        "contains": {"enum": ["default", "time", "data"]},
+        "values": {"type": "object", "additionalProperties": {"type": "number"}},
+        "thresholds": {"type": "object"},
+    },
+    "allOf": [
+        {
+            "if": {"properties": {"type": {"const": kind}}},
+            "then": {"properties": {"values": {"required": keys}}},
+        }
+        for kind, keys in {
+            "trend": ["avg", "min", "med", "max", "p(90)", "p(95)"],
+            "counter": ["count", "rate"],
+            "rate": ["rate", "passes", "fails"],
+        }.items()
+    ],
+}
+#: The object that k6 passes to handleSummary, as its documentation describes it.
+SUMMARY = {
+    "type": "object",
+    "required": ["root_group", "options", "state", "metrics"],
+    "properties": {
+        "root_group": {
+            "type": "object",
+            "required": ["name", "path", "id", "groups", "checks"],
+            "properties": {
+                "checks": {
+                    "type": "array",
+                    "items": {"type": "object", "required": ["name", "path", "id", "passes", "fails"]},
+                }
+            },
+        },
+        "options": {"type": "object", "required": ["summaryTrendStats", "summaryTimeUnit", "noColor"]},
+        "state": {"type": "object", "required": ["isStdOutTTY", "isStdErrTTY", "testRunDurationMs"]},
+        "metrics": {"type": "object", "additionalProperties": TREND},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    return write_run(tmp_path_factory.mktemp("formats"), "good", Truth())
+
+
+@pytest.fixture(scope="module")
+def bad(tmp_path_factory):
+    """A run with failed requests and a saturated generator, so that the verdict is against it."""
+    return write_run(tmp_path_factory.mktemp("formats"), "bad", Truth(failed_share=0.1, cpu_share=0.97))
+
+
+def exported(run, name):
+    status, told, said = within("report", run.path, "--format", name)
+    assert status == 0, said
+    return told
+
+
+def figures(run):
+    return run.summary.phases[0].operations[OPERATION]
+
+
+@pytest.mark.parametrize("name", ["rally", "osb"])
+def test_rally_tasks_have_the_reports_percentiles_and_the_verdict(good, bad, name):
+    for run in (good, bad):
+        document = json.loads(exported(run, name))
+        (task,) = document["results"]["op_metrics"]
+        for kind, latency in (("latency", figures(run).response), ("service_time", figures(run).service)):
+            assert {key: task[kind][key] for key in RALLY.values()} == {
+                key: pytest.approx(1e3 * latency.at(statistic)) for statistic, key in RALLY.items()
+            }
+        assert task["throughput"]["mean"] == figures(run).throughput
+        assert task["error_rate"] == sum(figures(run).errors.values()) / figures(run).requests
+        assert document["user-tags"]["loadframe-valid"] == str(run.summary.verdict.valid).lower()
+        assert task["meta"]["loadframe-errors"] == figures(run).errors
+    assert task["meta"]["loadframe-reasons"] == ["generator_cpu", "errors"]
+
+
+def test_records_hold_each_request_once_with_its_outcome(bad):
+    documents = dict(records(bad, "rally"))
+    normal = [it for it in documents.values() if it["sample-type"] == "normal"]
+    for name, latency in (("latency", figures(bad).response), ("service_time", figures(bad).service)):
+        successes = sorted(it["value"] for it in normal if it["name"] == name and it["meta"]["success"])
+        failures = [it for it in normal if it["name"] == name and not it["meta"]["success"]]
+        assert len(successes) == latency.count
+        assert successes[-1] == pytest.approx(1e3 * latency.max)
+        assert [it["meta"]["error-type"] for it in failures] == ["timeout"] * figures(bad).errors["timeout"]
+    # A failure's service time is unknown, and its record says what it holds.
+    assert all("response time" in it["meta"]["loadframe-note"] for it in failures)
+    rates = [it["value"] for it in normal if it["name"] == "throughput"]
+    assert sum(rates) == figures(bad).successes
+    assert {it["race-id"] for it in documents.values()} == {json.loads(exported(bad, "rally"))["race-id"]}
+
+
+def test_ycsb_sections_follow_its_text_format(bad):
+    lines = exported(bad, "ycsb").splitlines()
+    matches = [re.fullmatch(r"\[([^\]]+)\], ([^,]+), (\S+)", line) for line in lines]
+    assert all(matches)
+    values = {(match[1], match[2]): match[3] for match in matches}
+    for section, latency in ((OPERATION, figures(bad).service), (f"Intended-{OPERATION}", figures(bad).response)):
+        assert int(values[section, "Operations"]) == latency.count
+        for measure, statistic in (("50th", "p50"), ("90th", "p90"), ("99th", "p99"), ("99.9", "p999")):
+            microseconds = int(values[section, f"{measure}PercentileLatency(us)"])
+            assert microseconds == round(1e6 * latency.at(statistic))
+    failed = figures(bad).errors["timeout"]
+    assert int(values[OPERATION, "Return=OK"]) == figures(bad).successes
+    assert int(values[OPERATION, "Return=ERROR-timeout"]) == failed
+    assert int(values[f"Intended-{OPERATION}-FAILED", "Operations"]) == failed
+    assert values["LOADFRAME", "Valid"] == "false"
+
+
+def test_ycsb_sections_have_the_names_of_its_operations(tmp_path):
+    run = write_run(tmp_path, "ycsb", Truth(operation="read_modify_write"))
+    assert "[READ-MODIFY-WRITE], Operations, " in exported(run, "ycsb")
+
+
+def test_k6_summary_matches_its_schema_and_has_the_reports_percentiles(good, bad):
+    for run in (good, bad):
+        summary = json.loads(exported(run, "k6"))
+        jsonschema.validate(summary, SUMMARY)
+        metrics = summary["metrics"]
+        titles = {"response_time": "response", "http_req_duration{expected_response:true}": "service"}
+        for title, kind in titles.items():
+            latency = getattr(figures(run), kind)
+            values = metrics[title]["values"]
+            assert {key: values[key] for key in K6.values()} == {
+                key: pytest.approx(1e3 * latency.at(statistic)) for statistic, key in K6.items()
+            }
+        failed = sum(figures(run).errors.values())
+        assert metrics["http_req_failed"]["values"]["passes"] == failed
+        # k6 counts failures in this trend, whose service times are not recorded.
+        assert ("http_req_duration" in metrics) == (not failed)
+        checks = {check["name"]: check["passes"] for check in summary["root_group"]["checks"]}
+        assert checks["the run is valid"] == run.summary.verdict.valid
+
+
+def test_hdr_log_has_the_recorded_histograms(bad, tmp_path):
+    log = tmp_path / "run.hlog"
+    log.write_text(exported(bad, "hdr"))
+    total = HdrHistogram(1, 3_600_000_000_000, 3)
+    reader = HistogramLogReader(str(log), total)
+    while (interval := reader.get_next_interval_histogram()) is not None:
+        if interval.get_tag() == f"{OPERATION}/{OPERATION}/response":
+            total.add(interval)
+    assert total.get_total_count() == figures(bad).response.count
+    assert total.get_value_at_percentile(99) / 1e9 == pytest.approx(figures(bad).response.p99, rel=2e-3)
+
+
+def test_json_lines_have_failures_and_quality_of_figures(bad):
+    (line,) = map(json.loads, exported(bad, "jsonl").splitlines())
+    assert line["errors"] == {"timeout": figures(bad).errors["timeout"]}
+    assert line["response"]["p99"] == figures(bad).response.p99
+    assert (line["valid"], line["failure_cause"]) == (False, None)
+    assert set(line["states"]) == {"throughput", "documents", "errors", "response", "service", "all"}
+    assert set(line["states"].values()) <= {"good", "bounded", "unknown"}
+
+
+def test_junit_has_a_failure_for_each_unknown_figure(bad):
+    (suite,) = ET.fromstring(exported(bad, "junit"))
+    unknown = [figure for figure in bad.summary.verdict.figures if figure.state == "unknown"]
+    # One more: the run itself.
+    assert int(suite.get("failures")) == len(suite.findall("testcase/failure")) == len(unknown) + 1
+    assert int(suite.get("tests")) == len(suite.findall("testcase"))
+    properties = {entry.get("name"): entry.get("value") for entry in suite.iter("property")}
+    assert int(properties[f"{OPERATION}.{OPERATION}.failed"]) == figures(bad).errors["timeout"]
+
+
+@pytest.fixture(scope="module")
+def experiment(tmp_path_factory):
+    path = tmp_path_factory.mktemp("formats") / "experiment"
+    names = [f"b{block}-nodes1-clients{clients}" for block in (1, 2) for clients in (1, 2)]
+    return write_experiment(path, Truth(), nodes=[1], clients=[1, 2], failed=names[:1], saturated=names[1:2])
+
+
+def test_tables_have_a_row_for_each_run_of_an_experiment(experiment):
+    status, told, _ = within("report", experiment, "--format", "markdown")
+    assert status == 0
+    rows = [line for line in told.splitlines() if line.startswith("| b")]
+    assert len(rows) == 4
+    assert [row for row in rows if "failed, not judged" in row] == [rows[0]]
+    _, told, _ = within("report", experiment, "--format", "jsonl")
+    lines = [json.loads(line) for line in told.splitlines()]
+    assert [line["failure_cause"] for line in lines] == ["node 1 did not come up within 120 s", None, None, None]
+    _, told, _ = within("report", experiment / "runs", "--format", "junit")
+    assert [suite.get("errors") for suite in ET.fromstring(told)] == ["1", "0", "0", "0"]
+
+
+def test_otava_has_valid_runs_only_and_names_the_others(experiment):
+    status, told, said = within("report", experiment, "--format", "otava")
+    assert status == 0
+    rows = list(csv.DictReader(io.StringIO(told)))
+    assert [row["run"] for row in rows] == ["b2-nodes1-clients1", "b2-nodes1-clients2"]
+    assert "b1-nodes1-clients1, b1-nodes1-clients2" in said
+
+
+def test_runs_in_a_folder_are_ordered_by_time(tmp_path):
+    for day, name in ((2, "a"), (1, "b")):
+        write_run(tmp_path, name, Truth(seconds=1), started=datetime(2026, 1, day, tzinfo=UTC))
+    _, told, _ = within("report", tmp_path, "--format", "jsonl")
+    assert [json.loads(line)["run"] for line in told.splitlines()] == ["b", "a"]
+
+
+@pytest.mark.parametrize("name", [name for name, chosen in FORMATS.items() if not chosen.several])
+def test_a_format_for_one_run_refuses_several(experiment, name):
+    status, _, said = within("report", experiment, "--format", name)
+    assert status == 2
+    assert "holds one run" in said
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--format", "rally", "--into", "x"),
+        ("--format", "k6", "--into", "x", "--hosts", "127.0.0.1:1"),
+        ("--format", "rally", "--hosts", "127.0.0.1:1"),
+        ("--format", "rally", "--export", "x"),
+        ("--format", "rally", "--bands", "1s"),
+    ],
+    ids=" ".join,
+)
+def test_contradicting_options_are_refused(good, words):
+    assert within("report", good.path, *words)[0] == 2
