@@ -188,7 +188,11 @@ def test_a_refused_signature_is_one_message_with_its_remedy(folder, command, key
         (["--aws-service", "es"], {"AWS_ACCESS_KEY_ID": "A"}, "without a region", "give --aws-region"),
         (["--aws-region", "r"], {}, "without the service's name", "give --aws-service"),
         (AWS, {"AWS_ACCESS_KEY_ID": "A"}, "without AWS_SECRET_ACCESS_KEY", "set both"),
-        ([*AWS, "--aws-profile", "nobody"], {}, "the profile nobody has no key", "give --aws-profile"),
+        ([*AWS, "--aws-profile", "nobody"], {}, "unknown AWS profile nobody", "choose one of: default, load, sso;"),
+        ([*AWS, "--aws-profile", "nobody"], {}, "/credentials: unknown", "choose one of"),
+        (["--aws-profile", "nobody"], {}, "unknown AWS profile nobody", "choose one of: default, load, sso;"),
+        (AWS, {"AWS_PROFILE": "nobody"}, "unknown AWS profile nobody", "choose one of: default, load, sso;"),
+        (AWS, {"AWS_SHARED_CREDENTIALS_FILE": "/none"}, "and the profile default has no file", "give --aws-profile"),
         ([*AWS, "--aws-profile", "sso"], {}, "is issued by another service", "aws configure export-credentials"),
         ([*AWS, "--user", "ann"], {}, "--user and --aws-service exclude each other", "give one of them"),
         (["--aws-service", "e s", "--aws-region", "r"], {}, "--aws-service must consist of", "for example es"),
@@ -221,6 +225,26 @@ def test_service_and_region_come_from_the_host(host, service, region):
     auth = sign(AwsOptions(service, None, None, [host]), lambda _file: None, variables)
     assert auth.aws
     assert (auth.aws.service, auth.aws.region) == (service, region)
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (["--api-key-file", "secret"], "refused the given credentials: check the API key in "),
+        (["--token-file", "secret"], "refused the given credentials: check the token in "),
+        (["--user", "ann", "--password-file", "secret"], "refused the given credentials: check --user ann"),
+        ([], "give credentials: --user, --api-key-file"),
+    ],
+)
+def test_refused_credentials_are_distinguished_from_missing_ones(folder, words, remedy):
+    replace(folder / "secret", "hush-5511\n")
+    with ServerlessSearch(404, lambda _request, _body: (401, {"error": {"reason": "who are you"}})) as service:
+        command = ["cluster", "status", "--store", "elasticsearch", "--hosts", service.address, *words]
+        done = loadframe(*command, cwd=folder)
+    assert done.returncode == 2
+    assert "the cluster denies access: 401, who are you" in done.stderr
+    assert remedy in " ".join(done.stderr.split())
+    assert "hush" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -366,7 +390,24 @@ def test_check_masks_the_credentials_that_an_answer_repeats(folder, scheme):
 
 def test_stores_without_http_refuse_signatures():
     done = loadframe(
-        "cluster", "status", "--store", "redis", "--hosts", "127.0.0.1:9", *AWS, env=key_in_environment(KEY)
+        "cluster", "status", "--store", "redis", "--hosts", "127.0.0.1:9", "--aws-service", "es", env={"AWS_REGION": ""}
     )
     assert done.returncode == 2
-    assert "redis does not support API keys or tokens" in done.stderr
+    assert "redis does not support AWS signatures, which sign HTTP requests" in done.stderr
+    assert "leave --aws-service, --aws-region and --aws-profile out" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "words", "cause"),
+    [
+        ("redis", ["--api-key-file", "none"], "redis does not support API keys or tokens"),
+        ("cassandra", ["--token-file", "none"], "cassandra does not support API keys or tokens"),
+        ("postgresql", ["--user", "ann", "--compress"], "does not compress requests to postgresql"),
+        ("mongodb", ["--aws-service", "es"], "mongodb does not support AWS signatures"),
+    ],
+)
+def test_options_that_a_store_does_not_support_are_refused_before_secrets_are_read(kind, words, cause):
+    """The file does not exist, and there is no terminal to read a password from."""
+    done = loadframe("cluster", "status", "--store", kind, "--hosts", "127.0.0.1:9", *words)
+    assert done.returncode == 2
+    assert cause in done.stderr

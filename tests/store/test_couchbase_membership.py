@@ -235,6 +235,7 @@ def test_a_wrong_password_is_reported_before_any_change(service, store):
     with pytest.raises(BadInput, match="denies access: 401") as caught:
         stranger.balance(addresses, Told())
     assert "guess" not in str(caught.value)
+    assert "refused the given credentials: check --user Administrator" in str(caught.value.remedy)
     with suppress(BadInput):
         stranger.leave(addresses[:1], member(addresses[1], 1), Told())
     assert even(service, *addresses)

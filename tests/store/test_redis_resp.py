@@ -93,8 +93,9 @@ def test_a_denied_command_is_bad_input(serve, code):
 @pytest.mark.parametrize("reply", [b"-WRONGPASS invalid pair\r\n", b"-ERR invalid pair\r\n"])
 def test_a_wrong_password_is_bad_input_and_is_not_sent_twice(serve, reply):
     client = serve(reply, b"+OK\r\n", access=Access(auth=Auth("basic", "hush", user="ann")))
-    with pytest.raises(BadInput, match="denies access: invalid pair"):
+    with pytest.raises(BadInput, match="denies access: invalid pair") as caught:
         client.info()
+    assert "refused the given credentials: check --user ann" in str(caught.value.remedy)
     assert client.received == [b"*3\r\n$4\r\nAUTH\r\n$3\r\nann\r\n$4\r\nhush\r\n"]
 
 

@@ -56,7 +56,7 @@ def refused(kind: str, address: str, words: str) -> None:
         Cluster.attach([address], kind, WRONG)
     assert re.search("denies access", str(caught.value))
     assert caught.value.where == address
-    assert "--user" in str(caught.value.remedy)
+    assert "check --user" in str(caught.value.remedy), "the credentials were given, so the remedy is not to give them"
     assert "hush" not in str(caught.value)
 
 

@@ -47,6 +47,9 @@ def sign(options: AwsOptions, check: Callable[[Path], None], environment: Mappin
 
     `check` receives the file with the key.
     """
+    named = options.profile or ("AWS_ACCESS_KEY_ID" not in environment and environment.get("AWS_PROFILE")) or None
+    if named:
+        _require_profile(named, environment)
     profile = options.profile or environment.get("AWS_PROFILE") or "default"
     service, region = _scope(options, profile, environment)
     if options.profile is None and "AWS_ACCESS_KEY_ID" in environment:
@@ -55,7 +58,7 @@ def sign(options: AwsOptions, check: Callable[[Path], None], environment: Mappin
             raise BadInput("AWS_ACCESS_KEY_ID is set without AWS_SECRET_ACCESS_KEY", remedy="set both, or neither")
         token = environment.get("AWS_SESSION_TOKEN") or None
         return Auth("aws", secret, environment["AWS_ACCESS_KEY_ID"], aws=Aws(service, region, "", token))
-    file = Path(environment.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials").expanduser().absolute()
+    file = _key_file(environment)
     section = _sections(file).get(profile)
     if section is None or "aws_access_key_id" not in section or "aws_secret_access_key" not in section:
         raise _no_key(profile, file, section, environment)
@@ -106,17 +109,41 @@ def _no_key(profile: str, file: Path, section: Mapping[str, str] | None, environ
             remedy=f'export it: eval "$(aws configure export-credentials --profile {profile} --format env)", and leave '
             "--aws-profile out",
         )
+    lacking = "has no key" if section is not None else "is not in the file" if file.exists() else "has no file"
     return BadInput(
-        f"no AWS key: the environment lacks AWS_ACCESS_KEY_ID, and the profile {profile} has no key",
+        f"no AWS key: the environment lacks AWS_ACCESS_KEY_ID, and the profile {profile} {lacking}",
         where=str(file),
         remedy="set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give --aws-profile",
     )
 
 
+def _key_file(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials").expanduser().absolute()
+
+
+def _config_file(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser().absolute()
+
+
+def _require_profile(profile: str, environment: Mapping[str, str]) -> None:
+    """Refuse a profile that is neither in the credentials file nor in the config file."""
+    file, config = _key_file(environment), _config_file(environment)
+    known = {*_sections(file), *(name.removeprefix("profile ") for name in _sections(config))}
+    if profile in known:
+        return
+    missing = "" if file.exists() else ", which does not exist"
+    there = f"choose one of: {', '.join(sorted(known))}" if known else f"neither {file} nor {config} has a profile"
+    raise BadInput(
+        f"unknown AWS profile {profile}",
+        where=f"{file}{missing}",
+        remedy=f"{there}; or leave --aws-profile and AWS_PROFILE out, and set AWS_ACCESS_KEY_ID and"
+        " AWS_SECRET_ACCESS_KEY",
+    )
+
+
 def _configured(profile: str, environment: Mapping[str, str]) -> Mapping[str, str]:
     """Return the settings of a profile in AWS's config file; empty if it has none."""
-    file = Path(environment.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser()
-    return _sections(file).get("default" if profile == "default" else f"profile {profile}", {})
+    return _sections(_config_file(environment)).get("default" if profile == "default" else f"profile {profile}", {})
 
 
 def _sections(file: Path) -> dict[str, dict[str, str]]:

@@ -20,7 +20,7 @@ from loadframe.base.errors import BadInput
 from loadframe.base.untrusted import read_input
 from loadframe.cluster.aws import AwsOptions, sign
 from loadframe.store import OPEN, Access, Store
-from loadframe.store.access import Auth, Tls, endpoints, split_address
+from loadframe.store.access import Auth, Scheme, Tls, endpoints, split_address
 from loadframe.store.web import Proxy, proxy_for
 
 PASSWORD = "LOADFRAME_PASSWORD"
@@ -148,6 +148,7 @@ def access_to(kind: str, hosts: str, given: Mapping[str, Any], warn: Warn) -> tu
     addresses, secure = endpoints(hosts, store.port, store.schemes)
     get = given.get
     tls = _tls(secure, get("ca"), get("cert"), get("key"), bool(get("insecure")), warn)
+    _check_support(store, given, tls)
     auth = credentials(
         user=get("user"),
         password_file=get("password_file"),
@@ -223,6 +224,22 @@ def _check_scheme(store: Store, hosts: str) -> None:
                 where=hosts,
                 remedy=f"give --store {other.kind}",
             )
+
+
+#: The options of each scheme of credentials.
+_SCHEMES: Mapping[Scheme, Sequence[str]] = {
+    "basic": ("user",),
+    "api_key": ("api_key_file",),
+    "bearer": ("token_file",),
+    "aws": ("aws_service", "aws_region", "aws_profile"),
+}
+
+
+def _check_support(store: Store, given: Mapping[str, Any], tls: Tls | None) -> None:
+    """Refuse options that the store does not support, before secrets are read; BadInput is the store's own message."""
+    schemes = [scheme for scheme, options in _SCHEMES.items() if any(given.get(name) for name in options)]
+    for scheme in schemes or (None,):
+        store.with_access(Access(tls, scheme and Auth(scheme, "", ""), bool(given.get("compress"))))
 
 
 def _tls(

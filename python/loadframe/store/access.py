@@ -47,6 +47,9 @@ class Aws:
     session_token: str | None = field(default=None, repr=False)
 
 
+Scheme = Literal["basic", "api_key", "bearer", "aws"]
+
+
 @dataclass(frozen=True)
 class Auth:
     """Credentials: a user with a password, an API key, a token, or an AWS key that signs requests.
@@ -55,7 +58,7 @@ class Auth:
     changes.
     """
 
-    scheme: Literal["basic", "api_key", "bearer", "aws"]
+    scheme: Scheme
     secret: str = field(repr=False)
     user: str | None = None
     file: Path | None = None
@@ -81,6 +84,24 @@ class Auth:
         from loadframe._engine import Signer
 
         return Signer(json.dumps(self.plan), self.file)
+
+    @property
+    def check(self) -> str:
+        """The remedy for a server that refuses these credentials."""
+        variable = {"basic": "LOADFRAME_PASSWORD", "api_key": "LOADFRAME_API_KEY", "bearer": "LOADFRAME_TOKEN"}
+        place = f" in {self.file}" if self.file else ""
+        match self.scheme:
+            case "basic":
+                place = place or f" in --password-file or {variable['basic']}"
+                what = f"--user {self.user} and the password{place}"
+            case "api_key" | "bearer":
+                name = "API key" if self.scheme == "api_key" else "token"
+                what = (
+                    f"the {name}{place or f' in {variable[self.scheme]}'}, and that it has not expired or been revoked"
+                )
+            case "aws":
+                what = f"the AWS key{place or ' in the environment'}, --aws-service and --aws-region"
+        return f"the server refused the given credentials: check {what}"
 
     @property
     def _key(self) -> str:

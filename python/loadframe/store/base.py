@@ -244,6 +244,11 @@ class Store(ABC):
 
     def _require_user_login(self, access: Access) -> None:
         """BadInput for API keys, tokens and compression, in stores that only know users with passwords."""
+        if access.auth is not None and access.auth.scheme == "aws":
+            raise BadInput(
+                f"{self.kind} does not support AWS signatures, which sign HTTP requests",
+                remedy="leave --aws-service, --aws-region and --aws-profile out, and give --user",
+            )
         if access.auth is not None and access.auth.scheme != "basic":
             raise BadInput(f"{self.kind} does not support API keys or tokens", remedy="give --user")
         if access.compress:

@@ -32,7 +32,7 @@ from loadframe.store.base import (
     daily_collections,
 )
 from loadframe.store.cassandra import config
-from loadframe.store.cassandra.cql import DENIED, TEMPORARY, Connection, CqlError
+from loadframe.store.cassandra.cql import BAD_CREDENTIALS, DENIED, TEMPORARY, Connection, CqlError
 from loadframe.store.cassandra.ring import Ring, figures, sampled_rows
 from loadframe.store.distribution import Distribution
 from loadframe.store.encryption import Encryption
@@ -210,7 +210,9 @@ class Cassandra(Store):
                 raise BadInput(
                     f"the cluster denies access: {error.what}",
                     where=error.where,
-                    remedy="give --user, with an account that has the privilege",
+                    remedy=auth.check
+                    if (auth := self._access.auth) and error.code == BAD_CREDENTIALS
+                    else "give --user, with an account that has the privilege",
                 ) from error
             raise
         except OSError as error:

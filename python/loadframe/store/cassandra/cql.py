@@ -31,7 +31,8 @@ class CqlError(StoreFailed):
 
 
 #: Error codes for failed authentication and missing privileges.
-DENIED = (0x0100, 0x2100)
+BAD_CREDENTIALS = 0x0100
+DENIED = (BAD_CREDENTIALS, 0x2100)
 #: Error codes for temporary failures: a node is starting, overloaded, or too slow.
 TEMPORARY = (0x1001, 0x1002, 0x1200, 0x1300)
 

@@ -20,6 +20,7 @@ from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
 
 #: Timeout, s. Adding a node takes ten seconds, or much longer on busy machines.
 _TIMEOUT = 120.0
+_UNAUTHORIZED = 401
 
 
 class Administration:
@@ -29,6 +30,7 @@ class Administration:
         """Create the HTTP client, which keeps connections open for statistics every second."""
         self.scheme = access.scheme
         self._tls_remedy = access.tls_remedy
+        self._auth = access.auth
         self.user = access.auth.user or "" if access.auth else ""
         self.password = access.auth.secret if access.auth else ""
         self._web = Web(access, timeout=_TIMEOUT)
@@ -66,11 +68,13 @@ class Administration:
                 remedy="check that it runs, and that the addresses name its administration port, such as host:8091"
                 f"{self._tls_remedy}",
             ) from error
-        if answer.status in (401, 403):
+        if answer.status in (_UNAUTHORIZED, 403):
             raise BadInput(
                 f"the cluster denies access: {answer.status}",
                 where=answer.address,
-                remedy="give --user with an account that may administer buckets",
+                remedy=self._auth.check
+                if self._auth and answer.status == _UNAUTHORIZED and known
+                else "give --user with an account that may administer buckets",
             )
         if answer.status >= 400 and answer.status != 404:
             raise (StoreFailed if answer.status >= 500 else LoadframeError)(

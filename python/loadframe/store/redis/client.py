@@ -201,7 +201,9 @@ class Client:
             return BadInput(
                 f"the server denies access: {reply}",
                 where=self.address,
-                remedy="give --user (default, if the server has no others), and its password with --password-file or in"
+                remedy=auth.check
+                if (auth := self._access.auth) and reply.code != "NOPERM"
+                else "give --user (default, if the server has no others), and its password with --password-file or in"
                 " LOADFRAME_PASSWORD; the user needs the privilege for these commands",
             )
         if reply.code == _LOADING:

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any, Protocol, Self
 
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
-from loadframe.store.access import OPEN, Access, first_answer
+from loadframe.store.access import OPEN, Access, Auth, first_answer
 from loadframe.store.base import Figure, Health, Member, RunningSetting, Sample, Store, Unreachable, Watch
 from loadframe.store.search import membership, sampling
 from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
@@ -107,8 +107,9 @@ UNKNOWN = "unknown"
 SERVERLESS = "serverless"
 #: Longest time until a search finds new documents, if the service does not refresh on request, s.
 _COUNT_LAG = 90.0
+_UNAUTHORIZED = 401
 _DENIED = {
-    401: "give credentials: --user, --api-key-file, --token-file, or --aws-service for AWS",
+    _UNAUTHORIZED: "give credentials: --user, --api-key-file, --token-file, or --aws-service for AWS",
     403: "use an account with the required privilege",
 }
 #: Parts of the reasons of 401 and 403 -> remedy.
@@ -164,6 +165,7 @@ class SearchStore(Store):
     def __init__(self, access: Access = OPEN) -> None:
         """Create the HTTP client, which keeps connections open for statistics every second."""
         self._tls_remedy = access.tls_remedy
+        self._auth = access.auth
         self._web = Web(access, timeout=_TIMEOUT)
         self._hidden: dict[str, None] = {}
         self._is_serverless = bool(access.auth and access.auth.aws and access.auth.aws.service == _SERVERLESS)
@@ -207,7 +209,7 @@ class SearchStore(Store):
                     remedy="check the cluster (`loadframe cluster status`) before you try again",
                 ) from error
             raise self._unreachable(addresses, str(error)) from error
-        return _content(answer, method, path)
+        return _content(answer, method, path, self._auth)
 
     def _unreachable(self, addresses: Sequence[str], reason: str) -> LoadframeError:
         if "certificate required" in reason.lower():
@@ -461,7 +463,7 @@ class SearchStore(Store):
         return {node["name"]: _figures(node) for node in nodes.get("nodes", {}).values()}
 
 
-def _content(answer: Answer, method: str, path: str) -> Any:
+def _content(answer: Answer, method: str, path: str, auth: Auth | None) -> Any:
     """Return the JSON of an answer; an error by status for 400 and up, BadInput for other content."""
     if answer.status in _DENIED:
         reason = _reason(answer)
@@ -469,7 +471,7 @@ def _content(answer: Answer, method: str, path: str) -> Any:
         raise AccessDenied(
             f"the cluster denies access: {answer.status}, {reason}",
             where=answer.address,
-            remedy=known or _DENIED[answer.status],
+            remedy=known or (auth.check if auth and answer.status == _UNAUTHORIZED else _DENIED[answer.status]),
         )
     if answer.status in _NOT_OFFERED:
         raise NotOffered(
