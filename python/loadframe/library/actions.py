@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from loadframe.analyze.compare import USUAL
 from loadframe.analyze.gate import Thresholds
 from loadframe.analyze.scalability import fit as fit_models
 from loadframe.analyze.scalability.observations import parse_table
 from loadframe.base.errors import BadInput
+from loadframe.base.units import MOST_SEED, MOST_THREADS
 from loadframe.base.untrusted import read_input
 from loadframe.cluster import Cluster as LiveCluster
 from loadframe.cluster import access_to
@@ -21,6 +22,7 @@ from loadframe.experiment.elastic.schedule import parse_schedule
 from loadframe.experiment.runner.folder import opened_folder
 from loadframe.experiment.runner.loop import run_experiment
 from loadframe.library import answers as shown
+from loadframe.library.arguments import Count, Nodes, Positive, Range, checked, listed
 from loadframe.library.bench import Bench
 from loadframe.library.checking import answers, rendered_requests, small_workload
 from loadframe.library.cluster import Cluster, spec_from
@@ -52,14 +54,15 @@ _MOST = 16 << 20
 Recorded = str | os.PathLike[str] | Run | Experiment
 
 
+@checked
 def bench(
     workload: str | os.PathLike[str] | Workload,
     *,
     output: str | os.PathLike[str] | None = None,
     store: str = "opensearch",
     version: str | None = None,
-    nodes: int | None = None,
-    cpus: float | None = None,
+    nodes: Nodes | None = None,
+    cpus: Positive | None = None,
     memory: str | int | None = None,
     cores: str | None = None,
     home: str | None = None,
@@ -74,15 +77,15 @@ def bench(
     replace: bool = False,
     reuse: bool = False,
     parameters: Mapping[str, Value] | None = None,
-    only: Sequence[str] = (),
-    clients: int | None = None,
+    only: str | Sequence[str] = (),
+    clients: Count | None = None,
     rate: str | float | None = None,
     arrivals: Literal["constant", "poisson"] | None = None,
     warmup: str | float | None = None,
     duration: str | float | None = None,
-    at: Sequence[str] = (),
-    seed: int | None = None,
-    threads: int = 1,
+    at: str | Sequence[str] = (),
+    seed: Annotated[int, Range(0, MOST_SEED)] | None = None,
+    threads: Annotated[int, Range(1, MOST_THREADS)] = 1,
     samples: bool = False,
     allow_bad: bool = False,
     progress: Callback | None = None,
@@ -100,15 +103,16 @@ def bench(
     refuse_contradictions(
         {
             "hosts": hosts, "cluster": cluster, "replace": replace, "reuse": reuse, "clients": clients, "rate": rate,
-            "arrivals": arrivals, "at": list(at) or None, "version": version, "nodes": nodes, "cpus": cpus,
+            "arrivals": arrivals, "at": listed(at) or None, "version": version, "nodes": nodes, "cpus": cpus,
             "memory": memory, "cores": cores, "home": home, "host": host, "encryption": encryption,
             "settings": settings or None,
         }
     )  # fmt: skip
+    _require_hosts(hosts)
     override = levels(clients, rate, arrivals, warmup, duration)
     loaded = loaded_workload(workload, parameters or {})
     if only:
-        loaded = loaded.choose(list(only), where="only")
+        loaded = loaded.choose(listed(only), where="only")
     path = Path(output) if output is not None else default_path(loaded.name)
     require_free(path, "output")
     listener = listener_of(progress)
@@ -138,7 +142,7 @@ def bench(
         generator=Generator(threads, samples=samples),
         seed=secrets.randbits(32) if seed is None else seed,
         override=override,
-        actions=parse_schedule(at),
+        actions=parse_schedule(listed(at)),
         name=cluster if isinstance(cluster, str) else None,
         replace=replace,
         reuse=reuse,
@@ -149,6 +153,7 @@ def bench(
     return Run(path)
 
 
+@checked
 def run(
     experiment: str | os.PathLike[str] | Experiment,
     *,
@@ -186,6 +191,7 @@ def run(
     return Experiment._opened(path)
 
 
+@checked
 def check(
     workload: str | os.PathLike[str] | Workload,
     *,
@@ -209,6 +215,7 @@ def check(
     """
     if offline and hosts:
         raise BadInput("offline and hosts contradict each other: offline sends nothing", remedy="give one of them")
+    _require_hosts(hosts)
     given, listener = parameters or {}, listener_of(progress)
     loaded = loaded_workload(workload, given)
     if not hosts:
@@ -219,6 +226,7 @@ def check(
     return shown.Checks(answers(loaded, store, attach, listener)[0])
 
 
+@checked
 def fit(
     data: str | os.PathLike[str] | Mapping[int, float] | Mapping[float, float] | Iterable[tuple[float, float]],
     *,
@@ -242,9 +250,10 @@ def fit(
     return shown.Fit(fit_models(pairs, residuals=residuals, over=over, scaling=scaling, blocks=blocks))
 
 
+@checked
 def compare(
     *groups: Recorded,
-    measures: Sequence[str] = USUAL,
+    measures: str | Sequence[str] = USUAL,
     least: str | float = 0.05,
     level: float = 0.05,
     session_spread: str | float = 0.05,
@@ -260,7 +269,7 @@ def compare(
     """
     if not groups:
         raise BadInput("no group of runs is given", remedy="name two or more, or one experiment")
-    kinds = require_measures(measures, "measures")
+    kinds = require_measures(listed(measures), "measures")
     require_level(level, "level")
     compared = compare_groups(
         [_argument(group) for group in groups],
@@ -272,16 +281,17 @@ def compare(
     return shown.Comparison(compared)
 
 
+@checked
 def gate(
     new: Recorded,
     *,
     baseline: Recorded | None = None,
     history: Recorded | None = None,
-    bounds: Sequence[str] = (),
-    measures: Sequence[str] = ("throughput", "p50", "p99", "errors"),
+    bounds: str | Sequence[str] = (),
+    measures: str | Sequence[str] = ("throughput", "p50", "p99", "errors"),
     least: Mapping[str, str | float] | str | float | None = None,
     catch: Mapping[str, str | float] | str | float | None = None,
-    watch: Sequence[str] = (),
+    watch: str | Sequence[str] = (),
     across_treatments: bool = False,
     session_spread: str | float = 0.05,
 ) -> "shown.Gate":
@@ -296,11 +306,11 @@ def gate(
     if baseline is not None and history is not None:
         raise BadInput("baseline and history contradict each other: both name the earlier runs", remedy="give one")
     earlier = baseline if baseline is not None else history
-    kinds = require_measures(measures, "measures")
+    kinds = require_measures(listed(measures), "measures")
     thresholds = Thresholds(
         least=_thresholds(least, kinds, "least"),
         catch=_thresholds(catch, kinds, "catch"),
-        bounds=[parse_bound(text, "bounds") for text in bounds],
+        bounds=[parse_bound(text, "bounds") for text in listed(bounds)],
     )
     judged, _ = gate_groups(
         _argument(new),
@@ -310,12 +320,13 @@ def gate(
         history=history is not None,
         session_spread=share(session_spread, "session_spread"),
         across=across_treatments,
-        watch=watch,
+        watch=listed(watch),
         written=lambda name: "bounds" if name == "bound" else name,
     )
     return shown.Gate(judged)
 
 
+@checked
 def capacity(experiment: str | os.PathLike[str] | Experiment) -> "shown.Capacity":
     """Return the sustained loads that a recorded capacity experiment found.
 
@@ -325,6 +336,12 @@ def capacity(experiment: str | os.PathLike[str] | Experiment) -> "shown.Capacity
     """
     path = experiment.path if isinstance(experiment, Experiment) else Path(experiment)
     return shown.Capacity(path)
+
+
+def _require_hosts(hosts: str | Sequence[str] | None) -> None:
+    """Raise BadInput for an empty list: it must not start a cluster."""
+    if hosts is not None and not hosts:
+        raise BadInput("hosts is empty", remedy="give addresses such as 127.0.0.1:9200, or leave hosts out")
 
 
 def _attach(

@@ -13,6 +13,7 @@ from loadframe.analyze.gate import Gate as JudgedGate
 from loadframe.analyze.gate import Standing
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.library.arguments import Positive, checked
 from loadframe.library.reports import Answer, Report
 from loadframe.library.tables import Table, html_table, table_of
 from loadframe.report.fit import print_fit
@@ -108,7 +109,8 @@ class Fit(Answer):
         peak: dict[str, Any] | None = self.as_dict()["peak"]
         return peak
 
-    def predict(self, n: float) -> float:
+    @checked
+    def predict(self, n: Positive) -> float:
         """Return the throughput of the best model at a size."""
         import numpy as np
 

@@ -8,6 +8,8 @@ from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_cores, parse_size
 from loadframe.cluster import Cluster as LiveCluster
 from loadframe.cluster import ClusterSpec, Encryption, Limits, Placement
+from loadframe.library.arguments import Count, Nodes, Positive, checked
+from loadframe.library.options import parsed_as
 from loadframe.library.progress import Callback, listener_of
 from loadframe.library.tables import Table, html_table, table_of
 
@@ -33,7 +35,7 @@ def spec_from(
     name: str | None = None,
 ) -> ClusterSpec:
     """Return the specification of a cluster to start; BadInput for an invalid value."""
-    given = parse_cores(cores) if cores is not None else None
+    given = parsed_as(parse_cores, cores, "cores") if cores is not None else None
     try:
         word = Encryption(encryption)
     except ValueError:
@@ -45,7 +47,7 @@ def spec_from(
         nodes=nodes,
         limits=Limits(
             cpus=cpus,
-            memory=None if memory is None else parse_size(memory),
+            memory=None if memory is None else parsed_as(parse_size, memory, "memory"),
             cores=given.numbers if given else None,
             cores_each=given.per_node if given else None,
         ),
@@ -74,13 +76,14 @@ class Cluster:
     3
     """
 
+    @checked
     def __init__(
         self,
         store: str = "opensearch",
         *,
         version: str | None = None,
-        nodes: int = 1,
-        cpus: float | None = None,
+        nodes: Nodes = 1,
+        cpus: Positive | None = None,
         memory: str | int | None = None,
         cores: str | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -153,22 +156,27 @@ class Cluster:
         ]
         return Table("nodes", lambda: table_of(rows, ("name", "address", "pid", "alive")))
 
-    def grow(self, nodes: int = 1) -> list[str]:
+    @checked
+    def grow(self, nodes: Count = 1) -> list[str]:
         """Add nodes, wait until the data is balanced, and return their names."""
         return self.live.grow(nodes, self._listener.step)
 
-    def shrink(self, nodes: int | str = 1) -> list[str]:
+    @checked
+    def shrink(self, nodes: Count | str = 1) -> list[str]:
         """Remove a number of nodes, newest first, or the node of that name; return their names."""
         return self.live.shrink(nodes, self._listener.step)
 
+    @checked
     def kill(self, name: str) -> None:
         """Kill a node (SIGKILL); its data are kept."""
         self.live.kill(name)
 
+    @checked
     def pause(self, name: str) -> None:
         """Suspend a node: its connections stay open, but it does not answer."""
         self.live.pause(name, self._listener.step)
 
+    @checked
     def resume(self, name: str) -> None:
         """Continue a paused node."""
         self.live.resume(name, self._listener.step)
@@ -177,6 +185,7 @@ class Cluster:
         """Start ended nodes again; return whether there were any."""
         return self.live.mend(self._listener.step)
 
+    @checked
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Change settings of the store at run time; BadInput for settings that require a restart."""
         self.live.configure(settings)

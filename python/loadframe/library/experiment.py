@@ -13,6 +13,7 @@ from loadframe.base.errors import BadInput
 from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.experiment import Experiment as PlannedExperiment
 from loadframe.experiment.file.reader import experiment_of, load_experiment
+from loadframe.library.arguments import Positive, Seconds, checked, listed
 from loadframe.library.plots import ExperimentPlots
 from loadframe.library.reports import Report, read_report
 from loadframe.library.run import EVENT_COLUMNS, Run, histograms_table, operations_table, percentiles_table
@@ -51,6 +52,7 @@ class Experiment:
     True
     """
 
+    @checked
     def __init__(self, keys: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Check the experiment that the keys define. `workload` is a name, a path or a `Workload`."""
         written = merged(keys, more)
@@ -61,6 +63,7 @@ class Experiment:
         self._define(experiment_of(document_of(written, "Experiment"), given))
 
     @classmethod
+    @checked
     def load(cls, path: str | os.PathLike[str]) -> "Experiment":
         """Load an experiment file. `loadframe.open` opens the folder of its results."""
         experiment = cls.__new__(cls)
@@ -159,6 +162,7 @@ class Experiment:
             )
         return self._planned
 
+    @checked
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the keys to an experiment file and return its path. A `Workload` needs a file of its own."""
         if self._planned is None:
@@ -213,15 +217,16 @@ class Experiment:
 
         return Table("events", content)
 
+    @checked
     def response_times(
         self,
         *,
         operation: str | None = None,
         phase: str | None = None,
         where: Mapping[str, object] | None = None,
-        runs: Iterable[str] | None = None,
-        start: float = 0.0,
-        end: float = math.inf,
+        runs: str | Iterable[str] | None = None,
+        start: Seconds = 0.0,
+        end: Seconds = math.inf,
     ) -> Times:
         """Return the response times of successes, merged over the valid runs.
 
@@ -232,28 +237,30 @@ class Experiment:
         """
         return self._times("response", operation, phase, where, runs, start, end)
 
+    @checked
     def service_times(
         self,
         *,
         operation: str | None = None,
         phase: str | None = None,
         where: Mapping[str, object] | None = None,
-        runs: Iterable[str] | None = None,
-        start: float = 0.0,
-        end: float = math.inf,
+        runs: str | Iterable[str] | None = None,
+        start: Seconds = 0.0,
+        end: Seconds = math.inf,
     ) -> Times:
         """Return the service times of successes, with the selection of `response_times`."""
         return self._times("service", operation, phase, where, runs, start, end)
 
+    @checked
     def failure_times(
         self,
         *,
         operation: str | None = None,
         phase: str | None = None,
         where: Mapping[str, object] | None = None,
-        runs: Iterable[str] | None = None,
-        start: float = 0.0,
-        end: float = math.inf,
+        runs: str | Iterable[str] | None = None,
+        start: Seconds = 0.0,
+        end: Seconds = math.inf,
     ) -> Times:
         """Return the response times of failures, with the selection of `response_times`."""
         return self._times("failure", operation, phase, where, runs, start, end)
@@ -264,14 +271,14 @@ class Experiment:
         operation: str | None,
         phase: str | None,
         where: Mapping[str, object] | None,
-        runs: Iterable[str] | None,
+        runs: str | Iterable[str] | None,
         start: float,
         end: float,
     ) -> Times:
         chosen = self._chosen(where or {}, runs)
         return selected((RecordedRun(run.path) for run in chosen), kind, phase, operation, start, end)
 
-    def _chosen(self, where: Mapping[str, object], runs: Iterable[str] | None) -> list[RecordedRun]:
+    def _chosen(self, where: Mapping[str, object], runs: str | Iterable[str] | None) -> list[RecordedRun]:
         """Return the recorded runs at some levels: those named, or else those that figures include."""
         known = list(dict.fromkeys(name for run in self._folder.runs for name in run.treatment))
         for name in where:
@@ -281,7 +288,7 @@ class Experiment:
             if where[name] not in levels:
                 remedy = f"its levels are {', '.join(dict.fromkeys(map(repr, levels)))}"
                 raise BadInput(f"{name} has no level {where[name]!r}", where="where", remedy=remedy)
-        candidates = self._folder.used if runs is None else [self._designed(name) for name in runs]
+        candidates = self._folder.used if runs is None else [self._designed(name) for name in listed(runs)]
         at_levels = [run for run in candidates if all(run.treatment.get(name) == at for name, at in where.items())]
         return [run.run for run in at_levels if run.run]
 
@@ -317,7 +324,8 @@ class Experiment:
 
         return Table(name, content)
 
-    def report(self, *, bands: Sequence[float] = ()) -> Report:
+    @checked
+    def report(self, *, bands: Sequence[Positive] = ()) -> Report:
         """Return the report: a page, its summary and its values. `bands` are upper bounds of latency buckets, s."""
         return read_report(self.path, bands)
 
@@ -326,6 +334,7 @@ class Experiment:
         """The plots of the report, by name."""
         return ExperimentPlots(self.path, self.kind)
 
+    @checked
     def __getitem__(self, name: str) -> Run:
         """Return the run with this name; BadInput if it does not exist or is not recorded."""
         run = self._designed(name)
@@ -371,6 +380,7 @@ def _run_row(run: DesignedRun) -> dict[str, Any]:
     return row
 
 
+@checked
 def open(path: str | os.PathLike[str]) -> Run | Experiment:  # noqa: A001 - the name is `loadframe.open`
     """Open the folder of a run or an experiment. BadInput if it is neither, or is damaged.
 

@@ -4,10 +4,12 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_duration, parse_rate
+
+Parsed = TypeVar("Parsed")
 
 
 def exclude(given: Mapping[str, object], one: Sequence[str], other: Sequence[str], why: str) -> None:
@@ -46,6 +48,14 @@ def require_measures(words: Sequence[str], option: str = "--measure") -> tuple[s
     if not kinds:
         raise BadInput(f"{option} is empty", remedy=f"choose from {', '.join(KINDS)}")
     return kinds
+
+
+def parsed_as(parse: Callable[[Any], Parsed], value: object, option: str) -> Parsed:
+    """Return a parsed value; BadInput names the option."""
+    try:
+        return parse(value)
+    except BadInput as error:
+        raise BadInput(error.what, where=option, remedy=error.remedy) from None
 
 
 def share(text: str | float, option: str) -> float:
@@ -119,10 +129,10 @@ def levels(
     """
     parsed: dict[str, Any] = {
         "clients": clients,
-        "rate": None if rate is None else parse_rate(rate),
+        "rate": None if rate is None else parsed_as(parse_rate, rate, written("rate")),
         "arrivals": arrivals,
-        "warmup": None if warmup in (None, _AUTO) else parse_duration(warmup),
-        "duration": None if duration in (None, _AUTO) else parse_duration(duration),
+        "warmup": None if warmup in (None, _AUTO) else parsed_as(parse_duration, warmup, written("warmup")),
+        "duration": None if duration in (None, _AUTO) else parsed_as(parse_duration, duration, written("duration")),
     }
     for name in ("rate", "duration"):
         if parsed[name] == 0:

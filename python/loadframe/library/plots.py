@@ -7,6 +7,7 @@ from html import escape
 from pathlib import Path
 
 from loadframe.base.errors import BadInput
+from loadframe.library.arguments import checked, listed
 from loadframe.library.reports import save_text
 from loadframe.record import Run
 from loadframe.report.plot import COLORS, Axis, Figure, Line, Panel, Trace, numbers
@@ -47,6 +48,7 @@ class Plot:
         size = f'width="{self._figure.width}" height="{self._figure.height}" '
         return draw(self._figure).replace("<svg ", f"<svg {size}", 1)
 
+    @checked
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the SVG and return its path; BadInput for another file type, or if that fails."""
         target = Path(path)
@@ -84,12 +86,13 @@ class RunPlots:
 
         return Plot(run_over_time(self._run, "over-time", dips_of(self._run)))
 
-    def percentiles(self, operations: Sequence[str] | None = None) -> Plot:
+    @checked
+    def percentiles(self, operations: str | Sequence[str] | None = None) -> Plot:
         """Response time by percentile for each operation of the measured phases: the shape of the tail.
 
         A curve ends where fewer than ten requests are slower.
         """
-        traces = list(self._curves(operations))
+        traces = list(self._curves(None if operations is None else listed(operations)))
         return Plot(
             Figure(
                 "percentiles",
@@ -155,6 +158,7 @@ class ExperimentPlots(Mapping[str, Plot]):
                 figures[f"{name} {number + 1}" if number else name] = figure
         return figures
 
+    @checked
     def __getitem__(self, name: str) -> Plot:
         """Return a plot; BadInput for an unknown name."""
         if name not in self._figures:

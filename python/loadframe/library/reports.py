@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from loadframe.analyze.experiment import EXPERIMENT_FILE, read_experiment
 from loadframe.base.errors import BadInput, NothingUsable
 from loadframe.base.terminal import PrintableConsole
+from loadframe.library.arguments import checked
 from loadframe.record import Run
 from loadframe.record.schema import MANIFEST_FILE
 
@@ -97,6 +98,7 @@ class Report(Answer):
         """Print the summary on a rich console."""
         self._show(console)
 
+    @checked
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the page and return its path; BadInput if that fails."""
         return save_text(self.html, path)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.analyze.percentiles import percentiles_of
+from loadframe.library.arguments import Positive, Seconds, checked
 from loadframe.library.plots import RunPlots
 from loadframe.library.reports import Report, run_report
 from loadframe.library.tables import Table, cell, table_of
@@ -40,6 +41,7 @@ class Run:
     True
     """
 
+    @checked
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Open the run in a folder; BadInput if the folder is not a run, or is damaged."""
         self._run = RecordedRun(Path(path))
@@ -131,8 +133,9 @@ class Run:
         """Each request, if the run recorded them (`samples=True`); else a table without rows."""
         return Table("samples", lambda: _samples(self._run))
 
+    @checked
     def response_times(
-        self, *, operation: str | None = None, phase: str | None = None, start: float = 0.0, end: float = math.inf
+        self, *, operation: str | None = None, phase: str | None = None, start: Seconds = 0.0, end: Seconds = math.inf
     ) -> Times:
         """Return the response times (done - scheduled) of successes in the measured windows.
 
@@ -144,19 +147,22 @@ class Run:
         """
         return selected([self._run], "response", phase, operation, start, end)
 
+    @checked
     def service_times(
-        self, *, operation: str | None = None, phase: str | None = None, start: float = 0.0, end: float = math.inf
+        self, *, operation: str | None = None, phase: str | None = None, start: Seconds = 0.0, end: Seconds = math.inf
     ) -> Times:
         """Return the service times (done - sent) of successes, with the selection of `response_times`."""
         return selected([self._run], "service", phase, operation, start, end)
 
+    @checked
     def failure_times(
-        self, *, operation: str | None = None, phase: str | None = None, start: float = 0.0, end: float = math.inf
+        self, *, operation: str | None = None, phase: str | None = None, start: Seconds = 0.0, end: Seconds = math.inf
     ) -> Times:
         """Return the response times of failures, with the selection of `response_times`."""
         return selected([self._run], "failure", phase, operation, start, end)
 
-    def report(self, *, bands: Sequence[float] = ()) -> Report:
+    @checked
+    def report(self, *, bands: Sequence[Positive] = ()) -> Report:
         """Return the report: a page, its summary and its values. `bands` are upper bounds of latency buckets, s."""
         return run_report(self._run, bands)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadframe.base.errors import BadInput
 from loadframe.base.untrusted import printable
+from loadframe.library.arguments import checked
 
 if TYPE_CHECKING:
     import pandas
@@ -33,6 +34,7 @@ class Table:
     True
     """
 
+    @checked
     def __init__(self, name: str, read: "Callable[[], pa.Table]") -> None:
         """Create the table `name`; `read` returns its content."""
         self.name = name

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from loadframe.analyze.percentiles import at_most
 from loadframe.base.errors import BadInput
 from loadframe.base.units import format_duration
+from loadframe.library.arguments import Percent, Seconds, checked
 from loadframe.library.tables import html_table
 from loadframe.record import Run as RecordedRun
 from loadframe.yamlfile import did_you_mean
@@ -54,19 +55,18 @@ class Times:
         """The maximum, s; nan without requests."""
         return self._known(self._histogram.max if self._histogram else None)
 
-    def percentile(self, percent: float) -> float:
+    @checked
+    def percentile(self, percent: Percent) -> float:
         """Return a percentile, s; nan without requests. `percent` is from 0 to 100."""
-        if not 0 <= percent <= 100:
-            raise BadInput(
-                f"a percentile must be from 0 to 100; got {percent:g}", remedy="for the 99th percentile write 99"
-            )
         return self._known(self._histogram.quantile(percent / 100) if self._histogram else None)
 
-    def percentiles(self, percents: Sequence[float] = _SHOWN) -> dict[float, float]:
+    @checked
+    def percentiles(self, percents: Sequence[Percent] = _SHOWN) -> dict[float, float]:
         """Return several percentiles, s, by their number."""
         return {percent: self.percentile(percent) for percent in percents}
 
-    def share_above(self, seconds: float) -> float:
+    @checked
+    def share_above(self, seconds: Seconds) -> float:
         """Return the share of requests that took longer; nan without requests."""
         if not self._histogram or not self.count:
             return math.nan

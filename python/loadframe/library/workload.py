@@ -7,6 +7,7 @@ from typing import Any
 
 from loadframe.base.errors import BadInput
 from loadframe.base.units import counted
+from loadframe.library.arguments import checked
 from loadframe.library.tables import html_table
 from loadframe.workload import Workload as LoadedWorkload
 from loadframe.workload import load_workload, workload_of
@@ -33,11 +34,13 @@ class Workload:
     True
     """
 
+    @checked
     def __init__(self, keys: Mapping[str, Any] | None = None, /, **more: Any) -> None:
         """Check the workload that the keys define."""
         self._loaded = workload_of(document_of(merged(keys, more), "Workload"))
 
     @classmethod
+    @checked
     def load(cls, name: str | os.PathLike[str], **parameters: Value) -> "Workload":
         """Load a built-in workload by name, or a file. `parameters` set its parameters."""
         workload = cls.__new__(cls)
@@ -64,12 +67,14 @@ class Workload:
         """The keys as they were written."""
         return dict(self._loaded.document.data)
 
+    @checked
     def with_parameters(self, **parameters: Value) -> "Workload":
         """Return a copy with other values of parameters."""
         workload = Workload.__new__(Workload)
         workload._loaded = self._loaded.with_parameters(parameters, where=lambda name: f"parameter {name}")
         return workload
 
+    @checked
     def save(self, path: str | os.PathLike[str]) -> Path:
         """Write the keys to a workload file and return its path. Parameters keep their defaults."""
         return save_keys(self.keys, Path(path))

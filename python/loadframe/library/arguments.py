@@ -1,0 +1,233 @@
+"""Check of arguments: a decorator for the public interface that compares them with their annotations."""
+
+import functools
+import inspect
+import math
+import os
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from numbers import Integral, Real
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar
+
+from loadframe.base.errors import BadInput
+from loadframe.base.units import MOST_NODES
+from loadframe.yamlfile import did_you_mean
+
+_EMPTY = inspect.Parameter.empty
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+#: Maximum length of a value in a message.
+_SHOWN = 60
+#: Names of types in messages.
+_NAMES: dict[Any, str] = {
+    str: "a text",
+    int: "a whole number",
+    float: "a number",
+    bool: "True or False",
+    os.PathLike: "a path",
+    Mapping: "a mapping",
+    Sequence: "a list",
+    Iterable: "a list",
+    Callable: "a function",
+}
+
+
+def listed(words: str | Iterable[str]) -> list[str]:
+    """Return words as a list; a text is one word."""
+    return [words] if isinstance(words, str) else list(words)
+
+
+class Range(NamedTuple):
+    """Accepted numbers, including both ends."""
+
+    low: float
+    high: float = math.inf
+    #: Whether the ends are excluded.
+    between: bool = False
+
+    def __contains__(self, number: object) -> bool:
+        """Return whether a number is accepted."""
+        assert isinstance(number, int | float)
+        return self.low < number < self.high if self.between else self.low <= number <= self.high
+
+    def __str__(self) -> str:
+        if self.high == math.inf:
+            return f"above {self.low} and finite" if self.between else f"of at least {self.low}"
+        return f"from {self.low} to {self.high}"
+
+
+Count = Annotated[int, Range(1)]
+Positive = Annotated[float, Range(0, between=True)]
+Nodes = Annotated[int, Range(1, MOST_NODES)]
+Percent = Annotated[float, Range(0, 100)]
+#: s; `inf` is allowed.
+Seconds = Annotated[float, Range(0)]
+
+
+class _Mismatch(Exception):
+    """A value of another type: its path in the argument, the expected values and a remedy."""
+
+    def __init__(self, value: object, expected: Sequence[str], path: str = "", remedy: str | None = None) -> None:
+        super().__init__(path)
+        self.value, self.expected, self.path, self.remedy = value, tuple(expected), path, remedy
+
+
+def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Check the arguments of a function by their annotations; BadInput names the argument.
+
+    Functions receive numbers of numpy as numbers of Python, and lists instead of iterators.
+    """
+    signature = inspect.signature(function)
+    # Quoted annotations have names that only type checkers import.
+    hints = {
+        name: (_hint(parameter), "give another value" + f", or leave {name} out" * (parameter.default is not _EMPTY))
+        for name, parameter in signature.parameters.items()
+        if parameter.annotation is not _EMPTY and not isinstance(parameter.annotation, str)
+    }
+
+    @functools.wraps(function)
+    def call(*arguments: _P.args, **named: _P.kwargs) -> _R:
+        bound = signature.bind(*arguments, **named)
+        for name, value in bound.arguments.items():
+            if name in hints:
+                bound.arguments[name] = _argument(name, value, *hints[name])
+        return function(*bound.args, **bound.kwargs)
+
+    return call
+
+
+def _hint(parameter: inspect.Parameter) -> Any:
+    """Return the type of a parameter; a sequence or a mapping for several arguments."""
+    hint: Any = parameter.annotation
+    kind = parameter.kind
+    return tuple[hint, ...] if kind is kind.VAR_POSITIONAL else Mapping[str, hint] if kind is kind.VAR_KEYWORD else hint
+
+
+def _argument(name: str, value: object, hint: Any, remedy: str) -> Any:
+    """Return the value of an argument; BadInput for another type."""
+    if isinstance(value, str) and not value:
+        raise BadInput(f"{name} is an empty text", remedy=remedy)
+    try:
+        return _read(value, hint)
+    except _Mismatch as error:
+        shown = repr(error.value)
+        raise BadInput(
+            f"{name}{error.path} must be {' or '.join(dict.fromkeys(error.expected))};"
+            f" got {shown if len(shown) <= _SHOWN else f'{shown[:_SHOWN]}...'}",
+            remedy=error.remedy or remedy,
+        ) from None
+
+
+def _read(value: Any, hint: Any) -> Any:
+    """Return a value of a type, with numbers of Python; _Mismatch for another one."""
+    inner = typing.get_args(hint)
+    kind = typing.get_origin(hint) or hint
+    if kind in (typing.Union, UnionType):
+        return _read_union(value, inner)
+    if kind is Annotated:
+        return _in_range(value, *inner)
+    if kind is Literal:
+        if isinstance(value, str) and value in inner:
+            return value
+        nearest = did_you_mean(value, inner) if isinstance(value, str) else None
+        raise _Mismatch(value, [repr(word) for word in inner], remedy=nearest)
+    if kind in _CONTAINERS and _is_container(value, kind):
+        return _read_container(value, kind, inner)
+    if kind in (Any, object) or (kind not in _CONTAINERS and _is(value, kind)):
+        return value if kind not in (int, float) else int(value) if isinstance(value, Integral) else float(value)
+    raise _Mismatch(value, [_NAMES.get(kind) or f"a {kind.__name__}"])
+
+
+_CONTAINERS = (tuple, Sequence, Iterable, Mapping)
+
+
+def _is_container(value: object, kind: Any) -> bool:
+    if isinstance(value, str | bytes | Mapping):
+        return kind is Mapping and isinstance(value, Mapping)
+    return isinstance(value, Iterable if kind is tuple else kind)
+
+
+def _read_container(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
+    """Return a tuple, a list or a dictionary of values of the types `inner`."""
+    if kind is tuple:
+        return _read_tuple(list(value), inner)
+    if kind is Mapping:
+        _read_keys(value, inner[0])
+        return _read_entries(value.items(), inner[1])
+    return list(_read_entries(enumerate(value), inner[0]).values())
+
+
+def _in_range(value: Any, hint: Any, accepted: Range) -> Any:
+    """Return a number of a type in a range."""
+    try:
+        number = _read(value, hint)
+    except _Mismatch as error:
+        raise _Mismatch(value, [f"{words} {accepted}" for words in error.expected]) from None
+    if number not in accepted:
+        raise _Mismatch(value, [f"{_NAMES[hint]} {accepted}"])
+    return number
+
+
+def _read_union(value: Any, hints: Sequence[Any]) -> Any:
+    """Return a value of one of the types; the _Mismatch inside a list or a mapping comes first."""
+    failures = []
+    # True is a whole number, too, and 1 is a number: exact types first.
+    for hint in sorted(hints, key=lambda hint: hint is not type(value)):
+        try:
+            return _read(value, hint)
+        except _Mismatch as error:
+            failures += [error] if hint is not NoneType else []
+    for failure in failures:
+        if failure.path:
+            raise failure
+    remedy = next((failure.remedy for failure in failures if failure.remedy), None)
+    raise _Mismatch(value, [words for failure in failures for words in failure.expected], remedy=remedy)
+
+
+def _read_tuple(values: list[Any], hints: Sequence[Any]) -> tuple[Any, ...]:
+    if hints[-1] is Ellipsis:
+        return tuple(_read_entries(enumerate(values), hints[0]).values())
+    if len(values) != len(hints):
+        raise _Mismatch(values, [f"{len(hints)} values"])
+    return tuple(_read_entry(place, *entry) for place, entry in enumerate(zip(values, hints, strict=True)))
+
+
+def _read_keys(keys: Iterable[Any], hint: Any) -> None:
+    for key in keys:
+        try:
+            _read(key, hint)
+        except _Mismatch as error:
+            raise _Mismatch(error.value, error.expected, " key") from None
+
+
+def _read_entries(entries: Iterable[tuple[Any, Any]], hint: Any) -> dict[Any, Any]:
+    return {place: _read_entry(place, value, hint) for place, value in entries}
+
+
+def _read_entry(place: object, value: Any, hint: Any) -> Any:
+    """Return the value at an index or a key; the _Mismatch has its path."""
+    try:
+        return _read(value, hint)
+    except _Mismatch as error:
+        raise _Mismatch(error.value, error.expected, f"[{place!r}]{error.path}", error.remedy) from None
+
+
+def _is(value: Any, kind: Any) -> bool:
+    """Return whether a value has a type. Numbers are not bool, and not NaN; texts have no NUL character."""
+    if kind is NoneType:
+        return value is None
+    if kind is str:
+        return isinstance(value, str) and "\0" not in value
+    if kind in (int, float):
+        return isinstance(value, Integral if kind is int else Real) and not isinstance(value, bool) and _fits(value)
+    return callable(value) if kind is Callable else isinstance(value, kind)
+
+
+def _fits(number: Any) -> bool:
+    """Return whether a number is a float's number; NaN is not."""
+    try:
+        return not math.isnan(number)
+    except OverflowError:
+        return False

@@ -1,0 +1,202 @@
+"""Arguments of the library: each wrong value is a BadInput that names the argument and a remedy; nothing starts."""
+
+import inspect
+import math
+
+import numpy as np
+import pytest
+from recorded_examples import WORKLOAD
+
+import loadframe
+from simulated import Truth, write_experiment, write_run
+
+RATES = {1: 955, 2: 1878, 4: 3548, 8: 6531}
+EXPERIMENT = {"experiment": "e", "kind": "scale", "store": {"kind": "sim"}, "factors": {"clients": [1, 2]}}
+#: Values of wrong types, empty values, NaN, infinity, negative and huge numbers, unknown words.
+NUMBERS = (3, -1, 0, 2.5, math.nan, math.inf, 10**400, True)
+VALUES = (*NUMBERS, "zz", "", b"x", "\0", [], ["zz"], [None], [-1.0], {}, {1: "x"})
+TEXT, FLAG, MAPPING, NONE = ("zz",), (True,), ({},), ()
+NUMBER, TIME = (3, 2.5), (3, 0, 2.5, math.inf)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("arguments")
+    write_experiment(path / "e", Truth(seconds=2), nodes=(1, 2), clients=(1, 2), repetitions=1)
+    for group in ("old", "new"):
+        for seed in range(2):
+            write_run(path / group, f"run-{seed}", Truth(seconds=2), seed=seed)
+    return path
+
+
+@pytest.fixture
+def calls(folder, tmp_path, monkeypatch):
+    """Return the public calls by name, with valid arguments."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("LOADFRAME_STATE", str(tmp_path / "state"))
+    run, experiment, workload = loadframe.open("old/run-0"), loadframe.open("e"), loadframe.Workload(WORKLOAD)
+    times = run.response_times()
+
+    def bench(workload=workload, **named):
+        # The folder exists, so nothing starts.
+        return loadframe.bench(workload, **{"store": "sim", "output": "e", **named})
+
+    return {
+        "bench": bench,
+        "check": lambda workload=workload, **named: loadframe.check(
+            workload, **{"store": "sim", "offline": True, **named}
+        ),
+        "run": loadframe.run,
+        "fit": lambda data=RATES, **named: loadframe.fit(data, **named),
+        "compare": lambda group="old", **named: loadframe.compare(group, "new", **named),
+        "gate": lambda new="new", **named: loadframe.gate(new, **{"bounds": ["p99<=5s"], **named}),
+        "capacity": loadframe.capacity,
+        "open": loadframe.open,
+        "Run.response_times": run.response_times,
+        "Run.report": run.report,
+        "RunPlots.percentiles": run.plot.percentiles,
+        "Experiment.response_times": experiment.response_times,
+        "Experiment.service_times": experiment.service_times,
+        "Experiment.failure_times": experiment.failure_times,
+        "Experiment.report": experiment.report,
+        "Experiment.__getitem__": experiment.__getitem__,
+        "ExperimentPlots.__getitem__": experiment.plot.__getitem__,
+        "Times.percentile": times.percentile,
+        "Times.percentiles": times.percentiles,
+        "Times.share_above": times.share_above,
+        "Plot.save": run.plot.percentiles().save,
+        "Report.save": lambda path: run.report().save(tmp_path / path if path == "zz" else path),
+        "Fit.predict": loadframe.fit(RATES).predict,
+        "Workload": lambda **keys: loadframe.Workload({**WORKLOAD, **keys}),
+        "Workload.load": loadframe.Workload.load,
+        "Workload.with_parameters": loadframe.Workload.load("ycsb/c").with_parameters,
+        "Experiment": lambda **keys: loadframe.Experiment({"workload": workload, **EXPERIMENT, **keys}),
+        "Experiment.load": loadframe.Experiment.load,
+        "Cluster": lambda **named: loadframe.Cluster(**{"store": "sim", **named}),
+        "Table": lambda name: loadframe.Table(name, dict),
+    }
+
+
+#: Arguments of each call, and the values among VALUES that are valid.
+ARGUMENTS = [
+    ("bench", "workload store version nodes cpus memory cores home host encryption settings hosts user", NONE),
+    ("bench", "password_file ca cluster replace reuse parameters only clients rate arrivals warmup duration", NONE),
+    ("bench", "at seed threads samples allow_bad progress", NONE),
+    ("check", "workload store progress", NONE),
+    ("check", "offline", FLAG),
+    ("check", "parameters", MAPPING),
+    ("run", "experiment", NONE),
+    ("fit", "data residuals scaling", NONE),
+    ("compare", "group level", NONE),
+    ("compare", "measures", NONE),
+    ("compare", "least session_spread", NUMBER),
+    ("gate", "new baseline history measures bounds", NONE),
+    ("gate", "watch", ([],)),
+    ("gate", "across_treatments", FLAG),
+    ("gate", "session_spread", NUMBER),
+    ("gate", "least catch", (*NUMBER, {})),
+    ("capacity", "experiment", NONE),
+    ("open", "path", NONE),
+    ("Run.response_times", "operation phase", NONE),
+    ("Run.response_times", "start end", TIME),
+    ("Run.report", "bands", ([],)),
+    ("RunPlots.percentiles", "operations", ([],)),
+    *((f"Experiment.{kind}_times", "operation phase", NONE) for kind in ("response", "service", "failure")),
+    ("Experiment.response_times", "start end", TIME),
+    ("Experiment.response_times", "where", MAPPING),
+    ("Experiment.response_times", "runs", ([],)),
+    ("Experiment.report", "bands", ([],)),
+    ("Experiment.__getitem__", "name", NONE),
+    ("ExperimentPlots.__getitem__", "name", NONE),
+    ("Times.percentile", "percent", (3, 0, 2.5)),
+    ("Times.percentiles", "percents", ([],)),
+    ("Times.share_above", "seconds", TIME),
+    ("Plot.save", "path", NONE),
+    ("Report.save", "path", TEXT),
+    ("Fit.predict", "n", NUMBER),
+    ("Workload", "collections operations phases", NONE),
+    ("Workload", "workload", TEXT),
+    ("Workload.load", "name", NONE),
+    ("Workload.with_parameters", "records", (3,)),
+    ("Experiment", "experiment", TEXT),
+    ("Experiment", "kind store workload factors", NONE),
+    ("Experiment.load", "path", NONE),
+    ("Cluster", "store version home host name", TEXT),
+    ("Cluster", "nodes", (3,)),
+    ("Cluster", "cpus", NUMBER),
+    ("Cluster", "memory cores encryption progress", NONE),
+    ("Cluster", "settings", MAPPING),
+    ("Table", "name", TEXT),
+]
+CASES = [(call, name, valid) for call, names, valid in ARGUMENTS for name in names.split()]
+
+
+def is_among(value, values):
+    """Return whether a value is in a list, by type and value."""
+    return any(type(value) is type(it) and value == it for it in values)
+
+
+@pytest.mark.parametrize(("call", "name", "valid"), CASES, ids=[f"{call}-{name}" for call, name, _ in CASES])
+def test_wrong_values_are_bad_input_with_a_remedy(calls, call, name, valid):
+    for value in VALUES:
+        if is_among(value, valid):
+            continue
+        with pytest.raises(loadframe.BadInput) as caught:
+            calls[call](**{name: value})
+        assert caught.value.what, repr(value)
+
+
+@pytest.mark.parametrize(("call", "name", "valid"), CASES, ids=[f"{call}-{name}" for call, name, _ in CASES])
+def test_valid_values_are_accepted(calls, call, name, valid):
+    for value in valid:
+        calls[call](**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("call", "arguments", "words"),
+    [
+        ("fit", {"scaling": "weka"}, "scaling must be 'strong' or 'weak'; got 'weka'\n  did you mean 'weak'?"),
+        ("fit", {"residuals": "zz"}, "residuals must be 'relative' or 'absolute'; got 'zz'"),
+        ("fit", {"data": {1: "a"}}, "data[1] must be a number; got 'a'"),
+        ("fit", {"data": [(1, 955.0), (2, None)]}, "data[1][1] must be a number; got None"),
+        ("fit", {"data": [(1, 2, 3)]}, "data[0] must be 2 values; got [1, 2, 3]"),
+        ("bench", {"nodes": "two"}, "nodes must be a whole number from 1 to 1000; got 'two'\n  give another value"),
+        ("bench", {"nodes": True}, "nodes must be a whole number from 1 to 1000; got True"),
+        ("bench", {"cpus": "0.5"}, "cpus must be a number above 0 and finite; got '0.5'"),
+        ("bench", {"clients": 0}, "clients must be a whole number of at least 1; got 0"),
+        ("bench", {"hosts": []}, "hosts is empty"),
+        ("bench", {"duration": "soon"}, "duration: 'soon' is not a duration"),
+        ("Cluster", {"memory": "much"}, "memory: 'much' is not a size"),
+        ("Cluster", {"name": ""}, "name is an empty text\n  give another value, or leave name out"),
+        ("Run.report", {"bands": [-1]}, "bands[0] must be a number above 0 and finite; got -1"),
+        ("Run.response_times", {"start": math.nan}, "start must be a number of at least 0; got nan"),
+        ("Experiment.response_times", {"where": {1: 2}}, "where key must be a text; got 1"),
+        ("compare", {"measures": "p98"}, "unknown measure 'p98'"),
+    ],
+)
+def test_messages_name_the_argument_and_the_expected_value(calls, call, arguments, words):
+    with pytest.raises(loadframe.BadInput) as caught:
+        calls[call](**arguments)
+    assert str(caught.value).startswith(words)
+    assert caught.value.remedy
+
+
+def test_a_text_is_one_word_of_a_list(calls):
+    assert set(calls["compare"](measures="throughput").contrasts.to_polars()["measure"]) == {"throughput"}
+    assert len(calls["gate"](bounds="p99<=5s").checks) == 1
+    (name,) = [run.name for run in loadframe.open("e")][:1]
+    times = calls["Experiment.response_times"]
+    assert times(runs=name).count == times(runs=[name]).count == times(runs=iter([name])).count > 0
+
+
+def test_numbers_of_numpy_are_numbers(calls):
+    assert calls["Fit.predict"](np.int64(4)) == calls["Fit.predict"](4)
+    assert calls["Times.percentiles"]([50, np.float64(99)]).keys() == {50, 99}
+    assert calls["fit"](np.array(list(RATES.items()))).as_dict() == calls["fit"](RATES).as_dict()
+
+
+def test_every_public_function_checks_its_arguments():
+    functions = [value for name in loadframe.__all__ if inspect.isfunction(value := getattr(loadframe, name))]
+    assert len(functions) == 8
+    for function in functions:
+        assert inspect.getclosurevars(function).nonlocals.keys() >= {"hints"}, function.__name__
