@@ -178,6 +178,23 @@ def test_a_file_with_a_secret_may_be_named_by_a_text(here, workload):
     assert message.startswith("absent: cannot read the secret")
 
 
+@pytest.mark.parametrize("call", [loadframe.bench, loadframe.check])
+@pytest.mark.parametrize("name", ["api_key_file", "token_file"])
+def test_bench_and_check_read_keys_and_tokens(here, workload, call, name):
+    message = refusal(call, workload, store="elasticsearch", hosts=[NOWHERE], **{name: "absent"})
+    assert message.startswith("absent: cannot read the secret")
+    message = refusal(call, workload, store="elasticsearch", **{name: "absent"})
+    assert message.startswith(f"{name} requires an existing cluster")
+
+
+@pytest.mark.parametrize("call", [loadframe.bench, loadframe.check])
+def test_bench_and_check_sign_requests(here, workload, call, monkeypatch):
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(here / "credentials"))
+    (here / "credentials").write_text("[other]\naws_access_key_id = a\naws_secret_access_key = b\n")
+    signed = {"aws_service": "es", "aws_region": "eu-west-1", "aws_profile": "absent"}
+    assert "absent" in refusal(call, workload, hosts=["https://127.0.0.1:1"], **signed)
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -187,6 +204,9 @@ def test_a_file_with_a_secret_may_be_named_by_a_text(here, workload):
         ({"hosts": NOWHERE, "settings": {"service": "1ms"}}, "hosts and settings contradict"),
         ({"replace": True}, "replace requires an existing cluster"),
         ({"duration": 0}, "duration 0 measures nothing"),
+        ({"precision": "5%"}, "precision requires duration auto"),
+        ({"precision": 2, "duration": "auto"}, "precision must be at least 0.1% and below 100%"),
+        ({"user": "ann"}, "user requires an existing cluster"),
         ({"arrivals": "poisson"}, "arrivals requires an open loop"),
         ({"only": ["serch"]}, "unknown phase 'serch'"),
         ({"parameters": {"size": 1}}, "size"),

@@ -188,6 +188,13 @@ def test_selections_name_the_nearest_word(run, experiment):
             select()
 
 
+def test_texts_of_single_things_are_singular(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(1,), repetitions=1)
+    experiment = loadframe.open(path)
+    assert repr(experiment) == "<Experiment simulated: scale, 1 of 1 run valid>"
+    assert repr(experiment.runs).startswith("<Table runs: 1 row, ")
+
+
 def test_an_empty_selection_has_no_percentile(run):
     times = run.response_times(start=1e6)
     assert times.count == 0

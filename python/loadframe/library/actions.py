@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 #: Maximum size of a table of measurements, bytes.
 _MOST = 16 << 20
+#: Arguments of `bench` and `check` that name files.
+_FILES = ("password_file", "api_key_file", "token_file", "ca", "cert", "key")
 #: A recorded run or experiment: an object, a folder, or a quoted pattern of folders.
 Recorded = str | os.PathLike[str] | Run | Experiment
 
@@ -72,7 +74,16 @@ def bench(
     hosts: str | Sequence[str] | None = None,
     user: str | None = None,
     password_file: str | os.PathLike[str] | None = None,
+    api_key_file: str | os.PathLike[str] | None = None,
+    token_file: str | os.PathLike[str] | None = None,
+    aws_service: str | None = None,
+    aws_region: str | None = None,
+    aws_profile: str | None = None,
     ca: str | os.PathLike[str] | None = None,
+    cert: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
+    insecure: bool = False,
+    compress: bool = False,
     cluster: str | Cluster | None = None,
     replace: bool = False,
     reuse: bool = False,
@@ -83,6 +94,7 @@ def bench(
     arrivals: Literal["constant", "poisson"] | None = None,
     warmup: str | float | None = None,
     duration: str | float | None = None,
+    precision: str | float | None = None,
     at: str | Sequence[str] = (),
     seed: Annotated[int, Range(0, MOST_SEED)] | None = None,
     threads: Annotated[int, Range(1, MOST_THREADS)] = 1,
@@ -93,8 +105,9 @@ def bench(
     """Run one workload on one cluster and return the recorded run.
 
     Arguments are the options of `loadframe bench`; `settings` is `--store-set`, `parameters` is `--set`, `at` is a list
-    such as `["30s=kill:node-1"]`. Times are s or texts such as "10s". Without `hosts` (addresses) and `cluster` (a name
-    or a running `Cluster`), a cluster is started for the run. An interrupt keeps the part that was recorded.
+    such as `["30s=kill:node-1"]`. Times are s or texts such as "10s"; `precision` requires `duration="auto"`. Without
+    `hosts` (addresses) and `cluster` (a name or a running `Cluster`), a cluster is started for the run. An interrupt
+    keeps the part that was recorded.
 
     >>> run = loadframe.bench(workload, store="sim", output="results/bench")
     >>> run.status
@@ -108,16 +121,25 @@ def bench(
             "settings": settings or None,
         }
     )  # fmt: skip
-    _require_hosts(hosts)
-    override = levels(clients, rate, arrivals, warmup, duration)
+    attach = _attachment(
+        store,
+        hosts,
+        listener_of(progress),
+        {
+            "user": user, "password_file": password_file, "api_key_file": api_key_file, "token_file": token_file,
+            "aws_service": aws_service, "aws_region": aws_region, "aws_profile": aws_profile, "ca": ca, "cert": cert,
+            "key": key, "insecure": insecure, "compress": compress,
+        },
+    )  # fmt: skip
+    override = levels(clients, rate, arrivals, warmup, duration, precision=precision)
     loaded = loaded_workload(workload, parameters or {})
     if only:
         loaded = loaded.choose(listed(only), where="only")
     path = Path(output) if output is not None else default_path(loaded.name)
     require_free(path, "output")
     listener = listener_of(progress)
-    if hosts:
-        place: Any = _attach(store, hosts, listener, user=user, password_file=password_file, ca=ca)
+    if attach:
+        place: Any = attach()
     elif isinstance(cluster, Cluster):
         place = partial(nullcontext, cluster.live)
     elif cluster is not None:
@@ -199,7 +221,16 @@ def check(
     hosts: str | Sequence[str] | None = None,
     user: str | None = None,
     password_file: str | os.PathLike[str] | None = None,
+    api_key_file: str | os.PathLike[str] | None = None,
+    token_file: str | os.PathLike[str] | None = None,
+    aws_service: str | None = None,
+    aws_region: str | None = None,
+    aws_profile: str | None = None,
     ca: str | os.PathLike[str] | None = None,
+    cert: str | os.PathLike[str] | None = None,
+    key: str | os.PathLike[str] | None = None,
+    insecure: bool = False,
+    compress: bool = False,
     offline: bool = False,
     parameters: Mapping[str, Value] | None = None,
     progress: Callback | None = None,
@@ -215,15 +246,23 @@ def check(
     """
     if offline and hosts:
         raise BadInput("offline and hosts contradict each other: offline sends nothing", remedy="give one of them")
-    _require_hosts(hosts)
     given, listener = parameters or {}, listener_of(progress)
+    attach = _attachment(
+        store,
+        hosts,
+        listener,
+        {
+            "user": user, "password_file": password_file, "api_key_file": api_key_file, "token_file": token_file,
+            "aws_service": aws_service, "aws_region": aws_region, "aws_profile": aws_profile, "ca": ca, "cert": cert,
+            "key": key, "insecure": insecure, "compress": compress,
+        },
+    )  # fmt: skip
     loaded = loaded_workload(workload, given)
     if not hosts:
         loaded = small_workload(loaded, given)
     if offline:
         return shown.Checks(rendered_requests(loaded, store, listener).requests)
-    attach = _attach(store, hosts, listener, user=user, password_file=password_file, ca=ca) if hosts else None
-    return shown.Checks(answers(loaded, store, attach, listener)[0])
+    return shown.Checks(answers(loaded, store, attach() if attach else None, listener)[0])
 
 
 @checked
@@ -338,20 +377,27 @@ def capacity(experiment: str | os.PathLike[str] | Experiment) -> "shown.Capacity
     return shown.Capacity(path)
 
 
-def _require_hosts(hosts: str | Sequence[str] | None) -> None:
-    """Raise BadInput for an empty list: it must not start a cluster."""
-    if hosts is not None and not hosts:
+def _attachment(
+    store: str, hosts: str | Sequence[str] | None, listener: "Listener", access: Mapping[str, Any]
+) -> "Callable[[], Callable[[], LiveCluster]] | None":
+    """Return a function that reads the secrets and returns the attachment to `hosts`; None without hosts.
+
+    BadInput for an empty list, which must not start a cluster, and for `access` without hosts.
+    """
+    if hosts is None:
+        for name, value in access.items():
+            if value:
+                raise BadInput(f"{name} requires an existing cluster", remedy="give its addresses with hosts")
+        return None
+    if not hosts:
         raise BadInput("hosts is empty", remedy="give addresses such as 127.0.0.1:9200, or leave hosts out")
+    given = {name: Path(value) if value is not None and name in _FILES else value for name, value in access.items()}
 
+    def attach() -> "Callable[[], LiveCluster]":
+        addresses, reached = access_to(store, ",".join(listed(hosts)), given, listener.remark)
+        return partial(LiveCluster.attach, addresses, store, reached)
 
-def _attach(
-    store: str, hosts: str | Sequence[str], listener: "Listener", *, user: str | None, **files: Any
-) -> "Callable[[], LiveCluster]":
-    """Return a function that attaches to the cluster at `hosts`, with the user and the paths of files."""
-    listed = hosts if isinstance(hosts, str) else ",".join(hosts)
-    given = {name: None if path is None else Path(path) for name, path in files.items()}
-    addresses, access = access_to(store, listed, {"user": user, **given}, listener.remark)
-    return partial(LiveCluster.attach, addresses, store, access)
+    return attach
 
 
 def _argument(recorded: Recorded) -> str:

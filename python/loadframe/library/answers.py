@@ -13,6 +13,7 @@ from loadframe.analyze.gate import Gate as JudgedGate
 from loadframe.analyze.gate import Standing
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import counted
 from loadframe.library.arguments import Positive, checked
 from loadframe.library.reports import Answer, Report
 from loadframe.library.tables import Table, html_table, table_of
@@ -73,7 +74,7 @@ class Checks(Sequence[Check]):
         return iter(self._checks)
 
     def __repr__(self) -> str:
-        return f"<Checks of {len(self)} operations: {sum(bool(check.error) for check in self)} failed>"
+        return f"<Checks of {counted(len(self), 'operation')}: {sum(bool(check.error) for check in self)} failed>"
 
     def _repr_html_(self) -> str:
         columns = ("phase", "operation", "error", "message", "documents", "service_time")

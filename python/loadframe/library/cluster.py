@@ -5,7 +5,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from loadframe.base.errors import BadInput
-from loadframe.base.units import parse_cores, parse_size
+from loadframe.base.units import counted, parse_cores, parse_size
 from loadframe.cluster import Cluster as LiveCluster
 from loadframe.cluster import ClusterSpec, Encryption, Limits, Placement
 from loadframe.library.arguments import Count, Nodes, Positive, checked
@@ -191,7 +191,7 @@ class Cluster:
         self.live.configure(settings)
 
     def __repr__(self) -> str:
-        state = f"{self._running.size} nodes run" if self._running else "not running"
+        state = counted(self._running.size, "running node") if self._running else "not running"
         return f"<Cluster of {self._spec.store}: {state}>"
 
     def _repr_html_(self) -> str:

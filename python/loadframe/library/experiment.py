@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, read_experiment
 from loadframe.analyze.experiment import RecordedRun as DesignedRun
 from loadframe.base.errors import BadInput
+from loadframe.base.units import counted
 from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.experiment import Experiment as PlannedExperiment
 from loadframe.experiment.file.reader import experiment_of, load_experiment
@@ -363,9 +364,9 @@ class Experiment:
 
     def _state(self) -> str:
         if self._recorded is None:
-            return f"{self.kind}, {len(self.design)} runs planned"
+            return f"{self.kind}, {counted(len(self.design), 'run')} planned"
         valid = sum(run.sound for run in self._folder.runs)
-        return f"{self.kind}, {valid} of {len(self._folder.runs)} runs valid"
+        return f"{self.kind}, {valid} of {counted(len(self._folder.runs), 'run')} valid"
 
 
 def _run_row(run: DesignedRun) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from loadframe.base.errors import BadInput
+from loadframe.base.units import counted
 from loadframe.base.untrusted import printable
 from loadframe.library.arguments import checked
 
@@ -77,7 +78,7 @@ class Table:
             yield from batch.to_pylist()
 
     def __repr__(self) -> str:
-        return f"<Table {self.name}: {len(self):,} rows, {len(self.columns)} columns>"
+        return f"<Table {self.name}: {counted(len(self), 'row')}, {counted(len(self.columns), 'column')}>"
 
     def _repr_html_(self) -> str:
         shown = self._content.slice(0, _ROWS).select(self.columns[:_COLUMNS])

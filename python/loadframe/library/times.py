@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from loadframe.analyze.percentiles import at_most
 from loadframe.base.errors import BadInput
-from loadframe.base.units import format_duration
+from loadframe.base.units import counted, format_duration
 from loadframe.library.arguments import Percent, Seconds, checked
 from loadframe.library.tables import html_table
 from loadframe.record import Run as RecordedRun
@@ -93,7 +93,7 @@ class Times:
 
     def __repr__(self) -> str:
         shown = ", ".join(f"p{percent:g} {format_duration(value)}" for percent, value in self.percentiles().items())
-        return f"<Times of {self.count:,} requests{f': {shown}' if self.count else ''}>"
+        return f"<Times of {counted(self.count, 'request')}{f': {shown}' if self.count else ''}>"
 
     def _repr_html_(self) -> str:
         columns = ("requests", "mean", *(f"p{percent:g}" for percent in _SHOWN), "max")
