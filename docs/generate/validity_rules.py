@@ -53,6 +53,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "began_late": {**_PHASE, "rank": "rank 3 (node4)", "late": 0.4, "others": 0},
     "straggler": {**_PHASE, "rank": "rank 3 (node4)", "share": 0.5, "limit": STRAGGLING, "others": 0},
     "reader_cpu": {"phase": "ingest", "source": "events", "share": 0.95, "shared": False},
+    "imprecise": {**_PHASE, "precision": 0.05, "duration": 1800.0, "widest": 0.081},
     "not_achieved": {**_PHASE, "achieved": 0.871},
     "backlog": {**_PHASE, "inherited": 4200, "achieved": 0.995},
     "no_steady_state": {**_PHASE, "limit": 300.0},

@@ -28,6 +28,7 @@ def test_rules_name_the_component_to_blame():
     assert {code for code in faults if effect_of(code) == "result"} == {
         "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "node_lost", "left_over", "missing_events",
         "documents_lost", "copies_lost", "change_failed", "backlog", "no_steady_state", "queue_not_empty",
+        "imprecise",
     }  # fmt: skip
 
 
@@ -42,6 +43,7 @@ def test_a_reason_that_this_version_does_not_know_leaves_a_run_out():
         ([], True, None),
         (["errors", "unsteady", "dropped"], True, None),
         (["errors", "lateness"], True, None),
+        (["imprecise"], True, None),
         (["cluster_state"], False, "cluster"),
         (["lateness", "cluster_state"], False, "cluster"),
         (["lateness", "node_lost"], True, None),

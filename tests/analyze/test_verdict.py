@@ -8,7 +8,14 @@ import pytest
 from loadframe.analyze.summary import silences
 from loadframe.analyze.verdict.judge import DETECTORS, JudgedPhase, detector, judge
 from loadframe.analyze.verdict.rules import RULES, ValidityRule, effect_of, fault_of
-from loadframe.record.schema.summary import GeneratorFigures, Latency, MachineFigures, RankFigures, StreamSummary
+from loadframe.record.schema.summary import (
+    ChosenWindow,
+    GeneratorFigures,
+    Latency,
+    MachineFigures,
+    RankFigures,
+    StreamSummary,
+)
 from made_up_runs import operation, phase
 
 QUIET = GeneratorFigures(
@@ -264,3 +271,19 @@ def test_a_rule_from_outside_is_judged_with_its_fault_and_effect():
         DETECTORS.remove(detect)
         del RULES["toy"]
     assert verdict().valid
+
+
+@pytest.mark.parametrize("widest", [0.081, None])
+def test_an_automatic_duration_that_ended_before_its_precision_is_imprecise(widest):
+    def judged(reached):
+        window = ChosenWindow(precision=0.05, reached=reached, widest=widest, outside=0.01)
+        measured = replace(phase("range", {"range": operation(100.0)}), duration=20.0, window=window)
+        return judge([JudgedPhase(measured, QUIET, np.full(30, 100.0))], ())
+
+    (reason,) = judged(False).reasons
+    assert reason.code == "imprecise"
+    assert "required precision of 5.0 % within 20 s" in reason.cause
+    assert ("unknown" if widest is None else "8.1 %") in reason.cause
+    assert "raise at_most" in reason.remedy
+    assert {entry.state for entry in judged(False).figures} == {entry.state for entry in judged(True).figures}
+    assert judged(True).valid

@@ -293,6 +293,10 @@ def _chosen_window(judged: JudgedPhase) -> Iterator[Finding]:
         yield rules.NO_STEADY_STATE(phase=name, limit=window.warmup_limit)
     if window.queue_limit is not None and window.queue_empty_at is None:
         yield rules.QUEUE_NOT_EMPTY(phase=name, limit=window.queue_limit)
+    if window.precision is not None and not window.reached:
+        yield rules.IMPRECISE(
+            phase=name, precision=window.precision, duration=judged.summary.duration, widest=window.widest
+        )
 
 
 @detector

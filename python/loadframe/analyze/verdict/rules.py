@@ -167,6 +167,14 @@ def _busy_reader(shared: bool) -> str:
     return "use a lower rate, or let several ranks read a part of the source each"
 
 
+def _imprecise(phase: str, precision: float, duration: float, widest: float | None) -> str:
+    width = "is unknown" if widest is None else f"is {format_share(widest, 1)}"
+    return (
+        f"in phase {phase} throughput and p99 did not reach the required precision of {format_share(precision, 1)}"
+        f" within {format_duration(duration)}: the half-width of their widest 95 % interval {width}"
+    )
+
+
 def _unsteady(phase: str, change: float, seconds: int, settled: bool, beside_documents: bool) -> str:
     how = "drifted" if settled else "had not settled when the window began"
     rest = ", after removing the effect of document growth" if beside_documents else ""
@@ -266,6 +274,12 @@ READER_CPU = ValidityRule(
     f" (limit {format_share(CPU_LIMIT)})",
     _busy_reader,
     effect="saturated",
+)
+IMPRECISE = ValidityRule(
+    "imprecise",
+    _imprecise,
+    "raise at_most or precision of the duration: four times the length halves an interval",
+    effect="result",
 )
 
 # The store: results, which affect no figure.

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from loadframe.analyze.failures import recorded_reasons
-from loadframe.analyze.verdict.rules import fault_of
+from loadframe.analyze.verdict.rules import effect_of, fault_of
 from loadframe.record import Run
 
 _TIME, _ATTRIBUTES = "time", ("run", "store", "version", "loadframe")
@@ -69,7 +69,9 @@ def _figures(run: Run) -> dict[str, float]:
     """Return throughput, times and share of errors by `PHASE.OPERATION.METRIC`; empty for a run without a row."""
     figures: dict[str, float | None] = {}
     judged = run.summary.status == "done" and run.summary.verdict is not None
-    usable = judged and all(fault_of(reason.code) == "store" for reason in recorded_reasons(run))
+    usable = judged and all(
+        fault_of(reason.code) == "store" or effect_of(reason.code) == "result" for reason in recorded_reasons(run)
+    )
     for phase in run.summary.measured if usable else ():
         for name, operation in phase.operations.items():
             prefix = f"{phase.name}.{name}"
