@@ -19,7 +19,7 @@ from typing import Any
 
 from loadframe.analyze.elastic import read_elasticity
 from loadframe.analyze.scale.sweep import read_sweep
-from loadframe.report.plot import COLORS, Axis, Figure, Line, Mark, Panel, Trace
+from loadframe.report.plot import COLORS, Axis, Figure, LineStyle, Mark, Panel, Trace
 from loadframe.report.plot.draw import draw
 from loadframe.report.plots.elastic import run_plot
 from loadframe.report.plots.scale import throughput_over_nodes
@@ -117,7 +117,7 @@ def open_closed(runs: Path) -> None:
     ):
         measured = percentiles(runs, name.replace(" ", "-"), words)
         values = [1000 * measured[key]["value"] for key in PERCENTILES]
-        style = Line(COLORS[number], 2.2), Mark(COLORS[number], ("circle", "square")[number])
+        style = LineStyle(COLORS[number], 2.2), Mark(COLORS[number], ("circle", "square")[number])
         traces.append(Trace(places, values, name, *style))
     axis = Axis("percentile", range=(-0.3, 3.3), ticks=[*zip(map(float, places), PERCENTILES.values(), strict=True)])
     panel = Panel(Axis("response time, ms", "log"))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from loadframe.analyze.elastic.course import Done, responses
+from loadframe.analyze.elastic.course import SecondResponses, responses
 from simulated import write_histograms
 
 #: Eight closed-loop clients get answers in 10 ms; none from 20 s to 30 s, then all eight.
@@ -22,8 +22,8 @@ def waits(tmp_path):
             if times:
                 log = write_histograms(tmp_path / "histograms.hlog", times)
                 side.update({round(time): histogram for time, histogram in log.seconds("x")})
-        done = [Done(second, histogram, None) for second, histogram in sides[0].items()]
-        done += [Done(second, None, histogram) for second, histogram in sides[1].items()]
+        done = [SecondResponses(second, histogram, None) for second, histogram in sides[0].items()]
+        done += [SecondResponses(second, None, histogram) for second, histogram in sides[1].items()]
         nothing = np.full(SECONDS, np.nan)
         return responses(done, nothing if unanswered is None else unanswered, nothing if oldest is None else oldest)
 

@@ -25,10 +25,10 @@ def test_an_interrupt_is_raised_at_the_end_of_an_atomic_section():
         with interrupts.deferred():
             interrupt()
             done.append("inner")
-        assert interrupts.asked()
+        assert interrupts.pending()
         done.append("outer")
     assert done == ["inner", "outer"]
-    assert not interrupts.asked()
+    assert not interrupts.pending()
     with pytest.raises(KeyboardInterrupt):
         interrupt()
 
@@ -48,7 +48,7 @@ def test_an_interrupt_in_a_destructor_is_not_lost(listening, monkeypatch):
 
     gone = Gone()
     del gone
-    assert interrupts.asked()
+    assert interrupts.pending()
     with pytest.raises(KeyboardInterrupt):
         interrupts.check()
 
@@ -155,6 +155,6 @@ def test_a_request_to_end_is_an_interrupt_and_repeating_it_changes_nothing(liste
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(number)
     signal.raise_signal(number)
-    assert interrupts.asked()
+    assert interrupts.pending()
     with pytest.raises(KeyboardInterrupt):
         interrupt()

@@ -87,7 +87,7 @@ def test_only_a_file_of_the_folders_own_is_read_or_appended_to(tmp_path: Path, c
     for read in (
         nofollow.read_text,
         lambda root, name: files.log_end(root / name),
-        lambda *at: copying.read(*at, 0, 9),
+        lambda *at: copying.read_part(*at, 0, 9),
     ):
         with pytest.raises(BadInput, match=r"node\.log: this is a"):
             read(folder, "node.log")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.autocorrelation import stepwise_noise
-from loadframe.experiment.elastic.director import Observed, target_tracking, thresholds
+from loadframe.experiment.elastic.director import PolicyInput, target_tracking, thresholds
 from loadframe.experiment.elastic.triggers import (
     AtTime,
     Balanced,
@@ -130,12 +130,12 @@ def test_a_time_is_a_time():
 
 @pytest.mark.parametrize(("cpu", "nodes"), [(0.9, 4), (0.5, 3), (0.1, 2)])
 def test_thresholds_add_or_remove_one_node(cpu, nodes):
-    assert thresholds(0.3, 0.8)(Observed(0.0, 3, cpu, 0.0, 0.0, 0.0)) == nodes
+    assert thresholds(0.3, 0.8)(PolicyInput(0.0, 3, cpu, 0.0, 0.0, 0.0)) == nodes
 
 
 @pytest.mark.parametrize(("cpu", "nodes"), [(0.9, 5), (0.6, 3), (0.3, 2), (0.0, 0)])
 def test_target_tracking_asks_for_the_nodes_that_would_meet_its_target(cpu, nodes):
-    assert target_tracking(0.6)(Observed(0.0, 3, cpu, 0.0, 0.0, 0.0)) == nodes
+    assert target_tracking(0.6)(PolicyInput(0.0, 3, cpu, 0.0, 0.0, 0.0)) == nodes
 
 
 def test_where_documents_are_counted_throughput_is_of_documents_and_errors_are_of_requests():

@@ -29,7 +29,7 @@ def send(source: Path, place: Path) -> list[copying.Entry]:
     for entry in entries:
         if not entry.folder and entry.link is None:
             for start in range(0, max(entry.size, 1), MIB):
-                copying.append(draft, entry.path, copying.read(source, entry.path, start, MIB))
+                copying.append(draft, entry.path, copying.read_part(source, entry.path, start, MIB))
     copying.settle(draft, place, entries, None)
     return entries
 

@@ -29,12 +29,12 @@ def test_values_come_back_as_they_were(value):
 
 
 def test_only_the_package_s_own_functions_and_values_are_sent():
-    assert wire.named(wire.name_of(files.read)) is files.read
+    assert wire.import_named(wire.name_of(files.read)) is files.read
     for thing in (lambda: None, print, subprocess.run):
         with pytest.raises(TypeError, match="is not a top-level name of the loadframe package"):
             wire.name_of(thing)
     with pytest.raises(TypeError, match="subprocess:run is not in the loadframe package"):
-        wire.named("subprocess:run")
+        wire.import_named("subprocess:run")
     with pytest.raises(TypeError, match="cannot be sent to another machine"):
         wire.encoded(object())
     with pytest.raises(TypeError, match="is not a dataclass"):

@@ -3,7 +3,7 @@
 import json
 
 from loadframe.live.feed import History
-from loadframe.live.publisher import BARS, COLUMNS, LETTERS, drawn
+from loadframe.live.publisher import BARS, COLUMNS, LETTERS, chart_data
 
 BARS_OF = {
     "kind": "bars",
@@ -20,7 +20,7 @@ def answer(buckets):
 
 def test_bars_have_the_greatest_values_first_and_the_rest_is_counted():
     buckets = [{"key": f"ad {n}", "n": n, "c": {"value": 2 * n}} for n in range(BARS + 5)]
-    record = drawn("top_ads", BARS_OF, answer(buckets))
+    record = chart_data("top_ads", BARS_OF, answer(buckets))
     assert record["rows"][0] == [f"ad {BARS + 4}", BARS + 4, [2 * (BARS + 4)]]
     assert (len(record["rows"]), record["more"], record["beside"]) == (BARS, 5, ["clicks"])
     assert record["title"] == "top_ads", "without a title the operation names it"
@@ -28,7 +28,7 @@ def test_bars_have_the_greatest_values_first_and_the_rest_is_counted():
 
 def test_columns_keep_the_order_of_the_answer():
     chart = {"kind": "columns", "rows": "/aggs/ads/buckets", "label": "/key", "value": "/n"}
-    record = drawn("o", chart, answer([{"key": n, "n": n % 3} for n in range(COLUMNS + 1)]))
+    record = chart_data("o", chart, answer([{"key": n, "n": n % 3} for n in range(COLUMNS + 1)]))
     assert [row[0] for row in record["rows"][:3]] == ["0", "1", "2"]
     assert record["more"] == 1
 
@@ -36,20 +36,20 @@ def test_columns_keep_the_order_of_the_answer():
 def test_rows_with_one_label_in_several_lists_are_added_up():
     days = [{"p": [{"k": "a", "v": 1.5}, {"k": "b", "v": 1}]}, {"p": [{"k": "a", "v": 2}]}, {"p": []}]
     chart = {"kind": "bars", "rows": "/days/*/p", "label": "/k", "value": "/v"}
-    assert drawn("o", chart, json.dumps({"days": days}).encode())["rows"] == [["a", 3.5, []], ["b", 1.0, []]]
+    assert chart_data("o", chart, json.dumps({"days": days}).encode())["rows"] == [["a", 3.5, []], ["b", 1.0, []]]
 
 
 def test_figures_are_single_values_and_unknown_where_there_are_none():
     chart = {"kind": "figures", "figures": {"clicks": "/a/0/v", "spend": "/b"}}
-    assert drawn("o", chart, b'{"a": [{"v": 3}], "b": "many"}')["figures"] == {"clicks": 3.0, "spend": None}
+    assert chart_data("o", chart, b'{"a": [{"v": 3}], "b": "many"}')["figures"] == {"clicks": 3.0, "spend": None}
 
 
 def test_unexpected_values_are_not_drawn():
     for wrong in (b"", b"not json", b"[]", b'{"aggs": 1}', b"[" * 100_000):
-        assert drawn("o", BARS_OF, wrong) is None
-    rows = drawn("o", BARS_OF, answer([{"key": None}, {"key": {"x": 1}, "n": "1"}, 7, {"key": "x" * 500, "n": 1e999}]))[
-        "rows"
-    ]
+        assert chart_data("o", BARS_OF, wrong) is None
+    rows = chart_data(
+        "o", BARS_OF, answer([{"key": None}, {"key": {"x": 1}, "n": "1"}, 7, {"key": "x" * 500, "n": 1e999}])
+    )["rows"]
     assert [row[1] for row in rows] == [None, None, None]
     assert all(len(row[0]) <= LETTERS for row in rows)
 

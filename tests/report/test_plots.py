@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from loadframe.report.plot import Axis, Band, Figure, Label, Line, Mark, Panel, Rule, Trace, logarithmic, spread
+from loadframe.report.plot import Axis, Band, Figure, Label, LineStyle, Mark, Panel, Rule, Trace, logarithmic, spread
 from loadframe.report.plot.draw import data, draw, narrow, scale, ticks
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
@@ -64,17 +64,17 @@ def test_values_that_differ_by_more_than_a_decade_get_a_logarithmic_axis():
 
 
 def test_a_line_is_interrupted_where_a_value_is_missing():
-    (path,) = shapes(figure(Trace([1, 2, 3, 4, 5], [1, 2, None, 2, 1], line=Line("red"))), "path")
+    (path,) = shapes(figure(Trace([1, 2, 3, 4, 5], [1, 2, None, 2, 1], line=LineStyle("red"))), "path")
     assert re.sub(r"[^A-Z]", "", path.get("d")) == "MLML"
 
 
 def test_a_value_between_two_gaps_is_a_dash():
-    (path,) = shapes(figure(Trace([1, 2, 3, 4, 5], [1, None, 2, None, 1], line=Line("red"))), "path")
+    (path,) = shapes(figure(Trace([1, 2, 3, 4, 5], [1, None, 2, None, 1], line=LineStyle("red"))), "path")
     assert re.sub(r"[^A-Za-z]", "", path.get("d")) == "MhMhMh"
 
 
 def test_a_stepped_line_holds_its_value_until_the_next_point():
-    (path,) = shapes(figure(Trace([1, 2, 3], [1, 2, 1], line=Line("red", steps=True))), "path")
+    (path,) = shapes(figure(Trace([1, 2, 3], [1, 2, 1], line=LineStyle("red", steps=True))), "path")
     assert re.sub(r"[^A-Z]", "", path.get("d")) == "MHVHV"
 
 
@@ -86,7 +86,7 @@ def test_an_error_bar_reaches_from_its_low_to_its_high_end():
 
 
 def test_bands_omit_non_finite_values():
-    of = figure(Trace([1, 3], [1, 3], line=Line("red")), bands=[Band([1, 2, 3], [0, None, 1], [2, 3, 4], "red")])
+    of = figure(Trace([1, 3], [1, 3], line=LineStyle("red")), bands=[Band([1, 2, 3], [0, None, 1], [2, 3, 4], "red")])
     (area,) = shapes(of, "polygon")
     assert len(area.get("points").split()) == 4
 
@@ -100,7 +100,7 @@ def test_words_cannot_become_markup():
 
 
 def test_a_plot_without_a_value_is_still_drawn():
-    assert shapes(figure(Trace([], [], line=Line("red")), rules=[Rule(0, over="y")]), "line")
+    assert shapes(figure(Trace([], [], line=LineStyle("red")), rules=[Rule(0, over="y")]), "line")
 
 
 def test_long_labels_get_several_lines_and_labels_that_would_overlap_are_slanted():

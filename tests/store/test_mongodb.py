@@ -12,7 +12,7 @@ import pytest
 from loadframe.base.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
 from loadframe.store.access import Access, Auth, Tls
-from loadframe.store.base import Found
+from loadframe.store.base import FoundInstallation
 from loadframe.store.mongodb import figures
 
 STORE = find("mongodb")
@@ -217,9 +217,9 @@ def test_an_installation_is_that_of_a_home_or_of_the_path_or_else_a_wheel(tmp_pa
     server = tmp_path / "mongod"
     server.write_text("#!/bin/sh\necho db version v7.0.2\n")
     server.chmod(0o755)
-    assert STORE.installation(tmp_path) == Found("7.0.2", tmp_path)
+    assert STORE.installation(tmp_path) == FoundInstallation("7.0.2", tmp_path)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert STORE.installation(None) == Found("7.0.2", tmp_path)
+    assert STORE.installation(None) == FoundInstallation("7.0.2", tmp_path)
 
 
 def test_a_sharded_cluster_without_a_router_is_refused_before_anything_starts(tmp_path):
@@ -261,8 +261,8 @@ def test_statistics_come_from_the_servers_status_without_missing_values():
         "cache_bytes": 7.0,
         "primary": 1.0,
     }
-    assert figures.written(status) == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-    assert figures.written({}) is None
+    assert figures.last_write_time(status) == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    assert figures.last_write_time({}) is None
 
 
 def test_documents_and_their_bytes_are_those_of_the_database_with_its_indexes():

@@ -1,14 +1,14 @@
 """Shared state of simulated nodes is deleted with the last node."""
 
 from loadframe.store.sim.model import FOLDER, SimModel
-from loadframe.store.sim.shared import Shared
+from loadframe.store.sim.shared import SharedState
 
 
 def test_the_second_of_two_leaving_nodes_removes_the_shared_state(tmp_path):
     nodes = []
     for name in ("node-0", "node-1"):
         (tmp_path / name).mkdir()
-        node = Shared(tmp_path, name, SimModel.from_settings({}))
+        node = SharedState(tmp_path, name, SimModel.from_settings({}))
         with node.locked(0.0):
             node.start(0.0, founding=True)
         nodes.append(node)

@@ -18,7 +18,7 @@ from loadframe import _engine
 from loadframe.cluster import Cluster
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.session import Session
-from loadframe.live.publisher import drawn
+from loadframe.live.publisher import chart_data
 from loadframe.load import Generator, check_operations, render_operations
 from loadframe.workload import load_workload
 
@@ -191,7 +191,7 @@ def test_mongodb_answers_all_five(mongodb, tmp_path, zoned, right, published):
     charts = load_workload("adbids", {"published": published}).for_family("mongodb", 1).phase("queries").charts
     for name, answer in answers.items():
         assert [document["_id"] for document in shown[name]] == [document["_id"] for document in answer]
-        chart = drawn(name, charts[name], json.dumps(shown[name]).encode())
+        chart = chart_data(name, charts[name], json.dumps(shown[name]).encode())
         assert chart and (chart.get("rows") or None not in chart["figures"].values())
 
     spend, countries = right.ad_spend(asked["ad"])

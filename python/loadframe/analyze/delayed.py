@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loadframe.analyze.processes import ALL, Used, processes_of
+from loadframe.analyze.processes import ALL, CpuUse, processes_of
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
 
@@ -60,6 +60,6 @@ def looks_delayed(quantiles: Sequence[float], cpu: float | None) -> bool:
     return idle and high <= _SPREAD * low and any(least <= median <= most for least, most in _BANDS)
 
 
-def _cpu_per_request(processes: Mapping[str, Used]) -> float | None:
+def _cpu_per_request(processes: Mapping[str, CpuUse]) -> float | None:
     whole = processes.get(ALL) or next(iter(processes.values()), None)
     return whole.per_request if whole else None

@@ -32,7 +32,7 @@ _Span = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
-class Used:
+class CpuUse:
     """CPU use of one process, or of all together, in a measured window."""
 
     cores: float  #: mean, while it was polled
@@ -69,7 +69,7 @@ class UsedAt:
         }
 
 
-def processes_of(run: Run) -> dict[str, dict[str, Used]]:
+def processes_of(run: Run) -> dict[str, dict[str, CpuUse]]:
     """Return the CPU use by phase and process; for several processes, the last entry is `ALL`.
 
     Phases without polled processes, and phases too short for polls a second apart, are omitted.
@@ -77,7 +77,7 @@ def processes_of(run: Run) -> dict[str, dict[str, Used]]:
     spans = _spans(run.telemetry)
     first = min((known[0][0] for known in spans.values()), default=math.inf)
     last = max((known[-1][1] for known in spans.values()), default=-math.inf)
-    seen = [phase for phase in run.summary.phases if _seen(phase, first, last) >= _LEAST_SEEN * phase.duration]
+    seen = [phase for phase in run.summary.phases if _polled_time(phase, first, last) >= _LEAST_SEEN * phase.duration]
     by_phase = {phase.name: _of_phase(spans, phase) for phase in seen}
     return {name: used for name, used in by_phase.items() if used}
 
@@ -86,7 +86,7 @@ def processes_at(folder: RecordedExperiment) -> list[UsedAt]:
     """Return the CPU use by process in the measured phases, over the included runs of each treatment."""
     rows: dict[str, list[UsedAt]] = defaultdict(list)
     for treatment, runs in by_treatment(folder):
-        used: dict[tuple[str, str], list[Used]] = defaultdict(list)
+        used: dict[tuple[str, str], list[CpuUse]] = defaultdict(list)
         for _, run in runs:
             for phase, processes in processes_of(run).items():
                 for process, of_process in processes.items():
@@ -126,15 +126,15 @@ def _spans(telemetry: pa.Table) -> dict[str, list[_Span]]:
     return spans
 
 
-def _seen(phase: PhaseSummary, first: float, last: float) -> float:
+def _polled_time(phase: PhaseSummary, first: float, last: float) -> float:
     """Return the part of a window between the first and the last poll of any process, s."""
     return min(phase.begin + phase.duration, last) - max(phase.begin, first)
 
 
-def _of_phase(spans: Mapping[str, Sequence[_Span]], phase: PhaseSummary) -> dict[str, Used]:
+def _of_phase(spans: Mapping[str, Sequence[_Span]], phase: PhaseSummary) -> dict[str, CpuUse]:
     begin, end = phase.begin, phase.begin + phase.duration
     answered = sum(operation.successes for operation in phase.single.values())
-    used: dict[str, Used] = {}
+    used: dict[str, CpuUse] = {}
     for name in sorted(spans, key=_order):
         inside = [
             (max(since, begin), min(until, end), cores)
@@ -147,7 +147,7 @@ def _of_phase(spans: Mapping[str, Sequence[_Span]], phase: PhaseSummary) -> dict
         cores = math.fsum((until - since) * rate for since, until, rate in inside) / watched
         whole = _longest_gap(inside, begin, end) <= _GAP
         cost = cores * phase.duration / answered if answered and whole else None
-        used[name] = Used(cores, watched, whole, cost)
+        used[name] = CpuUse(cores, watched, whole, cost)
     return used | ({ALL: _together(used.values(), phase.duration)} if len(used) > 1 else {})
 
 
@@ -157,10 +157,10 @@ def _longest_gap(inside: Sequence[_Span], begin: float, end: float) -> float:
     return max(later[0] - earlier[1] for earlier, later in pairwise(known))
 
 
-def _together(used: Iterable[Used], duration: float) -> Used:
+def _together(used: Iterable[CpuUse], duration: float) -> CpuUse:
     parts = tuple(used)
     costs = [part.per_request for part in parts if part.per_request is not None]
-    return Used(
+    return CpuUse(
         # A process that existed for part of the window counts for that part.
         cores=math.fsum(part.cores * (1.0 if part.whole else part.watched / duration) for part in parts),
         watched=max(part.watched for part in parts),

@@ -137,10 +137,10 @@ class Beside:
 def beside(folder: RecordedExperiment) -> tuple[Beside, ...]:
     """Return the published figures of an experiment in their order, each with its measured counterparts."""
     figures = [PublishedFigure(**known) for known in (folder.description.get("published") or {}).get("figures", ())]
-    return tuple(Beside(figure, tuple(_measured(folder, figure))) for figure in figures)
+    return tuple(Beside(figure, tuple(_measurements(folder, figure))) for figure in figures)
 
 
-def _measured(folder: RecordedExperiment, figure: PublishedFigure) -> Iterator[MeasuredBeside]:
+def _measurements(folder: RecordedExperiment, figure: PublishedFigure) -> Iterator[MeasuredBeside]:
     for phase in folder.description["measure"]:
         if figure.phase in ("", phase):
             yield from _in_phase(folder, figure, phase)

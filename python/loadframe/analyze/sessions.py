@@ -45,7 +45,7 @@ def sessions_of(runs: Sequence[RecordedRun], groups: Sequence[Hashable] | None =
         by_sitting.setdefault(sitting, []).append(index)
     names: dict[int, Hashable] = {}
     for sitting, members in by_sitting.items():
-        names |= _split(sitting, members, runs, groups)
+        names |= _session_ids(sitting, members, runs, groups)
     numbers: dict[Hashable, int] = {}
     result: list[int | None] = [None] * len(runs)
     for _, index in order:
@@ -53,7 +53,7 @@ def sessions_of(runs: Sequence[RecordedRun], groups: Sequence[Hashable] | None =
     return result
 
 
-def _split(
+def _session_ids(
     sitting: int, members: Sequence[int], runs: Sequence[RecordedRun], groups: Sequence[Hashable]
 ) -> dict[int, Hashable]:
     """Return an identifier of each run's session in a sitting; `members` are the runs' indices in time order."""

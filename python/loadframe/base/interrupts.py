@@ -18,7 +18,7 @@ _asked = False
 _depth = 0
 
 
-def asked() -> bool:
+def pending() -> bool:
     """Return whether an interrupt is pending, even if its exception was lost."""
     return _asked
 

@@ -64,7 +64,7 @@ def _main(arguments: list[str] | None) -> int:
     # Python restores default handlers before it exits, and an interrupt would then kill it.
     for number, handler in before.items():
         signal.signal(number, signal.SIG_IGN if arguments is None else handler)
-    if interrupts.asked():
+    if interrupts.pending():
         code = ExitCode.INTERRUPTED
     if code == ExitCode.INTERRUPTED:
         _say("interrupted")
@@ -88,7 +88,7 @@ def _run(arguments: list[str] | None) -> int:
         return ExitCode.INTERRUPTED
     except (LoadframeError, RecursionError) as error:
         shown = error if isinstance(error, LoadframeError) else BadInput(_TOO_DEEP, remedy="name another file")
-        if not interrupts.asked():
+        if not interrupts.pending():
             _say(str(shown))
         return shown.exit_status
     except MemoryError as error:
@@ -105,7 +105,7 @@ def _run(arguments: list[str] | None) -> int:
         return ExitCode.OUTPUT_CLOSED
     except Exception:
         # A library may have replaced KeyboardInterrupt by another exception.
-        if not interrupts.asked():
+        if not interrupts.pending():
             raise
     return ExitCode.OK
 

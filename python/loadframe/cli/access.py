@@ -130,7 +130,7 @@ def existing(given: Mapping[str, Any], *, loads: bool = True) -> "tuple[list[str
     return addresses, access
 
 
-def named(name: str, store: str, context: typer.Context) -> "Cluster":
+def named_cluster(name: str, store: str, context: typer.Context) -> "Cluster":
     """Return the named cluster. BadInput if the user gave --store and the cluster is of another kind."""
     from loadframe.cluster import Cluster
     from loadframe.store import find

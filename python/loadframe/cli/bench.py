@@ -217,7 +217,7 @@ def bench(
     if hosts:
         place = partial(Cluster.attach, addresses, store, reached)
     elif cluster:
-        place = partial(access.named, cluster, store, context)
+        place = partial(access.named_cluster, cluster, store, context)
     else:
         limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None, **core_limits(cores))
         place = ClusterSpec(

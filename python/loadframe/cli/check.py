@@ -116,7 +116,7 @@ def _print_requests(rendered: "Rendered", family: str) -> None:
     """Print the request of each operation, and name corpora that are not on this machine."""
     for request in rendered.requests:
         out.rule(f"[bold]{escape(request['phase'])}[/bold] · {escape(request['operation'])}", align="left")
-        shown = _beginning(request["request"] or "")
+        shown = _first_lines(request["request"] or "")
         out.print(escape(shown or "this protocol creates the request when it sends it"), style="dim")
     for name in rendered.missing:
         words = "not on this machine; --offline downloads nothing"
@@ -127,11 +127,11 @@ def _print_requests(rendered: "Rendered", family: str) -> None:
 
 
 def _print(answer: dict[str, Any]) -> None:
-    failed, received = answer["error"], _beginning(answer["answer"])
+    failed, received = answer["error"], _first_lines(answer["answer"])
     style = "red" if failed else "green"
     verdict = f"{failed}: {_without_repetition(answer['message'], received)}" if failed else "good"
     out.rule(f"[bold]{escape(answer['phase'])}[/bold] · {escape(answer['operation'])}", align="left")
-    out.print(escape(_beginning(answer["request"])), style="dim")
+    out.print(escape(_first_lines(answer["request"])), style="dim")
     out.print(escape(received))
     documents = f"{counted(answer['documents'], 'document')} in {format_duration(answer['service_time'])}"
     setup = "" if answer["setup_time"] is None else f" · connection setup {format_duration(answer['setup_time'])}"
@@ -141,7 +141,7 @@ def _print(answer: dict[str, Any]) -> None:
         out.print(f"[yellow]{words}[/yellow]")
 
 
-def _beginning(text: str) -> str:
+def _first_lines(text: str) -> str:
     """Return a text that is short enough to read: its first lines if it is long, and the number of other characters."""
     if len(text) <= _MOST_CHARACTERS:
         return text

@@ -232,11 +232,11 @@ def placement_options(
     machines: str | None, per_machine: int | None, network: str | None, scratch: str | None
 ) -> dict[str, Any]:
     """Return the arguments of ClusterSpec that these options set."""
-    from loadframe.host.placement import Placement, listed
+    from loadframe.host.placement import Placement, parse_machines
 
     parts: dict[str, Any] = {}
     if machines is not None:
-        parts["machines"] = listed(machines)
+        parts["machines"] = parse_machines(machines)
     if per_machine is not None or network is not None:
         parts["placement"] = Placement(per_machine, network=network)
     if scratch is not None:

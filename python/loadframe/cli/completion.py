@@ -38,6 +38,6 @@ def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
     from loadframe.host import identity
 
     with contextlib.suppress(OSError):
-        folders = identity.named(ctx.params["name"]).glob("node-*")
+        folders = identity.cluster_folder(ctx.params["name"]).glob("node-*")
         return sorted(folder.name for folder in folders if folder.is_dir() and folder.name.startswith(incomplete))
     return []

@@ -97,7 +97,7 @@ class Console(Listener):
             TextColumn("{task.description}", markup=False, table_column=description),
             BarColumn(bar_width=_BAR),
             TimeElapsedColumn(),
-            _Left(self._time_left_text),
+            _TimeLeft(self._time_left_text),
             console=err,
             transient=True,
             disable=not err.is_terminal,
@@ -218,7 +218,7 @@ class _Bars(Progress):
                 yield Text(f"  {figures}", no_wrap=True, overflow="ellipsis")
 
 
-class _Left(ProgressColumn):
+class _TimeLeft(ProgressColumn):
     """The time left for all runs, beside one of the bars."""
 
     max_refresh = 0.5

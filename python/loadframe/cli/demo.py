@@ -96,7 +96,7 @@ def demo_text(cores: Sequence[int], obstacle: str | None) -> str:
     text = (files("loadframe.experiment") / "demo.yaml").read_text(encoding="utf-8")
     if obstacle is None:
         # The first core is reserved for the generator, unless it is the only one.
-        others = f", cores: {_listed(cores[1:])}" if len(cores) > 1 else ""
+        others = f", cores: {_core_list(cores[1:])}" if len(cores) > 1 else ""
         return _replaced(text, ", cores: 1}", others + "}")
     nodes = [number for number in _NODES if number < len(cores)]
     if len(nodes) < 2:
@@ -117,7 +117,7 @@ def _replaced(text: str, before: str, after: str) -> str:
     return text.replace(before, after)
 
 
-def _listed(cores: Collection[int]) -> str:
+def _core_list(cores: Collection[int]) -> str:
     """Return core numbers in the syntax of the file: `1`, or `"1,2,3"`."""
     words = ",".join(map(str, cores))
     return words if len(cores) == 1 else f'"{words}"'

@@ -151,7 +151,7 @@ def ingest(  # noqa: PLR0915 - one list of options and the order of their checks
         if hosts:
             started = Cluster.attach(addresses, store, reached)
         elif cluster:
-            started = access.named(cluster, store, context)
+            started = access.named_cluster(cluster, store, context)
         else:
             limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None, **core_limits(cores))
             spec = ClusterSpec(store=store, version=version, nodes=nodes or 1, limits=limits, home=home)

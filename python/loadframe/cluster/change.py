@@ -39,7 +39,7 @@ class ChangeWatch:
         self._last = balancing
         for node in self._nodes:
             if not node.alive:
-                raise gone(node, f"while {self._what}")
+                raise node_ended(node, f"while {self._what}")
         if time.monotonic() - self._began > self._within:
             raise StoreFailed(
                 f"{self._what} took longer than {format_duration(self._within)}; {describe(balancing)}",
@@ -65,7 +65,7 @@ def describe(balancing: Balancing) -> str:
     return f"{left} ({balancing.state})" if balancing.state else left
 
 
-def gone(node: Node, doing: str) -> StoreFailed:
+def node_ended(node: Node, doing: str) -> StoreFailed:
     """Return the error for a node that has ended, with the end of its log."""
     status = node.process.exit_status() if node.process else None
     return not_up(node, f"ended{'' if status is None else f' with status {status}'} {doing}")

@@ -12,7 +12,7 @@ from loadframe.base import folders
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_nodes
 from loadframe.cluster import credentials, placement
-from loadframe.cluster.change import gone, not_up
+from loadframe.cluster.change import node_ended, not_up
 from loadframe.cluster.node import Node, State, log_of
 from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.placement import Planned, assign_endpoints, deal, electors, plan, previous_endpoints
@@ -157,7 +157,7 @@ def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int =
     while waiting:
         for node in nodes:
             if not node.alive:
-                raise gone(node, "while it started")
+                raise node_ended(node, "while it started")
         with contextlib.suppress(LoadframeError):
             health = store.health([waiting[0].address])
             if health.ready and size <= health.nodes <= size + more:

@@ -286,4 +286,6 @@ def _send(
         for start in range(0, max(entry.size, 1), _PIECE):
             if stop.is_set():
                 raise LoadframeError("the data of another node could not be copied")
-            target.call(copying.append, draft, entry.path, source.call(copying.read, folder, entry.path, start, _PIECE))
+            target.call(
+                copying.append, draft, entry.path, source.call(copying.read_part, folder, entry.path, start, _PIECE)
+            )

@@ -62,7 +62,7 @@ class SavedCluster:
 def folder_of(name: str) -> Path:
     """Return the folder of a named cluster, which may not exist; BadInput for an invalid name."""
     require_name(name)
-    return identity.named(name)
+    return identity.cluster_folder(name)
 
 
 def names() -> list[str]:

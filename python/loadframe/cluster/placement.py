@@ -245,7 +245,7 @@ def assign_endpoints(
         positions = [at for at, place in enumerate(machines) if place.hostname == machine.hostname]
         there = [node for node in present if node.on in (None, machine.hostname)]
         were = [node for node in before if node.on in (None, machine.hostname)]
-        kept = _kept(machine, were) if present and len(were) == len(positions) else None
+        kept = _previous_ports(machine, were) if present and len(were) == len(positions) else None
         taken = _seats_on(machine, store, spec, [numbers[at] for at in positions], there, kept)
         seated.update(zip(positions, taken, strict=True))
     return [seated[at] for at in range(len(machines))]
@@ -330,7 +330,7 @@ def previous_endpoints(
     return [Endpoint(_host(node.address), _port(node.address), _port(str(node.peer_address)), ()) for node in nodes]
 
 
-def _kept(machine: Machine, nodes: Sequence[Node]) -> tuple[list[int], list[int]] | None:
+def _previous_ports(machine: Machine, nodes: Sequence[Node]) -> tuple[list[int], list[int]] | None:
     """Return the previous ports of processes at the machine's address, or None if one is in use."""
     if any(node.peer_address is None or _host(node.address) != machine.address for node in nodes):
         return None

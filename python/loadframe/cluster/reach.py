@@ -64,9 +64,11 @@ def credentials(
     if user is not None:
         return _basic(user, password_file, warn, environment)
     if api_key_file:
-        return Auth("api_key", _visible(read(api_key_file, warn), str(api_key_file)), file=_renewable(api_key_file))
+        return Auth(
+            "api_key", _visible(read_secret(api_key_file, warn), str(api_key_file)), file=_renewable(api_key_file)
+        )
     if token_file:
-        return Auth("bearer", _visible(read(token_file, warn), str(token_file)), file=_renewable(token_file))
+        return Auth("bearer", _visible(read_secret(token_file, warn), str(token_file)), file=_renewable(token_file))
     key, token = environment.get(API_KEY), environment.get(TOKEN)
     if key and token:
         raise BadInput(f"the environment has both {API_KEY} and {TOKEN}", remedy="unset one of them")
@@ -75,7 +77,7 @@ def credentials(
     return Auth("bearer", _visible(token, TOKEN)) if token else None
 
 
-def read(file: Path, warn: Warn) -> str:
+def read_secret(file: Path, warn: Warn) -> str:
     """Return the secret in a file, without the line's end; BadInput if the file is unreadable or empty."""
     try:
         text = read_input(file, _MAX_SIZE).decode().rstrip("\r\n")
@@ -105,7 +107,7 @@ def _basic(user: str, password_file: Path | None, warn: Warn, environment: Mappi
             remedy=f"give a password in --password-file or {PASSWORD}, since all users can read command lines",
         )
     if password_file:
-        return Auth("basic", read(password_file, warn), user, file=_renewable(password_file))
+        return Auth("basic", read_secret(password_file, warn), user, file=_renewable(password_file))
     password = environment.get(PASSWORD)
     if password is None:
         if not sys.stdin.isatty():

@@ -11,7 +11,7 @@ from loadframe.cluster import placement, transport
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.host.base import Host, Machine
 from loadframe.host.local import LocalHost
-from loadframe.store import Found, Installation, Store
+from loadframe.store import FoundInstallation, Installation, Store
 
 Report = Callable[[str], None]
 
@@ -50,7 +50,7 @@ def version(store: Store, spec: ClusterSpec) -> str:
     return spec.version or next(iter(store.versions), "")
 
 
-def _installed(store: Store, spec: ClusterSpec, machine: Machine | None = None) -> Found | None:
+def _installed(store: Store, spec: ClusterSpec, machine: Machine | None = None) -> FoundInstallation | None:
     """Return the existing installation to use, or None if there is none or another version will be downloaded.
 
     That is the user's (`home`), or the system's on `machine`, by default this one. BadInput if its version differs from

@@ -20,7 +20,7 @@ from loadframe.base import folders, nofollow
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_size
 from loadframe.host.base import Machine
-from loadframe.store import Found, Store
+from loadframe.store import FoundInstallation, Store
 
 #: Size of a piece in bytes, and number of machines that are copied to concurrently.
 _PIECE, _AT_ONCE = 2**20, 8
@@ -49,7 +49,7 @@ def listing(folder: Path) -> tuple[File, ...]:
         return tuple(_file(entry, folder) for entry in entries if entry.is_link or entry.is_file or entry.is_folder)
 
 
-def system(kind: str) -> Found | None:
+def system(kind: str) -> FoundInstallation | None:
     """Return the installation of a store in this machine's system, or None if there is none."""
     return stores.find(kind).installation(None)
 

@@ -97,7 +97,7 @@ def deviations(node_table: NodeTable, throttled: bool) -> list[str]:
         if unknown := node.unknown:
             sentences.append(unknown)
         elif not node.alive:
-            sentences.append(_gone(node))
+            sentences.append(_end_message(node))
         elif node.paused:
             sentences.append(f"{node.name} is paused")
         elif node.cut:
@@ -116,7 +116,7 @@ def deviations(node_table: NodeTable, throttled: bool) -> list[str]:
 def losses(node_table: NodeTable) -> list[str]:
     """Return nodes that ended without being killed on purpose, one sentence each."""
     known = [node for node in node_table.nodes if not node.unknown]
-    return [_gone(node) for node in known if not node.alive and node.state != State.KILLED]
+    return [_end_message(node) for node in known if not node.alive and node.state != State.KILLED]
 
 
 def miscounted(health: Health, size: int) -> list[str]:
@@ -145,7 +145,7 @@ def unready(health: Health, size: int) -> list[str]:
     return sentences
 
 
-def _gone(node: Node) -> str:
+def _end_message(node: Node) -> str:
     return f"{node.name} has ended{_cause(node)}"
 
 

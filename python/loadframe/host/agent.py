@@ -73,7 +73,7 @@ class StartedProcess:
 
 
 @dataclass
-class _Held:
+class _RunningProcess:
     process: LocalProcess
     #: Serializes access to the supervisor's answer, which can be read only once.
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -84,7 +84,7 @@ class _Held:
         return ProcessState(alive, alive and self.process.paused(), None if alive else self.process.exit_status())
 
 
-_HELD: dict[int, _Held] = {}
+_HELD: dict[int, _RunningProcess] = {}
 _NUMBERS = itertools.count()
 
 
@@ -146,7 +146,7 @@ def act(number: int, what: str) -> ProcessState:
 
 
 def _register(process: LocalProcess) -> StartedProcess:
-    number, held = next(_NUMBERS), _Held(process)
+    number, held = next(_NUMBERS), _RunningProcess(process)
     started = StartedProcess(number, process.pid, dict(process.control_groups), process.record(), held.current_state())
     _HELD[number] = held
     return started
@@ -175,7 +175,7 @@ class _Agent:
     def _answer(self, message: Mapping[str, Any]) -> None:
         answer: dict[str, Any] = {"id": message["id"]}
         try:
-            function = wire.named(message["call"])
+            function = wire.import_named(message["call"])
             value = function(*wire.decoded(message["args"]), **wire.decoded(message["kwargs"]))
             answer["value"] = wire.encoded(value)
         except LoadframeError as error:

@@ -210,7 +210,7 @@ class AgentClient:
 
     def _raised(self, error: Mapping[str, Any]) -> LoadframeError:
         where = f"{self.hostname}: {error['where']}" if error["where"] else self.hostname
-        kind = wire.named(error["type"]) if error["type"] else LoadframeError
+        kind = wire.import_named(error["type"]) if error["type"] else LoadframeError
         if not (isinstance(kind, type) and issubclass(kind, LoadframeError)):
             kind = LoadframeError
         return kind(error["what"], where=where, remedy=error.get("remedy"))

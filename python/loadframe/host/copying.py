@@ -91,7 +91,7 @@ def entries(folder: Path) -> list[Entry]:
     return contents
 
 
-def read(folder: Path, name: str, start: int, size: int) -> Piece:
+def read_part(folder: Path, name: str, start: int, size: int) -> Piece:
     """Return up to `size` bytes of a file in a folder."""
     with nofollow.reading(folder, name) as file:
         file.seek(start)

@@ -140,7 +140,7 @@ def passing(token: str, scratch: Path | None = None) -> Path:
     return parent / f"{machine()}-{boot()}-{token}"
 
 
-def named(name: str, scratch: Path | None = None) -> Path:
+def cluster_folder(name: str, scratch: Path | None = None) -> Path:
     """Return the folder of the cluster of that name."""
     return (scratch or folders.state()) / "clusters" / name
 

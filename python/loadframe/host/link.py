@@ -75,7 +75,7 @@ class Link:
             _attempt(end, "filter", "delete", "dev", end.interface, "ingress", "pref", str(_LOSS))
         try:
             for end in self._ends():
-                _put(end, shape)
+                _apply_shape(end, shape)
         except LoadframeError:
             self.shape(Shape())
             raise
@@ -105,7 +105,7 @@ class _End:
     prefix: tuple[str, ...] = ()
 
 
-def _put(end: _End, shape: Shape) -> None:
+def _apply_shape(end: _End, shape: Shape) -> None:
     parent = ["root"]
     if shape.rate is not None:
         burst = max(round(shape.rate * _BURST_TIME), _LEAST_BURST)

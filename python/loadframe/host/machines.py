@@ -204,7 +204,7 @@ class MpiHost(LentMachinesHost):
         if hub is None:
             trouble = BadInput("--host mpi uses the machines of the ranks, but no ranks were started", remedy=remedy)
         else:
-            slots = _chosen(hub, machines, placement)
+            slots = _selected_machines(hub, machines, placement)
         super().__init__(
             "mpi",
             [
@@ -228,7 +228,7 @@ class MpiHost(LentMachinesHost):
             hub.spare(slots)
 
 
-def _chosen(hub: "Coordinator", requested: Sequence[str], placement: Placement) -> dict[str, int | None]:
+def _selected_machines(hub: "Coordinator", requested: Sequence[str], placement: Placement) -> dict[str, int | None]:
     """Return the selected machines, each with its number of slots, or None if not given."""
     ranks = hub.ranks()
     known = list(dict.fromkeys(rank.machine for rank in ranks))

@@ -50,7 +50,7 @@ def parse(text: str) -> tuple[str, int | None]:
     return match["name"], None if slots is None else int(slots)
 
 
-def listed(text: str) -> tuple[str, ...]:
+def parse_machines(text: str) -> tuple[str, ...]:
     """Return the machines of a list `a,b:2`, or of the host file in `@path`. BadInput for invalid entries."""
     if not text.startswith("@"):
         return _checked((word for word in text.split(",") if word.strip()), "--machines")
@@ -155,7 +155,9 @@ def deal(limits: Limits, nodes: int, taken: Iterable[int], before: Sequence[int]
     chosen: list[int] = []
     while len(chosen) < limits.cores_each:
         rest = [core for core in free if core not in chosen]
-        chosen.append(min(rest, key=lambda core: (_shared(core, chosen, taken=_others(available, rest, chosen)), core)))
+        chosen.append(
+            min(rest, key=lambda core: (_core_rank(core, chosen, taken=_others(available, rest, chosen)), core))
+        )
     return tuple(sorted(chosen))
 
 
@@ -182,7 +184,7 @@ def _others(available: Sequence[int], free: Sequence[int], chosen: Sequence[int]
     return set(available) - set(free) - set(chosen)
 
 
-def _shared(core: int, chosen: Sequence[int], taken: Collection[int]) -> int:
+def _core_rank(core: int, chosen: Sequence[int], taken: Collection[int]) -> int:
     """Rank a candidate: same physical core as a chosen one (0), unused physical core (1), core of another node (2)."""
     threads = set(siblings(core))
     if threads & set(chosen):

@@ -110,7 +110,9 @@ class RemoteMachine:
         if cluster not in self._folders:
             passing = cluster.parent.name == identity.PASSING
             name = cluster.name.rpartition("-")[2] if passing else cluster.name
-            self._folders[cluster] = self.call(identity.passing if passing else identity.named, name, self._scratch)
+            self._folders[cluster] = self.call(
+                identity.passing if passing else identity.cluster_folder, name, self._scratch
+            )
         return self._folders[cluster]
 
     def require(self) -> None:
@@ -211,14 +213,14 @@ class RemoteMachine:
             if within:
                 return within[0]
             raise self._no_address(
-                f"it has no address in {wanted}", f"give a network of its addresses: {_listed(facts.addresses)}"
+                f"it has no address in {wanted}", f"give a network of its addresses: {_address_list(facts.addresses)}"
             )
         name = f"{self.hostname.rpartition('@')[2]}{wanted}"
         address = resolved(name) or self.call(resolved, name)
         if address and self._has(address):
             return address
         what = f"it has no interface {wanted!r}, and {name} is not one of its host names"
-        raise self._no_address(what, f"name one of its interfaces: {_listed(facts.addresses)}")
+        raise self._no_address(what, f"name one of its interfaces: {_address_list(facts.addresses)}")
 
     def _has(self, address: str) -> bool:
         return self.call(has_address, address)
@@ -298,5 +300,5 @@ class RemoteProcess:
         self._line.states[self._number] = self._line.ask(patience, agent.act, self._number, action)
 
 
-def _listed(addresses: Mapping[str, str]) -> str:
+def _address_list(addresses: Mapping[str, str]) -> str:
     return ", ".join(f"{name} {address}" for name, address in addresses.items())

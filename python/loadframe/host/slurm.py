@@ -195,7 +195,7 @@ class SlurmHost(LentMachinesHost):
         try:
             allocation = require()
             job = allocation.job
-            slots = _chosen(allocation, machines, placement)
+            slots = _selected_machines(allocation, machines, placement)
         except BadInput as error:
             trouble = error
         reached = addresses(tuple(slots)) if slots else {}
@@ -221,7 +221,7 @@ class SlurmHost(LentMachinesHost):
         )
 
 
-def _chosen(allocation: Allocation, requested: Sequence[str], placement: Placement) -> dict[str, int | None]:
+def _selected_machines(allocation: Allocation, requested: Sequence[str], placement: Placement) -> dict[str, int | None]:
     """Return the selected machines, each with its number of slots, or None if not given."""
     if requested:
         chosen = dict(parse(text) for text in requested)

@@ -158,7 +158,7 @@ def decoded(value: Any) -> Any:
 
 
 def _object(kind: str, fields: Mapping[str, Any]) -> Any:
-    made = named(kind)
+    made = import_named(kind)
     if not (isinstance(made, type) and dataclasses.is_dataclass(made)):
         raise TypeError(f"{kind} is not a dataclass")
     return made(**{key: decoded(item) for key, item in fields.items()})
@@ -185,7 +185,7 @@ def name_of(thing: Callable[..., Any]) -> str:
     return name
 
 
-def named(name: str) -> Any:
+def import_named(name: str) -> Any:
     """Import and return the function or type of that name; TypeError if it is outside the package."""
     module, _, path = name.partition(":")
     if not module.startswith(_PACKAGE):

@@ -10,7 +10,7 @@ from loadframe.base.errors import BadInput
 from loadframe.library.arguments import checked, listed
 from loadframe.library.reports import save_text
 from loadframe.record import Run
-from loadframe.report.plot import COLORS, Axis, Figure, Line, Panel, Trace, numbers
+from loadframe.report.plot import COLORS, Axis, Figure, LineStyle, Panel, Trace, numbers
 from loadframe.report.plot.draw import draw
 from loadframe.yamlfile import did_you_mean
 
@@ -122,7 +122,7 @@ class RunPlots:
                 numbers([100 / (100 - percent) for percent in percents]),
                 numbers([1e3 * (histogram.quantile(percent / 100) or 0.0) for percent in percents]),
                 label,
-                Line(COLORS[index % len(COLORS)]),
+                LineStyle(COLORS[index % len(COLORS)]),
             )
 
 

@@ -156,7 +156,7 @@ def _files(parent: Path) -> Iterator[Path]:
     return parent.glob(f"*{SUFFIX}")
 
 
-def going_on() -> list[Path]:
+def running_feeds() -> list[Path]:
     """Return the feeds of running commands, unordered."""
     feeds = []
     for path in _files(folder()):
@@ -222,7 +222,7 @@ def commands(name: str | None = None) -> list[tuple[Path, Record]]:
 
     `name` selects commands by the name of their workload, experiment or output folder.
     """
-    feeds = [(path, command) for path in going_on() if (command := command_of(path))]
+    feeds = [(path, command) for path in running_feeds() if (command := command_of(path))]
     return sorted(
         (
             (path, command)

@@ -29,7 +29,7 @@ from loadframe.record.writer import Closed, Finished, Happened, Sampled
 BARS, COLUMNS, LETTERS = 20, 60, 80
 
 
-def drawn(operation: str, chart: Mapping[str, Any], answer: bytes) -> Record | None:
+def chart_data(operation: str, chart: Mapping[str, Any], answer: bytes) -> Record | None:
     """Return the chart data of an answer; None if it is not JSON, or has no list of rows."""
     try:
         content = json.loads(answer)
@@ -121,7 +121,7 @@ class _Phase:
 
 
 @dataclass(frozen=True)
-class _Heard:
+class _LatestProgress:
     progress: Progress
     at: float
 
@@ -210,11 +210,11 @@ class Publisher(Listener):
         """Publish the figures of each second once."""
         if progress.seconds and progress.seconds != self._last_second:
             self._last_second = progress.seconds
-            self._queue.put(_Heard(progress, time.monotonic()))
+            self._queue.put(_LatestProgress(progress, time.monotonic()))
 
     def answer(self, operation: str, chart: Mapping[str, Any], answer: bytes) -> None:
         """Publish the chart data of an answer, if it has any."""
-        if record := drawn(operation, chart, answer):
+        if record := chart_data(operation, chart, answer):
             self._queue.put(_Drawn(record, time.monotonic()))
 
     def _run(self) -> None:
@@ -265,7 +265,7 @@ class _Records:
                 self._before = None
                 since = round(heard.at - self._zero, 3)
                 yield {"kind": "phase", "phase": heard.name, "seconds": heard.seconds, "time": since}
-            case _Heard():
+            case _LatestProgress():
                 yield self._load(heard)
             case _Drawn():
                 yield {**heard.record, "time": round(heard.at - self._zero, 3)}
@@ -276,7 +276,7 @@ class _Records:
             case Closed():
                 self._recording = False
 
-    def _load(self, heard: _Heard) -> Record:
+    def _load(self, heard: _LatestProgress) -> Record:
         now, before = heard.progress, self._before
         self._before = now
         errors, seconds = now.errors, now.seconds

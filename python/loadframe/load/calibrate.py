@@ -177,7 +177,7 @@ PROBES: dict[str, Probe] = {
 
 
 @dataclass(frozen=True)
-class _Measured:
+class _WorkerFigures:
     """Figures of the worker in the measured window; times in s."""
 
     requests: int
@@ -209,7 +209,7 @@ def calibrate(drivers: list[str], *, quick: bool, tell: Callable[[str, int, int]
         corpus = Path(folder) / "documents.json"
         corpus.write_text(_documents())
 
-        def measure(name: str, driver: str, operation: Mapping[str, Any], pacing: Mapping[str, Any]) -> _Measured:
+        def measure(name: str, driver: str, operation: Mapping[str, Any], pacing: Mapping[str, Any]) -> _WorkerFigures:
             nonlocal waited
             tell(f"{driver}: {name}", next(steps), total)
             # The null driver connects to no server, so any server will do.
@@ -240,7 +240,7 @@ def calibrate(drivers: list[str], *, quick: bool, tell: Callable[[str, int, int]
     return Calibration.now(ceilings, quick=quick, waited_share=waited)
 
 
-def _lateness(rate: float, measured: _Measured) -> Lateness:
+def _lateness(rate: float, measured: _WorkerFigures) -> Lateness:
     achieved = measured.requests / measured.seconds / rate
     return Lateness(rate, measured.lateness_p50, measured.lateness_p99, achieved)
 
@@ -275,14 +275,14 @@ def _plan(
     }
 
 
-def _read(records: Path, warmup: int, duration: int) -> _Measured:
+def _read(records: Path, warmup: int, duration: int) -> _WorkerFigures:
     outcome = json.loads((records / "outcome.json").read_text())
     (operation,) = outcome["operations"]
     if operation["errors"]:
         raise LoadframeError(f"a request to the null server failed: {operation['errors'][0]['message']}")
     seconds = [row for row in _rows(records / "generator.csv") if warmup <= int(row["second"]) < warmup + duration]
     lateness = _engine.HistogramLog(records / "histograms.hlog").total("generator/lateness", warmup, warmup + duration)
-    return _Measured(
+    return _WorkerFigures(
         # On a busy machine no request may complete within a second.
         requests=max(operation["completed"], 1),
         documents=max(operation["completed_documents"], 1),

@@ -234,12 +234,12 @@ def run_phase(
             present = plan["target"].get("targets", {}).get(MAIN, plan["target"]).get("hosts", [])
             patience, recorded, late = math.inf, 0, None
             while not handle.wait(_REPORT):
-                if interrupts.asked() and closing:
+                if interrupts.pending() and closing:
                     interrupts.answer()
                     handle.close()
                     closing.tell()
                     patience, closing = time.monotonic() + closing.patience, None
-                if interrupts.asked() or time.monotonic() > patience:
+                if interrupts.pending() or time.monotonic() > patience:
                     break
                 progress = _progress(handle.progress())
                 tell(progress)

@@ -219,7 +219,7 @@ def _networks(interfaces: Mapping[str, Carried]) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SampleTargets:
     """Processes and control groups to sample on a machine."""
 
     pids: Mapping[str, int]
@@ -231,7 +231,7 @@ class _Watch:
     """Samplers on one machine, with the counters of their last sample."""
 
     def __init__(self) -> None:
-        self._wanted = Wanted({}, {})
+        self._wanted = SampleTargets({}, {})
         processes = [ProcessSampler(lambda: self._wanted.pids, families=families) for families in (False, True)]
         self._processes = processes
         self._rest: tuple[Sampler, ...] = (
@@ -240,7 +240,7 @@ class _Watch:
             HostSampler(),
         )
 
-    def look(self, wanted: Wanted) -> list[Sample | Gap]:
+    def look(self, wanted: SampleTargets) -> list[Sample | Gap]:
         self._wanted, now = wanted, time.monotonic()
         samplers = (self._processes[wanted.families], *self._rest)
         return [seen for sampler in samplers for seen in sampler.sample(now)]
@@ -249,7 +249,7 @@ class _Watch:
 _WATCHES: dict[str, _Watch] = {}
 
 
-def look(watch: str, wanted: Wanted) -> list[Sample | Gap]:
+def look(watch: str, wanted: SampleTargets) -> list[Sample | Gap]:
     """Sample this machine; rates are relative to the last call with the same `watch`."""
     return _WATCHES.setdefault(watch, _Watch()).look(wanted)
 
@@ -262,7 +262,9 @@ class MachineSampler:
 
     waits = True
 
-    def __init__(self, machine: str, wanted: Callable[[], Wanted], ask: Callable[[Wanted], Iterable[Sample | Gap]]):
+    def __init__(
+        self, machine: str, wanted: Callable[[], SampleTargets], ask: Callable[[SampleTargets], Iterable[Sample | Gap]]
+    ):
         """`wanted` is called for each sample; `ask` calls `look` on the machine, or raises LoadframeError."""
         self.name = f"machine {machine}"
         self._source = f"machine:{machine}"

@@ -43,7 +43,7 @@ def _connect(hosts: Sequence[str]) -> dict[str, float | str]:
     with selectors.DefaultSelector() as waiting:
         for host in dict.fromkeys(hosts):
             try:
-                family, kind, _, _, address = socket.getaddrinfo(*_split(host), type=socket.SOCK_STREAM)[0]
+                family, kind, _, _, address = socket.getaddrinfo(*_host_and_port(host), type=socket.SOCK_STREAM)[0]
             except OSError as error:
                 outcomes[host] = str(error.strerror or error)
                 continue
@@ -71,7 +71,7 @@ def _connect(hosts: Sequence[str]) -> dict[str, float | str]:
     return outcomes
 
 
-def _split(host: str) -> tuple[str, int]:
+def _host_and_port(host: str) -> tuple[str, int]:
     name, _, port = host.rpartition(":")
     return name.strip("[]"), int(port)
 

@@ -209,7 +209,7 @@ def set_aside(experiment: Path, run: Path) -> Path:
     """Move a run to the attempts of its experiment, so that it is repeated; return its new folder."""
     folder = experiment / ATTEMPTS
     folder.mkdir(exist_ok=True)
-    number = 1 + max((place for name, place, _ in _named(folder) if name == run.name), default=0)
+    number = 1 + max((place for name, place, _ in _numbered_attempts(folder) if name == run.name), default=0)
     place = folder / f"{run.name}.{number}"
     run.rename(place)
     return place
@@ -217,7 +217,7 @@ def set_aside(experiment: Path, run: Path) -> Path:
 
 def attempts(experiment: Path) -> tuple[Attempt, ...]:
     """Return the earlier attempts of an experiment's runs, by run and number; BadInput if one is broken."""
-    named = sorted(_named(experiment / ATTEMPTS))
+    named = sorted(_numbered_attempts(experiment / ATTEMPTS))
     return tuple(Attempt(name, number, Run(path)) for name, number, path in named)
 
 
@@ -226,7 +226,7 @@ def earlier_attempts(run: Path) -> tuple[Attempt, ...]:
     return tuple(attempt for attempt in attempts(run.parent.parent) if attempt.run_id == run.name)
 
 
-def _named(folder: Path) -> list[tuple[str, int, Path]]:
+def _numbered_attempts(folder: Path) -> list[tuple[str, int, Path]]:
     if not folder.is_dir():
         return []
     matches = [(path, _NAME.fullmatch(path.name)) for path in folder.iterdir()]

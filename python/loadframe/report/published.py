@@ -10,7 +10,7 @@ from loadframe.base.units import counted, format_change, format_count, format_du
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace
-from loadframe.report.tables import Cell, Table, split
+from loadframe.report.tables import Cell, Table, interval_cell
 from loadframe.report.terminal_table import TerminalTable
 
 _WORDS = {
@@ -34,8 +34,8 @@ def published_section(figures: Sequence[Beside]) -> Table:
             Cell(_value(at)),
             Cell(_NONE if at.figure.change is None else format_change(at.figure.change)),
             Cell((measured and _others(measured)) or _NONE, (measured and _runs(measured)) or ""),
-            split(_mean(at, measured)),
-            split(_change(measured)),
+            interval_cell(_mean(at, measured)),
+            interval_cell(_change(measured)),
             Cell(at.figure.source, tone="muted"),
         ]
         for at, measured in _rows(figures)

@@ -178,12 +178,12 @@ def merged_reasons(reasons: Iterable[RecordedReason]) -> list[tuple[str, str]]:
     merged = []
     for first, *others in by_code.values():
         phases = list(dict.fromkeys(other.phase for other in others if other.phase and other.phase != first.phase))
-        more = f"; also in {listed(phases)}" if phases else ""
+        more = f"; also in {join_words(phases)}" if phases else ""
         merged.append((f"{first.cause}{more}", first.remedy))
     return merged
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     """Write `a, b and c`. Above four words, write the first three and the number of the others."""
     shown = list(words) if len(words) <= _LISTED else [*words[: _LISTED - 1], f"{len(words) - _LISTED + 1} more"]
     return " and ".join(filter(None, [", ".join(shown[:-1]), shown[-1]])) if shown else ""

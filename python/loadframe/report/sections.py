@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from loadframe.analyze.cost import Cheapest, CheapestWithin, Cost, Prices, cheapest_within
 from loadframe.analyze.executions import ExecutionsAt
 from loadframe.analyze.percentiles import BandsAt, band_names, bands_of
-from loadframe.analyze.processes import ALL, Used, UsedAt
+from loadframe.analyze.processes import ALL, CpuUse, UsedAt
 from loadframe.analyze.stored import EventsOfRun
 from loadframe.base.units import counted, format_count, format_duration, format_share
 from loadframe.record import Run
 from loadframe.record.schema.source import StoredEvents
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
-from loadframe.report.tables import Cell, Table, split
+from loadframe.report.tables import Cell, Table, interval_cell
 from loadframe.report.terminal_table import TerminalTable
 
 EXECUTIONS = "First and repeated executions"
@@ -34,11 +34,11 @@ def experiment_executions(rows: Sequence[ExecutionsAt]) -> Table | None:
             Cell(treatment_text(row.treatment)),
             Cell(format_count(row.runs)),
             Cell(format_count(row.first)),
-            split(seconds_estimate(row.first_mean)),
+            interval_cell(seconds_estimate(row.first_mean)),
             Cell(format_count(row.again)),
-            split(seconds_estimate(row.again_mean)),
-            split("–" if row.ratio is None else measured_text(row.ratio)),
-            split(seconds_estimate(row.age)),
+            interval_cell(seconds_estimate(row.again_mean)),
+            interval_cell("–" if row.ratio is None else measured_text(row.ratio)),
+            interval_cell(seconds_estimate(row.age)),
         ]
         for row in rows
     ]
@@ -160,7 +160,7 @@ def experiment_bands(rows: Sequence[BandsAt], bounds: Sequence[float]) -> Table:
             Cell(treatment_text(row.treatment)),
             Cell(format_count(row.runs)),
             Cell(format_count(row.requests)),
-            *(split(percent_text(share)) for share in row.shares),
+            *(interval_cell(percent_text(share)) for share in row.shares),
         ]
         for row in _ordered_bands(rows)
     ]
@@ -196,7 +196,7 @@ _CPU_PER_REQUEST = "CPU per request"
 _CPU_NOTE = "Mean use of each process in the measured window. CPU per request: CPU time per successful request."
 
 
-def run_cpu(by_phase: Mapping[str, Mapping[str, Used]]) -> Table | None:
+def run_cpu(by_phase: Mapping[str, Mapping[str, CpuUse]]) -> Table | None:
     """Return the CPU use of each process in each phase of a run; None if no process was observed."""
     if not by_phase:
         return None
@@ -218,7 +218,7 @@ def run_cpu(by_phase: Mapping[str, Mapping[str, Used]]) -> Table | None:
     return Table(("phase", "process", _CORES, "share", _CPU_PER_REQUEST), rows, names=2, note=note)
 
 
-def run_cpu_on_terminal(by_phase: Mapping[str, Mapping[str, Used]]) -> TerminalTable:
+def run_cpu_on_terminal(by_phase: Mapping[str, Mapping[str, CpuUse]]) -> TerminalTable:
     """Return the figures of `run_cpu` for the terminal."""
     several = len(by_phase) > 1
     table = TerminalTable(("process", _CORES, _CPU_PER_REQUEST))
@@ -243,8 +243,8 @@ def experiment_cpu(rows: Sequence[UsedAt]) -> Table | None:
             Cell(treatment_text(row.treatment)),
             Cell(row.process, tone="muted" if row.process == ALL else ""),
             Cell(format_count(row.runs)),
-            split(measured_text(row.cores)),
-            split(seconds_estimate(row.per_request)),
+            interval_cell(measured_text(row.cores)),
+            interval_cell(seconds_estimate(row.per_request)),
         ]
         for row in rows
     ]
@@ -301,7 +301,7 @@ def _million_text(entry: Cost) -> str:
 
 def cost_table(prices: Prices, costs: Sequence[Cost]) -> Table:
     """Return a row for each treatment."""
-    rows = [[Cell(name), *map(split, figures)] for name, *figures in _cost_rows(prices, costs)]
+    rows = [[Cell(name), *map(interval_cell, figures)] for name, *figures in _cost_rows(prices, costs)]
     return Table(_cost_columns(prices, costs), rows, names=1, note=_COST_NOTE)
 
 

@@ -133,7 +133,7 @@ def _winner(result: SettingsAt) -> str:
         candidates = [standing for number, standing in ranked.items() if number and number not in result.failed]
         if candidates and all(standing.better is None for standing in candidates):
             beats += " (not corrected for chance)"
-        return f"{beats}{_passed_over(result)}."
+        return f"{beats}{_failed_combinations(result)}."
     name = combination_text(result, result.winner)
     standing = next(
         (candidate for candidate in result.standings if result.combinations[candidate.combination] == result.winner),
@@ -154,10 +154,10 @@ def _winner(result: SettingsAt) -> str:
     cost = result.costs.get(standing.combination) if standing else None
     if cost:
         words += f"; a request costs {format_count(cost)} times the CPU time"
-    return f"{words}{_passed_over(result)}."
+    return f"{words}{_failed_combinations(result)}."
 
 
-def _passed_over(result: SettingsAt) -> str:
+def _failed_combinations(result: SettingsAt) -> str:
     """Write the combinations at which the store failed; empty without any."""
     failing = [combination_text(result, result.combinations[number]) for number in result.failed if number]
     return f"; the store failed at {' and at '.join(failing)}, which counts against them" if failing else ""

@@ -25,10 +25,10 @@ class Facts:
 def manifest_facts(manifest: Manifest) -> list[Facts]:
     """Return the known facts of a run's manifest, in groups."""
     return [
-        Facts("Machine", _known(_machine(manifest.hardware))),
-        Facts("Store", _known(_store(manifest.store))),
-        Facts("Workload", _known(_workload(manifest.workload))),
-        Facts("Versions", _known(_versions(manifest.versions))),
+        Facts("Machine", _without_empty(_machine(manifest.hardware))),
+        Facts("Store", _without_empty(_store(manifest.store))),
+        Facts("Workload", _without_empty(_workload(manifest.workload))),
+        Facts("Versions", _without_empty(_versions(manifest.versions))),
     ]
 
 
@@ -37,7 +37,7 @@ def design_facts(description: Mapping[str, Any], runs: int) -> Facts:
     levels = {name: ", ".join(map(str, values)) for name, values in description["factors"].items()}
     return Facts(
         "Design",
-        _known(
+        _without_empty(
             {
                 "kind": ", ".join(str(description[key]) for key in ("kind", "scaling") if description.get(key)),
                 **{f"factor {name}": words for name, words in levels.items()},
@@ -67,7 +67,7 @@ def run_facts(manifest: Manifest) -> Facts:
     """Return the facts needed to repeat a run."""
     return Facts(
         "Run",
-        _known(
+        _without_empty(
             {
                 "name": manifest.run,
                 "started": manifest.started,
@@ -173,7 +173,7 @@ def _versions(versions: Versions) -> dict[str, str | None]:
     }
 
 
-def _known(pairs: Mapping[str, str | None]) -> list[tuple[str, str]]:
+def _without_empty(pairs: Mapping[str, str | None]) -> list[tuple[str, str]]:
     return [(word, value) for word, value in pairs.items() if value]
 
 

@@ -14,7 +14,7 @@ from loadframe.base.units import format_nodes
 from loadframe.report.fit import NAMES, print_findings
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.report.page import Page, render
-from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Band, Figure, Line, Mark, Panel, Trace, numbers
+from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Band, Figure, LineStyle, Mark, Panel, Trace, numbers
 from loadframe.report.run_status import exclusions, trust
 from loadframe.report.scale_words import heading
 from loadframe.report.setup import design_facts
@@ -173,7 +173,7 @@ def _view(pair: CurvePair, name: str) -> PairView:
 def speedups_plot(pair: CurvePair, name: str) -> Figure:
     """Draw both speed-ups against nodes, with each law and its band, and linear growth."""
     fewest, most = pair.rows[0].nodes, pair.rows[-1].nodes
-    traces = [Trace([fewest, most], [1, most / fewest], "linear growth", Line(MUTED, 1.5, "dot"), hover=False)]
+    traces = [Trace([fewest, most], [1, most / fewest], "linear growth", LineStyle(MUTED, 1.5, "dot"), hover=False)]
     bands: list[Band] = []
     for scaling, color, symbol in zip(pair.curves, COLORS, SYMBOLS, strict=False):
         measured = [(row.nodes, speedup) for row in pair.rows if (speedup := row.measured[scaling])]
@@ -186,7 +186,7 @@ def speedups_plot(pair: CurvePair, name: str) -> Figure:
             bands.append(Band(numbers(sizes), numbers(low), numbers(high), color, scaling))
             label = f"{scaling}, {NAMES[law.name]}"
             texts = [f"{label}\n{size:.3g} nodes: {at.value:.3g}" for size, at in zip(sizes, by_law, strict=True)]
-            line = Line(color, 2, "solid" if law.possible else "dash")
+            line = LineStyle(color, 2, "solid" if law.possible else "dash")
             heights = numbers([speedup.value for speedup in by_law])
             traces.append(Trace(numbers(sizes), heights, label, line, texts=texts, group=scaling))
         traces.append(

@@ -77,9 +77,9 @@ def speedup_table(curves: PhaseCurves) -> Table:
                 Cell(format_count(treatment.nodes or 0)),
                 Cell(format_count(treatment.clients) if treatment.clients else "–"),
                 Cell(format_count(len(treatment.points))),
-                split(measured_text(treatment.throughput)),
-                split(measured_text(row.speedup)),
-                split(percent_text(row.efficiency)),
+                interval_cell(measured_text(treatment.throughput)),
+                interval_cell(measured_text(row.speedup)),
+                interval_cell(percent_text(row.efficiency)),
                 Cell(seconds_text(treatment.response_p50)),
                 Cell(seconds_text(treatment.response_p99)),
                 Cell("–" if treatment.parallelism is None else f"{treatment.parallelism:.1f}"),
@@ -354,10 +354,10 @@ def _parameter(model: ModelFit, name: str, tone: str) -> Cell:
 
 
 def _estimate(estimate: Estimate) -> Cell:
-    return split(estimate_text(estimate))
+    return interval_cell(estimate_text(estimate))
 
 
-def split(text: str) -> Cell:
+def interval_cell(text: str) -> Cell:
     """Return a cell for `value [interval]`, with the interval in small type."""
     value, bracket, interval = text.partition(" [")
     return Cell(value, f"[{interval}" if bracket else "")

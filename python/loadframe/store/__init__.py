@@ -21,7 +21,7 @@ from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
     Balancing,
     Figure,
-    Found,
+    FoundInstallation,
     Health,
     Installation,
     Member,
@@ -108,7 +108,7 @@ __all__ = [
     "Access",
     "Balancing",
     "Figure",
-    "Found",
+    "FoundInstallation",
     "Health",
     "Installation",
     "Member",

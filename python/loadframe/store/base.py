@@ -91,7 +91,7 @@ class Installation:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundInstallation:
     """An installation that already exists: the user's, or one on the PATH."""
 
     version: str  #: with the product's name if it only speaks the same protocol, such as `valkey 8.0.1`
@@ -257,7 +257,7 @@ class Store(ABC):
     def announce_tls(self, connection: socket.socket) -> None:  # noqa: B027 - most protocols need nothing
         """Ask the server on a new connection to start TLS; OSError if it refuses."""
 
-    def installation(self, home: Path | None) -> Found | None:
+    def installation(self, home: Path | None) -> FoundInstallation | None:
         """Return the installation at `home`, or the one on the PATH; None if the store has to be downloaded.
 
         BadInput if `home` is not an installation of this kind, or if the store is missing and cannot be downloaded.
@@ -266,7 +266,7 @@ class Store(ABC):
             return None
         raise BadInput(f"{self.kind} cannot be started from an installation", remedy="leave --home out")
 
-    def found_here(self) -> Found | None:
+    def found_here(self) -> FoundInstallation | None:
         """Return the installation that nodes use unless the user names a version or a home; None if there is none."""
         try:
             return self.installation(None)

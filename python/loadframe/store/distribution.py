@@ -105,7 +105,7 @@ class Distribution:
         return sum(jar.size for jar in self.files) + (self.wheel.size if self.wheel else 0)
 
 
-def listed(store: str, version: str) -> Distribution:
+def embedded_files(store: str, version: str) -> Distribution:
     """Return the files of an embedded version, from the list in this package."""
     return read(Path(__file__).with_name(f"{store}-{version}.json"))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from loadframe.base.errors import BadInput
 from loadframe.store import installed
-from loadframe.store.base import Found, Installation, Member, NodePlan, NodeSpec, Watch
+from loadframe.store.base import FoundInstallation, Installation, Member, NodePlan, NodeSpec, Watch
 from loadframe.store.distribution import Archive, Distribution, Jar, Offer, vendor_architecture, version_numbers
 from loadframe.store.encryption import AUTHORITY, CERTIFICATE, KEY, Encryption, refuse_settings
 from loadframe.store.search import SearchStore, membership, node_settings
@@ -102,7 +102,7 @@ class Elasticsearch(SearchStore):
         name = f"elasticsearch-{version}-linux-{vendor_architecture(self.kind)}.tar.gz"
         return Offer(self.kind, version, _VENDOR, name, "sha512")
 
-    def installation(self, home: Path | None) -> Found | None:
+    def installation(self, home: Path | None) -> FoundInstallation | None:
         """Return the user's installation; BadInput if it is too old or too new."""
         if home is None:
             return None
@@ -115,7 +115,7 @@ class Elasticsearch(SearchStore):
             )
         least, most = _JAVA[_number(version)[0]]
         jdk = installed.jdk(home)
-        return Found(version, home, least, None if jdk else most, jdk)
+        return FoundInstallation(version, home, least, None if jdk else most, jdk)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Check settings of elasticsearch.yml and of the JVM."""

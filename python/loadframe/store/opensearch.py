@@ -7,7 +7,7 @@ from typing import Any
 
 from loadframe.base.errors import BadInput
 from loadframe.store import distribution, installed
-from loadframe.store.base import Found, Installation, NodePlan, NodeSpec
+from loadframe.store.base import FoundInstallation, Installation, NodePlan, NodeSpec
 from loadframe.store.distribution import Distribution
 from loadframe.store.search import SearchStore, membership, node_settings
 
@@ -47,7 +47,7 @@ class OpenSearch(SearchStore):
                 f"opensearch {version} is not an embedded version",
                 remedy=f"use {', '.join(self.versions)}, or give an installation of that version with --home",
             )
-        listed = distribution.listed(self.kind, version)
+        listed = distribution.embedded_files(self.kind, version)
         descriptors = [
             (f"modules/{module.name}/plugin-descriptor.properties", _descriptor(module, listed))
             for module in listed.modules
@@ -57,13 +57,13 @@ class OpenSearch(SearchStore):
         # The server requires these folders, even if they are empty.
         return replace(listed, texts=tuple(descriptors), folders=("bin", "plugins"))
 
-    def installation(self, home: Path | None) -> Found | None:
+    def installation(self, home: Path | None) -> FoundInstallation | None:
         """Return the user's installation, in the layout of the vendor's archive."""
         if home is None:
             return None
         version = installed.of_jar(home, self.kind, ("opensearch",))
         modern, jdk = int(version.split(".")[0]) >= 3, installed.jdk(home)
-        return Found(version, home, 21 if modern else 11, None if modern or jdk else 23, jdk)
+        return FoundInstallation(version, home, 21 if modern else 11, None if modern or jdk else 23, jdk)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Check settings of opensearch.yml and of the JVM."""

@@ -8,7 +8,7 @@ from pydantic import Field, ValidationError, model_validator
 from loadframe.base.errors import BadInput
 from loadframe.workload.forms import Text
 from loadframe.workload.forms.native import Durability
-from loadframe.yamlfile import NOT_EMPTY, Model, Scalar, Size, did_you_mean, shown, wrong
+from loadframe.yamlfile import NOT_EMPTY, Model, Scalar, Size, did_you_mean, short_json, wrong
 
 
 class SearchIndex(Model):
@@ -132,5 +132,5 @@ def redefined(definition: Mapping[str, Any], family: str, key: str, value: Any) 
     try:
         return model.model_validate(changed).model_dump(exclude_unset=True, by_alias=True)
     except ValidationError as error:
-        what = f"invalid value {shown(value)} for {key} of a collection of {family}: {error.errors()[0]['msg']}"
+        what = f"invalid value {short_json(value)} for {key} of a collection of {family}: {error.errors()[0]['msg']}"
         raise BadInput(what, remedy="see docs/reference/workload-file/collections.md") from None

@@ -17,7 +17,7 @@ from loadframe.base import download, folders
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.workload import vectors
 from loadframe.workload.forms import Positive
-from loadframe.yamlfile import NOT_EMPTY, Model, Name, shown, wrong
+from loadframe.yamlfile import NOT_EMPTY, Model, Name, short_json, wrong
 
 #: Assumed bytes per document, to estimate the number of documents from a file's size (the average of nyc_taxis).
 BYTES_PER_DOCUMENT = 500
@@ -30,13 +30,13 @@ PACKED = {".gz": 10, ".bz2": 16, ".zst": 12}
 
 def _address(value: str) -> str:
     if value and not value.startswith(("http://", "https://")):
-        raise wrong(f"{shown(value)} is not a URL", "start it with https:// or http://, or use file:")
+        raise wrong(f"{short_json(value)} is not a URL", "start it with https:// or http://, or use file:")
     return value
 
 
 def _checksum(value: str) -> str:
     if not re.fullmatch(r"([0-9A-Fa-f]{64})?", value):
-        raise wrong(f"{shown(value)} is not a SHA-256 checksum", "write 64 hexadecimal digits")
+        raise wrong(f"{short_json(value)} is not a SHA-256 checksum", "write 64 hexadecimal digits")
     return value
 
 

@@ -70,7 +70,7 @@ class Filler:
         if isinstance(data, dict):
             result: dict[str, Any] = {}
             for key, value in data.items():
-                name = written(self._text(key, (*place, key), per_request))
+                name = value_text(self._text(key, (*place, key), per_request))
                 if name in result:
                     raise self.document.error((*place, key), f"duplicate key {name!r}", key=True)
                 result[name] = self.fill(value, (*place, key), per_request=per_request)
@@ -91,7 +91,7 @@ class Filler:
     def _piece(self, match: re.Match[str], place: Place, per_request: bool) -> str:
         if match[0] == "$${":
             return match[0] if per_request else "${"
-        text = written(self._hole(match, place, per_request))
+        text = value_text(self._hole(match, place, per_request))
         return text if match[1] in self.variables else _escaped(text, per_request)
 
     def _hole(self, match: re.Match[str], place: Place, per_request: bool) -> Value:
@@ -122,7 +122,7 @@ class Filler:
         return self.document.error(place, what, remedy)
 
 
-def written(value: Value) -> str:
+def value_text(value: Value) -> str:
     """Format a value within a longer text: a text as it is, anything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value)
 

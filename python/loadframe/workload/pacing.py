@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Strict, Tag, Validat
 from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_duration, parse_rate, parse_share
 from loadframe.workload.forms import Positive
-from loadframe.yamlfile import NOT_EMPTY, QUANTITY, Duration, Model, Rate, quantity, shown, wrong
+from loadframe.yamlfile import NOT_EMPTY, QUANTITY, Duration, Model, Rate, quantity, short_json, wrong
 
 
 class ClientStage(Model):
@@ -90,7 +90,7 @@ class ThinkDraw(Model):
     def _check_distribution(self) -> "ThinkDraw":
         given = self.model_dump(exclude_none=True)
         if len(given) != 1:
-            what = f"a think time needs exactly one distribution; got {shown(sorted(given))}"
+            what = f"a think time needs exactly one distribution; got {short_json(sorted(given))}"
             raise wrong(what, "use one of uniform, exponential and normal")
         if self.uniform is not None and self.uniform[0] > self.uniform[1]:
             raise wrong("the lower bound is above the upper bound", "swap them", key="uniform")
@@ -103,7 +103,7 @@ ThinkTime = Annotated[Annotated[Duration, Tag("level")] | Annotated[ThinkDraw, T
 def _share_bound(value: Any) -> float:
     share = parse_share(value)
     if share == 1:
-        raise BadInput(f"no share is above {shown(value)}", remedy="use a bound below 1, such as 5% or 0.05")
+        raise BadInput(f"no share is above {short_json(value)}", remedy="use a bound below 1, such as 5% or 0.05")
     return share
 
 
@@ -113,7 +113,7 @@ def _number_bound(value: Any) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not 0 <= number < math.inf:
-        raise BadInput(f"expected a number of at least 0, not {shown(value)}")
+        raise BadInput(f"expected a number of at least 0, not {short_json(value)}")
     return number
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from loadframe.base.errors import BadInput
 from loadframe.workload.holes import Filler, Value, is_name
-from loadframe.yamlfile import Document, did_you_mean, scalar, shown
+from loadframe.yamlfile import Document, did_you_mean, scalar, short_json
 
 #: The read-only parameter: the number of cluster nodes.
 BUILT_IN = "nodes"
@@ -27,11 +27,11 @@ LONGEST_CHAIN = 50
 def check(document: Document, defaults: Any, variables: Collection[str]) -> Mapping[str, Value]:
     """Return the parameters section of a file. BadInput, with its place, for an invalid name or default."""
     if not isinstance(defaults, dict):
-        raise document.error(("parameters",), f"expected a mapping of names to values, not {shown(defaults)}")
+        raise document.error(("parameters",), f"expected a mapping of names to values, not {short_json(defaults)}")
     for name, value in defaults.items():
         place = ("parameters", name)
         if not is_name(name):
-            raise document.error(place, f"{shown(name)} is not a name", "use letters, digits and _", key=True)
+            raise document.error(place, f"{short_json(name)} is not a name", "use letters, digits and _", key=True)
         if name == BUILT_IN:
             what = f"{name!r} is reserved for the number of cluster nodes"
             raise document.error(place, what, "choose another name", key=True)
@@ -107,7 +107,7 @@ class Parameters:
         wanted = by if isinstance(by, str) else str(by).lower()
         if wanted == BY or wanted not in cases:
             known = [case for case in cases if case != BY]
-            what = f"{name!r} lacks a case for {shown(by)}; it has {', '.join(known)}"
+            what = f"{name!r} lacks a case for {short_json(by)}; it has {', '.join(known)}"
             set_at = next((self._settings[other].where for other in used if other in self._settings), None)
             where = set_at or self._document.where(("parameters", name))
             raise BadInput(what, where=where, remedy=did_you_mean(wanted, known))
@@ -117,7 +117,7 @@ class Parameters:
         for number, factor in enumerate(factors):
             if _number(factor) is None:
                 place = ("parameters", name, PRODUCT, number)
-                raise self._document.error(place, f"expected a number to multiply, not {shown(factor)}")
+                raise self._document.error(place, f"expected a number to multiply, not {short_json(factor)}")
         return math.prod(factors)
 
 
@@ -149,8 +149,8 @@ class Setting:
         kind, expected = _KINDS[type(default)]
         fitting = kind(value)
         if fitting is None:
-            what = f"the parameter {name!r} must be {expected}; got {shown(self.value)}"
-            raise BadInput(what, where=self.where, remedy=f"its default is {shown(default)}")
+            what = f"the parameter {name!r} must be {expected}; got {short_json(self.value)}"
+            raise BadInput(what, where=self.where, remedy=f"its default is {short_json(default)}")
         return fitting
 
 

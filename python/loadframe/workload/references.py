@@ -38,7 +38,7 @@ def check(document: Document, file: WorkloadFile) -> None:
 
 def _check_target(document: Document, file: WorkloadFile, form: Form, place: Place) -> None:
     """Refuse an unknown target, and requests that the target's family does not support."""
-    _known(document, (*place[:-1], "target"), "target", str(form.target), file.targets)
+    _require_known(document, (*place[:-1], "target"), "target", str(form.target), file.targets)
     family = file.targets[str(form.target)].family
     if not form.known_to(family):
         what = f"{family}, the family of the target {form.target!r}, does not support this {form.kind}"
@@ -56,13 +56,15 @@ def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place
     by_day = (form.take_in is not None and form.take_in.daily is not None) or managed is not None
     # Not checked: placeholders and patterns, and daily collections, which ingest creates under derived names.
     if collection is not None and form.create_collection is None and not set(collection) & set("$*,") and not by_day:
-        _known(document, (*place, "collection"), "collection", collection, {*file.collections, *_made(file)})
+        _require_known(
+            document, (*place, "collection"), "collection", collection, {*file.collections, *_created_names(file)}
+        )
     if form.shows is not None:
         _check_shown(document, file, form.shows, (*place[:-1], "shows"))
     if managed is not None:
         _check_days(document, file, managed.collection, (*place, "collection"))
     if form.bulk is not None:
-        _known(document, (*place, "corpus"), "corpus", form.bulk.corpus, file.corpora)
+        _require_known(document, (*place, "corpus"), "corpus", form.bulk.corpus, file.corpora)
         known = file.collections.get(form.bulk.collection)
         is_stream = known is not None and known.elasticsearch is not None and known.elasticsearch.data_stream
         for_search = place[2] in (form.kind, "elasticsearch")
@@ -75,7 +77,7 @@ def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place
 
 def _check_shown(document: Document, file: WorkloadFile, shown: str, place: Place) -> None:
     """Refuse `shows` unless it names an operation that ingests events with visibility probes."""
-    _known(document, place, "operation", shown, file.operations)
+    _require_known(document, place, "operation", shown, file.operations)
     if not any(
         form.take_in is not None and form.visible is not None for form in every_form(file.operations[shown]).values()
     ):
@@ -93,7 +95,7 @@ def _check_days(document: Document, file: WorkloadFile, name: str, place: Place)
         raise document.error(place, what, remedy)
 
 
-def _made(file: WorkloadFile) -> Iterator[str]:
+def _created_names(file: WorkloadFile) -> Iterator[str]:
     """Yield the names of aliases, and of collections and aliases that operations of the workload create."""
     for collection in file.collections.values():
         if collection.elasticsearch is not None:
@@ -118,11 +120,11 @@ def _check_variables(document: Document, file: WorkloadFile) -> None:
     for name, variable in file.variables.items():
         for way, source in (("field", variable.field), ("document", variable.document)):
             if source is not None:
-                _known(document, ("variables", name, way, "corpus"), "corpus", source.corpus, file.corpora)
+                _require_known(document, ("variables", name, way, "corpus"), "corpus", source.corpus, file.corpora)
         if variable.inserted is not None:
             law = next(law for law in ("zipfian", "latest", "exponential") if getattr(variable, law) is not None)
             place: Place = ("variables", name, law, "inserted")
-            _known(document, place, "variable", variable.inserted, file.variables)
+            _require_known(document, place, "variable", variable.inserted, file.variables)
             if file.variables[variable.inserted].counter is None:
                 what = f"inserted must name a counter; {variable.inserted!r} is not one"
                 raise document.error(place, what, "name a counter variable")
@@ -130,7 +132,7 @@ def _check_variables(document: Document, file: WorkloadFile) -> None:
         for other in variable.of:
             way = next(way for way in _SOURCE_KINDS if getattr(variable, way) is not None)
             place = ("variables", name, way, *(["of"] if way != "derived" else []))
-            _known(document, place, "variable", other, file.variables)
+            _require_known(document, place, "variable", other, file.variables)
             kind = _SOURCE_KINDS[way]
             if kind is not None and kind not in file.variables[other].kinds:
                 raise document.error(place, f"the variable {other!r} is not a {kind}", f"name a {kind} variable")
@@ -150,7 +152,7 @@ def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Pl
             key: Place = ("operation",) if stream.mix is None else ("mix", name)
             if stream.journey is not None:
                 key = next(("journey", *at) for at, step in every_step(stream.journey) if step.operation == name)
-            _known(document, (*within, *key), "operation", name, file.operations, key=stream.mix is not None)
+            _require_known(document, (*within, *key), "operation", name, file.operations, key=stream.mix is not None)
             reads = any(form.bulk is not None for form in every_form(file.operations[name]).values())
             if reads and len(stream.weights) > 1:
                 what = f"the operation {name!r} reads a corpus to its end and cannot be part of a mix or journey"
@@ -181,7 +183,7 @@ def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Pl
 
 def _check_source(document: Document, file: WorkloadFile, name: str, place: Place, fed: set[str]) -> None:
     """Refuse an unknown source or one that another stream of the phase uses; add the source to `fed`."""
-    _known(document, place, "source", name, file.sources)
+    _require_known(document, place, "source", name, file.sources)
     if name in fed:
         what = f"another stream of the phase already ingests the events of {name!r}"
         raise document.error(place, what, "remove one stream, and set workers in the other")
@@ -242,13 +244,13 @@ class _JourneyCheck:
             until = step.repeat.until if step.repeat is not None else None
             count = step.repeat.count if step.repeat is not None else None
             if count is not None:
-                _known(self.document, (*at, "repeat", "count"), "variable", count, self.file.variables)
+                _require_known(self.document, (*at, "repeat", "count"), "variable", count, self.file.variables)
                 if self.file.variables[count].loop is None:
                     what = f"count must name a loop variable; {count!r} is not one"
                     raise self.document.error((*at, "repeat", "count"), what, "define it as {loop: {from: 0}}")
             for test in (step.when, until):
                 if test is not None and test.reads is not None:
-                    _known(self.document, at, "captured value", test.reads, self._all)
+                    _require_known(self.document, at, "captured value", test.reads, self._all)
             seen = {step.when.reads} if step.when is not None and step.when.reads is not None else set()
             after = [
                 self.check(
@@ -295,7 +297,7 @@ def _captured(forms: Mapping[str, Form]) -> set[str]:
     return {name for form in forms.values() for name in form.captured}
 
 
-def _known(
+def _require_known(
     document: Document, place: Place, kind: str, name: str, known: Collection[str], *, key: bool = False
 ) -> None:
     if name not in known:

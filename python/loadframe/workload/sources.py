@@ -18,20 +18,20 @@ from loadframe.base.units import MOST_SEED, parse_size
 from loadframe.workload.corpora import describe_files, require_readable
 from loadframe.workload.forms import Positive, Text
 from loadframe.workload.pacing import Rates, plan_level
-from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Size, quantity, shown, wrong
+from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Size, quantity, short_json, wrong
 
 
 def _listens(value: str) -> str:
     host, colon, port = value.rpartition(":")
     if not (host and colon and port.isdecimal() and int(port) < 65536):
-        what = f"{shown(value)} is not an address to listen on"
+        what = f"{short_json(value)} is not an address to listen on"
         raise wrong(what, "write host:port, such as 127.0.0.1:5000; port 0 selects a free port")
     return value
 
 
 def _path_inside(value: str) -> str:
     if not re.fullmatch(r"[^./~]+(\.[^./~]+)*", value):
-        raise wrong(f"{shown(value)} is not a field of an event", "write a name, or a path such as a.b")
+        raise wrong(f"{short_json(value)} is not a field of an event", "write a name, or a path such as a.b")
     return value
 
 
@@ -39,7 +39,7 @@ def _instant(value: Any) -> Any:
     try:
         datetime.fromisoformat(value)
     except (TypeError, ValueError):
-        raise wrong(f"{shown(value)} is not an instant", "write it as 2017-03-01T12:00:00Z") from None
+        raise wrong(f"{short_json(value)} is not an instant", "write it as 2017-03-01T12:00:00Z") from None
     return value
 
 

@@ -12,18 +12,18 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, Strict, model_validator
 
 from loadframe.workload.holes import names
-from loadframe.yamlfile import NOT_EMPTY, Model, shown, wrong
+from loadframe.yamlfile import NOT_EMPTY, Model, short_json, wrong
 
 
 def _number(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise wrong(f"expected a number, not {shown(value)}")
+        raise wrong(f"expected a number, not {short_json(value)}")
     return value
 
 
 def _pair(value: Any) -> Any:
     if not isinstance(value, list) or len(value) != 2:
-        raise wrong(f"expected two numbers, [low, high], not {shown(value)}")
+        raise wrong(f"expected two numbers, [low, high], not {short_json(value)}")
     return value
 
 
@@ -31,13 +31,13 @@ def _length(value: Any) -> Any:
     ends = value if isinstance(value, list) else [value, value]
     whole = all(isinstance(end, int) and not isinstance(end, bool) for end in ends)
     if len(ends) != 2 or not whole or not 0 <= ends[0] <= ends[1] <= LONGEST:
-        raise wrong(f"expected a number of characters up to {LONGEST}, or [shortest, longest], not {shown(value)}")
+        raise wrong(f"expected a number of characters up to {LONGEST}, or [shortest, longest], not {short_json(value)}")
     return value
 
 
 def _instant(value: Any) -> Any:
     if not isinstance(value, str) or not _INSTANT.fullmatch(value) or not _is_date(value):
-        raise wrong(f"expected a date, not {shown(value)}", "write 2015-01-31 or 2015-01-31T12:30:00")
+        raise wrong(f"expected a date, not {short_json(value)}", "write 2015-01-31 or 2015-01-31T12:30:00")
     return value
 
 
@@ -52,7 +52,7 @@ def _is_date(text: str) -> bool:
 def _format(value: Any) -> Any:
     if not isinstance(value, str) or not (value in _EPOCH or _FORMAT.fullmatch(value)):
         raise wrong(
-            f"{shown(value)} is not a date format",
+            f"{short_json(value)} is not a date format",
             f"use %Y %m %d %H %M %S %L (milliseconds) and %%, or {' or '.join(_EPOCH)}",
         )
     return value

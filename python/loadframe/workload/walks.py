@@ -46,7 +46,7 @@ def _least(stream: Stream, journeys: int) -> float:
     if not journeys or stream.users is None:
         return 0.0
     arrives = (stream.arrive_over or 0.0) * (stream.users - 1) / stream.users
-    walk = _walked(stream.journey or (), _thought)
+    walk = _walked(stream.journey or (), _mean_think_time)
     least = arrives + (journeys - 1) * _mean(stream.think_time) + _times(journeys, walk)
     if stream.pacing is not None:
         least = max(least, arrives + (journeys - 1) * stream.pacing + walk.before)
@@ -61,7 +61,7 @@ def _times(journeys: int, walk: _Walk) -> float:
     return journeys * walk.whole - walk.after
 
 
-def _thought(step: JourneyStep) -> float:
+def _mean_think_time(step: JourneyStep) -> float:
     return _mean(step.think) + _mean(step.think_time)
 
 

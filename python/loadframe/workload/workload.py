@@ -18,7 +18,7 @@ from loadframe.workload.phases import Phase
 from loadframe.workload.resolved import ResolvedWorkload, resolve_phase
 from loadframe.workload.sources import Source
 from loadframe.workload.variables import closure
-from loadframe.yamlfile import Document, did_you_mean, read, shown, validate
+from loadframe.yamlfile import Document, did_you_mean, read, short_json, validate
 
 #: The folder of the built-in workloads.
 LIBRARY = Path(__file__).parent / "library"
@@ -288,7 +288,7 @@ def load_workload(
     parameters, like `--set name=value`. A relative path is resolved against `folder` (default: the current one).
     BadInput names file, line and column.
     """
-    name_or_path, only = _split(name_or_path)
+    name_or_path, only = _split_name(name_or_path)
     return workload_of(read(_path_of(name_or_path, folder or Path())), overrides, only)
 
 
@@ -320,7 +320,7 @@ def library() -> list[Workload]:
     return [load_workload(name) for name in library_names()]
 
 
-def _split(name_or_path: str) -> tuple[str, tuple[str, ...] | None]:
+def _split_name(name_or_path: str) -> tuple[str, tuple[str, ...] | None]:
     """Split `NAME/PHASE[,PHASE...]` into the name and the selected phases.
 
     Only names of built-in workloads are split. A path is returned unchanged, with None for the phases.
@@ -359,7 +359,7 @@ def _filled(filler: Filler, key: str, part: Any) -> Any:
 def _check_captured(document: Document, others: Mapping[str, Collection[str]]) -> None:
     for place, name in captured(document.data.get("operations")):
         if not is_name(name):
-            raise document.error(place, f"{shown(name)} is not a name", "use letters, digits and _", key=True)
+            raise document.error(place, f"{short_json(name)} is not a name", "use letters, digits and _", key=True)
         for what, known in others.items():
             if name in known or name == BUILT_IN:
                 raise document.error(place, f"{name!r} is also {what}", "choose another name", key=True)
@@ -367,11 +367,11 @@ def _check_captured(document: Document, others: Mapping[str, Collection[str]]) -
 
 def _check_variables(document: Document, variables: Any) -> None:
     if not isinstance(variables, dict):
-        raise document.error(("variables",), f"expected a mapping of names to variables, not {shown(variables)}")
+        raise document.error(("variables",), f"expected a mapping of names to variables, not {short_json(variables)}")
     for name in variables:
         if not is_name(name):
             raise document.error(
-                ("variables", name), f"{shown(name)} is not a name", "use letters, digits and _", key=True
+                ("variables", name), f"{short_json(name)} is not a name", "use letters, digits and _", key=True
             )
         if name == BUILT_IN:
             what = f"{name!r} is reserved for the number of cluster nodes"

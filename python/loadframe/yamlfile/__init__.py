@@ -18,7 +18,7 @@ from loadframe.yamlfile.model import (
     did_you_mean,
     load,
     quantity,
-    shown,
+    short_json,
     validate,
     wrong,
 )
@@ -41,7 +41,7 @@ __all__ = [
     "quantity",
     "read",
     "scalar",
-    "shown",
+    "short_json",
     "validate",
     "wrong",
 ]

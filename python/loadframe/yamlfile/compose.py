@@ -153,7 +153,7 @@ def _after(path: Path, text: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _ComposedNode:
     """A composed node: its data, its number of values with expanded aliases, and its depth."""
 
     data: Any
@@ -169,7 +169,7 @@ class _Composer:
         self.text = text
         self.sha256 = sha256
         self.positions: dict[Place, tuple[Position, Position]] = {}
-        self.anchors: dict[str, _Part] = {}
+        self.anchors: dict[str, _ComposedNode] = {}
         self.nodes = 0
         self.events = self._parsed()
 
@@ -220,7 +220,7 @@ class _Composer:
         line, column = _position(event)
         return BadInput(what, where=f"{self.path}:{line}:{column}", remedy=remedy)
 
-    def _part(self, event: Any, place: Place, key: Position | None) -> _Part:
+    def _part(self, event: Any, place: Place, key: Position | None) -> _ComposedNode:
         """Compose the node that begins with an event; `key` is the position of its key."""
         position = _position(event)
         if key is not None and isinstance(event, yaml.ScalarEvent) and not event.style and not event.value:
@@ -243,7 +243,7 @@ class _Composer:
             data, height = self._sequence(place)
         else:
             data, height = self._scalar(event), 0
-        part = _Part(data, self.nodes - first, height + 1)
+        part = _ComposedNode(data, self.nodes - first, height + 1)
         if event.anchor is not None:
             self.anchors[event.anchor] = part
         return part

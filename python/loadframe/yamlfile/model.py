@@ -39,7 +39,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 _LONGEST_WORD, _COMPARED, _LISTED = 100, 10_000, 100
 
 
-def shown(value: Any) -> str:
+def short_json(value: Any) -> str:
     """Write a value as JSON, truncated for a message."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
@@ -77,7 +77,7 @@ def quantity(parse: Callable[[Any], float], limit: float) -> BeforeValidator:
         except OverflowError:
             number = math.inf
         if number >= limit:
-            raise wrong(f"{shown(value)} is too large")
+            raise wrong(f"{short_json(value)} is too large")
         return number
 
     kind = parse.__name__.removeprefix("parse_")
@@ -94,7 +94,9 @@ def _single(value: Any) -> Any:
 
 def _name(value: Any) -> Any:
     if isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}", value):
-        raise wrong(f"{shown(value)} is not a name", "use up to 80 letters, digits, _, - and ., without leading - or .")
+        raise wrong(
+            f"{short_json(value)} is not a name", "use up to 80 letters, digits, _, - and ., without leading - or ."
+        )
     return value
 
 
@@ -200,10 +202,10 @@ def _message(detail: ErrorDetails, value: Any) -> tuple[str, str | None]:
         return f"the key {str(detail['loc'][-1])!r} is missing", None
     if kind == "string_type":
         quotable = value is not None and not isinstance(value, dict | list)
-        return f"expected a text, not {shown(value)}", "put it in quotes" if quotable else None
+        return f"expected a text, not {short_json(value)}", "put it in quotes" if quotable else None
     if kind == "literal_error":
         words = re.findall(r"'([^']*)'", context["expected"])
-        return f"{shown(value)} is not valid here", did_you_mean(str(value), words)
+        return f"{short_json(value)} is not valid here", did_you_mean(str(value), words)
     if kind in _EXPECTED:
-        return f"expected {_EXPECTED[kind].format(**context)}, not {shown(value)}", None
+        return f"expected {_EXPECTED[kind].format(**context)}, not {short_json(value)}", None
     return detail["msg"], None

@@ -7,7 +7,7 @@ import pytest
 
 from loadframe.base.errors import BadInput
 from loadframe.workload.importers.rally import import_rally, isolated
-from loadframe.workload.importers.rally.code import Wanted
+from loadframe.workload.importers.rally.code import DrawRequest
 
 CODE = """\
 import random
@@ -272,7 +272,7 @@ def register(registry):
 def drawn(written, code, *operations, limits=isolated.DEFAULT):
     """Return the draws of isolated code for sources `s0`, `s1`, ...; `operations` gives the request count of each."""
     file = written("drawn/track.py", dedent(code))
-    wanted = [Wanted(f"s{number}", f"o{number}", {}, 1, most) for number, most in enumerate(operations)]
+    wanted = [DrawRequest(f"s{number}", f"o{number}", {}, 1, most) for number, most in enumerate(operations)]
     return isolated.run(file, {}, wanted, limits).draws
 
 

@@ -56,7 +56,7 @@ def thresholds(treatments: Sequence[Sequence[Sequence[Trial]]]) -> list[Threshol
     Each search needs at least one trial that passed or failed; invalid trials are ignored. All searches and treatments
     share one variation, relative to the rate.
     """
-    counted = [[_counted(trials) for trials in searches] for searches in treatments]
+    counted = [[_count_trials(trials) for trials in searches] for searches in treatments]
     narrowest = min((width for searches in counted for search in searches if (width := search.width)), default=0.0)
     scales = np.geomspace(max(narrowest, _LEAST_WIDTH) / 8, _WIDEST, _SCALES)
     grids = [_Grid(searches) for searches in counted]
@@ -76,7 +76,7 @@ def thresholds(treatments: Sequence[Sequence[Sequence[Trial]]]) -> list[Threshol
 
 
 @dataclass(frozen=True, eq=False)
-class _Counted:
+class _TrialCounts:
     """A search's trials by log rate: counts of passes and failures."""
 
     rates: Array
@@ -110,7 +110,7 @@ class _Counted:
 class _Grid:
     """Integration grid of log capacities, denser where the searches ended."""
 
-    def __init__(self, searches: Sequence[_Counted]) -> None:
+    def __init__(self, searches: Sequence[_TrialCounts]) -> None:
         ends = np.array([end for search in searches for end in (search.held, search.failed)])
         parts = [np.linspace(ends.min() - _REACH, ends.max() + _REACH, _COARSE)]
         for low, high in {tuple(sorted((search.held, search.failed))) for search in searches}:
@@ -120,17 +120,17 @@ class _Grid:
         self.log_weights: Array = np.log(np.gradient(self.points))
 
 
-def _counted(trials: Sequence[Trial]) -> _Counted:
+def _count_trials(trials: Sequence[Trial]) -> _TrialCounts:
     decided = [trial for trial in trials if trial.outcome is not Outcome.INVALID]
     rates = sorted({trial.rate for trial in decided})
     counts = [
         [sum(trial.rate == rate and trial.outcome is outcome for trial in decided) for rate in rates]
         for outcome in (Outcome.PASSED, Outcome.FAILED)
     ]
-    return _Counted(np.log(rates), *np.array(counts, dtype=float))
+    return _TrialCounts(np.log(rates), *np.array(counts, dtype=float))
 
 
-def _thresholds(searches: Sequence[_Counted], grid: _Grid, likelihoods: Array, weights: Array) -> Thresholds:
+def _thresholds(searches: Sequence[_TrialCounts], grid: _Grid, likelihoods: Array, weights: Array) -> Thresholds:
     per_search = special.softmax(likelihoods + grid.log_weights, axis=2)
     means = np.einsum("s,isg,g->i", weights, per_search, grid.points)
     with np.errstate(divide="ignore"):

@@ -192,7 +192,7 @@ class Difference:
         return self.key.startswith(("workload.", "generator."))
 
     def __str__(self) -> str:
-        return f"{self.key}: {_listed(self.first)} → {_listed(self.second)}"
+        return f"{self.key}: {_short_list(self.first)} → {_short_list(self.second)}"
 
 
 def differences(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[Difference, ...]:
@@ -236,6 +236,6 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
         yield name, value if isinstance(value, str) else json.dumps(value)
 
 
-def _listed(values: Sequence[str]) -> str:
+def _short_list(values: Sequence[str]) -> str:
     shown = [value if len(value) <= 60 else f"{value[:57]}..." for value in values[:3]]
     return ", ".join(shown + ([f"and {len(values) - 3} more"] if len(values) > 3 else []))

@@ -11,7 +11,7 @@ from typing import Any
 from loadframe.analyze.elastic.course import Course
 from loadframe.analyze.elastic.groups import Group, read_groups
 from loadframe.analyze.elastic.measures import Value
-from loadframe.analyze.elastic.repeated import MEASURES, Named, Repeated, StepMeasures
+from loadframe.analyze.elastic.repeated import MEASURES, MeasureLabel, Repeated, StepMeasures
 from loadframe.analyze.elastic.warnings import by_chance, drifted
 from loadframe.analyze.estimate import proportion
 from loadframe.analyze.exclusion import excluded_document
@@ -23,7 +23,7 @@ __all__ = [
     "Elasticity",
     "Event",
     "Group",
-    "Named",
+    "MeasureLabel",
     "Repeated",
     "StepMeasures",
     "Value",

@@ -39,7 +39,7 @@ _SHARE = 0.01
 
 
 @dataclass(frozen=True, eq=False)
-class Done:
+class SecondResponses:
     """Requests that ended in one second, by their response times.
 
     The second's figures come from `answered`. `others` (failures, and late responses of the warm-up) only show who
@@ -51,7 +51,7 @@ class Done:
     others: "Histogram | None"
 
 
-def responses(done: list[Done], unanswered: Series, oldest: Series) -> Series:
+def responses(done: list[SecondResponses], unanswered: Series, oldest: Series) -> Series:
     """Return median and 99th percentile by second, s.
 
     `unanswered` and `oldest` are the recorded series by second, nan if not recorded. `done` may extend beyond these
@@ -82,7 +82,7 @@ def responses(done: list[Done], unanswered: Series, oldest: Series) -> Series:
     return series
 
 
-def _waited(done: list[Done], counts: Series) -> dict[int, list[tuple[Series, float]]]:
+def _waited(done: list[SecondResponses], counts: Series) -> dict[int, list[tuple[Series, float]]]:
     """Return by second the ages at its end of requests that ended later, with the number each age represents."""
     samples: dict[int, list[tuple[Series, float]]] = defaultdict(list)
     for entry in done:
@@ -244,7 +244,7 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
     units = [(entry["time"] - zero, str(entry["unit"])) for entry in run.events if entry["kind"] == BALANCING]
     of_main = pc.equal(rows["operation"], main).to_numpy()
     unanswered, oldest = _unanswered(rows.filter(of_main), first, length)
-    response = responses(_done(run, phase.name, main, phase.start, first), unanswered, oldest)
+    response = responses(_second_responses(run, phase.name, main, phase.start, first), unanswered, oldest)
     due = rows["requests"].to_numpy() + rows["dropped"].to_numpy()
     of_all, _ = _unanswered(rows, first, length)
     return Course(
@@ -255,7 +255,7 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
         response_p99=response[1],
         events=tuple(_event(entry, zero) for entry in run.events),
         missing=_samples(run, "data.missing", zero),
-        left=_left(run, zero, units),
+        left=_remaining_data(run, zero, units),
         unit=units[-1][1] if units else "",
         quiet=(np.bincount(second, weights=due, minlength=length) == 0) & (of_all == 0),
         unasked=(np.bincount(second, weights=np.where(of_main, due, 0), minlength=length) == 0) & (unanswered == 0),
@@ -274,7 +274,7 @@ def _ingesting(phase: PhaseSummary) -> list[str]:
     return [name for name, operation in phase.single.items() if phase.sources and "event" in operation.parts]
 
 
-def _done(run: Run, phase: str, operation: str, start: float, first: int) -> list[Done]:
+def _second_responses(run: Run, phase: str, operation: str, start: float, first: int) -> list[SecondResponses]:
     """Return the histograms of an operation's response times by second, including those after the phase's end."""
     known = set(run.histograms.tags())
 
@@ -288,10 +288,10 @@ def _done(run: Run, phase: str, operation: str, start: float, first: int) -> lis
     answered, early = seconds("response", ""), seconds("response", "/warmup")
     counted = {**early, **answered}
     # A second at the end of the warm-up has both; the measurement takes precedence.
-    done = [Done(second, histogram, None) for second, histogram in sorted(counted.items())]
-    done += [Done(second, None, histogram) for second, histogram in early.items() if second in answered]
+    done = [SecondResponses(second, histogram, None) for second, histogram in sorted(counted.items())]
+    done += [SecondResponses(second, None, histogram) for second, histogram in early.items() if second in answered]
     for suffix in ("", "/warmup"):
-        done += [Done(second, None, histogram) for second, histogram in seconds("failure", suffix).items()]
+        done += [SecondResponses(second, None, histogram) for second, histogram in seconds("failure", suffix).items()]
     return done
 
 
@@ -316,7 +316,7 @@ def _event(entry: Mapping[str, Any], zero: float) -> Event:
     return Event(entry["time"] - zero, entry["kind"], named, entry.get("step"), words)
 
 
-def _left(run: Run, zero: float, units: list[tuple[float, str]]) -> tuple[tuple[float, float], ...]:
+def _remaining_data(run: Run, zero: float, units: list[tuple[float, str]]) -> tuple[tuple[float, float], ...]:
     """Return the samples of the amount left in the last unit that the change reported (data, after joining nodes)."""
 
     def unit(time: float) -> str:

@@ -79,7 +79,7 @@ def _difference(event: Value, control: Value) -> Value:
 
 
 @dataclass(frozen=True)
-class Named:
+class MeasureLabel:
     """Title, unit and description of a measure.
 
     `unit` is s, seconds (of a response time), share, bytes, bytes/s, rate (in the unit of throughput), or another word.
@@ -91,35 +91,41 @@ class Named:
     says: str
 
 
-MEASURES: dict[str, Named] = {
-    "join_delay": Named("join delay", "s", "from the request for the node until it is a member"),
-    "departure": Named("departure", "s", "from the request to leave until the node has left"),
-    "redistribution": Named(
+MEASURES: dict[str, MeasureLabel] = {
+    "join_delay": MeasureLabel("join delay", "s", "from the request for the node until it is a member"),
+    "departure": MeasureLabel("departure", "s", "from the request to leave until the node has left"),
+    "redistribution": MeasureLabel(
         "redistribution", "s", "from joining, or from the request to leave, until all data is in place"
     ),
-    "pieces_moved": Named("moved", "pieces", "shards, slots or other pieces that the change moved"),
-    "pieces_rate": Named("moved per second", "pieces/s", "pieces moved, divided by the time it took"),
-    "bytes_moved": Named("moved", "bytes", "bytes that the change moved"),
-    "bytes_rate": Named("moved per second", "bytes/s", "bytes moved, divided by the time it took"),
-    "stabilisation": Named("stabilisation", "s", "until throughput and p99 hold their last level for a window"),
-    "disturbance": Named("disturbance", "share", "largest fall of the 10-s median of throughput below x0"),
-    "slowdown": Named("slowdown", "ratio", "largest p99 of a second, relative to L0; above 1 by noise alone"),
-    "lost_work": Named("throughput deficit", "s", "seconds of complete outage that would lose as many {counted}"),
-    "latency_debt": Named("excess latency", "s", "excess of p99 over its ideal during the disturbance, in units of L0"),
-    "unknown_latency": Named("unknown p99", "s", "seconds without a response or a known waiting time"),
-    "violation": Named("violation", "s", "seconds outside the objective"),
-    "errors": Named("errors", "requests", "failed, or dropped because too many were in flight"),
-    "longest_gap": Named("longest gap", "s", "longest sequence of seconds without successful {counted}"),
-    "break_even": Named("break-even", "s", "until the total exceeds that without the change"),
-    "growth": Named("growth", "ratio", "throughput after the change relative to before, x1/x0"),
-    "realised_gain": Named("realised gain", "share", "growth of throughput, x1/x0, divided by growth of nodes"),
-    "capacity_reached": Named("capacity reached", "share", "x1 relative to the measured capacity of that many nodes"),
-    "elastic_efficiency": Named("elastic efficiency", "share", "work done, relative to x1 from the start"),
-    "exposure": Named("under-replicated time", "s", "seconds in which some data had too few replicas"),
-    "x0": Named("x0", "rate", "throughput before"),
-    "x1": Named("x1", "rate", "throughput in the last window"),
-    "l0": Named("L0", "seconds", "99th percentile of response times before"),
-    "l1": Named("L1", "seconds", "99th percentile in the last window"),
+    "pieces_moved": MeasureLabel("moved", "pieces", "shards, slots or other pieces that the change moved"),
+    "pieces_rate": MeasureLabel("moved per second", "pieces/s", "pieces moved, divided by the time it took"),
+    "bytes_moved": MeasureLabel("moved", "bytes", "bytes that the change moved"),
+    "bytes_rate": MeasureLabel("moved per second", "bytes/s", "bytes moved, divided by the time it took"),
+    "stabilisation": MeasureLabel("stabilisation", "s", "until throughput and p99 hold their last level for a window"),
+    "disturbance": MeasureLabel("disturbance", "share", "largest fall of the 10-s median of throughput below x0"),
+    "slowdown": MeasureLabel("slowdown", "ratio", "largest p99 of a second, relative to L0; above 1 by noise alone"),
+    "lost_work": MeasureLabel(
+        "throughput deficit", "s", "seconds of complete outage that would lose as many {counted}"
+    ),
+    "latency_debt": MeasureLabel(
+        "excess latency", "s", "excess of p99 over its ideal during the disturbance, in units of L0"
+    ),
+    "unknown_latency": MeasureLabel("unknown p99", "s", "seconds without a response or a known waiting time"),
+    "violation": MeasureLabel("violation", "s", "seconds outside the objective"),
+    "errors": MeasureLabel("errors", "requests", "failed, or dropped because too many were in flight"),
+    "longest_gap": MeasureLabel("longest gap", "s", "longest sequence of seconds without successful {counted}"),
+    "break_even": MeasureLabel("break-even", "s", "until the total exceeds that without the change"),
+    "growth": MeasureLabel("growth", "ratio", "throughput after the change relative to before, x1/x0"),
+    "realised_gain": MeasureLabel("realised gain", "share", "growth of throughput, x1/x0, divided by growth of nodes"),
+    "capacity_reached": MeasureLabel(
+        "capacity reached", "share", "x1 relative to the measured capacity of that many nodes"
+    ),
+    "elastic_efficiency": MeasureLabel("elastic efficiency", "share", "work done, relative to x1 from the start"),
+    "exposure": MeasureLabel("under-replicated time", "s", "seconds in which some data had too few replicas"),
+    "x0": MeasureLabel("x0", "rate", "throughput before"),
+    "x1": MeasureLabel("x1", "rate", "throughput in the last window"),
+    "l0": MeasureLabel("L0", "seconds", "99th percentile of response times before"),
+    "l1": MeasureLabel("L1", "seconds", "99th percentile in the last window"),
 }
 
 #: Measures that are shown only if they are not 0.

@@ -312,7 +312,7 @@ def against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequence
     pairs = [(run, value) for run in runs if (value := measure.of(run)) is not None]
     if pairs:
         counted = measure.kind in ("max", "all-max") or (bound.kind == "errors" and bound.limit == 0)
-        judge = _counted if counted else _estimated
+        judge = _judge_bound if counted else _estimated
         standing, why = judge(measure, [run for run, _ in pairs], [value for _, value in pairs], bound)
     else:
         standing, why = "undecided", "no run has measured it"
@@ -320,7 +320,7 @@ def against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequence
     return Check(measure, treatment, standing, f"{why}, {limit}", bound=bound)
 
 
-def _counted(
+def _judge_bound(
     measure: Measure, runs: Sequence[RecordedRun], values: Sequence[float], bound: Bound
 ) -> tuple[Standing, str]:
     """Judge a bound by the actual requests of these runs."""

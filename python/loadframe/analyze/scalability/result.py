@@ -61,7 +61,7 @@ def _suspects(fits: Sequence[PointFit], observations: Observations) -> Iterator[
     """Yield each run with its p under the curve selected for the others."""
     places = [(size, run) for size, runs in enumerate(observations.runs) for run in range(runs.size)]
     rests = [observations.without_run(*place) for place in places]
-    means, weights = _left(observations, places)
+    means, weights = _leave_one_out(observations, places)
     solutions = [fit_rows(fitted, observations.sizes, means, weights) for fitted in fits]
     for row, ((size, run), rest) in enumerate(zip(places, rests, strict=True)):
         if len(rest.sizes) < 3:
@@ -86,7 +86,7 @@ def _suspects(fits: Sequence[PointFit], observations: Observations) -> Iterator[
         )
 
 
-def _left(observations: Observations, places: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
+def _leave_one_out(observations: Observations, places: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
     """Return the means of all sizes without each run in turn, and their weights: (runs, sizes) each."""
     means = np.tile(observations.means, (len(places), 1))
     counts = np.tile(observations.counts, (len(places), 1))

@@ -124,7 +124,7 @@ def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment
         return None
     here = [run for run in runs if run.nodes == best.nodes and run.sound and run.clients(phase) == best.clients]
     above = [run for run in runs if run.nodes == best.nodes and (run.clients(phase) or 0) > (best.clients or 0)]
-    signs = [*_seen(here, phase), *_generator(above, phase)]
+    signs = [*_saturated_resources(here, phase), *_generator(above, phase)]
     advice = signs[0][1] if signs else "monitor more of the store, or use its slow log and profiler"
     return BEND(
         nodes=best.nodes,
@@ -135,7 +135,7 @@ def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment
     )
 
 
-def _seen(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
+def _saturated_resources(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
     """Yield each saturated resource with a remedy."""
     if not runs:
         return

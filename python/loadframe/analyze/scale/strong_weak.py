@@ -151,7 +151,7 @@ def read_strong_and_weak(first: Path, second: Path) -> StrongAndWeak:
     """
     sweeps: dict[Scaling, Sweep] = {}
     for path in (first, second):
-        sweep, scaling = _read(path)
+        sweep, scaling = _read_sweep(path)
         if scaling in sweeps:
             other = _SCALINGS[scaling == "strong"]
             raise BadInput(
@@ -240,7 +240,7 @@ def _law(curves: PhaseCurves, scaling: Scaling) -> Law | None:
     return Law(name, share, name in fit.possible, model)
 
 
-def _read(path: Path) -> tuple[Sweep, Scaling]:
+def _read_sweep(path: Path) -> tuple[Sweep, Scaling]:
     sweep = read_sweep(path)
     description = sweep.folder.description
     if description["kind"] != "scale" or "nodes" not in description["factors"]:
@@ -264,7 +264,7 @@ def _check_alike(strong: Sweep, weak: Sweep) -> None:
         if first != second and not unknown:
             what = "stores" if key.startswith("store") else "workloads"
             raise BadInput(
-                f"the experiments are of different {what}: {key} is {_shown(first)} and {_shown(second)}",
+                f"the experiments are of different {what}: {key} is {_level_text(first)} and {_level_text(second)}",
                 where=f"{strong.folder.path} and {weak.folder.path}",
                 remedy="name a strong and a weak experiment of one store and one workload",
             )
@@ -281,7 +281,7 @@ def _configuration(description: Mapping[str, Any], grows: str | None) -> dict[st
     }
 
 
-def _shown(value: Any) -> str:
+def _level_text(value: Any) -> str:
     return "not set" if value is None else str(value)
 
 

@@ -29,7 +29,7 @@ from loadframe.analyze.sessions import blocks_of
 from loadframe.analyze.settings import ADAPTIVE, CONFIRM
 from loadframe.analyze.settings import warnings as rules
 from loadframe.analyze.settings.model import Array, Data, EffectsModel, Term, columns_of, fit_with_failures, widened
-from loadframe.analyze.settings.ranking import Numbers, Standing, rank
+from loadframe.analyze.settings.ranking import Numbers, RankedCombination, rank
 from loadframe.record import Run
 
 #: Schemes that may lack the best combination, so the winner combines the best level of each setting.
@@ -73,7 +73,7 @@ class SettingsAt:
     objective: Measure
     combinations: tuple[Levels, ...]
     responses: tuple[Response, ...]
-    standings: tuple[Standing, ...]
+    standings: tuple[RankedCombination, ...]
     costs: Mapping[int, float]
     winner: Levels | None
     confirmation: Comparison | None
@@ -308,8 +308,8 @@ class _Failures:
 
 
 def _without_survivors(
-    ranked: Sequence[Standing], rows: Sequence[tuple[int, ...]], failures: _Failures, *, higher: bool
-) -> tuple[Standing, ...]:
+    ranked: Sequence[RankedCombination], rows: Sequence[tuple[int, ...]], failures: _Failures, *, higher: bool
+) -> tuple[RankedCombination, ...]:
     """Return the ranking with the combinations last at which the store failed, without a probability.
 
     The runs that survive are a selection, so the ratio of such a combination is bounded on its good side only. If the
@@ -319,7 +319,7 @@ def _without_survivors(
     def failed(number: int) -> bool:
         return failures.at(dict(enumerate(rows[number])))[0] > 0
 
-    def opened(standing: Standing) -> Standing:
+    def opened(standing: RankedCombination) -> RankedCombination:
         ratio, here, there = standing.ratio, failed(standing.combination), failed(0)
         lower, upper = (here, there) if higher else (there, here)
         ratio = Estimate(ratio.value, 0.0 if lower else ratio.low, math.inf if upper else ratio.high)
@@ -366,7 +366,7 @@ def _row(factors: Mapping[str, Sequence[Any]], levels: Levels) -> dict[int, int]
 def _winner(
     scheme: str,
     responses: Sequence[Response],
-    standings: Sequence[Standing],
+    standings: Sequence[RankedCombination],
     factors: Mapping[str, Sequence[Any]],
     combinations: Sequence[Levels],
     higher: bool,

@@ -22,7 +22,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Standing:
+class RankedCombination:
     """A combination's number, its runs, its ratio to the default, and the probability that it is better.
 
     `ratio` is the estimate after shrinkage, `measured` the ratio of the runs' means. The probability comes from
@@ -45,7 +45,7 @@ def rank(
     higher: bool,
     effects: Array | None = None,
     results: int = 1,
-) -> list[Standing]:
+) -> list[RankedCombination]:
     """Return the standing of each combination against combination 0, best first; empty if the default was not run.
 
     `logs` are logarithms of the response; `higher` says whether more is better. `effects` are the columns of the
@@ -81,7 +81,7 @@ def rank(
             chance = (alone or 0.0) ** (results * (len(distinct) - 1))
             # At least a half: the number of tried combinations makes a lead uncertain, but is not a disadvantage.
             better = min(better, max(chance, 0.5))
-        standings.append(Standing(number, len(groups[index]), ratio, math.exp(measured), better))
+        standings.append(RankedCombination(number, len(groups[index]), ratio, math.exp(measured), better))
     return sorted(standings, key=lambda standing: -standing.ratio.value if higher else standing.ratio.value)
 
 

@@ -106,7 +106,7 @@ def from_cluster(
 
     given = context.params
     if given["cluster"] is not None:
-        live = access.named(given["cluster"], given["store"], context)
+        live = access.named_cluster(given["cluster"], given["store"], context)
     else:
         addresses, reached = access.existing(given, loads=False)
         live = Cluster.attach(addresses, given["store"], reached)

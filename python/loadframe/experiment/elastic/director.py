@@ -43,7 +43,7 @@ from loadframe.record import RunWriter
 
 
 @dataclass(frozen=True)
-class Observed:
+class PolicyInput:
     """Input of a policy: means since its last decision. Times in s, rates in 1/s."""
 
     time: float  #: since the start of the measured window
@@ -54,13 +54,13 @@ class Observed:
     response_p99: float | None  #: maximum over the seconds; None without answers
 
 
-Policy = Callable[[Observed], int]
+Policy = Callable[[PolicyInput], int]
 
 
 def thresholds(below: float, above: float) -> Policy:
     """Return the policy that adds a node above one CPU share and removes a node below another."""
 
-    def decide(seen: Observed) -> int:
+    def decide(seen: PolicyInput) -> int:
         return seen.nodes + (seen.cpu > above) - (seen.cpu < below)
 
     return decide
@@ -69,7 +69,7 @@ def thresholds(below: float, above: float) -> Policy:
 def target_tracking(share: float) -> Policy:
     """Return the policy that keeps the CPU share near a target, assuming it is inversely proportional to nodes."""
 
-    def decide(seen: Observed) -> int:
+    def decide(seen: PolicyInput) -> int:
         return math.ceil(seen.nodes * seen.cpu / share - 1e-9)
 
     return decide
@@ -358,12 +358,12 @@ class Director(RunHook):
             key = "add" if more > 0 else "remove"
             self._change(number, Step.model_validate({"at": now, key: abs(more)}))
 
-    def _observed(self, now: float, span: float) -> Observed | None:
+    def _observed(self, now: float, span: float) -> PolicyInput | None:
         length = max(round(span), 1)
         last, cpu = self._metrics.seconds()[-length:], self._metrics.cpu(length)
         if not last or cpu is None:
             return None
-        return Observed(
+        return PolicyInput(
             time=now,
             nodes=self._cluster.size,
             cpu=cpu,

@@ -29,7 +29,7 @@ from loadframe.base.units import (
 )
 from loadframe.cluster import Encryption
 from loadframe.workload import Workload
-from loadframe.yamlfile import Document, Place, did_you_mean, shown
+from loadframe.yamlfile import Document, Place, did_you_mean, short_json
 
 _MARK, _END = "${", "}"
 #: Longest expression in characters, and the largest absolute value.
@@ -105,12 +105,12 @@ def require_names(written: Expression, known: Sequence[str]) -> None:
 def _parsed(text: str) -> ast.expr:
     inside = text[len(_MARK) : -len(_END)].strip()
     if len(inside) > _LONGEST:
-        raise BadInput(f"{shown(text)} has more than {_LONGEST} characters", remedy="write a shorter expression")
+        raise BadInput(f"{short_json(text)} has more than {_LONGEST} characters", remedy="write a shorter expression")
     try:
         # `with` is a keyword of Python, but names of parameters start with `with.`.
         return ast.parse(re.sub(r"\bwith\.", "with_.", inside), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise BadInput(f"{shown(text)} is not a valid expression", remedy=_REMEDY) from None
+        raise BadInput(f"{short_json(text)} is not a valid expression", remedy=_REMEDY) from None
 
 
 def _check(tree: ast.expr, text: str, names: list[str]) -> None:
@@ -128,7 +128,7 @@ def _check(tree: ast.expr, text: str, names: list[str]) -> None:
             names.append(name)
             return
         case _:
-            raise BadInput(f"{shown(text)} contains {ast.unparse(tree)}, which is not arithmetic", remedy=_REMEDY)
+            raise BadInput(f"{short_json(text)} contains {ast.unparse(tree)}, which is not arithmetic", remedy=_REMEDY)
     for part in parts:
         _check(part, text, names)
 
@@ -147,7 +147,7 @@ def _value(tree: ast.expr, text: str, levels: Mapping[str, object]) -> Any:
     name = _name(tree)
     level = levels.get(name)
     if isinstance(level, bool) or not isinstance(level, int | float):
-        raise BadInput(f"{text}: {name} must be a number; it is {shown(level)} in some runs", remedy=_REMEDY)
+        raise BadInput(f"{text}: {name} must be a number; it is {short_json(level)} in some runs", remedy=_REMEDY)
     return level
 
 
@@ -222,7 +222,7 @@ def read_factors(
             if name.startswith(WITH) and not is_expression(value):
                 _check_parameter(document, workload, name.removeprefix(WITH), value, place)
             if (isinstance(value, bool), value) in known:
-                raise document.error(place, f"duplicate level {shown(level)} of {name}", "remove one")
+                raise document.error(place, f"duplicate level {short_json(level)} of {name}", "remove one")
             known.append((isinstance(value, bool), value))
         easy = name in EASY or (name.startswith(WITH) and name.removeprefix(WITH) not in shaping)
         factors.append(Factor(name, tuple(level for _, level in known), hard=not easy))
@@ -316,7 +316,7 @@ def _check_parameter(
 
 def _count(level: Level) -> int:
     if isinstance(level, bool) or not isinstance(level, int) or level < 1:
-        raise BadInput(f"expected a whole number of at least 1, not {shown(level)}")
+        raise BadInput(f"expected a whole number of at least 1, not {short_json(level)}")
     return level
 
 
@@ -324,7 +324,7 @@ def _at_most(most: int, what: str) -> Callable[[Level], int]:
     def read(level: Level) -> int:
         count = _count(level)
         if count > most:
-            raise BadInput(f"expected at most {most} {what}, not {shown(level)}")
+            raise BadInput(f"expected at most {most} {what}, not {short_json(level)}")
         return count
 
     return read
@@ -332,13 +332,13 @@ def _at_most(most: int, what: str) -> Callable[[Level], int]:
 
 def _text(level: Level) -> str:
     if not isinstance(level, str) or not level:
-        raise BadInput(f"expected a word, not {shown(level)}", remedy="quote numbers such as versions")
+        raise BadInput(f"expected a word, not {short_json(level)}", remedy="quote numbers such as versions")
     return level
 
 
 def _cores(level: Level) -> str:
     if isinstance(level, bool) or not isinstance(level, str | int):
-        raise BadInput(f"expected cores, not {shown(level)}", remedy="write numbers such as 0-3, or `1 each`")
+        raise BadInput(f"expected cores, not {short_json(level)}", remedy="write numbers such as 0-3, or `1 each`")
     parse_cores(level)
     return str(level)
 
@@ -346,20 +346,20 @@ def _cores(level: Level) -> str:
 def _encryption(level: Level) -> str:
     known = [word.value for word in Encryption]
     if level not in known:
-        raise BadInput(f"expected {', '.join(known)}, not {shown(level)}")
+        raise BadInput(f"expected {', '.join(known)}, not {short_json(level)}")
     return str(level)
 
 
 def _positive(level: Level) -> float:
     if isinstance(level, bool) or not isinstance(level, int | float) or level <= 0:
-        raise BadInput(f"expected a number above 0, not {shown(level)}")
+        raise BadInput(f"expected a number above 0, not {short_json(level)}")
     return float(level)
 
 
 def _rate(level: Level) -> float:
     rate = parse_rate(_quantity(level))
     if not 0 < rate <= 1e9:
-        raise BadInput(f"expected a rate above 0 and of at most 1e9/s, not {shown(level)}")
+        raise BadInput(f"expected a rate above 0 and of at most 1e9/s, not {short_json(level)}")
     return rate
 
 
@@ -367,13 +367,13 @@ def _size(level: Level) -> int:
     quantity = _quantity(level)
     size = parse_size(quantity if isinstance(quantity, str) else int(quantity))
     if not 0 < size < 2**63:
-        raise BadInput(f"expected a size above 0, not {shown(level)}")
+        raise BadInput(f"expected a size above 0, not {short_json(level)}")
     return size
 
 
 def _quantity(level: Level) -> str | float:
     if isinstance(level, bool) or level is None:
-        raise BadInput(f"expected a number with its unit, not {shown(level)}")
+        raise BadInput(f"expected a number with its unit, not {short_json(level)}")
     return level
 
 

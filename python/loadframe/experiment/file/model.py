@@ -36,7 +36,7 @@ from loadframe.yamlfile import (
     Size,
     did_you_mean,
     quantity,
-    shown,
+    short_json,
     wrong,
 )
 
@@ -117,7 +117,9 @@ MachineName = Annotated[str, BeforeValidator(_machine, json_schema_input_type=st
 
 def _kind(value: Any) -> Any:
     if isinstance(value, str) and not is_path(value) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}", value):
-        raise wrong(f"{shown(value)} is not a kind of store", "see `loadframe stores`; a path must contain a slash")
+        raise wrong(
+            f"{short_json(value)} is not a kind of store", "see `loadframe stores`; a path must contain a slash"
+        )
     return value
 
 
@@ -142,7 +144,7 @@ EXISTING_KEYS = (*ACCESS_KEYS, "prefix", "data")
 def _prefix(value: Any) -> Any:
     if isinstance(value, str) and not re.fullmatch(r"[a-z][a-z0-9_]{0,15}", value):
         raise wrong(
-            f"{shown(value)} is not valid as a prefix",
+            f"{short_json(value)} is not valid as a prefix",
             "use up to 16 lower-case letters, digits and _, beginning with a letter; or none",
         )
     return value

@@ -18,7 +18,7 @@ from loadframe.experiment.file.options import options_as_keys
 from loadframe.experiment.kinds import Kind
 from loadframe.workload import Workload, load_workload
 from loadframe.workload.resolved import with_levels
-from loadframe.yamlfile import Document, Place, did_you_mean, read, shown, validate
+from loadframe.yamlfile import Document, Place, did_you_mean, read, short_json, validate
 
 
 @options_as_keys()
@@ -112,7 +112,7 @@ def _kind(document: Document) -> Kind:
         raise document.error((), "the key 'kind' is missing", f"choose one of {', '.join(known)}")
     word = data["kind"]
     if word not in known:
-        raise document.error(("kind",), f"{shown(word)} is not valid here", did_you_mean(str(word), known))
+        raise document.error(("kind",), f"{short_json(word)} is not valid here", did_you_mean(str(word), known))
     return kinds.find(word)
 
 

@@ -137,7 +137,7 @@ class Gain:
         return dict(vars(self))
 
 
-def written(form: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
+def written_content(form: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]] | None:
     """Return the kind and the content of an operation that writes documents, or None for other operations."""
     return next(((kind, form[kind]) for kind in _WRITES if form.get(kind) is not None), None)
 
@@ -164,7 +164,7 @@ def change(
 
 def gain(form: Mapping[str, Any], corpora: Mapping[str, Mapping[str, Any]], *, first: bool) -> Gain | None:
     """Return the gain of an operation, or None without one. `first` means that its collection is empty at the start."""
-    write = written(form)
+    write = written_content(form)
     declared = form.get("new_documents")
     if declared is not None:
         return Gain(declared, "documents" if write and write[0] == "bulk" else "successes") if declared else None
@@ -195,7 +195,7 @@ class AcknowledgedDocuments:
         self, forms: Mapping[str, Mapping[str, Any]], corpora: Mapping[str, Mapping[str, Any]] = _NONE
     ) -> dict[str, dict[str, Any]]:
         """Return the gains of these operations for a load that starts now; operations without gain are omitted."""
-        collections = {name: write[1]["collection"] for name, form in forms.items() if (write := written(form))}
+        collections = {name: write[1]["collection"] for name, form in forms.items() if (write := written_content(form))}
         known = {
             name: gain(form, corpora, first=self._counts.get(collections.get(name, "")) == 0)
             for name, form in forms.items()
@@ -206,7 +206,7 @@ class AcknowledgedDocuments:
         self, form: Mapping[str, Any], documents: int, corpora: Mapping[str, Mapping[str, Any]] = _NONE
     ) -> str | None:
         """Add the acknowledged documents of an operation; return its collection, or None if none is counted."""
-        write = written(form)
+        write = written_content(form)
         # With `per`, collections are created per field value and differ from those in the workload.
         if write is None or write[1]["collection"] not in self._counts or write[1].get("per"):
             return None

@@ -18,7 +18,7 @@ from loadframe.observe import (
     Sampler,
     StoreSampler,
 )
-from loadframe.observe.machine import PATIENCE, MachineSampler, Wanted, look
+from loadframe.observe.machine import PATIENCE, MachineSampler, SampleTargets, look
 
 
 def samplers(cluster: Cluster) -> list[Sampler]:
@@ -73,15 +73,15 @@ def _remote_samplers(cluster: Cluster) -> list[Sampler]:
     """Return a sampler for each remote machine of the cluster."""
     watch = token_hex(4)
 
-    def wanted(hostname: str) -> Wanted:
+    def wanted(hostname: str) -> SampleTargets:
         nodes = [node for node in cluster.nodes if node.on == hostname and node.alive]
-        return Wanted(
+        return SampleTargets(
             {node.name: node.pid for node in nodes if node.pid},
             _groups(nodes),
             cluster.store.many_processes,
         )
 
-    def ask(machine: Machine, wanted: Wanted) -> Iterable[Sample | Gap]:
+    def ask(machine: Machine, wanted: SampleTargets) -> Iterable[Sample | Gap]:
         seen: Iterable[Sample | Gap] = machine.call_within(PATIENCE, look, watch, wanted)
         return seen
 

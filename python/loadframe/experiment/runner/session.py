@@ -348,7 +348,7 @@ class Session:
                     failures.append(lost)
                 else:
                     deviations.append(difference)
-            if interrupts.asked():
+            if interrupts.pending():
                 return None
         hook.after()
         return None
@@ -532,7 +532,7 @@ class Session:
         """Return the difference between acknowledged and counted documents; waits for counts that lag."""
         counted_at = time.monotonic()
         while difference := self._acknowledged.difference(name, self.cluster.count(name)):
-            if interrupts.asked() or time.monotonic() - counted_at >= self.cluster.store.count_lag:
+            if interrupts.pending() or time.monotonic() - counted_at >= self.cluster.store.count_lag:
                 return difference
             time.sleep(_COUNT_PAUSE)
         return None
@@ -561,7 +561,7 @@ def _event_writer(writer: RunWriter) -> Callable[[ClusterEvent], None]:
 
 def _unless_cancelled(failure: LoadframeError | None) -> LoadframeError | None:
     """Return the failure, or None for a generator failure after an interrupt: cancelling a job also kills its ranks."""
-    cancelled = failure is not None and failure.fault == "generator" and interrupts.asked()
+    cancelled = failure is not None and failure.fault == "generator" and interrupts.pending()
     return None if cancelled else failure
 
 

@@ -77,7 +77,7 @@ class _Note:
     null: bool
 
 
-def told(
+def doc_metadata(
     says: str, unit: str = "", *, of: str = "", below: bool = False, absent: bool = False, null: bool = False
 ) -> dict[str, Any]:
     """Return the documentation of a field as metadata of a dataclass field.

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from loadframe.record.schema.model import as_document, told
+from loadframe.record.schema.model import as_document, doc_metadata
 from loadframe.record.schema.source import SourceFigures, StoredEvents
 
 #: A constant level, or stages.
@@ -25,15 +25,15 @@ def whole_seconds(warmup: float, measured: float) -> range:
 class Latency:
     """Response or service times of requests, s; None without requests."""
 
-    count: int = field(default=0, metadata=told("requests in the histogram", "requests"))
+    count: int = field(default=0, metadata=doc_metadata("requests in the histogram", "requests"))
     mean: float | None = field(
-        default=None, metadata=told("mean; null, like the percentiles, without requests", "s", null=True)
+        default=None, metadata=doc_metadata("mean; null, like the percentiles, without requests", "s", null=True)
     )
-    p50: float | None = field(default=None, metadata=told("median", "s", null=True))
-    p90: float | None = field(default=None, metadata=told("90th percentile", "s", null=True))
-    p99: float | None = field(default=None, metadata=told("99th percentile", "s", null=True))
-    p999: float | None = field(default=None, metadata=told("99.9th percentile", "s", null=True))
-    max: float | None = field(default=None, metadata=told("maximum", "s", null=True))
+    p50: float | None = field(default=None, metadata=doc_metadata("median", "s", null=True))
+    p90: float | None = field(default=None, metadata=doc_metadata("90th percentile", "s", null=True))
+    p99: float | None = field(default=None, metadata=doc_metadata("99th percentile", "s", null=True))
+    p999: float | None = field(default=None, metadata=doc_metadata("99.9th percentile", "s", null=True))
+    max: float | None = field(default=None, metadata=doc_metadata("maximum", "s", null=True))
 
     def at(self, name: str) -> float | None:
         """Return the figure `mean`, `p50`, `p90`, `p99`, `p999` or `max`."""
@@ -45,51 +45,53 @@ class Latency:
 class Figures:
     """Figures that operations and their parts have in common. Older runs lack `failure` and `all`."""
 
-    requests: int = field(metadata=told("requests that were scheduled in the measured window and done", "requests"))
-    successes: int = field(metadata=told("successful requests", "requests"))
-    documents: int = field(metadata=told("documents that the store wrote or returned", "documents"))
-    errors: Mapping[str, int] = field(metadata=told("failed requests, by error class", "requests", of="CLASS"))
+    requests: int = field(
+        metadata=doc_metadata("requests that were scheduled in the measured window and done", "requests")
+    )
+    successes: int = field(metadata=doc_metadata("successful requests", "requests"))
+    documents: int = field(metadata=doc_metadata("documents that the store wrote or returned", "documents"))
+    errors: Mapping[str, int] = field(metadata=doc_metadata("failed requests, by error class", "requests", of="CLASS"))
     throughput: float = field(
-        metadata=told(
+        metadata=doc_metadata(
             "successes answered in the measured window, per second of the window in which their stream ran", "1/s"
         )
     )
     documents_per_second: float = field(
-        metadata=told("documents answered in the measured window, per second as for `throughput`", "1/s")
+        metadata=doc_metadata("documents answered in the measured window, per second as for `throughput`", "1/s")
     )
-    response: Latency = field(metadata=told("done - scheduled, successes: "))
-    service: Latency = field(metadata=told("done - sent, successes: "))
-    failure: Latency | None = field(default=None, metadata=told("done - scheduled, failures: "))
-    all: Latency | None = field(default=None, metadata=told("done - scheduled, with failures: "))
+    response: Latency = field(metadata=doc_metadata("done - scheduled, successes: "))
+    service: Latency = field(metadata=doc_metadata("done - sent, successes: "))
+    failure: Latency | None = field(default=None, metadata=doc_metadata("done - scheduled, failures: "))
+    all: Latency | None = field(default=None, metadata=doc_metadata("done - scheduled, with failures: "))
 
 
 @dataclass(frozen=True, slots=True)
 class PartFigures(Figures):
     """Figures of a part of an operation, such as a page of a scroll."""
 
-    response: Latency = field(metadata=told("done - sent: "))
-    service: Latency = field(metadata=told("done - sent: "))
-    failure: Latency | None = field(default=None, metadata=told("done - sent: "))
-    all: Latency | None = field(default=None, metadata=told("done - sent: "))
+    response: Latency = field(metadata=doc_metadata("done - sent: "))
+    service: Latency = field(metadata=doc_metadata("done - sent: "))
+    failure: Latency | None = field(default=None, metadata=doc_metadata("done - sent: "))
+    all: Latency | None = field(default=None, metadata=doc_metadata("done - sent: "))
 
 
 @dataclass(frozen=True, slots=True)
 class GrowthFigures:
     """Growth of an operation's mean response time with the number of documents, with the 95 % interval."""
 
-    slope: float = field(metadata=told("increase of the mean response time per 1,000 documents", "s"))
-    low: float = field(metadata=told("lower end of the slope's 95 % interval", "s"))
-    high: float = field(metadata=told("upper end of the slope's 95 % interval", "s"))
-    begin: float = field(metadata=told("documents at the start of the window", "documents"))
-    end: float = field(metadata=told("documents at the end of the window", "documents"))
+    slope: float = field(metadata=doc_metadata("increase of the mean response time per 1,000 documents", "s"))
+    low: float = field(metadata=doc_metadata("lower end of the slope's 95 % interval", "s"))
+    high: float = field(metadata=doc_metadata("upper end of the slope's 95 % interval", "s"))
+    begin: float = field(metadata=doc_metadata("documents at the start of the window", "documents"))
+    end: float = field(metadata=doc_metadata("documents at the end of the window", "documents"))
     held: bool = field(
-        metadata=told(
+        metadata=doc_metadata(
             "true: documents in the collections; false: documents written, which may have replaced existing ones"
         )
     )
-    all: bool = field(metadata=told("whether documents from before the run are counted; false if unknown"))
+    all: bool = field(metadata=doc_metadata("whether documents from before the run are counted; false if unknown"))
     apart: bool = field(
-        metadata=told(
+        metadata=doc_metadata(
             "whether the effect of documents was separable from time; if false, the slope includes other changes over"
             " time"
         )
@@ -105,11 +107,11 @@ class GrowthFigures:
 class FailureMessage:
     """Failures of one operation with the same message, ignoring numbers in it."""
 
-    error: str = field(metadata=told("error class of the failures"))
-    message: str = field(metadata=told("message of the first of these failures"))
-    count: int = field(metadata=told("failed requests of the measured window with that message", "requests"))
+    error: str = field(metadata=doc_metadata("error class of the failures"))
+    message: str = field(metadata=doc_metadata("message of the first of these failures"))
+    count: int = field(metadata=doc_metadata("failed requests of the measured window with that message", "requests"))
     status: int | None = field(
-        default=None, metadata=told("status of the answers; null for a protocol without status", null=True)
+        default=None, metadata=doc_metadata("status of the answers; null for a protocol without status", null=True)
     )
 
 
@@ -117,42 +119,46 @@ class FailureMessage:
 class OperationFigures(Figures):
     """Figures of an operation in a phase's measured window."""
 
-    dropped: int = field(metadata=told("due requests that were not sent, because too many were in flight", "requests"))
-    in_flight_at_end: int = field(metadata=told("requests without an answer at the end of the phase", "requests"))
+    dropped: int = field(
+        metadata=doc_metadata("due requests that were not sent, because too many were in flight", "requests")
+    )
+    in_flight_at_end: int = field(
+        metadata=doc_metadata("requests without an answer at the end of the phase", "requests")
+    )
     inherited: int = field(
-        default=0, metadata=told("successes of the measured window that were due in the warm-up", "requests")
+        default=0, metadata=doc_metadata("successes of the measured window that were due in the warm-up", "requests")
     )
     reconnects: int = field(
         default=0,
-        metadata=told("connections that were lost and reopened for requests of the window", "connections"),
+        metadata=doc_metadata("connections that were lost and reopened for requests of the window", "connections"),
     )
     retries: int = field(
         default=0,
-        metadata=told("attempts after the first for requests of the window", "requests"),
+        metadata=doc_metadata("attempts after the first for requests of the window", "requests"),
     )
-    messages: tuple[FailureMessage, ...] = field(default=(), metadata=told("", absent=True))
+    messages: tuple[FailureMessage, ...] = field(default=(), metadata=doc_metadata("", absent=True))
     of_several: bool = field(
         default=False,
-        metadata=told("whether it aggregates requests that have entries of their own; excluded from sums"),
+        metadata=doc_metadata("whether it aggregates requests that have entries of their own; excluded from sums"),
     )
     recall: float | None = field(
         default=None,
-        metadata=told(
+        metadata=doc_metadata(
             "share (0 to 1) of the expected documents that were found; only if the workload asserts it",
             absent=True,
         ),
     )
     resolution: float | None = field(
         default=None,
-        metadata=told(
+        metadata=doc_metadata(
             "poll interval of visibility probes, the resolution of visibility latency; only for operations with probes",
             "s",
             absent=True,
         ),
     )
-    growth: GrowthFigures | None = field(default=None, metadata=told("", absent=True))
+    growth: GrowthFigures | None = field(default=None, metadata=doc_metadata("", absent=True))
     parts: Mapping[str, PartFigures] = field(
-        default_factory=dict, metadata=told("this part of the operation: ", of="PART")
+        default_factory=dict, metadata=doc_metadata("this part of the operation: ", of="PART")
     )
 
     @property
@@ -165,23 +171,24 @@ class OperationFigures(Figures):
 class StreamSummary:
     """A stream: its load model as in the plan, and its running time (None in older runs)."""
 
-    name: str = field(metadata=told("the stream's name"))
+    name: str = field(metadata=doc_metadata("the stream's name"))
     pacing: Mapping[str, Any] = field(
-        metadata=told(
+        metadata=doc_metadata(
             "closed (clients, think time, pacing), open (rate, arrivals), users (users, clients, pacing) or source"
             " (source, workers)",
             below=True,
         )
     )
     measured: float | None = field(
-        default=None, metadata=told("time in the window in which the stream ran; rates are per second of it", "s")
+        default=None,
+        metadata=doc_metadata("time in the window in which the stream ran; rates are per second of it", "s"),
     )
-    ran_out: bool = field(default=False, metadata=told("whether it ended early, with nothing left to send"))
+    ran_out: bool = field(default=False, metadata=doc_metadata("whether it ended early, with nothing left to send"))
     iterations: int = field(
-        default=0, metadata=told("iterations with a pacing that started in the measured window", "iterations")
+        default=0, metadata=doc_metadata("iterations with a pacing that started in the measured window", "iterations")
     )
     overruns: int = field(
-        default=0, metadata=told("of these, iterations that took longer than the pacing", "iterations")
+        default=0, metadata=doc_metadata("of these, iterations that took longer than the pacing", "iterations")
     )
 
     def __post_init__(self) -> None:
@@ -250,46 +257,48 @@ class ChosenWindow:
     """Choice of the measured window during the load. Keys of lengths that were fixed are null."""
 
     warmup_limit: float | None = field(
-        default=None, metadata=told("longest automatic warm-up; null if it was fixed", "s", null=True)
+        default=None, metadata=doc_metadata("longest automatic warm-up; null if it was fixed", "s", null=True)
     )
     steady_from: float | None = field(
         default=None,
-        metadata=told("start of steady state, since the load began; null if it was not reached", "s", null=True),
+        metadata=doc_metadata(
+            "start of steady state, since the load began; null if it was not reached", "s", null=True
+        ),
     )
     queue_limit: float | None = field(
-        default=None, metadata=told("longest wait for an empty queue; null without one", "s", null=True)
+        default=None, metadata=doc_metadata("longest wait for an empty queue; null without one", "s", null=True)
     )
     queue_empty_at: float | None = field(
         default=None,
-        metadata=told(
+        metadata=doc_metadata(
             "when no request was in flight, since the load began; null if this was not reached", "s", null=True
         ),
     )
     precision: float | None = field(
         default=None,
-        metadata=told(
+        metadata=doc_metadata(
             "required half-width of intervals as a share of the figure; null if the length was fixed",
             "share",
             null=True,
         ),
     )
     reached: bool | None = field(
-        default=None, metadata=told("whether the precision was reached before the longest window", null=True)
+        default=None, metadata=doc_metadata("whether the precision was reached before the longest window", null=True)
     )
     widest: float | None = field(
-        default=None, metadata=told("largest half-width at the last look; null if unknown", "share", null=True)
+        default=None, metadata=doc_metadata("largest half-width at the last look; null if unknown", "share", null=True)
     )
     outside: float | None = field(
         default=None,
-        metadata=told("probability beyond each end of the phase's intervals, corrected for looks", null=True),
+        metadata=doc_metadata("probability beyond each end of the phase's intervals, corrected for looks", null=True),
     )
     throughput_low: float | None = field(
         default=None,
-        metadata=told("lower end of the interval of the phase's throughput at the last look", "1/s", null=True),
+        metadata=doc_metadata("lower end of the interval of the phase's throughput at the last look", "1/s", null=True),
     )
     throughput_high: float | None = field(
         default=None,
-        metadata=told("upper end of the interval of the phase's throughput at the last look", "1/s", null=True),
+        metadata=doc_metadata("upper end of the interval of the phase's throughput at the last look", "1/s", null=True),
     )
 
 
@@ -297,77 +306,88 @@ class ChosenWindow:
 class StoppedBy:
     """Condition of `stop_when` that ended a phase early."""
 
-    metric: str = field(metadata=told("the metric of the condition that ended the phase early"))
-    above: float = field(metadata=told("its bound"))
-    seconds: int = field(metadata=told("for how long the metric was above it", "s"))
+    metric: str = field(metadata=doc_metadata("the metric of the condition that ended the phase early"))
+    above: float = field(metadata=doc_metadata("its bound"))
+    seconds: int = field(metadata=doc_metadata("for how long the metric was above it", "s"))
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
     """Wall clock of a phase, relative to the monotonic clock."""
 
-    started: float = field(metadata=told("start of the load by the wall clock", "s since 1970, UTC"))
-    uncertainty: float = field(metadata=told("maximum error, from reading two clocks one after the other", "s"))
-    drift: float = field(metadata=told("gain of the wall clock on the monotonic clock during the phase", "s"))
+    started: float = field(metadata=doc_metadata("start of the load by the wall clock", "s since 1970, UTC"))
+    uncertainty: float = field(metadata=doc_metadata("maximum error, from reading two clocks one after the other", "s"))
+    drift: float = field(metadata=doc_metadata("gain of the wall clock on the monotonic clock during the phase", "s"))
 
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
     """Lines of a corpus that are not documents."""
 
-    corpus: str = field(metadata=told("a corpus with skipped lines (not documents)"))
-    lines: int = field(metadata=told("skipped lines in the part of the corpus that was read", "lines"))
-    kept: tuple[str, ...] = field(default=(), metadata=told("a file with these lines, their numbers and errors"))
+    corpus: str = field(metadata=doc_metadata("a corpus with skipped lines (not documents)"))
+    lines: int = field(metadata=doc_metadata("skipped lines in the part of the corpus that was read", "lines"))
+    kept: tuple[str, ...] = field(
+        default=(), metadata=doc_metadata("a file with these lines, their numbers and errors")
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankFigures:
     """Figures of one of several ranks in a phase; shares and delays are for the measured window."""
 
-    rank: int = field(metadata=told("number of a rank"))
-    machine: str | None = field(default=None, metadata=told("its machine"))
-    requests: int = field(default=0, metadata=told("its requests in the measured window", "requests"))
-    successes: int = field(default=0, metadata=told("its successful requests in the measured window", "requests"))
-    began_late: float = field(default=0.0, metadata=told("delay of its start after the common start time", "s"))
-    last_done: float = field(default=0.0, metadata=told("its last answer, since the load began", "s"))
-    cpu_share: float = field(default=0.0, metadata=told("mean CPU share of its busiest worker", "share"))
-    cpu_share_peak: float = field(default=0.0, metadata=told("maximum CPU share of a worker in one second", "share"))
+    rank: int = field(metadata=doc_metadata("number of a rank"))
+    machine: str | None = field(default=None, metadata=doc_metadata("its machine"))
+    requests: int = field(default=0, metadata=doc_metadata("its requests in the measured window", "requests"))
+    successes: int = field(
+        default=0, metadata=doc_metadata("its successful requests in the measured window", "requests")
+    )
+    began_late: float = field(default=0.0, metadata=doc_metadata("delay of its start after the common start time", "s"))
+    last_done: float = field(default=0.0, metadata=doc_metadata("its last answer, since the load began", "s"))
+    cpu_share: float = field(default=0.0, metadata=doc_metadata("mean CPU share of its busiest worker", "share"))
+    cpu_share_peak: float = field(
+        default=0.0, metadata=doc_metadata("maximum CPU share of a worker in one second", "share")
+    )
     waited_share: float = field(
-        default=0.0, metadata=told("mean share of time that a worker waited for a core, maximum of workers", "share")
+        default=0.0,
+        metadata=doc_metadata("mean share of time that a worker waited for a core, maximum of workers", "share"),
     )
     lateness_p99: float | None = field(
-        default=None, metadata=told("99th percentile of lateness of due requests", "s", null=True)
+        default=None, metadata=doc_metadata("99th percentile of lateness of due requests", "s", null=True)
     )
-    lag_p99: float | None = field(default=None, metadata=told("99th percentile of event-loop lag", "s", null=True))
-    longest_stall: float | None = field(default=None, metadata=told("maximum of event-loop lag", "s", null=True))
+    lag_p99: float | None = field(
+        default=None, metadata=doc_metadata("99th percentile of event-loop lag", "s", null=True)
+    )
+    longest_stall: float | None = field(
+        default=None, metadata=doc_metadata("maximum of event-loop lag", "s", null=True)
+    )
     away_share: float = field(
         default=0.0,
-        metadata=told("mean share of time in event-loop stalls of 50 ms or more, maximum of workers", "share"),
+        metadata=doc_metadata("mean share of time in event-loop stalls of 50 ms or more, maximum of workers", "share"),
     )
     clock_offset: float = field(
-        default=0.0, metadata=told("its monotonic clock minus the clock of rank 0, before the load", "s")
+        default=0.0, metadata=doc_metadata("its monotonic clock minus the clock of rank 0, before the load", "s")
     )
     clock_uncertainty: float = field(
-        default=0.0, metadata=told("maximum error of the offset; 0 on the machine of rank 0", "s")
+        default=0.0, metadata=doc_metadata("maximum error of the offset; 0 on the machine of rank 0", "s")
     )
-    clock_change: float = field(default=0.0, metadata=told("increase of the offset during the load", "s"))
+    clock_change: float = field(default=0.0, metadata=doc_metadata("increase of the offset during the load", "s"))
 
 
 @dataclass(frozen=True, slots=True)
 class MachineFigures:
     """Figures of a machine that ranks ran on."""
 
-    machine: str = field(metadata=told("name of a machine with ranks"))
+    machine: str = field(metadata=doc_metadata("name of a machine with ranks"))
     stolen_share: float | None = field(
         default=None,
-        metadata=told("share of its CPU time stolen by the hypervisor during the phase", "share", null=True),
+        metadata=doc_metadata("share of its CPU time stolen by the hypervisor during the phase", "share", null=True),
     )
     yardstick: tuple[float, ...] = field(
-        default=(), metadata=told("CPU time of a reference computation before and after the load", "s")
+        default=(), metadata=doc_metadata("CPU time of a reference computation before and after the load", "s")
     )
     throttled_share: float | None = field(
         default=None,
-        metadata=told("share of the phase in which a CPU quota throttled its first rank", "share", null=True),
+        metadata=doc_metadata("share of the phase in which a CPU quota throttled its first rank", "share", null=True),
     )
 
 
@@ -375,26 +395,30 @@ class MachineFigures:
 class PhaseSummary:
     """A phase: the time of its load, its load model, and its figures in the measured window."""
 
-    name: str = field(metadata=told("the phase's name"))
+    name: str = field(metadata=doc_metadata("the phase's name"))
     prepares: bool = field(
-        default=False, metadata=told("whether the phase only prepares measured phases, such as by loading data")
+        default=False, metadata=doc_metadata("whether the phase only prepares measured phases, such as by loading data")
     )
-    start: float = field(metadata=told("start of its load, since the run began; the origin of its seconds", "s"))
-    clock: Clock | None = field(default=None, metadata=told(""))
-    warmup: float = field(metadata=told("load before the measured window", "s"))
-    duration: float = field(metadata=told("the measured window", "s"))
-    stopped_by: StoppedBy | None = field(default=None, metadata=told("", absent=True))
-    window: ChosenWindow | None = field(default=None, metadata=told("", absent=True))
+    start: float = field(
+        metadata=doc_metadata("start of its load, since the run began; the origin of its seconds", "s")
+    )
+    clock: Clock | None = field(default=None, metadata=doc_metadata(""))
+    warmup: float = field(metadata=doc_metadata("load before the measured window", "s"))
+    duration: float = field(metadata=doc_metadata("the measured window", "s"))
+    stopped_by: StoppedBy | None = field(default=None, metadata=doc_metadata("", absent=True))
+    window: ChosenWindow | None = field(default=None, metadata=doc_metadata("", absent=True))
     backlog: int = field(
         default=0,
-        metadata=told("requests of the warm-up in flight or queued at the start of the measured window", "requests"),
+        metadata=doc_metadata(
+            "requests of the warm-up in flight or queued at the start of the measured window", "requests"
+        ),
     )
     backlog_age: float | None = field(
-        default=None, metadata=told("time since the oldest of them was due; null without one", "s", null=True)
+        default=None, metadata=doc_metadata("time since the oldest of them was due; null without one", "s", null=True)
     )
     first_failure: float | None = field(
         default=None,
-        metadata=told(
+        metadata=doc_metadata(
             "start of the second of the first failure, since its load began; null without failures",
             "s",
             null=True,
@@ -403,19 +427,19 @@ class PhaseSummary:
     #: None in older runs.
     setup: Latency | None = field(
         default=None,
-        metadata=told(
+        metadata=doc_metadata(
             "setup of connections (TCP, TLS, authentication), including warm-up; part of response times, not of service"
             " times: "
         ),
     )
-    streams: tuple[StreamSummary, ...] = field(metadata=told(""))
-    set_aside: tuple[SetAside, ...] = field(default=(), metadata=told(""))
-    operations: Mapping[str, OperationFigures] = field(metadata=told("", of="OPERATION"))
+    streams: tuple[StreamSummary, ...] = field(metadata=doc_metadata(""))
+    set_aside: tuple[SetAside, ...] = field(default=(), metadata=doc_metadata(""))
+    operations: Mapping[str, OperationFigures] = field(metadata=doc_metadata("", of="OPERATION"))
     sources: Mapping[str, SourceFigures] = field(
-        default_factory=dict, metadata=told("this source of events: ", of="SOURCE", absent=True)
+        default_factory=dict, metadata=doc_metadata("this source of events: ", of="SOURCE", absent=True)
     )
-    ranks: tuple[RankFigures, ...] = field(default=(), metadata=told("", absent=True))
-    machines: tuple[MachineFigures, ...] = field(default=(), metadata=told("", absent=True))
+    ranks: tuple[RankFigures, ...] = field(default=(), metadata=doc_metadata("", absent=True))
+    machines: tuple[MachineFigures, ...] = field(default=(), metadata=doc_metadata("", absent=True))
 
     @property
     def begin(self) -> float:
@@ -465,15 +489,17 @@ class GeneratorFigures:
     A figure that was not recorded, or does not apply, is None.
     """
 
-    threads: int = field(metadata=told("worker threads", "threads"))
-    cpu_share: float = field(metadata=told("mean CPU share of the busiest worker in the measured window", "share"))
-    cpu_share_peak: float = field(metadata=told("maximum CPU share of a worker in one second", "share"))
+    threads: int = field(metadata=doc_metadata("worker threads", "threads"))
+    cpu_share: float = field(
+        metadata=doc_metadata("mean CPU share of the busiest worker in the measured window", "share")
+    )
+    cpu_share_peak: float = field(metadata=doc_metadata("maximum CPU share of a worker in one second", "share"))
     waited_share: float = field(
-        metadata=told("mean share of time that a worker waited for a core, maximum of workers", "share")
+        metadata=doc_metadata("mean share of time that a worker waited for a core, maximum of workers", "share")
     )
     throttled_share: float | None = field(
         default=None,
-        metadata=told(
+        metadata=doc_metadata(
             "share of time in which a CPU quota throttled the generator's control group; null without control groups",
             "share",
             null=True,
@@ -481,7 +507,7 @@ class GeneratorFigures:
     )
     stolen_share: float | None = field(
         default=None,
-        metadata=told(
+        metadata=doc_metadata(
             "share of CPU time stolen by the hypervisor in the measured window; null if not counted",
             "share",
             null=True,
@@ -489,28 +515,30 @@ class GeneratorFigures:
     )
     network_share: float | None = field(
         default=None,
-        metadata=told(
+        metadata=doc_metadata(
             "utilisation of the machine's busiest network interface; null if no speed is known", "share", null=True
         ),
     )
     ceiling_share: float | None = field(
         default=None,
-        metadata=told(
+        metadata=doc_metadata(
             "requests per second and worker over `generator.ceiling` of the manifest; null without calibration",
             "share",
             null=True,
         ),
     )
     lateness_p99: float | None = field(
-        default=None, metadata=told("99th percentile of lateness of due requests", "s", null=True)
+        default=None, metadata=doc_metadata("99th percentile of lateness of due requests", "s", null=True)
     )
-    lag_p99: float | None = field(default=None, metadata=told("99th percentile of event-loop lag", "s", null=True))
+    lag_p99: float | None = field(
+        default=None, metadata=doc_metadata("99th percentile of event-loop lag", "s", null=True)
+    )
     longest_stall: float | None = field(
-        default=None, metadata=told("maximum of event-loop lag: the longest stall", "s", null=True)
+        default=None, metadata=doc_metadata("maximum of event-loop lag: the longest stall", "s", null=True)
     )
     away_share: float | None = field(
         default=None,
-        metadata=told(
+        metadata=doc_metadata(
             "mean share of time in event-loop stalls of 50 ms or more, maximum of workers",
             "share",
             null=True,
@@ -518,7 +546,7 @@ class GeneratorFigures:
     )
     achieved: float | None = field(
         default=None,
-        metadata=told("achieved / offered rate; null for closed loops and short windows", "share", null=True),
+        metadata=doc_metadata("achieved / offered rate; null for closed loops and short windows", "share", null=True),
     )
 
 
@@ -526,11 +554,12 @@ class GeneratorFigures:
 class RecordedReason:
     """A recorded reason of a verdict. Later versions may have other codes."""
 
-    code: str = field(metadata=told("identifier of the rule"))
-    cause: str = field(metadata=told("the observation, with its figures"))
-    remedy: str = field(metadata=told("how to fix it"))
+    code: str = field(metadata=doc_metadata("identifier of the rule"))
+    cause: str = field(metadata=doc_metadata("the observation, with its figures"))
+    remedy: str = field(metadata=doc_metadata("how to fix it"))
     phase: str | None = field(
-        default=None, metadata=told("the phase concerned; absent if the reason concerns the whole run", absent=True)
+        default=None,
+        metadata=doc_metadata("the phase concerned; absent if the reason concerns the whole run", absent=True),
     )
 
 
@@ -538,23 +567,24 @@ class RecordedReason:
 class RecordedFigure:
     """Quality of a figure of a phase, or of the times of one of its operations."""
 
-    phase: str = field(metadata=told("a measured phase"))
+    phase: str = field(metadata=doc_metadata("a measured phase"))
     figure: str = field(
-        metadata=told(
+        metadata=doc_metadata(
             "`throughput`, `documents` and `errors` of the phase; `response`, `service` and `all` (response times with"
             " failures) of an operation"
         )
     )
-    state: str = field(metadata=told("`good`, `bounded` (by `low` and `high`) or `unknown`"))
+    state: str = field(metadata=doc_metadata("`good`, `bounded` (by `low` and `high`) or `unknown`"))
     operation: str | None = field(
-        default=None, metadata=told("the operation, or `OPERATION.PART`, of response and service times", absent=True)
+        default=None,
+        metadata=doc_metadata("the operation, or `OPERATION.PART`, of response and service times", absent=True),
     )
     reasons: tuple[str, ...] = field(
-        default=(), metadata=told("codes of the reasons that affect the figure", absent=True)
+        default=(), metadata=doc_metadata("codes of the reasons that affect the figure", absent=True)
     )
     low: Mapping[str, float] = field(
         default_factory=dict,
-        metadata=told(
+        metadata=doc_metadata(
             "lower bound, by statistic (`value`, 1/s, or `mean`, `p50`, ... as in the operation's entry, s)",
             "1/s or s",
             of="STATISTIC",
@@ -563,7 +593,7 @@ class RecordedFigure:
     )
     high: Mapping[str, float] = field(
         default_factory=dict,
-        metadata=told("upper bound; absent if unbounded", "1/s or s", of="STATISTIC", absent=True),
+        metadata=doc_metadata("upper bound; absent if unbounded", "1/s or s", of="STATISTIC", absent=True),
     )
 
 
@@ -571,29 +601,31 @@ class RecordedFigure:
 class RecordedVerdict:
     """Verdict on a run: validity, reasons, and quality of figures."""
 
-    valid: bool = field(metadata=told("whether the run is valid"))
-    reasons: tuple[RecordedReason, ...] = field(default=(), metadata=told(""))
-    not_judged: tuple[str, ...] = field(default=(), metadata=told("rules that could not be checked, and why"))
+    valid: bool = field(metadata=doc_metadata("whether the run is valid"))
+    reasons: tuple[RecordedReason, ...] = field(default=(), metadata=doc_metadata(""))
+    not_judged: tuple[str, ...] = field(default=(), metadata=doc_metadata("rules that could not be checked, and why"))
     explained: tuple[str, ...] = field(
-        default=(), metadata=told("changes that do not count against the run, and their explanation")
+        default=(), metadata=doc_metadata("changes that do not count against the run, and their explanation")
     )
     #: Empty in older runs; `analyze.figures` derives them from the reasons.
-    figures: tuple[RecordedFigure, ...] = field(default=(), metadata=told("", absent=True))
+    figures: tuple[RecordedFigure, ...] = field(default=(), metadata=doc_metadata("", absent=True))
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Summary of a run. A run that failed before its load has only status, failure and fault."""
 
-    status: str = field(metadata=told("`done`, `failed` or `interrupted`"))
-    failure: str | None = field(default=None, metadata=told("the failure, if the status is `failed`", absent=True))
-    fault: str | None = field(
-        default=None, metadata=told("the component to blame: `store`, `generator` or `unknown`", absent=True)
+    status: str = field(metadata=doc_metadata("`done`, `failed` or `interrupted`"))
+    failure: str | None = field(
+        default=None, metadata=doc_metadata("the failure, if the status is `failed`", absent=True)
     )
-    phases: tuple[PhaseSummary, ...] = field(default=(), metadata=told(""))
-    stored: tuple[StoredEvents, ...] = field(default=(), metadata=told("", absent=True))
-    generator: GeneratorFigures | None = field(default=None, metadata=told("", absent=True))
-    verdict: RecordedVerdict | None = field(default=None, metadata=told("", absent=True))
+    fault: str | None = field(
+        default=None, metadata=doc_metadata("the component to blame: `store`, `generator` or `unknown`", absent=True)
+    )
+    phases: tuple[PhaseSummary, ...] = field(default=(), metadata=doc_metadata(""))
+    stored: tuple[StoredEvents, ...] = field(default=(), metadata=doc_metadata("", absent=True))
+    generator: GeneratorFigures | None = field(default=None, metadata=doc_metadata("", absent=True))
+    verdict: RecordedVerdict | None = field(default=None, metadata=doc_metadata("", absent=True))
 
     @property
     def measured(self) -> tuple[PhaseSummary, ...]:

@@ -78,13 +78,13 @@ def _view(group: Group, index: int) -> GroupView:
 
 def _measures(rows: Sequence[elastic_words.Row]) -> Table:
     cells = [
-        [Cell(row.title), Cell(row.says, tone="muted"), *map(_split, (row.value, row.control, row.difference))]
+        [Cell(row.title), Cell(row.says, tone="muted"), *map(_interval_cell, (row.value, row.control, row.difference))]
         for row in rows
     ]
     return Table(("measure", "meaning", "with the event", "control", "difference"), cells, names=2, note=_NOTE)
 
 
-def _split(text: str) -> Cell:
+def _interval_cell(text: str) -> Cell:
     value, bracket, interval = text.partition(" [")
     return Cell(value, f"[{interval}" if bracket else "")
 

@@ -37,7 +37,7 @@ from loadframe.report.plots.scale import (
 )
 from loadframe.report.run_status import print_trust
 from loadframe.report.setup import experiment_facts
-from loadframe.report.tables import Cell, Sections, Table, models_table, runs_view, speedup_table, split
+from loadframe.report.tables import Cell, Sections, Table, interval_cell, models_table, runs_view, speedup_table
 from loadframe.report.terminal_table import TerminalTable
 
 _WAITING = ("operation", "part", "instances", "response", "time in the part", "share")
@@ -178,7 +178,7 @@ def _treatments(curves: PhaseCurves) -> Table | None:
         "Means over repetitions with 95 % intervals, with one relative variance pooled over all treatments. The"
         " intervals include the bounds from delays and limits of the load generator."
     )
-    return Table(columns, [[split(cell) for cell in row] for row in rows], names=0, note=note) if rows else None
+    return Table(columns, [[interval_cell(cell) for cell in row] for row in rows], names=0, note=note) if rows else None
 
 
 def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Figure]]:

@@ -25,7 +25,7 @@ from loadframe.report.kinds import Report
 from loadframe.report.kinds.compare import contrasts_table
 from loadframe.report.numbers import estimate_text
 from loadframe.report.page import Page, render
-from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Line, Mark, Panel, Trace, numbers
+from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, LineStyle, Mark, Panel, Trace, numbers
 from loadframe.report.run_status import print_trust
 from loadframe.report.setup import experiment_facts
 from loadframe.report.tables import Cell, Sections, Table, runs_view
@@ -184,7 +184,7 @@ def _interaction(result: SettingsAt, term: Sequence[int], name: str) -> Figure:
             list(values_at),
             numbers([scale * float(np.exp(np.mean(values))) for values in values_at.values()]),
             f"{short(result.factors[by])} {label}",
-            Line(COLORS[index % len(COLORS)]),
+            LineStyle(COLORS[index % len(COLORS)]),
             Mark(COLORS[index % len(COLORS)], SYMBOLS[index % len(SYMBOLS)]),
         )
         for index, (label, values_at) in enumerate(cells.items())
@@ -223,7 +223,7 @@ def course(result: SettingsAt, name: str) -> Figure:
         [Panel(Axis(f"{result.objective.kind}, {unit}", from_zero=True))],
         [
             Trace(trials, numbers(scale * values), "trials", mark=Mark(COLORS[0]), texts=texts),
-            Trace(trials, numbers(scale * best), "best so far", Line(MUTED, steps=True), hover=False),
+            Trace(trials, numbers(scale * best), "best so far", LineStyle(MUTED, steps=True), hover=False),
         ],
         "Each mark is a trial; the first is the default. The best single trial, "
         f"{quantity(float(best[-1]), result.objective)}, is biased by chance.",

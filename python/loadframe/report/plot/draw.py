@@ -10,7 +10,7 @@ from textwrap import wrap
 from typing import Any
 
 from loadframe.base.untrusted import printable
-from loadframe.report.plot.figure import GRID, INK, MUTED, Axis, Band, Figure, Line, Mark, Panel, Trace
+from loadframe.report.plot.figure import GRID, INK, MUTED, Axis, Band, Figure, LineStyle, Mark, Panel, Trace
 
 #: Margin of an axis beyond its values: as a share of its length, and in decades.
 _MARGIN, _LOG_MARGIN = 0.04, 0.08
@@ -182,7 +182,7 @@ def data(figure: Figure) -> str:
         "narrow": _axes(narrow(figure)),
         "labels": [label.text for label in figure.labels],
         "rules": [rule.at for rule in figure.rules],
-        "traces": [_told(trace) for trace in figure.traces],
+        "traces": [_trace_data(trace) for trace in figure.traces],
     }  # fmt: skip
     return json.dumps(_printable(document), allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
@@ -224,8 +224,8 @@ def _printable(value: Any) -> Any:
             return value
 
 
-def _told(trace: Trace) -> dict[str, Any]:
-    color = (trace.mark or trace.line or Line(INK)).color
+def _trace_data(trace: Trace) -> dict[str, Any]:
+    color = (trace.mark or trace.line or LineStyle(INK)).color
     told: dict[str, Any] = {"name": trace.name, "group": trace.group or trace.name, "color": color}
     told |= {"panel": trace.panel, "x": list(trace.x), "y": list(trace.y)}
     if trace.texts:
@@ -412,7 +412,7 @@ def _trace(trace: Trace, frame: _Frame) -> str:
     return "".join([*parts, "</g>"])
 
 
-def _path(places: Iterable[tuple[float | None, float | None]], line: Line) -> str:
+def _path(places: Iterable[tuple[float | None, float | None]], line: LineStyle) -> str:
     steps: list[str] = []
     drawing = False
     points = [*places, (None, None)]
@@ -493,7 +493,7 @@ def _legend(figure: Figure) -> Iterator[str]:
         for trace in row:
             yield f'<g class="key" data-key="{_escape(trace.group or trace.name)}">'
             if trace.line:
-                yield _path([(x, y), (x + 24, y)], Line(trace.line.color, trace.line.width, trace.line.dash))
+                yield _path([(x, y), (x + 24, y)], LineStyle(trace.line.color, trace.line.width, trace.line.dash))
             if trace.mark:
                 yield _mark(x + 12, y, trace.mark)
             yield _text(x + _SWATCH, y + 4, _legend_name(figure, trace))

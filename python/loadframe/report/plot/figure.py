@@ -17,7 +17,7 @@ Dash = Literal["solid", "dash", "dot"]
 
 
 @dataclass(frozen=True)
-class Line:
+class LineStyle:
     """Style of a line: color, width in pixels, dashes. With `steps`, a value holds until the next point."""
 
     color: str
@@ -49,7 +49,7 @@ class Trace:
     x: Sequence[float | str | None]
     y: Numbers
     name: str = ""
-    line: Line | None = None
+    line: LineStyle | None = None
     mark: Mark | None = None
     panel: int = 0
     low: Numbers = ()

@@ -18,7 +18,7 @@ from loadframe.report.plot import (
     Axis,
     Band,
     Figure,
-    Line,
+    LineStyle,
     Mark,
     Panel,
     Rule,
@@ -84,7 +84,7 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
         bands.append(Band(numbers(sizes), numbers(low), numbers(high), COLORS[0], "fit"))
         rates = fitted.best_model.predicted(sizes)
         texts = [f"fit\n{n:.3g} nodes: {format_count(rate)} {unit}" for n, rate in zip(sizes, rates, strict=True)]
-        traces.append(Trace(numbers(sizes), numbers(rates), "fit", Line(COLORS[0], 2), texts=texts))
+        traces.append(Trace(numbers(sizes), numbers(rates), "fit", LineStyle(COLORS[0], 2), texts=texts))
     bars = [_bar(capacity, rate) for capacity, rate in known]
     traces.append(
         Trace(

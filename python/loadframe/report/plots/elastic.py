@@ -34,7 +34,7 @@ from loadframe.report.plot import (
     Dash,
     Figure,
     Label,
-    Line,
+    LineStyle,
     Panel,
     Rule,
     Trace,
@@ -114,7 +114,7 @@ def run_plot(group: Group, name: str) -> Figure | None:
     )
 
 
-def _line(x: npt.ArrayLike, y: npt.ArrayLike, label: str, line: Line, *, legend: bool = True) -> Trace:
+def _line(x: npt.ArrayLike, y: npt.ArrayLike, label: str, line: LineStyle, *, legend: bool = True) -> Trace:
     return Trace(numbers(x), numbers(y), label, line, legend=legend)
 
 
@@ -135,7 +135,7 @@ def _load(run: Run, course: Course) -> Iterator[Trace]:
         held = min((event.time for event in course.events if event.kind == HELD), default=None)
         if held is not None:
             offered = np.where(course.times > held, np.floor(np.interp(held, course.times, offered)), offered)
-    yield _line(course.times, offered, "load", Line(INK, 1.6, steps=True), legend=False)
+    yield _line(course.times, offered, "load", LineStyle(INK, 1.6, steps=True), legend=False)
 
 
 def _accepted(run: Run, begin: float) -> Iterator[Trace]:
@@ -144,7 +144,9 @@ def _accepted(run: Run, begin: float) -> Iterator[Trace]:
     for name in run.summary.measured[0].sources:
         of_it = pc.and_(pc.equal(table["source"], f"source:{name}"), pc.equal(table["metric"], "accepted"))
         rows = table.filter(of_it).sort_by("time")
-        yield _line(rows["time"].to_numpy() - begin, rows["value"].to_numpy(), "load", Line(INK, 1.6), legend=False)
+        yield _line(
+            rows["time"].to_numpy() - begin, rows["value"].to_numpy(), "load", LineStyle(INK, 1.6), legend=False
+        )
 
 
 def _throughput(group: Group, course: Course) -> Iterator[Trace]:
@@ -156,17 +158,17 @@ def _throughput(group: Group, course: Course) -> Iterator[Trace]:
             for either in (course, other)
         ]
         shift = fired[0] - fired[1] if fired[0] is not None and fired[1] is not None else 0.0
-        yield _line(other.times + shift, other.throughput, "control run", Line("#b5b5b5", 1.6))
-    yield _line(course.times, course.throughput, "throughput", Line(COLORS[0], 1.6))
+        yield _line(other.times + shift, other.throughput, "control run", LineStyle("#b5b5b5", 1.6))
+    yield _line(course.times, course.throughput, "throughput", LineStyle(COLORS[0], 1.6))
 
 
 def _response(course: Course) -> Iterator[Trace]:
-    yield _line(course.times, 1e3 * course.response_p50, "p50", Line(COLORS[2], 1.6))
-    yield _line(course.times, 1e3 * course.response_p99, "p99", Line(COLORS[1], 1.6))
+    yield _line(course.times, 1e3 * course.response_p50, "p50", LineStyle(COLORS[2], 1.6))
+    yield _line(course.times, 1e3 * course.response_p99, "p99", LineStyle(COLORS[1], 1.6))
 
 
 def _failures(course: Course) -> Iterator[Trace]:
-    yield _line(course.times, course.failures, "failed", Line(COLORS[3], 1.6), legend=False)
+    yield _line(course.times, course.failures, "failed", LineStyle(COLORS[3], 1.6), legend=False)
 
 
 def _data(course: Course) -> Iterator[Trace]:
@@ -176,7 +178,7 @@ def _data(course: Course) -> Iterator[Trace]:
     ):
         if samples:
             times, values = zip(*samples, strict=True)
-            yield _line(times, values, label, Line(color, 1.6, steps=True))
+            yield _line(times, values, label, LineStyle(color, 1.6, steps=True))
 
 
 def _cpu(run: Run) -> Iterator[Trace]:
@@ -188,7 +190,7 @@ def _cpu(run: Run) -> Iterator[Trace]:
     table = rows.sort_by("time").to_pylist()
     for index, source in enumerate(sorted({row["source"] for row in table})):
         samples = [(row["time"] - zero, row["value"]) for row in table if row["source"] == source]
-        line = Line(COLORS[index % len(COLORS)], 1.3, _DASHES[index // len(COLORS) % len(_DASHES)])
+        line = LineStyle(COLORS[index % len(COLORS)], 1.3, _DASHES[index // len(COLORS) % len(_DASHES)])
         times, values = zip(*samples, strict=True)
         yield _line(times, values, f"CPU of {source.removeprefix('node:')}", line)
 

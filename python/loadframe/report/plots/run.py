@@ -22,7 +22,7 @@ from loadframe.report.plot import (
     Dash,
     Figure,
     Label,
-    Line,
+    LineStyle,
     Mark,
     Panel,
     Rule,
@@ -65,7 +65,7 @@ def store_activity(run: Run, panel: int) -> ActivityPanel:
             [edge for begin, end in bars for edge in (begin, end, None)],
             [at for _ in bars for at in (place, place, None)],
             words,
-            Line(COLORS[3], 6),
+            LineStyle(COLORS[3], 6),
             panel=panel,
             legend=False,
             hover=False,
@@ -91,7 +91,7 @@ def phase_over_time(
     """Draw one phase: requests or documents per second above, p50 and p99 of `operation` below."""
     rows = _phase_rows(run, phase)
     seconds, counts = _per_second(_single(rows, phase), rate)
-    line, mark = Line(COLORS[0]), Mark(COLORS[0], size=5)
+    line, mark = LineStyle(COLORS[0]), Mark(COLORS[0], size=5)
     end = phase.warmup + phase.duration
     return Figure(
         name,
@@ -121,7 +121,7 @@ def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figu
     rates = [rate for rate in RATES.values() if rate is THROUGHPUT or any(map(rate.of, phases))]
     for index, phase in enumerate(phases):
         rows, start = _phase_rows(run, phase), phase.start
-        line = Line(COLORS[index % 2 * 2], 1.6)
+        line = LineStyle(COLORS[index % 2 * 2], 1.6)
         for panel, rate in enumerate(rates):
             seconds, counts = _per_second(_single(rows, phase), rate)
             x = numbers(seconds + start + 0.5)
@@ -129,7 +129,9 @@ def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figu
         if any(operation.retries for operation in phase.single.values()):
             seconds, attempts = _attempts(_single(rows, phase))
             x = numbers(seconds + start + 0.5)
-            traces.append(Trace(x, numbers(attempts), "attempts, with retries", Line(COLORS[3], dash="dot"), panel=0))
+            traces.append(
+                Trace(x, numbers(attempts), "attempts, with retries", LineStyle(COLORS[3], dash="dot"), panel=0)
+            )
         for operation in phase.operations:
             of_operation = rows.filter(pc.equal(rows["operation"], operation))
             traces += _percentiles(of_operation, start + 0.5, len(rates), operation)
@@ -222,8 +224,8 @@ def _percentiles(rows: pa.Table, shift: float, panel: int, operation: str = "") 
     whole = np.arange(second[0], second[-1] + 1) if len(second) else second
     traces = []
     for column, label, line in (
-        ("response_p50", "p50", Line(COLORS[2])),
-        ("response_p99", "p99", Line(COLORS[1], dash="dash")),
+        ("response_p50", "p50", LineStyle(COLORS[2])),
+        ("response_p99", "p99", LineStyle(COLORS[1], dash="dash")),
     ):
         values = np.full(len(whole), np.nan)
         values[second[last] - whole[:1]] = 1e3 * rows[column].to_numpy()[last]
@@ -252,7 +254,7 @@ def resources_over_time(run: Run, name: str) -> Figure | None:
             numbers(times),
             numbers(values * factor),
             label,
-            Line(COLORS[number % len(COLORS)], 1.4, _DASHES[number // len(COLORS) % len(_DASHES)]),
+            LineStyle(COLORS[number % len(COLORS)], 1.4, _DASHES[number // len(COLORS) % len(_DASHES)]),
             panel=panel,
             # Many nodes would fill the plot with names; the pointer shows them.
             legend=len(series) <= _NAMED,

@@ -21,7 +21,7 @@ from loadframe.report.plot import (
     Axis,
     Band,
     Figure,
-    Line,
+    LineStyle,
     Mark,
     Panel,
     Rule,
@@ -30,7 +30,7 @@ from loadframe.report.plot import (
     numbers,
     spread,
 )
-from loadframe.report.tables import Cell, Table, split
+from loadframe.report.tables import Cell, Table, interval_cell
 
 
 def over_factor_section(curves: Sequence[CurveOver]) -> Table:
@@ -41,8 +41,8 @@ def over_factor_section(curves: Sequence[CurveOver]) -> Table:
             Cell(_name(curve.factor), str(point.level)),
             Cell(treatment_text(line.others)),
             Cell(format_count(point.runs), f"{point.failed} failed" if point.failed else ""),
-            Cell("–") if point.rate is None else split(measured_text(point.rate)),
-            split(seconds_estimate(point.response)),
+            Cell("–") if point.rate is None else interval_cell(measured_text(point.rate)),
+            interval_cell(seconds_estimate(point.response)),
         ]
         for curve in curves
         for line in curve.lines
@@ -87,14 +87,14 @@ def _figure(curve: CurveOver, name: str) -> Figure:
 def _traces(curve: CurveOver) -> Iterator[Trace]:
     factor = 1e3 if curve.opened else 1.0
     for index, line in enumerate(curve.lines):
-        known = [(point, estimate) for point in line.points if (estimate := _drawn(curve, point)) is not None]
+        known = [(point, estimate) for point in line.points if (estimate := _plotted_value(curve, point)) is not None]
         color = COLORS[index % len(COLORS)]
         bounds = [(one.low, one.high) if one.is_finite else (one.value, one.value) for _, one in known]
         yield Trace(
             [point.at for point, _ in known],
             numbers([factor * one.value for _, one in known]),
             treatment_text(line.others) or curve.phase,
-            Line(color, 1.4),
+            LineStyle(color, 1.4),
             Mark(color, SYMBOLS[index % len(SYMBOLS)]),
             low=numbers([factor * low for low, _ in bounds]),
             high=numbers([factor * high for _, high in bounds]),
@@ -102,7 +102,7 @@ def _traces(curve: CurveOver) -> Iterator[Trace]:
         )
 
 
-def _drawn(curve: CurveOver, point: PointOver) -> Estimate | None:
+def _plotted_value(curve: CurveOver, point: PointOver) -> Estimate | None:
     return point.response if curve.opened else point.rate
 
 
@@ -140,7 +140,7 @@ def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
                 [at.clients if over == "clients" else at.nodes for at in shown],
                 numbers([rate.value for rate in rates]),
                 label,
-                Line(color, 1.4),
+                LineStyle(color, 1.4),
                 Mark(color, SYMBOLS[index % len(SYMBOLS)]),
                 low=numbers([rate.low if rate.is_finite else rate.value for rate in rates]),
                 high=numbers([rate.high if rate.is_finite else rate.value for rate in rates]),
@@ -151,7 +151,7 @@ def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
                 Cell(label),
                 Cell("" if at.nodes is None else format_count(at.nodes)),
                 Cell("" if at.clients is None else format_count(at.clients)),
-                split(measured_text(at.throughput)),
+                interval_cell(measured_text(at.throughput)),
                 Cell(seconds_text(at.response_p50), of_level.operation or ""),
                 Cell(seconds_text(at.response_p99), of_level.operation or ""),
             ]
@@ -183,7 +183,7 @@ def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
         numbers(sizes),
         numbers(first.throughput.value / (first.nodes or 1) * sizes),
         "linear growth",
-        Line(MUTED, 1.5, "dot"),
+        LineStyle(MUTED, 1.5, "dot"),
         hover=False,
     )
     unit = curves.rate.unit
@@ -251,7 +251,7 @@ def response_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
                 f"{label}, {count} clients\n{words}: {'–' if value is None else f'{value:.3g}'} ms"
                 for count, value in zip(clients, milliseconds, strict=True)
             ]
-            line = Line(color, dash="dash" if high else "solid")
+            line = LineStyle(color, dash="dash" if high else "solid")
             mark = Mark(color, symbol, 7, hollow=high)
             traces.append(Trace(clients, milliseconds, f"{label}, {words}", line, mark, texts=texts))
     return Figure(
@@ -311,7 +311,7 @@ def _fitted(
     for sizes, beyond_data in ((inside, False), (beyond, True)):
         rates = fit.best_model.predicted(sizes)
         texts = [f"{words}\n{n:.3g} {fit.over}: {rate_text(rate, unit)}" for n, rate in zip(sizes, rates, strict=True)]
-        line = Line(color, 2, "dash" if beyond_data else "solid")
+        line = LineStyle(color, 2, "dash" if beyond_data else "solid")
         legend = bool(name) and not beyond_data
         lines.append(Trace(numbers(sizes), numbers(rates), words, line, texts=texts, group=group, legend=legend))
     return lines, bands

@@ -30,7 +30,7 @@ from loadframe.report.labels import (
     with_failures,
 )
 from loadframe.report.page import Page, render
-from loadframe.report.plot import COLORS, GRID, Axis, Figure, Line, Panel, Rule, Trace, numbers
+from loadframe.report.plot import COLORS, GRID, Axis, Figure, LineStyle, Panel, Rule, Trace, numbers
 from loadframe.report.plots.run import resources_over_time, run_over_time
 from loadframe.report.run_status import bounds_of, delayed_texts, merged_reasons, standing_of
 from loadframe.report.sections import run_bands, run_cpu, stored_text
@@ -62,7 +62,7 @@ def dips_text(at: DipsOfPhase) -> str:
         return f"{words} No telemetry shows the store's activity."
     if (explained := at.explained) is None:
         return f"{words} {_inconclusive(at)}"
-    named = _listed([activity.series.words for activity in at.claimed])
+    named = _join_words([activity.series.words for activity in at.claimed])
     return (
         f"{words} {format_share(explained.lost)} of the loss fell in seconds with more {named} than average"
         f" ({format_share(explained.seconds)} of all seconds), p = {_chance(at)}."
@@ -85,7 +85,7 @@ def _chance(at: DipsOfPhase) -> str:
     return format_share(most, 1)
 
 
-def _listed(words: Sequence[str]) -> str:
+def _join_words(words: Sequence[str]) -> str:
     """Write `merges`, `merges or refreshes`, `merges, refreshes or flushes`."""
     *first, last = words
     return f"{', '.join(first)} or {last}" if first else last
@@ -198,9 +198,9 @@ def sources_over_time(run: Run, name: str) -> Figure | None:
         of_it = rows.filter(pc.equal(rows["source"], source))
         label = source.partition(":")[2]
         traces += [
-            _trace(of_it, "accepted", f"{label} accepted", Line(COLORS[0]), 0),
-            _trace(of_it, "indexed", f"{label} indexed", Line(COLORS[1], dash="dash"), 0),
-            _trace(of_it, "waiting", f"{label} waiting", Line(COLORS[2]), 1),
+            _trace(of_it, "accepted", f"{label} accepted", LineStyle(COLORS[0]), 0),
+            _trace(of_it, "indexed", f"{label} indexed", LineStyle(COLORS[1], dash="dash"), 0),
+            _trace(of_it, "waiting", f"{label} waiting", LineStyle(COLORS[2]), 1),
         ]
     return Figure(
         name,
@@ -214,7 +214,7 @@ def sources_over_time(run: Run, name: str) -> Figure | None:
     )
 
 
-def _trace(rows: pa.Table, metric: str, name: str, line: Line, panel: int) -> Trace:
+def _trace(rows: pa.Table, metric: str, name: str, line: LineStyle, panel: int) -> Trace:
     sampled = rows.filter(pc.equal(rows["metric"], metric))
     return Trace(numbers(sampled["time"].to_numpy()), numbers(sampled["value"].to_numpy()), name, line, panel=panel)
 

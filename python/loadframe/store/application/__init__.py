@@ -247,7 +247,9 @@ class Application(Store):
         return NodePlan(
             files={TOLD: "", **{f"{_FILES}/{name}": text for name, text in self._texts.items()}},
             folders=(".", "data"),
-            argv=waiting(node.folder, [_put(word, places) for word in self._command], inside=_FILES, sourced=True),
+            argv=waiting(
+                node.folder, [_fill_places(word, places) for word in self._command], inside=_FILES, sourced=True
+            ),
             environment={
                 "PATH": _PATH,
                 "LANG": "C.UTF-8",
@@ -279,7 +281,7 @@ class Application(Store):
             _until_ready(store, server, watch)
         (front,) = (member for member in members if member.role == BALANCER)
         values = {name: settings.get(name, default) for name, default in self._settings.items()}
-        environment = {f"SETTING_{name.upper()}": _written(value) for name, value in values.items()}
+        environment = {f"SETTING_{name.upper()}": _value_text(value) for name, value in values.items()}
         environment |= {**logins, "SECRET": token_hex(32)}
         tiers = Tiers(addresses, front.address, str(front.peer_address), environment)
         tiers.keep(front)
@@ -475,11 +477,11 @@ def _of(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     return {name.removeprefix(f"{kind}."): value for name, value in settings.items() if name.startswith(f"{kind}.")}
 
 
-def _put(word: str, places: Mapping[str, str]) -> str:
+def _fill_places(word: str, places: Mapping[str, str]) -> str:
     for place, value in places.items():
         word = word.replace(place, value)
     return word
 
 
-def _written(value: object) -> str:
+def _value_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)

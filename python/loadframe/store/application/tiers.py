@@ -44,7 +44,7 @@ class Tiers:
     def keep(self, balancer: Member) -> None:
         """Store the tiers in the balancer's folder."""
         assert balancer.folder
-        balancer.call(put, balancer.folder, TIERS, json.dumps(asdict(self)))
+        balancer.call(replace_file, balancer.folder, TIERS, json.dumps(asdict(self)))
 
     @classmethod
     def kept(cls, balancer: Path) -> Self:
@@ -73,10 +73,10 @@ def waiting(folder: Path, command: Sequence[str], *, inside: str = ".", sourced:
 def tell(member: Member, text: str) -> None:
     """Write the file that a process waits for, which starts it."""
     assert member.folder
-    member.call(put, member.folder, TOLD, text)
+    member.call(replace_file, member.folder, TOLD, text)
 
 
-def put(folder: Path, name: str, text: str) -> None:
+def replace_file(folder: Path, name: str, text: str) -> None:
     """Replace a file atomically, with read permission for everybody."""
     nofollow.write_text(folder, name, text, 0o644)
 

@@ -19,7 +19,7 @@ from loadframe.store.access import OPEN, Access, Auth, first_answer, split_addre
 from loadframe.store.base import (
     Balancing,
     Figure,
-    Found,
+    FoundInstallation,
     Health,
     Installation,
     Member,
@@ -103,9 +103,9 @@ class Cassandra(Store):
                 f"cassandra {version} is not an embedded version",
                 remedy=f"use {', '.join(self.versions)}, or give an installation of that version with --home",
             )
-        return distribution.listed(self.kind, version)
+        return distribution.embedded_files(self.kind, version)
 
-    def installation(self, home: Path | None) -> Found | None:
+    def installation(self, home: Path | None) -> FoundInstallation | None:
         """Return the user's installation, in the layout of the vendor's archive; BadInput if it is too old."""
         if home is None:
             return None
@@ -116,7 +116,7 @@ class Cassandra(Store):
                 where=str(home),
                 remedy="start it yourself and name it with --hosts",
             )
-        return Found(version, home, java=17, java_most=23)
+        return FoundInstallation(version, home, java=17, java_most=23)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Check settings of cassandra.yaml and of the JVM."""

@@ -15,7 +15,7 @@ from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
     WHOLE,
     Figure,
-    Found,
+    FoundInstallation,
     Health,
     Installation,
     Member,
@@ -93,7 +93,7 @@ class Couchbase(Store):
         self._require_user_login(access)
         return self if access == OPEN else type(self)(access)
 
-    def installation(self, home: Path | None) -> Found:
+    def installation(self, home: Path | None) -> FoundInstallation:
         """Return the installation at `home`, or on the PATH; BadInput if it is missing or unsupported."""
         if home is None and installed.program(None, "couchbase-server") is None:
             raise _not_packaged()

@@ -16,7 +16,7 @@ from loadframe.base import nofollow
 from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_duration, parse_size
 from loadframe.store import installed
-from loadframe.store.base import Found, Installation, Member, NodePlan, NodeSpec
+from loadframe.store.base import FoundInstallation, Installation, Member, NodePlan, NodeSpec
 
 #: File in a node's folder with the quotas that result from its memory limit.
 QUOTAS = "config/quotas.json"
@@ -59,7 +59,7 @@ def quotas(node: NodeSpec) -> str:
 
 def apply(post: Callable[..., object], member: Member | None, settings: Mapping[str, Any]) -> None:
     """Post the settings to a cluster; quotas in the node's folder are the defaults."""
-    merged: dict[str, Any] = _kept(member) | dict(settings)
+    merged: dict[str, Any] = _stored_quotas(member) | dict(settings)
     quota_form = {name: parse_size(merged[key]) // _MIB for key, name in _PARAMETERS.items() if key in merged}
     if quota_form:
         post("/pools/default", **quota_form)
@@ -68,7 +68,7 @@ def apply(post: Callable[..., object], member: Member | None, settings: Mapping[
         post("/settings/autoFailover", **({"enabled": "true", "timeout": after} if after else {"enabled": "false"}))
 
 
-def _kept(member: Member | None) -> dict[str, Any]:
+def _stored_quotas(member: Member | None) -> dict[str, Any]:
     """Return the quotas in a node's folder; empty without a folder."""
     text = member.call(nofollow.read_text, member.folder, QUOTAS) if member and member.folder else None
     return dict(json.loads(text or "{}"))
@@ -122,7 +122,7 @@ EXTRA_PORTS = len(_PORTS) + 1
 _FIRST = 20000
 
 
-def find(home: Path | None) -> Found:
+def find(home: Path | None) -> FoundInstallation:
     """Return the installation; BadInput if it is incomplete, moved or too old."""
     program = installed.require_program(home, _PROGRAM).resolve()
     folder = program.parent.parent
@@ -140,7 +140,7 @@ def find(home: Path | None) -> Found:
             where=str(folder),
             remedy="install it there, or set it up here with the vendor's installer for non-root users",
         )
-    return Found(version, folder)
+    return FoundInstallation(version, folder)
 
 
 def plan(node: NodeSpec, installation: Installation) -> NodePlan:

@@ -10,7 +10,7 @@ from loadframe.store import installed
 from loadframe.store.access import OPEN, Access, first_answer
 from loadframe.store.base import (
     Balancing,
-    Found,
+    FoundInstallation,
     Health,
     Installation,
     Member,
@@ -105,12 +105,14 @@ class MongoDB(Store):
         name = f"mongodb-linux-{vendor_architecture(self.kind)}-ubuntu2204-{version}.tgz"
         return Offer(self.kind, version, _VENDOR, name, "sha256")
 
-    def installation(self, home: Path | None) -> Found | None:
+    def installation(self, home: Path | None) -> FoundInstallation | None:
         """Return the installation at `home`, or on the PATH; None if the wheel has to be downloaded."""
         program = installed.program(None, "mongod") if home is None else installed.require_program(home, "mongod")
         if program is None:
             return None
-        return Found(installed.program_version(program, r"v(\d+(?:\.\d+)+)", "--version"), program.resolve().parent)
+        return FoundInstallation(
+            installed.program_version(program, r"v(\d+(?:\.\d+)+)", "--version"), program.resolve().parent
+        )
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Check settings of mongod (names with dots) and of Loadframe."""
@@ -367,8 +369,8 @@ class MongoDB(Store):
                 by_node[name] = figures.read(status)
                 if not figures.is_router(status):
                     by_node[name] |= figures.of_database(self.client(address).ask({"dbStats": 1}, DATABASE))
-                if (last := figures.written(status)) is not None:
-                    written.setdefault(figures.set_of(status), {})[name] = last
+                if (last := figures.last_write_time(status)) is not None:
+                    written.setdefault(figures.replica_set_name(status), {})[name] = last
         # Compare members of the same set only: shards receive different writes.
         for members in written.values():
             for name, last in members.items():

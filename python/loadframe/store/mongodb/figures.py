@@ -147,13 +147,13 @@ def is_router(status: Mapping[str, Any]) -> bool:
     return str(status.get("process", "")).startswith("mongos")
 
 
-def written(status: Mapping[str, Any]) -> float | None:
+def last_write_time(status: Mapping[str, Any]) -> float | None:
     """Return the time of a member's last write, s since the epoch; None if it is not a member."""
     at = _at(status, "repl.lastWrite.lastWriteDate")
     return None if at is None else float(at.timestamp())
 
 
-def set_of(status: Mapping[str, Any]) -> str | None:
+def replica_set_name(status: Mapping[str, Any]) -> str | None:
     """Return the name of a server's replica set; None if it is not a member."""
     name = _at(status, "repl.setName")
     return None if name is None else str(name)

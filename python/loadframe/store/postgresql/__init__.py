@@ -11,7 +11,7 @@ from loadframe.base.errors import BadInput
 from loadframe.store import installed
 from loadframe.store.access import OPEN, Access, first_answer
 from loadframe.store.base import (
-    Found,
+    FoundInstallation,
     Health,
     Installation,
     Member,
@@ -112,13 +112,13 @@ class Postgresql(Store):
             )
         return Distribution("postgresql", version, None, (), (), wheel=_WHEEL)
 
-    def installation(self, home: Path | None) -> Found | None:
+    def installation(self, home: Path | None) -> FoundInstallation | None:
         """Return the installation at `home`, or on the PATH; None if the wheel has to be downloaded."""
         server = installed.program(None, "postgres") if home is None else installed.require_program(home, "postgres")
         if server is None:
             return None
         version = installed.program_version(server, r"\(PostgreSQL\) (\d+(?:\.\d+)*)", "--version")
-        return Found(version, server.resolve().parent)
+        return FoundInstallation(version, server.resolve().parent)
 
     def read_from(self, settings: Mapping[str, Any]) -> str | None:
         """Return the setting `read_from`."""

@@ -11,7 +11,7 @@ from loadframe.store import installed
 from loadframe.store.access import OPEN, Access, first_answer
 from loadframe.store.base import (
     Figure,
-    Found,
+    FoundInstallation,
     Health,
     Installation,
     Member,
@@ -108,7 +108,7 @@ class Redis(Store):
             remedy="install your system's redis-server or valkey-server, or give its folder with --home",
         )
 
-    def installation(self, home: Path | None) -> Found:
+    def installation(self, home: Path | None) -> FoundInstallation:
         """Return the server of the installation, or else on the PATH; BadInput if it is too old or missing."""
         server = installed.require_program(home, *_PROGRAMS)
         name = "valkey " if "valkey" in server.name else ""
@@ -119,7 +119,7 @@ class Redis(Store):
                 where=str(server),
                 remedy=f"install version {_USERS_SINCE} or newer, or start the cluster yourself and give its --hosts",
             )
-        return Found(name + version, server)
+        return FoundInstallation(name + version, server)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Check settings of redis.conf, and `cluster`."""

@@ -167,7 +167,7 @@ class Ring:
     @classmethod
     def read(cls, client: Client) -> Self:
         """Read the view of one node."""
-        nodes = _known_to(client)
+        nodes = _nodes_known_to(client)
         return cls(nodes, _myself(nodes), client.look("CLUSTER INFO")["cluster_state"])
 
     @property
@@ -189,7 +189,7 @@ class Ring:
         return next((node for node in self.nodes if node.address == address), None)
 
 
-def _known_to(client: Client) -> tuple[RedisNode, ...]:
+def _nodes_known_to(client: Client) -> tuple[RedisNode, ...]:
     nodes = (RedisNode.parse(line) for line in client.look_at("CLUSTER NODES") if line)
     # A node that has met no other node does not know its own host.
     host = client.address.rpartition(":")[0]
@@ -218,7 +218,7 @@ def health(seen: Ring, clients: Clients) -> Health:
     for node in list(present):
         if node.ranges and node.address != seen.myself.address:
             try:
-                moving += len(_myself(_known_to(clients(node.address))).migrating)
+                moving += len(_myself(_nodes_known_to(clients(node.address))).migrating)
             except Unreachable:
                 # The other nodes have not noticed yet that it is down or cut off.
                 present.remove(node)
@@ -268,7 +268,7 @@ def join(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
     _introduce(clients(seen.myself.address), member)
     ids = {node.id for node in seen.nodes} | {mine}
     nodes = [newcomer, *(clients(node.address) for node in seen.nodes if node.present)]
-    _until(lambda: all(ids <= _met(node) for node in nodes), watch, "meeting")
+    _until(lambda: all(ids <= _present_ids(node) for node in nodes), watch, "meeting")
     # A node serves requests only once it considers the cluster ok, which takes a new or paused node a second or two.
     _until(lambda: all(Ring.read(node).state == "ok" for node in nodes), watch, "meeting")
 
@@ -374,7 +374,7 @@ def _sees(client: Client, nodes: int) -> bool:
     return len(seen.nodes) == nodes == sum(node.present for node in seen.nodes) and seen.state == "ok"
 
 
-def _met(client: Client) -> set[str]:
+def _present_ids(client: Client) -> set[str]:
     return {node.id for node in Ring.read(client).nodes if node.present}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput
-from loadframe.store.base import Figure, Found, Installation, NodePlan, NodeSpec, Sample
+from loadframe.store.base import Figure, FoundInstallation, Installation, NodePlan, NodeSpec, Sample
 from loadframe.store.distribution import Distribution
 from loadframe.store.search import SearchStore
 from loadframe.store.sim.model import FOLDER, VERSION, SimModel
@@ -31,9 +31,9 @@ class Sim(SearchStore):
         Figure("data", "store_bytes", size=True),
     )
 
-    def installation(self, home: Path | None) -> Found | None:
+    def installation(self, home: Path | None) -> FoundInstallation | None:
         """Return Loadframe's Python: the store is part of Loadframe."""
-        return super().installation(home) if home else Found(VERSION, Path(sys.executable))
+        return super().installation(home) if home else FoundInstallation(VERSION, Path(sys.executable))
 
     def distribution(self, version: str) -> Distribution:
         """Refuse: the only version needs no download."""

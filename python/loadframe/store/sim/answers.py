@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from loadframe.store.sim.model import VERSION
-from loadframe.store.sim.shared import Shared
+from loadframe.store.sim.shared import SharedState
 
 _HIT = {"_id": "1", "_score": None, "_source": {"simulated": True}, "sort": [1]}
 #: Last path segments of requests for data, which take service time.
@@ -55,7 +55,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Written:
+class WriteEffect:
     """Effect of a request for data on its collection."""
 
     collection: str
@@ -64,7 +64,7 @@ class Written:
     bytes: int
 
 
-def data(request: Request, shared: Shared) -> tuple[dict[str, Any], Written | None]:
+def data(request: Request, shared: SharedState) -> tuple[dict[str, Any], WriteEffect | None]:
     """Return answer and effect of a request for data; Refused for an unknown collection."""
     kind, collection = request.timed, request.parts[0]
     if kind == "_bulk":
@@ -83,10 +83,10 @@ def data(request: Request, shared: Shared) -> tuple[dict[str, Any], Written | No
         return {**answer, "found": True, "_source": {"simulated": True}}, None
     added = {"_create": 1, "_update": 0}.get(str(kind), 1 if request.method == "POST" else 0)
     added = -1 if request.method == "DELETE" else added
-    return {**answer, "result": "created"}, _written(collection, added, request, shared)
+    return {**answer, "result": "created"}, _write_effect(collection, added, request, shared)
 
 
-def _search(body: Mapping[str, Any], collection: str, shared: Shared) -> dict[str, Any]:
+def _search(body: Mapping[str, Any], collection: str, shared: SharedState) -> dict[str, Any]:
     there = shared.documents.get(collection, 0)
     shards, lost = len(shared.placement.shards(collection)), shared.placement.lost(collection)
     hits = [_HIT] * min(int(body.get("size", 10)), there)
@@ -99,7 +99,7 @@ def _search(body: Mapping[str, Any], collection: str, shared: Shared) -> dict[st
     }
 
 
-def _bulk(request: Request, shared: Shared) -> tuple[dict[str, Any], Written | None]:
+def _bulk(request: Request, shared: SharedState) -> tuple[dict[str, Any], WriteEffect | None]:
     lines = request.body.count(b"\n")
     named = request.parts[0] if len(request.parts) > 1 else next(iter(shared.definitions), "")
     action = next(iter(json.loads(request.body.partition(b"\n")[0] or b"{}")), "index")
@@ -107,14 +107,14 @@ def _bulk(request: Request, shared: Shared) -> tuple[dict[str, Any], Written | N
     item = {action: {"_id": "1", "status": 201, "_shards": {"total": 1, "successful": 1, "failed": 0}}}
     added = {"delete": -documents, "update": 0}.get(action, documents)
     answer = {"took": 0, "errors": False, "items": [item] * documents}
-    return answer, _written(named, added, request, shared) if named in shared.definitions else None
+    return answer, _write_effect(named, added, request, shared) if named in shared.definitions else None
 
 
-def _written(collection: str, documents: int, request: Request, shared: Shared) -> Written:
-    return Written(collection, shared.definitions[collection]["created"], documents, len(request.body))
+def _write_effect(collection: str, documents: int, request: Request, shared: SharedState) -> WriteEffect:
+    return WriteEffect(collection, shared.definitions[collection]["created"], documents, len(request.body))
 
 
-def administration(request: Request, shared: Shared, node: str, now: float) -> Any:
+def administration(request: Request, shared: SharedState, node: str, now: float) -> Any:
     """Return the answer to an administrative request; call it in `shared.locked`. Refused if it is unsupported."""
     placement = shared.placement
     answer: Any
@@ -146,7 +146,7 @@ def administration(request: Request, shared: Shared, node: str, now: float) -> A
     return answer
 
 
-def _of_cluster(path: tuple[str, ...], request: Request, shared: Shared, now: float) -> Any:
+def _of_cluster(path: tuple[str, ...], request: Request, shared: SharedState, now: float) -> Any:
     """Return the answer to a request below `_cluster`; a change of settings excludes nodes from holding shards."""
     placement = shared.placement
     match request.method, path:
@@ -164,7 +164,7 @@ def _of_cluster(path: tuple[str, ...], request: Request, shared: Shared, now: fl
             raise _unknown(request)
 
 
-def _of_collection(name: str, rest: tuple[str, ...], request: Request, shared: Shared, now: float) -> Any:
+def _of_collection(name: str, rest: tuple[str, ...], request: Request, shared: SharedState, now: float) -> Any:
     known = name in shared.definitions
     answer: Any = {"acknowledged": True, "index": name}
     match request.method, rest:
@@ -189,7 +189,7 @@ def _of_collection(name: str, rest: tuple[str, ...], request: Request, shared: S
     return answer
 
 
-def _create(name: str, settings: Mapping[str, Any], shared: Shared, now: float) -> None:
+def _create(name: str, settings: Mapping[str, Any], shared: SharedState, now: float) -> None:
     flat = {**settings, **{f"index.{key}": value for key, value in settings.get("index", {}).items()}}
 
     def number(key: str, default: int) -> int:
@@ -201,11 +201,11 @@ def _create(name: str, settings: Mapping[str, Any], shared: Shared, now: float) 
     shared.placement.create(name, shards, replicas, now)
 
 
-def _shards(name: str, shared: Shared) -> dict[str, int]:
+def _shards(name: str, shared: SharedState) -> dict[str, int]:
     return {"total": shared.definitions[name]["shards"], "failed": shared.placement.lost(name)}
 
 
-def _health(shared: Shared) -> dict[str, Any]:
+def _health(shared: SharedState) -> dict[str, Any]:
     placement = shared.placement
     lost = any(placement.lost(name) for name in shared.definitions)
     return {
@@ -218,7 +218,7 @@ def _health(shared: Shared) -> dict[str, Any]:
     }
 
 
-def _statistics(shared: Shared, name: str, now: float) -> dict[str, Any]:
+def _statistics(shared: SharedState, name: str, now: float) -> dict[str, Any]:
     """Return a node's statistics in the real format. CPU is the share of its servers that are busy."""
     slot = shared.slots[name]
     served, waiting = shared.stations.load(slot, now)
@@ -237,7 +237,7 @@ def _statistics(shared: Shared, name: str, now: float) -> dict[str, Any]:
     }
 
 
-def _recovery(shared: Shared, now: float, begins: float, ends: float) -> dict[str, str]:
+def _recovery(shared: SharedState, now: float, begins: float, ends: float) -> dict[str, str]:
     total = (ends - begins) * shared.placement.model.bandwidth
     done = total * min((now - begins) / (ends - begins), 1.0) if ends > begins else total
     return {"bytes_recovered": str(int(done)), "bytes_total": str(int(total))}

@@ -15,9 +15,9 @@ import signal
 import time
 from pathlib import Path
 
-from loadframe.store.sim.answers import Refused, Request, Written, administration, data
+from loadframe.store.sim.answers import Refused, Request, WriteEffect, administration, data
 from loadframe.store.sim.model import SimModel
-from loadframe.store.sim.shared import Shared
+from loadframe.store.sim.shared import SharedState
 
 #: Interval for updating members, due events and document counts, s.
 TICK = 0.05
@@ -35,11 +35,11 @@ class SimNode:
         #: The number of the seed from which `_random` draws.
         self._seeds = -1
         self._random = random.Random()
-        self._written: list[Written] = []
+        self._written: list[WriteEffect] = []
         self._passed_on = itertools.count()
         #: Fraction of a request due to be forwarded; at 1 the next one is.
         self._surplus = 0.0
-        self.shared = Shared(folder, name, model)
+        self.shared = SharedState(folder, name, model)
         with self.shared.locked(time.monotonic()):
             self.shared.start(time.monotonic(), founding=founding)
         self.tick()

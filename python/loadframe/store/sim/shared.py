@@ -84,7 +84,7 @@ class Stations:
 _STATE, _LOCK, _STATIONS, _KEPT = "state.json", "lock", "stations", "state.json"
 
 
-class Shared:
+class SharedState:
     """A node's view of the cluster's state. Use its members only inside `locked`."""
 
     def __init__(self, folder: Path, node: str, model: SimModel) -> None:

@@ -111,7 +111,7 @@ def _operation(
         raise NotEncryptable("it asserts values of fields")
     if "bulk" in form:
         bulk = form["bulk"]
-        known = _known(fields, bulk["collection"])
+        known = _fields_of(fields, bulk["collection"])
         name = f"{bulk['corpus']} encrypted for {bulk['collection']}"
         corpora[name] = _corpus(plain[bulk["corpus"]], key, known)
         return {**form, "bulk": {**bulk, "corpus": name}}
@@ -119,7 +119,7 @@ def _operation(
         if kind in form:
             request: Form = form[kind]
             rewritten = [
-                rewrite(Searches(_known(fields, search["collection"]), key, free, variables), search)
+                rewrite(Searches(_fields_of(fields, search["collection"]), key, free, variables), search)
                 for search in request.get("searches", [request])
             ]
             return {**form, kind: {**request, "searches": rewritten} if "searches" in request else rewritten[0]}
@@ -148,7 +148,7 @@ _SEARCHES: Mapping[str, Callable[[Searches, Form], Form]] = {
 }
 
 
-def _known(fields: Fields, collection: str) -> Mapping[str, Field]:
+def _fields_of(fields: Fields, collection: str) -> Mapping[str, Field]:
     if collection not in fields:
         raise NotEncryptable(f"the workload lacks a mapping of the collection {collection!r}")
     return fields[collection]

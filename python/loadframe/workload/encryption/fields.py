@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
-from loadframe.yamlfile import Model, shown, wrong
+from loadframe.yamlfile import Model, short_json, wrong
 
 _WORDS = frozenset(("text", "match_only_text"))
 _TEXTS = frozenset(("keyword", "constant_keyword", "wildcard", "boolean", *_WORDS))
@@ -153,7 +153,7 @@ def _encrypted(properties: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 def _key(value: str) -> str:
     if not re.fullmatch(r"[0-9A-Fa-f]{32}", value):
-        raise wrong(f"{shown(value)} is not an AES-128 key", "write 32 hexadecimal digits")
+        raise wrong(f"{short_json(value)} is not an AES-128 key", "write 32 hexadecimal digits")
     return value
 
 

@@ -66,7 +66,7 @@ from loadframe.workload.forms.search import (
     WaitForHealth,
 )
 from loadframe.workload.forms.values import Positive, Text
-from loadframe.yamlfile import Duration, Model, did_you_mean, shown, wrong
+from loadframe.yamlfile import Duration, Model, did_you_mean, short_json, wrong
 
 Family = Literal["elasticsearch", "http", "cassandra", "mongodb", "redis", "couchbase", "postgresql"]
 
@@ -395,7 +395,7 @@ class Forms(Model):
             options = {field.alias or name for name, field in Form.model_fields.items()} - {*_KINDS, *cls.model_fields}
             for key in sorted(options & data.keys()):
                 family = next(name for name in cls.model_fields if name in data)
-                remedy = f"move it into each form: {family}: {{..., {key}: {shown(data[key])}}}"
+                remedy = f"move it into each form: {family}: {{..., {key}: {short_json(data[key])}}}"
                 raise wrong(f"{key!r} belongs inside the form of each family", remedy, key=key)
         return data
 

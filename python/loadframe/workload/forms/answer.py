@@ -7,12 +7,12 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from loadframe.workload.forms.rest import Header, Pointer
 from loadframe.workload.forms.values import Fraction, Positive, Text
 from loadframe.workload.holes import names
-from loadframe.yamlfile import NOT_EMPTY, Model, shown, wrong
+from loadframe.yamlfile import NOT_EMPTY, Model, short_json, wrong
 
 
 def _place(value: str) -> str:
     if value and not value.startswith("/"):
-        raise wrong(f"{shown(value)} is not a JSON pointer", "start it with /, such as /aggregations/ads/buckets")
+        raise wrong(f"{short_json(value)} is not a JSON pointer", "start it with /, such as /aggregations/ads/buckets")
     return value
 
 
@@ -76,7 +76,7 @@ READS = ("get", "read", "read_modify_write", *(kind for kind in FINDS if kind no
 def _ids(value: Any) -> Any:
     if (isinstance(value, list) and value) or (isinstance(value, str) and list(names(value))):
         return value
-    raise wrong(f"expected a list of ids, not {shown(value)}", 'or write a variable, such as "${neighbors}"')
+    raise wrong(f"expected a list of ids, not {short_json(value)}", 'or write a variable, such as "${neighbors}"')
 
 
 class Recall(Model):

@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from loadframe.workload.forms.values import Body, Positive, Text
 from loadframe.workload.holes import names
-from loadframe.yamlfile import NOT_EMPTY, Duration, Model, shown, wrong
+from loadframe.yamlfile import NOT_EMPTY, Duration, Model, short_json, wrong
 
 #: Comparisons of a value in an answer, other than equality.
 RELATIONS = ("at_least", "at_most", "one_of")
@@ -17,13 +17,13 @@ def _condition(value: Any) -> Any:
         return value
     relation = next(iter(value), None)
     if len(value) != 1 or relation not in RELATIONS:
-        raise wrong(f"expected a value, or one of {', '.join(RELATIONS)}, not {shown(value)}")
+        raise wrong(f"expected a value, or one of {', '.join(RELATIONS)}, not {short_json(value)}")
     bound = value[relation]
     number = isinstance(bound, int | float) and not isinstance(bound, bool)
     if relation == "one_of" and not (isinstance(bound, list) and bound):
-        raise wrong(f"one_of requires a list of values; got {shown(bound)}")
+        raise wrong(f"one_of requires a list of values; got {short_json(bound)}")
     if relation != "one_of" and not (number or (isinstance(bound, str) and list(names(bound)))):
-        raise wrong(f"{relation} requires a number; got {shown(bound)}")
+        raise wrong(f"{relation} requires a number; got {short_json(bound)}")
     return value
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from loadframe.workload.holes import Place
-from loadframe.yamlfile import Model, Scalar, shown, wrong
+from loadframe.yamlfile import Model, Scalar, short_json, wrong
 
 #: A header's name (RFC 9110, section 5.6.2).
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -23,13 +23,13 @@ def _path(value: str) -> str:
 
 def _pointer(value: str) -> str:
     if value and not value.startswith("/"):
-        raise wrong(f"{shown(value)} is not a JSON pointer", f"write /{value.replace('.', '/')}")
+        raise wrong(f"{short_json(value)} is not a JSON pointer", f"write /{value.replace('.', '/')}")
     return value
 
 
 def _header(value: str) -> str:
     if not _TOKEN.fullmatch(value):
-        raise wrong(f"{shown(value)} is not a valid header name")
+        raise wrong(f"{short_json(value)} is not a valid header name")
     if value.lower() in _FRAMING:
         raise wrong(f"the load generator sets the header {value}", "remove it")
     return value
@@ -71,7 +71,7 @@ class Expect(Model):
 
 def _timed(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_-]+", value):
-        raise wrong(f"{shown(value)} is not the name of a timing", "use letters, digits, _ and -")
+        raise wrong(f"{short_json(value)} is not the name of a timing", "use letters, digits, _ and -")
     return value
 
 

@@ -7,14 +7,14 @@ from pydantic import BeforeValidator, Field, model_validator
 from loadframe.workload.forms.neutral import Refreshed
 from loadframe.workload.forms.values import Body, Hits, Id, Positive, Routing, Text
 from loadframe.workload.holes import names
-from loadframe.yamlfile import Duration, Model, Scalar, Size, shown, wrong
+from loadframe.yamlfile import Duration, Model, Scalar, Size, short_json, wrong
 
 
 def _vector(value: Any) -> Any:
     numbers = isinstance(value, list) and all(isinstance(part, int | float | str) for part in value)
     if (numbers and value) or (isinstance(value, str) and list(names(value))):
         return value
-    raise wrong(f"expected a list of numbers, not {shown(value)}", 'or write a variable, such as "${vector}"')
+    raise wrong(f"expected a list of numbers, not {short_json(value)}", 'or write a variable, such as "${vector}"')
 
 
 class Search(Model):

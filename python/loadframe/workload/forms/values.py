@@ -6,12 +6,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from loadframe.workload.holes import names
-from loadframe.yamlfile import shown, wrong
+from loadframe.yamlfile import short_json, wrong
 
 
 def _document_id(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
-        raise wrong(f"expected a text or a whole number, not {shown(value)}")
+        raise wrong(f"expected a text or a whole number, not {short_json(value)}")
     return value
 
 
@@ -22,7 +22,7 @@ def whole(least: int) -> BeforeValidator:
         if isinstance(value, str) and set(names(value)):
             return value
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise wrong(f"expected a whole number of at least {least}, not {shown(value)}")
+            raise wrong(f"expected a whole number of at least {least}, not {short_json(value)}")
         return value
 
     return BeforeValidator(read)
@@ -32,7 +32,7 @@ def _or_hole(value: Any) -> Any:
     """Accept a mapping, or a single placeholder of a variable that provides a mapping per request."""
     if isinstance(value, dict) or (isinstance(value, str) and _ONE_HOLE.fullmatch(value)):
         return value
-    raise wrong(f"expected a mapping, not {shown(value)}", 'or write one variable, such as "${body}"')
+    raise wrong(f"expected a mapping, not {short_json(value)}", 'or write one variable, such as "${body}"')
 
 
 def _routing(value: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 from loadframe.base.errors import BadInput
 from loadframe.workload.importers.imported import Imported, literal, name_of
 from loadframe.workload.importers.source import ImportedObject, json_of, text_of
-from loadframe.yamlfile import shown
+from loadframe.yamlfile import short_json
 
 #: Default times of a step, in seconds.
 WARMUP, EXECUTION, SLEEP = 60, 300, 0
@@ -60,7 +60,7 @@ def import_queries(path: Path, loaded: Triple | None = None, times: StepTimes = 
     where = str(path)
     steps = json_of(text_of(path), where)
     if not isinstance(steps, list) or not steps:
-        what = f"expected a list of steps, not {shown(steps)}"
+        what = f"expected a list of steps, not {short_json(steps)}"
         raise BadInput(what, where=where, remedy="name a query file of the MPI benchmarker")
     operations: dict[str, Any] = {}
     names: dict[str, str] = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput
-from loadframe.yamlfile import did_you_mean, shown
+from loadframe.yamlfile import did_you_mean, short_json
 
 #: Limits above the size of hand-written files.
 MAX_BYTES = 16 * 2**20
@@ -52,7 +52,7 @@ def json_of(text: str, where: str, place: Callable[[int], str] | None = None) ->
         _check(data)
     except json.JSONDecodeError as error:
         line = text.splitlines()[error.lineno - 1 : error.lineno] or [""]
-        near = shown(line[0][max(0, error.colno - 20) : error.colno + 20])
+        near = short_json(line[0][max(0, error.colno - 20) : error.colno + 20])
         at = f"{where}:{error.lineno}:{error.colno}" if place is None else place(error.pos)
         what = f"invalid JSON{'' if place is None else ' after rendering'}: {error.msg}, near {near}"
         raise BadInput(what, where=at, remedy="correct the file") from None
@@ -119,7 +119,7 @@ class ImportedObject:
 
     def __init__(self, data: Any, where: str) -> None:
         if not isinstance(data, dict):
-            raise BadInput(f"expected an object, not {shown(data)}", where=where, remedy="correct the file")
+            raise BadInput(f"expected an object, not {short_json(data)}", where=where, remedy="correct the file")
         self.data: dict[str, Any] = data
         self.where = where
         self.read_keys: set[str] = set()
@@ -141,7 +141,7 @@ class ImportedObject:
             hint = did_you_mean(key, self.data)
             raise BadInput(f"the key {key!r} is missing", where=self.where, remedy=hint)
         if not isinstance(value, str) or not value:
-            raise self.error(key, f"expected a text, not {shown(value)}")
+            raise self.error(key, f"expected a text, not {short_json(value)}")
         return value
 
     def number(self, key: str, default: float | None = None, least: float = 0) -> float | None:
@@ -154,14 +154,14 @@ class ImportedObject:
         except ValueError:
             number = math.nan
         if not least <= number < 1e15:
-            raise self.error(key, f"expected a number of at least {least:.15g}, not {shown(value)}")
+            raise self.error(key, f"expected a number of at least {least:.15g}, not {short_json(value)}")
         return number
 
     def whole(self, key: str, default: int, least: float = 0) -> int:
         """Return a whole number of at least `least`; BadInput for other values."""
         number = self.number(key, default, least)
         if number is None or not float(number).is_integer():
-            raise self.error(key, f"expected a whole number, not {shown(self.data[key])}")
+            raise self.error(key, f"expected a whole number, not {short_json(self.data[key])}")
         return int(number)
 
     def flag(self, key: str, default: bool | None = None) -> bool | None:
@@ -170,14 +170,14 @@ class ImportedObject:
         if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"
         if value is not None and not isinstance(value, bool):
-            raise self.error(key, f"expected true or false, not {shown(value)}")
+            raise self.error(key, f"expected true or false, not {short_json(value)}")
         return value
 
     def mapping(self, key: str) -> dict[str, Any]:
         """Return a mapping, empty if it is missing; BadInput for other types."""
         value = self.get(key, {})
         if not isinstance(value, dict):
-            raise self.error(key, f"expected an object, not {shown(value)}")
+            raise self.error(key, f"expected an object, not {short_json(value)}")
         return value
 
     def texts(self, key: str) -> list[str]:
@@ -185,14 +185,14 @@ class ImportedObject:
         value = self.get(key, [])
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise self.error(key, f"expected texts, not {shown(value)}")
+            raise self.error(key, f"expected texts, not {short_json(value)}")
         return texts
 
     def listed(self, key: str) -> list[Any]:
         """Return a list, empty if it is missing; BadInput for other types."""
         value = self.get(key, [])
         if not isinstance(value, list):
-            raise self.error(key, f"expected a list, not {shown(value)}")
+            raise self.error(key, f"expected a list, not {short_json(value)}")
         return value
 
     def parts(self, key: str) -> Iterator["ImportedObject"]:

@@ -14,7 +14,7 @@ from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_rate
 from loadframe.workload.importers.imported import Imported, name_of
 from loadframe.workload.importers.source import text_of
-from loadframe.yamlfile import did_you_mean, shown
+from loadframe.yamlfile import did_you_mean, short_json
 
 
 def parse(text: str, where: str) -> dict[str, tuple[str, str]]:
@@ -34,7 +34,7 @@ def parse(text: str, where: str) -> dict[str, tuple[str, str]]:
             continue
         pair = re.fullmatch(r"([\w./-]+)\s*[=:\s]\s*(.*)", line)
         if pair is None:
-            what = f"{shown(line)} is not a property"
+            what = f"{short_json(line)} is not a property"
             raise BadInput(what, where=f"{where}:{number}", remedy="write key=value")
         properties[pair[1]] = (pair[2].strip(), f"{where}:{number}")
     return properties

@@ -138,7 +138,7 @@ class Weighted(Generic[_Value]):
         return rng.choices(self.values, cum_weights=self._up_to)[0]
 
 
-class Kept:
+class OriginalValues:
     """Original values of a field that the user keeps."""
 
     def __init__(self, values: Sequence[Any]) -> None:

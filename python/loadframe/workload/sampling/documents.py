@@ -32,11 +32,11 @@ def read(path: Path, most: int, seed: int) -> list[dict[str, Any]]:
             raise BadInput(what, where=str(path), remedy="check the path")
         rng = random.Random(seed)
         if not packed and path.open("rb").read(4) == b"PAR1":
-            documents = _chosen(_parquet(path), most, rng)
+            documents = _reservoir_sample(_parquet(path), most, rng)
         elif plain.suffix in _CSV:
-            documents = _chosen(_csv(path, packed, _CSV[plain.suffix]), most, rng)
+            documents = _reservoir_sample(_csv(path, packed, _CSV[plain.suffix]), most, rng)
         else:
-            lines = _chosen(_lines(path, packed), most, rng)
+            lines = _reservoir_sample(_lines(path, packed), most, rng)
             documents = [_object(text, f"{path}:{number}") for number, text in lines]
     except (OSError, csv.Error) as error:
         raise BadInput(f"cannot read the file: {error}", where=str(path), remedy=_REMEDY) from None
@@ -70,7 +70,7 @@ def plain(value: Any) -> Any:
     return result
 
 
-def _chosen(items: Iterable[_Item], most: int, rng: random.Random) -> list[_Item]:
+def _reservoir_sample(items: Iterable[_Item], most: int, rng: random.Random) -> list[_Item]:
     """Return up to `most` random items, in their order (reservoir sampling)."""
     kept: list[tuple[int, _Item]] = []
     for place, item in enumerate(items):

@@ -11,7 +11,7 @@ from typing import Any
 
 from loadframe.base.errors import BadInput
 from loadframe.workload.sampling import distributions
-from loadframe.workload.sampling.distributions import Distribution, Kept, Weighted
+from loadframe.workload.sampling.distributions import Distribution, OriginalValues, Weighted
 from loadframe.workload.sampling.pseudonyms import Pseudonyms, looks_like_identifier
 from loadframe.yamlfile import did_you_mean
 
@@ -43,7 +43,7 @@ class Field:
     @property
     def has_long_text(self) -> bool:
         """Whether its kept texts have more than a few words."""
-        kept = (kind for kind in self.kinds.values() if isinstance(kind, Kept))
+        kept = (kind for kind in self.kinds.values() if isinstance(kind, OriginalValues))
         return any(len(str(value).split()) > _WORDS_OF_KEYWORD for kind in kept for value in kind.values)
 
     def draw(self, rng: random.Random) -> Any:
@@ -203,7 +203,7 @@ def _distribution(
     }
     if path in around.keep and kind in ("boolean", "text", "number"):
         around.kept.add(path)
-        return Kept(values)
+        return OriginalValues(values)
     return makers[kind.partition(" ")[0]]()
 
 

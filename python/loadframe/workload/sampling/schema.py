@@ -12,8 +12,8 @@ from loadframe.base.errors import BadInput
 from loadframe.workload.sampling.distributions import (
     Dates,
     Identifiers,
-    Kept,
     Keywords,
+    OriginalValues,
     Points,
     Quantiles,
     Text,
@@ -205,7 +205,7 @@ def _mapped(field: Field) -> dict[str, Any]:
             mapping = {"type": "date"}
         case Keywords() if all(is_ipv4(value) for value in kind.values):
             mapping = {"type": "ip"}
-        case Text() | Kept() if isinstance(kind, Text) or field.has_long_text:
+        case Text() | OriginalValues() if isinstance(kind, Text) or field.has_long_text:
             mapping = {"type": "text"}
     return mapping
 
@@ -216,7 +216,7 @@ def _scalar(kind: Any) -> str:
         return ""
     if isinstance(kind, Quantiles):
         return "whole" if kind.is_whole else "number"
-    if isinstance(kind, Weighted | Kept):
+    if isinstance(kind, Weighted | OriginalValues):
         types = {type(value) for value in kind.values}
         names = {frozenset({bool}): "boolean", frozenset({int}): "whole"}
         return names.get(frozenset(types), "number" if types <= {int, float} else "text")

@@ -14,7 +14,7 @@ from loadframe.workload.holes import names
 from loadframe.workload.importers.imported import Imported, literal, name_of
 from loadframe.workload.importers.rally import isolated, operations, template
 from loadframe.workload.importers.rally.schedule import Schedule, choose
-from loadframe.workload.importers.rally.sources import LISTED, Sources, wanted
+from loadframe.workload.importers.rally.sources import LISTED, Sources, required_sources
 from loadframe.workload.importers.rally.track import Track, documents_of
 from loadframe.workload.importers.source import ImportedObject, json_of, text_of
 from loadframe.yamlfile import scalar
@@ -71,7 +71,7 @@ def import_rally(
     sources = Sources(track, limits, requests)
     schedule = Schedule(track, sources)
     most = LISTED if requests is None else limits.draws
-    sources.read(folder, wanted(chosen, schedule.declared, most, operations.is_known), allowed=allow_code)
+    sources.read(folder, required_sources(chosen, schedule.declared, most, operations.is_known), allowed=allow_code)
     schedule.read(chosen)
     for key in part.rest((*_SECTIONS, *_NO_MATTER)):
         track.leave_out(f"{key} of the track")

@@ -40,7 +40,7 @@ _WITHOUT = "import the track without --allow-code, which skips the operations th
 
 
 @dataclass(frozen=True)
-class Wanted:
+class DrawRequest:
     """A request for draws: a parameter source, the operation that uses it, and the number of requests to draw."""
 
     source: str
@@ -104,7 +104,7 @@ def registered(file: Path) -> dict[str, list[str]]:
     return names
 
 
-def run(file: Path, track: Mapping[str, Any], wanted: Sequence[Wanted], budget: Budget) -> Ran:
+def run(file: Path, track: Mapping[str, Any], wanted: Sequence[DrawRequest], budget: Budget) -> Ran:
     """Run a track's code and draw from its parameter sources; BadInput, with the line, if loading the code fails.
 
     Installs stubs and an audit hook in this process. The values of the draws are packed; see `unpacked`.
@@ -224,7 +224,9 @@ def _elapsed() -> float:
     return time.monotonic()
 
 
-def _draws(source: Any, wanted: Wanted, track: Any, wrap_errors: _WrapErrors, budget: Budget, seconds: float) -> Draws:
+def _draws(
+    source: Any, wanted: DrawRequest, track: Any, wrap_errors: _WrapErrors, budget: Budget, seconds: float
+) -> Draws:
     if source is None:
         return Draws([], failed="the track's code does not register this name")
     packed: list[dict[str, Any]] = []
@@ -233,7 +235,7 @@ def _draws(source: Any, wanted: Wanted, track: Any, wrap_errors: _WrapErrors, bu
     try:
         with wrap_errors:
             random.seed(_SEED)
-            drawn = _drawn(source, wanted, track)
+            drawn = _draw_parameters(source, wanted, track)
             for given in islice(drawn, wanted.most):
                 text = json.dumps(given, allow_nan=False)
                 size += len(text)
@@ -301,7 +303,7 @@ def _changed(value: Any, changes: Sequence[tuple[Sequence[str | int], Any]]) -> 
     return copy
 
 
-def _drawn(source: Any, wanted: Wanted, track: Any) -> Iterator[dict[str, Any]]:
+def _draw_parameters(source: Any, wanted: DrawRequest, track: Any) -> Iterator[dict[str, Any]]:
     """Yield the parameters of successive requests, alternating between clients."""
     if isinstance(source, FunctionType):
         while True:

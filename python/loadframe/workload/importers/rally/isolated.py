@@ -70,7 +70,7 @@ def registered(file: Path) -> dict[str, list[str]]:
     return names
 
 
-def run(file: Path, track: Mapping[str, Any], wanted: Sequence[code.Wanted], limits: Limits = DEFAULT) -> code.Ran:
+def run(file: Path, track: Mapping[str, Any], wanted: Sequence[code.DrawRequest], limits: Limits = DEFAULT) -> code.Ran:
     """Run `code.run` within limits; BadInput also if a limit is exceeded."""
     request = {"job": "run", "path": str(file), "track": track, "wanted": [vars(one) for one in wanted]}
     ran = _run_isolated(request, file, "the code needs", "import the track without --allow-code", limits)
@@ -165,7 +165,7 @@ def _answer(request: dict[str, Any]) -> Any:
         case "registered":
             return code.registered(path)
         case _:
-            wanted = [code.Wanted(**one) for one in request["wanted"]]
+            wanted = [code.DrawRequest(**one) for one in request["wanted"]]
             memory = request["memory"]
             budget = code.Budget(memory // _SHARE, memory // _KEPT, request["cpu"] * _DRAWING)
             ran = code.run(path, request["track"], wanted, budget)

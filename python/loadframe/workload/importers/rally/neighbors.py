@@ -132,7 +132,7 @@ def search(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]
     columns = {"vector": _source(make, part, "", _QUERIES).text}
     if neighbors := _neighbors(make, part, name, k):
         columns["neighbors"] = neighbors
-    vector, truth = _drawn(make, part, name, columns)
+    vector, truth = _add_query_vector(make, part, name, columns)
     make.ends[name] = _requests(make, part, name)
     filtered = part.get("filter_body") or part.get("filter") or None
     kind = part.get("filter_type") or ("efficient" if filtered else None)
@@ -206,7 +206,9 @@ def _neighbors(make: TrackConversion, part: ImportedObject, name: str, k: int) -
     return _source(make, part, "", inside).text
 
 
-def _drawn(make: TrackConversion, part: ImportedObject, name: str, columns: dict[str, str]) -> tuple[Hole, Hole | None]:
+def _add_query_vector(
+    make: TrackConversion, part: ImportedObject, name: str, columns: dict[str, str]
+) -> tuple[Hole, Hole | None]:
     """Add variables for a query's vector and for the ids of its neighbours (if in `columns`); return their holes."""
     count = part.whole("num_vectors", -1, least=-1)
     limit = {"at_most": count} if count > 0 else {}

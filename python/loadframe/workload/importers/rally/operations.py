@@ -78,7 +78,7 @@ def _bulk(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     if not 0 < share <= 100:
         raise part.error("ingest-percentage", "expected a number above 0 and at most 100")
     part.get("batch-size")
-    conflicts, sent = _conflicts(part), _sent(make, part)
+    conflicts, sent = _conflicts(part), _bulk_options(make, part)
     forms = []
     for documents in make.track.documents(part.texts("corpora"), part.texts("indices")):
         target = documents.target
@@ -105,7 +105,7 @@ def _bulk(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
     return forms
 
 
-def _sent(make: TrackConversion, part: ImportedObject) -> Form:
+def _bulk_options(make: TrackConversion, part: ImportedObject) -> Form:
     """Return the request options of a bulk operation: pipeline, routing, refresh and query parameters."""
     sent = {key: part.data[key] for key in ("pipeline", "routing", "refresh") if part.get(key) is not None}
     more = make.parameters(part)

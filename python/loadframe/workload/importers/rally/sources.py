@@ -14,7 +14,7 @@ from typing import Any
 
 from loadframe.workload.importers.imported import Hole, literal, name_of
 from loadframe.workload.importers.rally import isolated
-from loadframe.workload.importers.rally.code import FILES, VARY, Draws, Wanted
+from loadframe.workload.importers.rally.code import FILES, VARY, DrawRequest, Draws
 from loadframe.workload.importers.rally.track import Track
 from loadframe.workload.importers.source import ImportedObject
 
@@ -41,7 +41,7 @@ class Sources:
     #: Files of code that ran.
     ran: list[str] = field(default_factory=list)
 
-    def read(self, folder: Path, wanted: list[Wanted], *, allowed: bool) -> None:
+    def read(self, folder: Path, wanted: list[DrawRequest], *, allowed: bool) -> None:
         """Read the code in a track's folder, or run it if allowed; report registrations that are not imported."""
         for name in (name for name in FILES if (folder / name).is_file()):
             file = folder / name
@@ -162,14 +162,14 @@ _LOST = {
 }
 
 
-def wanted(
+def required_sources(
     challenge: ImportedObject, declared: Mapping[str, ImportedObject], most: int, is_known: Callable[[str], bool]
-) -> list[Wanted]:
+) -> list[DrawRequest]:
     """Return the parameter sources that a challenge's tasks need, once per operation, with at most `most` requests.
 
     Skips operations of unsupported types.
     """
-    sources: dict[str, Wanted] = {}
+    sources: dict[str, DrawRequest] = {}
     for task in _tasks(challenge.data.get("schedule")):
         given = task.get("operation")
         operation = declared[given].data if isinstance(given, str) and given in declared else given
@@ -183,7 +183,7 @@ def wanted(
         key = _key(name, operation)
         before = sources[key].most if key in sources else 0
         needed = min(most, max(before, _needed(task, clients)))
-        sources[key] = Wanted(operation["param-source"], name, operation, clients, needed)
+        sources[key] = DrawRequest(operation["param-source"], name, operation, clients, needed)
     return list(sources.values())
 
 
