@@ -151,7 +151,10 @@ def _share_reaching(logs: Array, rho: float, statistic: float, level: float, see
 
 
 def _correlation(logs: Array, at: int) -> float:
-    """Return the lag-one correlation about the two levels, corrected for its bias and increased; 0 to 0.9."""
+    """Estimate the lag-one autocorrelation of `logs` about their mean before and after index `at`, from 0 to 0.9.
+
+    It is corrected for its bias, and increased so that it is seldom too low.
+    """
     n = len(logs)
     # Other evident changes would look like correlation, so they are removed, too.
     residuals = np.concatenate([_without_changes(logs[:at]), _without_changes(logs[at:])])

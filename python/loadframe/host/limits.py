@@ -344,7 +344,7 @@ class SystemdLimiter:
         return "a user's systemd instance cannot limit disks"
 
     def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> Group:
-        """Name the scope. systemd creates it with the process and removes it after it."""
+        """Return the control group of a node: a systemd scope, which is created and removed with the process."""
         return SystemdGroup(name, limits.memory)
 
     def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> Group:

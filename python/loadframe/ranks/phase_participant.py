@@ -439,7 +439,3 @@ class Participant:
     def _all_ended(self) -> None:
         header = {"kind": "ended", "machines": self._machines}
         self._up(header, _engine.add_outcomes(self._parts).encode() if self._parts else b"")
-
-
-#: Creates the participant for an order; the top uses another one.
-Joining = Callable[[Wire, Header, dict[str, Any]], Participant]

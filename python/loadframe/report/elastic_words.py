@@ -180,6 +180,7 @@ SCORES = ("run", "too few: accuracy", "too many: accuracy", "too few: time", "to
 
 
 def _row(measure: Repeated, rate: Rate) -> Row:
+    """Return the row of a measure: its value, its control without changes, and their difference."""
     named = MEASURES[measure.name]
     unit = rate.unit if named.unit == "rate" else named.unit
     control = [value.value for value in measure.control.values()]

@@ -12,7 +12,7 @@ from loadframe.analyze.capacity.answers import (
     capacities_of,
     curve,
     demand,
-    judged,
+    judge_run,
     read_capacities,
     without_rate,
 )
@@ -41,7 +41,7 @@ __all__ = [
     "curve",
     "demand",
     "judge",
-    "judged",
+    "judge_run",
     "read_capacities",
     "search",
     "without_rate",

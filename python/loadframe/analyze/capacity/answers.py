@@ -228,7 +228,7 @@ def without_rate(treatment: Mapping[str, Any], over: str = RATE) -> dict[str, An
 
 
 @functools.lru_cache(maxsize=10_000)
-def judged(path: Path, slo: Slo, phases: tuple[str, ...], rate: float | None) -> Judgement:
+def judge_run(path: Path, slo: Slo, phases: tuple[str, ...], rate: float | None) -> Judgement:
     """Judge a run folder, cached because its content is final; `rate` (1/s) is None for a number of users."""
     return judge(Run(path), slo, phases, rate)
 
@@ -239,7 +239,7 @@ def _search(runs: Sequence[RecordedRun], slo: Slo, bounds: Bounds, phases: Seque
         rate = float(run.treatment[bounds.over])
         if run.run is not None:
             of_rate = rate if bounds.over == RATE else None
-            judgement = judged(run.run.path, slo, tuple(phases), of_rate)
+            judgement = judge_run(run.run.path, slo, tuple(phases), of_rate)
             attempts.append(Attempt(run.id, rate, judgement, _documents(run, phases) if of_rate else 0.0))
     end = search(bounds, [Trial(attempt.rate, attempt.judgement.outcome) for attempt in attempts])
     return Search(runs[0].block, without_rate(runs[0].treatment, bounds.over), tuple(attempts), end)

@@ -71,6 +71,7 @@ def detectable(
     bars = _bars(error, freedom, level, logarithm(least, higher_is_better=higher_is_better))
 
     def lacking(shift: float) -> float:
+        # Negative: such a worsening is found with less than the usual power.
         return _share_beyond(shift, error, bars) - USUAL
 
     if lacking(most) < 0:

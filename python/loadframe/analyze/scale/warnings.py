@@ -32,6 +32,7 @@ _DEDICATED = "repeat on a machine with dedicated processors; more repetitions re
 
 
 def _shared_cores(wanted: float | None, usable: int) -> str:
+    """Return the cause; `wanted` is the CPU limit of all nodes in total, `usable` the CPUs of the machine."""
     nodes = "nodes without a CPU limit" if wanted is None else f"nodes limited to {wanted:g} CPUs in total"
     return f"{nodes} and the generator share this machine's {usable} CPUs"
 

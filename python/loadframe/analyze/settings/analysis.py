@@ -154,6 +154,7 @@ class _Designed:
 def _designed(
     description: Mapping[str, Any], runs: Sequence[RecordedRun], at: Mapping[str, Any], phase: str
 ) -> _Designed:
+    """Return the valid and failed runs of the design at the levels `at`, as rows of level numbers with their blocks."""
     factors = {name: list(levels) for name, levels in description["factors"].items() if name not in at}
     main = main_operation([run for run in runs if run.usable] or runs, phase)
     objective = Measure(phase, description["objective"], None if description["objective"] in RATES else main)

@@ -272,7 +272,6 @@ Written = Annotated[
 BY_FORM = Discriminator(lambda value: "expression" if is_expression(value) else "level")
 #: A number of clients, or a rate (1/s), or an expression for one, for all runs.
 Clients = Annotated[Annotated[Count, Tag("level")] | Annotated[Written, Tag("expression")], BY_FORM]
-PerSecond = Annotated[Annotated[Rate, Tag("level")] | Annotated[Written, Tag("expression")], BY_FORM]
 
 
 _OF_CAPACITY = re.compile(r"\s*(?P<percent>\d+(?:\.\d+)?)\s*%\s+of\s+capacity\s*")

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, Strict, model_serializer, model_validator
 
-from loadframe.analyze.capacity import RATE, USERS, Bounds, Next, Outcome, Slo, Trial, judged, search
+from loadframe.analyze.capacity import RATE, USERS, Bounds, Next, Outcome, Slo, Trial, judge_run, search
 from loadframe.base.errors import BadInput
 from loadframe.base.units import counted, format_count, format_duration
 from loadframe.experiment.design import Design, PlannedRun
@@ -195,7 +195,7 @@ class Capacity(Kind):
         number = 1 + sum(not path.name.startswith(".") for path in stage.runs_path.iterdir())
         stage.listener.trial(number, load, slo.percentile, slo.response)
         super().record(stage, run)
-        judgement = judged(stage.runs_path / run.id, slo, stage.experiment.measured, level if over == RATE else None)
+        judgement = judge_run(stage.runs_path / run.id, slo, stage.experiment.measured, level if over == RATE else None)
         parts = [f"trial {number}: {load}"]
         if judgement.response is not None and judgement.limit is not None:
             limit = format_duration(judgement.limit)
@@ -213,7 +213,7 @@ class Capacity(Kind):
                 yield run
                 return
             rate = step.rate if bounds.over == RATE else None
-            judgement = judged(runs_path / run.id, slo, experiment.measured, rate)
+            judgement = judge_run(runs_path / run.id, slo, experiment.measured, rate)
             trials.append(Trial(step.rate, judgement.outcome))
 
 

@@ -163,6 +163,7 @@ class Searches:
         return f"${{{name}}}"
 
     def _field(self, name: str) -> Field:
+        """Return the mapping of a field; NotEncryptable if it has none, or if its encryption allows no queries."""
         known = self.fields.get(name)
         if known is None:
             raise NotEncryptable(f"the mapping lacks the field {name!r}")

@@ -185,6 +185,7 @@ class _Core:
         return [f"{prefix}{index}" for index in range(self._bounded("fieldcount", 10, _MAX_FIELDS))]
 
     def _bounded(self, key: str, default: int, most: int) -> int:
+        """Return the whole number of a property; BadInput unless it is from 1 to `most`."""
         number = self.properties.whole(key, default, least=1)
         if number > most:
             raise self.properties.error(key, f"expected at most {most}", "set a smaller number")
