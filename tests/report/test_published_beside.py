@@ -129,17 +129,21 @@ def test_statistics_of_samples_and_ycsbs_response_times_are_held_beside_publishe
     path = scale(
         figure("least_5s", {"nodes": 2, "clients": 4}, value=10.0),
         figure("most_5s", {"nodes": 2, "clients": 4}, value=12.0),
+        figure("documents_mean_5s", {"nodes": 2, "clients": 4}, value=11.0),
         figure("min", {"nodes": 2, "clients": 4}, value=0.001),
         figure("p95", {"nodes": 2, "clients": 4}, value=0.002),
         figure("wall_time", {"nodes": 2, "clients": 4}, value=10.0),
         figure("summed_time", {"nodes": 2, "clients": 4}, value=40.0),
     )
-    least, most, shortest, p95, wall, summed = (row.measured[0].mean.value for row in beside(read_experiment(path)))
+    least, most, documents, shortest, p95, wall, summed = (row.measured[0].mean.value for row in beside(read_experiment(path)))
     assert 0 < least <= most
     assert most == pytest.approx(QUIET.throughput(2, 4), rel=0.1)
     assert 0 < shortest < p95
     assert wall < summed
-    assert "least of samples of 5 s" in Page(read_report(path).page).text
+    assert documents == pytest.approx(100 * most, rel=0.1)
+    page = Page(read_report(path).page).text
+    assert "least of samples of 5 s" in page
+    assert "11 documents/s" in page
 
 
 def test_ranks_for_each_node_are_clients_and_not_levels_to_keep(tmp_path):

@@ -5,7 +5,7 @@ from typing import Any
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.published import INSTANTS, PER_SECOND, SAMPLES, Beside, MeasuredBeside
-from loadframe.analyze.rates import RATES, THROUGHPUT
+from loadframe.analyze.rates import RATES
 from loadframe.base.units import counted, format_change, format_count, format_duration, format_share
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
@@ -220,7 +220,8 @@ def _value(at: Beside) -> str:
     if value is None:
         return _NONE
     if measure in PER_SECOND:
-        return f"{format_count(value)} {RATES.get(measure, THROUGHPUT).unit}"
+        rate = SAMPLES[measure].rate if measure in SAMPLES else RATES[measure]
+        return f"{format_count(value)} {rate.unit}"
     return format_share(value, 1) if measure == "errors" else format_duration(value)
 
 
