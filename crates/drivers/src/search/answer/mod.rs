@@ -3,6 +3,7 @@
 //! A success is recognised by a few fields, without parsing the rest. Only the reason of a failure is parsed.
 
 mod items;
+mod shards;
 
 use loadframe_engine::driver::{ErrorClass, Failure, Recall};
 use loadframe_engine::workload::variables::Values;
@@ -12,6 +13,7 @@ use crate::assertion::Assertion;
 use crate::excerpt::excerpt;
 use crate::http1::status::class_of;
 use crate::search::answer::items::{bulk, deletions, documents};
+use crate::search::answer::shards::Shards;
 use loadframe_engine::util::json::{Cursor, Unexpected};
 use loadframe_engine::workload::json_pointer::Pointer;
 
@@ -211,77 +213,6 @@ fn ids(body: &[u8], most: usize) -> Result<Vec<String>, Unexpected> {
 
 fn failure(class: ErrorClass, message: String) -> Result<(), Failure> {
     Err(Failure::new(class, message))
-}
-
-/// The fields of an answer that are common to all operations on shards.
-#[derive(Default)]
-struct Shards {
-    timed_out: bool,
-    failed: u64,
-    /// Hits that the store counted.
-    total: Option<u64>,
-    /// Whether the store stopped counting.
-    cut_off: bool,
-    /// Hits returned.
-    hits: Option<u64>,
-}
-
-impl Shards {
-    fn read(body: &[u8]) -> Result<Self, Unexpected> {
-        let mut shards = Self::default();
-        Cursor::new(body).object(|name, cursor| {
-            match name {
-                b"timed_out" => shards.timed_out = cursor.boolean()?,
-                b"_shards" => cursor.object(|name, cursor| {
-                    match name {
-                        b"failed" => shards.failed = cursor.whole()?,
-                        _ => cursor.skip()?,
-                    }
-                    Ok(true)
-                })?,
-                b"hits" => shards.read_hits(cursor)?,
-                _ => cursor.skip()?,
-            }
-            Ok(true)
-        })?;
-        Ok(shards)
-    }
-
-    fn read_hits(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unexpected> {
-        cursor.object(|name, cursor| {
-            match name {
-                b"hits" => self.hits = Some(cursor.objects_in_array()?),
-                b"total" if cursor.at_object()? => cursor.object(|name, cursor| {
-                    match name {
-                        b"value" => self.total = Some(cursor.whole()?),
-                        b"relation" => self.cut_off = *cursor.string()? == *b"gte",
-                        _ => cursor.skip()?,
-                    }
-                    Ok(true)
-                })?,
-                // Elasticsearch 6 reports -1 without track_total_hits.
-                b"total" => self.total = std::str::from_utf8(cursor.value()?).ok().and_then(|total| total.parse().ok()),
-                _ => cursor.skip()?,
-            }
-            Ok(true)
-        })
-    }
-
-    fn outcome(&self, body: &[u8]) -> Result<(), Failure> {
-        if self.timed_out {
-            failure(ErrorClass::Timeout, "the store ran out of time: \"timed_out\" is true".to_owned())
-        } else if self.failed > 0 {
-            failure(ErrorClass::Server, format!("{} shards failed: {}", self.failed, reason(body)))
-        } else {
-            Ok(())
-        }
-    }
-
-    fn search(&self, body: &[u8]) -> Result<Verdict, Unexpected> {
-        let documents = self.hits.ok_or(Unexpected)?;
-        let verdict = Verdict::new(documents, self.outcome(body));
-        Ok(Verdict { hits: self.total.unwrap_or(documents), cut_off: self.cut_off, ..verdict })
-    }
 }
 
 /// Judges an answer of any kind by the fields that report failures: `timed_out`, `_shards`, `errors` with `items`,
