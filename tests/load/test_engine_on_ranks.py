@@ -47,7 +47,7 @@ def run(plan, ranks, threads, folder, start_in=0.2, adjust=None):
         while any(queues) and all(queue or done for queue, done in zip(queues, over, strict=True)):
             recorder.second(_engine.add([queue.pop(0) for queue in queues if queue]))
             for handle in handles:
-                handle.obey(recorder.orders())
+                handle.apply(recorder.directives())
             if adjust and (chosen := adjust(recorder.progress()["seconds"], time.monotonic() - start)):
                 recorder.adjust(**chosen)
                 for handle in handles:
@@ -176,7 +176,7 @@ def test_what_is_no_second_no_part_or_of_another_phase_is_refused(tmp_path):
         lambda: recorder.second(foreign),
         lambda: recorder.finish([]),
         lambda: recorder.finish([other.outcome()]),
-        lambda: handle.obey(b""),
+        lambda: handle.apply(b""),
     ):
         with pytest.raises(ValueError, match=r"\w"):
             call()

@@ -96,10 +96,10 @@ impl PyHandle {
         self.0.seconds().iter().map(|second| PyBytes::new(py, second)).collect()
     }
 
-    /// Apply the directives from `RankRecorder.orders` on this rank. Raises ValueError if they cannot be
+    /// Apply the directives from `RankRecorder.directives` on this rank. Raises ValueError if they cannot be
     /// parsed.
-    fn obey(&self, orders: &[u8]) -> PyResult<()> {
-        self.0.apply(orders).map_err(PyValueError::new_err)
+    fn apply(&self, directives: &[u8]) -> PyResult<()> {
+        self.0.apply(directives).map_err(PyValueError::new_err)
     }
 
     /// Change the target's hosts (`host:port`) while the phase runs. Within seconds, new hosts get their

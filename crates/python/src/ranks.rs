@@ -87,8 +87,8 @@ impl PyRankRecorder {
         py.detach(|| self.with(|recorder| recorder.second(&total))).map_err(refused)
     }
 
-    /// Return the current directives, for `Handle.obey` of each rank.
-    fn orders<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+    /// Return the current directives, for `Handle.apply` of each rank.
+    fn directives<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &self.with(|recorder| recorder.directives()))
     }
 

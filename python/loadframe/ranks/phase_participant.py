@@ -215,8 +215,8 @@ class Participant:
                 self._preparing = background(self._prepare)
             case "begin":
                 self._begin(header["at"])
-            case "obey" if self._handle:
-                self._handle.obey(payload)
+            case "directives" if self._handle:
+                self._handle.apply(payload)
             case "stop":
                 self.stop()
             case "close" if self._handle:

@@ -153,7 +153,7 @@ class RootParticipant(Participant):
         except (OSError, ValueError) as error:
             self._fail(f"could not write the records: {error}")
             return
-        self.down({"kind": "obey", "id": self.id}, self.recorder.orders())
+        self.down({"kind": "directives", "id": self.id}, self.recorder.directives())
 
     def _all_ended(self) -> None:
         if self._handle is None:

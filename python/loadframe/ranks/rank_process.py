@@ -78,7 +78,7 @@ def wait(survey: Survey, patience: float, look: Callable[[], None]) -> dict[int,
 _IDLE = 0.05
 
 #: Kinds of messages that only go down the tree of a phase.
-_DOWN = frozenset({"clocks", "ping", "prepare", "begin", "obey", "stop", "close", "hold", "adjust", "hosts"})
+_DOWN = frozenset({"clocks", "ping", "prepare", "begin", "directives", "stop", "close", "hold", "adjust", "hosts"})
 
 #: Handles messages that do not belong to a phase.
 Handler = Callable[[int, Header, bytes], None]

@@ -48,7 +48,7 @@ struct Time {
 impl Law for Gaps {
     const BLOCK: u32 = 20;
 
-    type Share = Time;
+    type Total = Time;
 
     fn whole(&self, first: u64) -> Time {
         let draw = Draw { k: first, ..self.key };
@@ -60,7 +60,7 @@ impl Law for Gaps {
         self.before += block.sum;
     }
 
-    fn halves(&self, Piece { first, level, share: Time { start, sum } }: Piece<Time>) -> (Time, Time) {
+    fn halves(&self, Piece { first, level, total: Time { start, sum } }: Piece<Time>) -> (Time, Time) {
         let half = 1u64 << (level - 1);
         let draw = Draw { k: first, ..self.key };
         let of = salt::HALF + 2 * u64::from(level);
@@ -97,7 +97,7 @@ impl Poisson {
             arrivals.push(sum);
         }
         for arrival in arrivals {
-            *arrival = piece.share.start + piece.share.sum * (*arrival / sum);
+            *arrival = piece.total.start + piece.total.sum * (*arrival / sum);
         }
     }
 }

@@ -14,16 +14,16 @@ pub trait Law {
     const BLOCK: u32;
 
     /// Total of a piece.
-    type Share: Clone + Debug;
+    type Total: Clone + Debug;
 
     /// Draws the total of the current block. `first`: its first number.
-    fn whole(&self, first: u64) -> Self::Share;
+    fn whole(&self, first: u64) -> Self::Total;
 
-    /// Leaves the current block, whose total is `share`.
-    fn pass(&mut self, share: Self::Share);
+    /// Leaves the current block, which has this total.
+    fn pass(&mut self, total: Self::Total);
 
     /// Splits the total of a piece between its halves.
-    fn halves(&self, piece: Piece<Self::Share>) -> (Self::Share, Self::Share);
+    fn halves(&self, piece: Piece<Self::Total>) -> (Self::Total, Self::Total);
 }
 
 /// Consecutive numbers: 2 to the power of `level`, starting with `first`.
@@ -34,7 +34,7 @@ pub struct Piece<S> {
     /// Binary logarithm of its size.
     pub level: u32,
     /// Its total.
-    pub share: S,
+    pub total: S,
 }
 
 /// A sequence, and a reader's position in it.
@@ -43,7 +43,7 @@ pub struct DyadicSampler<L: Law> {
     law: L,
     block: u64,
     /// Pieces of the current block not read yet, the nearest last.
-    pieces: Vec<Piece<L::Share>>,
+    pieces: Vec<Piece<L::Total>>,
 }
 
 impl<L: Law> DyadicSampler<L> {
@@ -58,10 +58,10 @@ impl<L: Law> DyadicSampler<L> {
     }
 
     /// Returns the leaf that contains `n`. Numbers must not decrease by more than a block from call to call.
-    pub fn leaf(&mut self, n: u64) -> Piece<L::Share> {
+    pub fn leaf(&mut self, n: u64) -> Piece<L::Total> {
         while self.block < n >> L::BLOCK {
-            let share = self.law.whole(self.block << L::BLOCK);
-            self.law.pass(share);
+            let total = self.law.whole(self.block << L::BLOCK);
+            self.law.pass(total);
             self.block += 1;
             self.pieces.clear();
         }
@@ -72,7 +72,7 @@ impl<L: Law> DyadicSampler<L> {
                 // Start the block, or restart it for a smaller number.
                 None => {
                     let first = self.block << L::BLOCK;
-                    break Piece { first, level: L::BLOCK, share: self.law.whole(first) };
+                    break Piece { first, level: L::BLOCK, total: self.law.whole(first) };
                 }
             }
         };
@@ -80,10 +80,10 @@ impl<L: Law> DyadicSampler<L> {
             let (first, level) = (piece.first, piece.level - 1);
             let middle = first + (1 << level);
             let (left, right) = self.law.halves(piece);
-            let right = Piece { first: middle, level, share: right };
+            let right = Piece { first: middle, level, total: right };
             piece = if n < middle {
                 self.pieces.push(right);
-                Piece { first, level, share: left }
+                Piece { first, level, total: left }
             } else {
                 right
             };

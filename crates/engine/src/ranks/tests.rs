@@ -349,7 +349,7 @@ fn a_second_that_was_lost_on_the_way_is_noticed() {
 #[test]
 fn directives_contain_facts_of_the_whole() {
     let start = Instant::now();
-    let folder = Folder::new("orders");
+    let folder = Folder::new("directives");
     let mut recorder = recorder(&folder, 2, 1);
     let (seconds, _) = ranks(2, 1, start);
     recorder.second(&seconds[0]).unwrap();

@@ -89,9 +89,9 @@ impl Law for Counts {
     const BLOCK: u32 = 16;
 
     /// For each counter, the number of uses before and within the piece.
-    type Share = Vec<(u64, u64)>;
+    type Total = Vec<(u64, u64)>;
 
-    fn whole(&self, first: u64) -> Self::Share {
+    fn whole(&self, first: u64) -> Self::Total {
         let draw = Draw { k: first, ..self.key };
         let (mut rest, mut share_of_rest) = (1u64 << Self::BLOCK, 1.0);
         let counts = self.shares.iter().zip(&self.before).enumerate().map(|(group, (share, before))| {
@@ -103,13 +103,13 @@ impl Law for Counts {
         counts.collect()
     }
 
-    fn pass(&mut self, block: Self::Share) {
+    fn pass(&mut self, block: Self::Total) {
         for (before, (_, within)) in self.before.iter_mut().zip(block) {
             *before += within;
         }
     }
 
-    fn halves(&self, Piece { first, level, share: mut left }: Piece<Self::Share>) -> (Self::Share, Self::Share) {
+    fn halves(&self, Piece { first, level, total: mut left }: Piece<Self::Total>) -> (Self::Total, Self::Total) {
         let level = level - 1;
         let half = 1u64 << level;
         let draw = Draw { k: first, ..self.key };
@@ -163,8 +163,8 @@ impl Drawn {
         self.leaf = piece.first;
         self.uses.clear();
         self.leaf_before.clear();
-        self.leaf_before.extend(piece.share.iter().map(|(before, _)| before));
-        let mut urn: Vec<u64> = piece.share.iter().map(|(_, within)| *within).collect();
+        self.leaf_before.extend(piece.total.iter().map(|(before, _)| before));
+        let mut urn: Vec<u64> = piece.total.iter().map(|(_, within)| *within).collect();
         for place in 0..1u64 << LEAF {
             let rest = (1 << LEAF) - place;
             let mut ball = (Draw { k: piece.first + place, ..self.row.law().key }.unit(salt::USE) * rest as f64) as u64;
