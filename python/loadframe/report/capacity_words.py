@@ -211,6 +211,20 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
     return {
         "experiment": capacities.folder.description["experiment"],
         "question": capacities.folder.description.get("question"),
+        "demands": [
+            {
+                "rate": answer.rate,
+                "asked": answer.words,
+                "nodes": answer.nodes,
+                "least": answer.least,
+                "most": answer.most,
+                "measured": answer.measured,
+                "extrapolated": answer.extrapolated,
+                "single_search": answer.single,
+                "sentence": words,
+            }
+            for answer, words in demands
+        ],
         "slo": {
             "response": capacities.slo.response,
             "percentile": capacities.slo.percentile,
@@ -242,20 +256,6 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
         "selection": selection.as_dict() if (selection := capacities.selection) else None,
         "excluded": [
             {"run": attempt.run, "reason": "; ".join(attempt.judgement.reasons)} for attempt in capacities.invalid
-        ],
-        "demands": [
-            {
-                "rate": answer.rate,
-                "asked": answer.words,
-                "nodes": answer.nodes,
-                "least": answer.least,
-                "most": answer.most,
-                "measured": answer.measured,
-                "extrapolated": answer.extrapolated,
-                "single_search": answer.single,
-                "sentence": words,
-            }
-            for answer, words in demands
         ],
     }
 

@@ -336,7 +336,7 @@ class Demand:
     measured: bool  #: the number of nodes was measured; else it comes from the curve
     extrapolated: bool  #: it exceeds the largest measured number of nodes
     reach: int  #: the largest number of nodes with a known capacity, measured or from the curve
-    #: Whether some number of nodes has only one search, which gives a bracket instead of an interval.
+    #: Whether some number of nodes has only one search, which does not give an interval.
     single: bool
 
 
@@ -386,11 +386,12 @@ def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: "Sca
     bands = _bands(rates, fitted, largest)
     nodes = _first(rate, {number: band.value for number, band in bands.items()})
     # The bracket of one search is not an interval, so it does not bound the number of nodes.
-    single = {capacity.nodes for capacity in capacities if capacity.bracket}
-    least = _first(rate, {number: band.high for number, band in bands.items() if number not in single})
-    most = _first(rate, {number: band.low for number, band in bands.items() if number not in single})
+    bracketed = {capacity.nodes for capacity in capacities if capacity.bracket}
+    least = _first(rate, {number: band.high for number, band in bands.items() if number not in bracketed})
+    most = _first(rate, {number: band.low for number, band in bands.items() if number not in bracketed})
+    single = any(capacity.rate and len(capacity.conclusive) == 1 for capacity in capacities)
     beyond = nodes is None or nodes > largest
-    return Demand(rate, words, nodes, least, most, nodes in rates, beyond, max(bands, default=0), bool(single))
+    return Demand(rate, words, nodes, least, most, nodes in rates, beyond, max(bands, default=0), single)
 
 
 def _bands(rates: Mapping[int, Estimate], fitted: "ScalabilityFit | None", largest: int) -> dict[int, Estimate]:
@@ -429,9 +430,10 @@ def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
         sure = "only an indication, since one search at a number of nodes does not give an interval"
     elif answer.least == answer.nodes == answer.most:
         sure = "the 95 % intervals allow no other number"
+    elif answer.most is None:
+        sure = f"{answer.least} or more by the 95 % intervals"
     else:
-        most = "an unknown number" if answer.most is None else str(answer.most)
-        sure = f"between {answer.least} and {most} by the 95 % intervals"
+        sure = f"between {answer.least} and {answer.most} by the 95 % intervals"
     if answer.measured:
         ground = "measured"
     elif answer.extrapolated:

@@ -130,10 +130,12 @@ def _page(
         question=description.get("question") or f"How much load does {description['experiment']} sustain?",
         experiment=description["experiment"],
         slo=capacity_words.slo_text(capacities.slo),
+        # The demands are the question; the capacities are the basis of their answers.
         sentences=[
-            *(capacity_words.sentence(capacity, capacities.slo) for capacity in capacities.capacities),
             *demands,
+            *(capacity_words.sentence(capacity, capacities.slo) for capacity in capacities.capacities),
         ],
+        shown=max(len(demands), 2),
         limits=capacity_words.limits(capacities),
         curve=capacity_plot(capacities.capacities, fitted, "capacity") if several else None,
         curve_words=fit_sentence(fitted, unit) if fitted else f"No curve: {refusal}.",
@@ -181,6 +183,10 @@ def _show(capacities: Capacities, answers: Sequence[str], more: Further, console
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
     console.print(Text(capacity_words.slo_text(capacities.slo), style="dim"))
     console.print()
+    for words in answers:
+        console.print(Text(words, style="bold"))
+    if answers:
+        console.print()
     counted = any(capacity_words.counts_documents(capacity) for capacity in capacities.capacities)
     columns = ("treatment", capacity_words.unit_of(capacities.bounds.over), *("documents/s",) * counted, "trials")
     table = TerminalTable(columns)
@@ -195,8 +201,6 @@ def _show(capacities: Capacities, answers: Sequence[str], more: Further, console
     more.print(console)
     for capacity in capacities.capacities:
         console.print(Text(capacity_words.sentence(capacity, capacities.slo)))
-    for words in answers:
-        console.print(Text(words))
     for line in capacity_words.limits(capacities):
         console.print(Text(line, style="dim"))
     for line in capacity_words.invalid_trials(capacities):
