@@ -358,7 +358,7 @@ class Echo(Handler):
 
 
 @pytest.mark.parametrize("scheme", ["aws", "token", "API key", "password"])
-def test_check_masks_the_credentials_that_an_answer_repeats(folder, scheme):
+def test_the_credentials_that_an_answer_repeats_are_masked(folder, scheme):
     (folder / "rest.yaml").write_text(
         "workload: rest\noperations:\n"
         "  good: {http: {method: GET, path: /good}}\n  bad: {http: {method: GET, path: /bad}}\n"
@@ -380,6 +380,11 @@ def test_check_masks_the_credentials_that_an_answer_repeats(folder, scheme):
     with LoopbackServer(Echo) as server:
         words = ["check", folder / "rest.yaml", "--store", "http", "--hosts", server.address, *options]
         texts = [loadframe(*words, *more, env=variables) for more in ([], ["--json"])]
+        words[0] = "bench"
+        bench = loadframe(*words, "--output", folder / "run", env=variables)
+    recorded = b"".join(path.read_bytes() for path in (folder / "run").rglob("*") if path.is_file()).decode("latin-1")
+    assert "the canonical request was" in recorded
+    assert hidden[:10] not in recorded + bench.stdout + bench.stderr
     for done in texts:
         assert done.returncode == 1, done.stderr
         output = "".join((done.stdout + done.stderr).split())

@@ -135,7 +135,9 @@ def test_statistics_of_samples_and_ycsbs_response_times_are_held_beside_publishe
         figure("wall_time", {"nodes": 2, "clients": 4}, value=10.0),
         figure("summed_time", {"nodes": 2, "clients": 4}, value=40.0),
     )
-    least, most, documents, shortest, p95, wall, summed = (row.measured[0].mean.value for row in beside(read_experiment(path)))
+    least, most, documents, shortest, p95, wall, summed = (
+        row.measured[0].mean.value for row in beside(read_experiment(path))
+    )
     assert 0 < least <= most
     assert most == pytest.approx(QUIET.throughput(2, 4), rel=0.1)
     assert 0 < shortest < p95

@@ -263,6 +263,7 @@ def run_phase(
             handle.stop()
             # Waits until the load has ended.
             outcome = _outcome(handle)
+            _mask_messages(outcome, _secrets(plan["target"]))
             _tell_answers(handle, answered)
         if failed := outcome["failed"] or late:
             raise PhaseFailed(failed, outcome)
@@ -331,13 +332,30 @@ def check_operations(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
     """
     answers = _ask(plan, _engine.check)
     # Read after the answers, because a file of credentials can change meanwhile.
-    target = plan["target"]
-    secrets = set().union(*map(_credentials, [target, *target.get("targets", {}).values()]))
+    secrets = _secrets(plan["target"])
     shown = [{**plain(answer), "request": _request(plan, answer["request"])} for answer in answers]
     return [
         {**answer, **{key: without(answer[key], secrets) for key in ("request", "answer", "message") if answer[key]}}
         for answer in shown
     ]
+
+
+def _mask_messages(part: Any, secrets: Collection[str]) -> None:
+    """Mask the credentials of the target in all messages of an outcome, because stores can echo them."""
+    if isinstance(part, list):
+        for element in part:
+            _mask_messages(element, secrets)
+    elif isinstance(part, dict):
+        for key, value in part.items():
+            if key == "message" and isinstance(value, str):
+                part[key] = without(value, secrets)
+            else:
+                _mask_messages(value, secrets)
+
+
+def _secrets(target: Mapping[str, Any]) -> set[str]:
+    """Return the secrets of a target and of its parts; see `_credentials`."""
+    return set[str]().union(*map(_credentials, [target, *target.get("targets", {}).values()]))
 
 
 def _credentials(target: Mapping[str, Any]) -> set[str]:
