@@ -1,14 +1,18 @@
 """The page of a scale experiment: self-contained, with its exclusions and its limits of knowledge."""
 
+import io
+import json
 from dataclasses import replace
 
 import pytest
 from pages import Page
+from rich.console import Console
 
 from loadframe.analyze.scale.sweep import read_sweep
-from loadframe.report.kinds.scale import sweep_page
-from loadframe.report.scale_words import over_clients
-from simulated import write_experiment
+from loadframe.report.kinds.scale import print_sweep, sweep_page
+from loadframe.report.numbers import measured_text
+from loadframe.report.scale_words import lead, over_clients
+from simulated import Truth, write_experiment
 
 BAD = {"invalid": ["b1-nodes2-clients4"], "failed": ["b2-nodes3-clients16"]}
 
@@ -164,7 +168,7 @@ def test_an_experiment_that_has_hardly_begun_is_reported(tmp_path):
     path = write_experiment(tmp_path / "e", nodes=(1, 2), clients=(1, 2), repetitions=1, missing=names[1:])
     page = Page(sweep_page(read_sweep(path)))
     assert "1 of 4 runs is used; left out: 3 not made." in page.text
-    assert "Throughput was" in page.text
+    assert "The highest mean throughput was" in page.text
 
 
 def test_words_of_the_experiment_cannot_become_markup(tmp_path):
@@ -186,6 +190,34 @@ def test_two_stores_share_a_plot_and_a_table(tmp_path):
     (table,) = [table for title, table in page.tables if title.endswith("side by side")]
     assert [row[0].text for row in table.rows] == ["kind redis"] * 3 + ["kind sim"] * 3
     assert {row[4].small for row in table.rows} == {curves.operation}
+
+
+def test_the_highest_throughput_without_a_fit_is_that_of_the_table(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(sigma=0.9, kappa=0, noise=0.05), nodes=(1,), clients=(4, 8))
+    (curves,) = read_sweep(path).curves
+    best = max(curves.treatments, key=lambda at: at.throughput.value)
+    page = Page(sweep_page(read_sweep(path)))
+    figure = measured_text(best.throughput)
+    assert lead(curves) == f"The highest mean throughput was {figure} requests/s with {best.clients} clients."
+    assert page.text.count(figure.partition(" [")[0]) >= 2, "in the answer and in the table"
+
+
+@pytest.mark.parametrize("nodes", [(1,), (1, 2)])
+def test_response_times_name_their_operation_if_there_are_several(tmp_path, nodes):
+    path = write_experiment(tmp_path / "e", nodes=nodes, clients=(1, 2), repetitions=1)
+    words = "p50 and p99 are response times of range_100"
+    assert words not in Page(sweep_page(read_sweep(path))).text
+    for file in path.glob("runs/*/summary.json"):
+        summary = json.loads(file.read_text())
+        (phase,) = summary["phases"]
+        rare = phase["operations"]["range_100"] | {"successes": 1}
+        phase["operations"]["rare"] = rare
+        file.write_text(json.dumps(summary))
+    sweep = read_sweep(path)
+    assert words in Page(sweep_page(sweep)).text
+    console = Console(file=io.StringIO(), width=200)
+    print_sweep(sweep, console)
+    assert words in console.file.getvalue()
 
 
 def test_a_single_store_has_no_plot_side_by_side(page):

@@ -118,6 +118,13 @@ def treatment_rows(curves: PhaseCurves) -> tuple[tuple[str, ...], list[tuple[str
     return columns, rows
 
 
+def times_text(curves: PhaseCurves) -> str:
+    """Return which operation the response times are of; empty if the phase has only one."""
+    if not curves.other_operations:
+        return ""
+    return f"p50 and p99 are response times of {curves.operation}, one of several operations."
+
+
 def _time_text(value: float | None, low: float | None) -> str:
     """Write a response time, with its bounds if the load generator's delays bound it."""
     if value is None or low is None or low >= value:
@@ -199,4 +206,7 @@ def _luck(curves: PhaseCurves) -> str:
 
 
 def _single(curves: PhaseCurves) -> str:
-    return f"Throughput was at most {measured_text(curves.best[0].throughput)} {curves.rate.unit}."
+    """Return the highest mean of the treatments, as in their table."""
+    most = max(curves.treatments, key=lambda at: at.throughput.value)
+    at = f" with {counted(most.clients, 'client')}" if most.clients and len(curves.treatments) > 1 else ""
+    return f"The highest mean throughput was {measured_text(most.throughput)} {curves.rate.unit}{at}."

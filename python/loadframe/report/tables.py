@@ -67,8 +67,11 @@ class Table:
 Sections = Sequence[tuple[str, Table]]
 
 
-def speedup_table(curves: PhaseCurves) -> Table:
-    """Return the throughput, speed-up and response times of each number of nodes at its best number of clients."""
+def speedup_table(curves: PhaseCurves, times: str = "") -> Table:
+    """Return the throughput, speed-up and response times of each number of nodes at its best number of clients.
+
+    `times` is the sentence on the operation of the response times.
+    """
     rows = []
     for row in curves.speedups:
         treatment = row.treatment
@@ -91,7 +94,7 @@ def speedup_table(curves: PhaseCurves) -> Table:
         names=0,
         note="Means over repetitions, corrected for the selection of the best number of clients. 95 % intervals with"
         " one relative variance, pooled over all treatments. Efficiency: speed-up divided by the growth in nodes. In"
-        " flight: mean number of requests in the cluster, by Little's law.",
+        f" flight: mean number of requests in the cluster, by Little's law. {times}".rstrip(),
     )
 
 

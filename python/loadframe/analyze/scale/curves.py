@@ -132,6 +132,8 @@ class PhaseCurves:
     warnings: tuple[Finding, ...]
     #: The levels at which the store failed, with or without a point on the curves.
     failed: tuple[Finding, ...] = ()
+    #: Whether the phase has other operations than `operation`, the one of the response times.
+    other_operations: bool = False
 
 
 def phase_curves(
@@ -189,6 +191,7 @@ def phase_curves(
         calibrations=tuple(filter(None, (_calibration(runs, phase, nodes, rate) for nodes in by_nodes))),
         warnings=(*failed, *rules.warnings(runs, phase, best)),
         failed=failed,
+        other_operations=len({name for run in runs for name in run.operations(phase)}) > 1,
     )
 
 

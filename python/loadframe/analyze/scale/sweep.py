@@ -26,6 +26,7 @@ def curves_document(curves: PhaseCurves) -> dict[str, Any]:
     return {
         "phase": curves.phase,
         "operation": curves.operation,
+        "other_operations": curves.other_operations,
         "levels": dict(curves.others),
         "treatments": [_treatment(treatment) for treatment in curves.treatments],
         "failed": [

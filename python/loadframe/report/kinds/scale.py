@@ -159,7 +159,7 @@ def _curves_view(curves: PhaseCurves, sweep: Sweep, index: int) -> CurvesView:
         bends=curves.bends,
         over_clients=scale_words.over_clients(curves),
         nodes_plot=throughput_over_nodes(curves, f"{prefix}-nodes"),
-        speedups=speedup_table(curves) if curves.speedups else None,
+        speedups=speedup_table(curves, scale_words.times_text(curves)) if curves.speedups else None,
         treatments=None if curves.speedups else _treatments(curves),
         clients_plot=throughput_over_clients(curves, f"{prefix}-clients"),
         response_plot=response_over_clients(curves, f"{prefix}-response"),
@@ -178,6 +178,7 @@ def _treatments(curves: PhaseCurves) -> Table | None:
         "Means over repetitions with 95 % intervals, with one relative variance pooled over all treatments. The"
         " intervals include the bounds from delays and limits of the load generator."
     )
+    note = f"{note} {scale_words.times_text(curves)}".strip()
     return Table(columns, [[interval_cell(cell) for cell in row] for row in rows], names=0, note=note) if rows else None
 
 
@@ -248,6 +249,8 @@ def _print_curves(console: Console, curves: PhaseCurves) -> None:
         for row in rows:
             table.add(*(cell.replace(" [", "\n[", 1) for cell in row))
         table.print(console)
+    if curves.treatments and (words := scale_words.times_text(curves)):
+        console.print(Text(words, style="dim"))
     for name, words in scale_words.over_clients(curves):
         console.print()
         console.print(Text.assemble((f"{name}: ", "bold"), words))

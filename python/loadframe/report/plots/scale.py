@@ -50,11 +50,17 @@ def over_factor_section(curves: Sequence[CurveOver]) -> Table:
     ]
     note = (
         "Means over runs with 95 % intervals, with one relative variance pooled over all treatments of a phase. p50:"
-        " median response time of the phase's main operation. Lines connect points; they are not fits."
+        f" median response time of {_operations(curves)}. Lines connect points; they are not fits."
     )
     columns = ("phase", "over", "at", "runs", curves[0].rate.unit, "p50")
     figures = [_figure(curve, f"over-{number}") for number, curve in enumerate(curves)]
     return Table(columns, rows, names=3, note=note, figures=figures)
+
+
+def _operations(curves: Sequence[CurveOver]) -> str:
+    by_phase = dict.fromkeys((curve.phase, curve.operation) for curve in curves)
+    named = [f"{operation} in {phase}" if len(by_phase) > 1 else str(operation) for phase, operation in by_phase]
+    return ", ".join(named)
 
 
 def _figure(curve: CurveOver, name: str) -> Figure:
