@@ -136,10 +136,46 @@ def test_a_port_without_lines_for_a_while_ends_by_itself(node, folder):
     assert (came["lines"], came["indexed"], came["documents"], came["connections"]) == (300, 300, 300, 2)
 
 
-def ids(node):
+def hits(node, source="true"):
     node.count("ads-*")  # which refreshes
-    with urllib.request.urlopen(f"http://{node.addresses[0]}/ads-*/_search?size=10000&_source=false") as answer:
-        return {hit["_id"] for hit in json.load(answer)["hits"]["hits"]}
+    with urllib.request.urlopen(f"http://{node.addresses[0]}/ads-*/_search?size=10000&_source={source}") as answer:
+        return json.load(answer)["hits"]["hits"]
+
+
+def ids(node):
+    return {hit["_id"] for hit in hits(node, "false")}
+
+
+def test_lines_are_transformed_before_they_are_stored(node, folder):
+    steps = """{id: key, time: at, transform: [
+          {rename: {id: key, time: at}}, {convert: {at: time, price: float}}, {drop: [type]}, {add: {geo.country: SE}},
+          {derive: {day: {date: at, format: "%d"}, host: {part: url, split: "/", at: 2}}},
+          {derive: {twice: {sum: [price, price]}}}]}"""
+    (folder / "w.yaml").write_text(WORKLOAD.replace("{id: id, time: time}", steps))
+    plain = bid(1) | {"url": "https://a.example/x"}
+    sent = [plain | {"price": "1.5"}, plain | {"id": "b3", "price": "NaN"}, plain | {"id": "b5", "url": 7}, win(1)]
+    (folder / "e.ndjson").write_bytes(lines(*sent))
+    came = result("ingest", "./w.yaml", "e.ndjson", "--cluster", "shared", "--output", "run")
+    assert (came["lines"], came["indexed"], came["dead_letters"], came["documents"]) == (4, 2, 2, 1)
+    (document,) = hits(node)
+    assert (document["_index"], document["_id"]) == ("ads-2017.03.02", "b1")
+    assert document["_source"]["win"] == win(1)
+    assert document["_source"]["bid"] == {
+        "key": "b1",
+        "at": "2017-03-02T00:00:10.000Z",
+        "price": 1.5,
+        "url": "https://a.example/x",
+        "geo": {"country": "SE"},
+        "day": "02",
+        "host": "a.example",
+        "twice": 3.0,
+    }
+    run = Run(folder / "run")
+    letters = (run.path / run.summary.phases[0].sources["ads"].kept).read_text().splitlines()
+    assert [(letter["reason"], json.loads(letter["line"])) for letter in map(json.loads, letters)] == [
+        ('transform failed: convert price: "NaN" is not a finite number', sent[1]),
+        ("transform failed: derive host: 7 has no part 2", sent[2]),
+    ]
 
 
 def test_acknowledged_events_survive_a_kill_and_the_rest_is_stored_after_resending(node, folder):

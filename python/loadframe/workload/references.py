@@ -18,11 +18,15 @@ _SOURCE_KINDS = {"derived": None, "linear": "number", "hash": "whole number", "s
 
 def check(document: Document, file: WorkloadFile) -> None:
     """Refuse unknown names, wrong kinds and duplicates, with BadInput at the reference; suggests similar names."""
+    place: Place
     for name, operation in file.operations.items():
         for family, form in every_form(operation).items():
-            place: Place = ("operations", name, *([family] if family else []), form.kind)
+            place = ("operations", name, *([family] if family else []), form.kind)
             _check_form(document, file, form, place)
     _check_variables(document, file)
+    for name, source in file.sources.items():
+        for place, what, remedy in source.events.contradictions():
+            raise document.error(("sources", name, "events", *place), what, remedy, key=isinstance(place[-1], str))
     if MAIN in file.targets:
         what = f"{MAIN!r} is reserved for the store under test"
         raise document.error(("targets", MAIN), what, "choose another name", key=True)

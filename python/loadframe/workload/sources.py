@@ -3,8 +3,7 @@
 Validates the configuration, and checks and hashes files. Only the engine reads the events.
 """
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -18,7 +17,8 @@ from loadframe.base.units import MOST_SEED, parse_size
 from loadframe.workload.corpora import describe_files, require_readable
 from loadframe.workload.forms import Positive, Text
 from loadframe.workload.pacing import Rates, plan_level
-from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Size, quantity, short_json, wrong
+from loadframe.workload.transform import Inside, Known, TransformStep, plan_steps, pointer
+from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Place, Size, quantity, short_json, wrong
 
 
 def _listens(value: str) -> str:
@@ -26,12 +26,6 @@ def _listens(value: str) -> str:
     if not (host and colon and port.isdecimal() and int(port) < 65536):
         what = f"{short_json(value)} is not an address to listen on"
         raise wrong(what, "write host:port, such as 127.0.0.1:5000; port 0 selects a free port")
-    return value
-
-
-def _path_inside(value: str) -> str:
-    if not re.fullmatch(r"[^./~]+(\.[^./~]+)*", value):
-        raise wrong(f"{short_json(value)} is not a field of an event", "write a name, or a path such as a.b")
     return value
 
 
@@ -45,10 +39,6 @@ def _instant(value: Any) -> Any:
 
 def _address_alone(value: Any) -> Any:
     return {"address": value} if isinstance(value, str) else value
-
-
-#: A field of an event; dots separate the names of nested fields.
-Inside = Annotated[Text, AfterValidator(_path_inside)]
 
 
 class Listen(Model):
@@ -97,22 +87,51 @@ class Replay(Model):
 
 
 class EventKind(Model):
-    """The fields of one kind of event: the id of its document, and the timestamp that decides its day."""
+    """The fields of one kind of event: the id of its document, and the timestamp that decides its day.
+
+    They are read after the steps of `transform`.
+    """
 
     id: Inside
     time: Inside
+    transform: tuple[TransformStep, ...] = Field((), strict=False)
 
 
 class Events(Model):
-    """The fields that are read from events: the kind of event (`type`), and further fields per kind."""
+    """The fields that are read from events: the kind of event (`type`), and further fields per kind.
+
+    The steps of `transform` apply to the lines of all kinds, before `type` is read.
+    """
 
     type: Inside = "type"
+    transform: tuple[TransformStep, ...] = Field((), strict=False)
     kinds: Annotated[dict[Name, EventKind], NOT_EMPTY]
 
     def plan(self) -> dict[str, Any]:
         """Return the fields for the plan."""
-        kinds = {name: {"id": _pointer(kind.id), "time": _pointer(kind.time)} for name, kind in self.kinds.items()}
-        return {"type": _pointer(self.type), "kinds": kinds}
+        kinds = {
+            name: {"id": pointer(kind.id), "time": pointer(kind.time), **plan_steps(kind.transform)}
+            for name, kind in self.kinds.items()
+        }
+        return {"type": pointer(self.type), **plan_steps(self.transform), "kinds": kinds}
+
+    def contradictions(self) -> Iterator[tuple[Place, str, str]]:
+        """Yield the place, the problem and the remedy of steps that cannot work, and of fields that steps remove."""
+        known = Known()
+        yield from _within(("transform",), known.contradictions(self.transform))
+        if known.gone(self.type):
+            yield ("type",), f"the transformation removes the field {self.type!r}", "name its new field, or keep it"
+        for name, kind in self.kinds.items():
+            of_kind = known.copy()
+            yield from _within(("kinds", name, "transform"), of_kind.contradictions(kind.transform))
+            for key, field in (("id", kind.id), ("time", kind.time)):
+                if of_kind.gone(field):
+                    what = f"the transformation removes the field {field!r}"
+                    yield ("kinds", name, key), what, "name its new field, or keep it"
+
+
+def _within(place: Place, problems: Iterator[tuple[Place, str, str]]) -> Iterator[tuple[Place, str, str]]:
+    return (((*place, *inner), what, remedy) for inner, what, remedy in problems)
 
 
 #: Keys that select the origin of events; exactly one per source.
@@ -211,7 +230,7 @@ def resolve(source: Source, folder: Path, error: Callable[[str, str], BadInput])
         **(
             {}
             if source.replay is None
-            else {"replay": {**source.replay.model_dump(), "time": _pointer(source.replay.time)}}
+            else {"replay": {**source.replay.model_dump(), "time": pointer(source.replay.time)}}
         ),
         "events": source.events.plan(),
         **{key: getattr(source, key) for key in ("batch", "flush", "buffer", "longest_line")},
@@ -251,10 +270,6 @@ def _way(source: Source, folder: Path, error: Callable[[str, str], BadInput]) ->
 def _file(path: Path, error: Callable[[str, str], BadInput]) -> str:
     require_readable(path.absolute(), error)
     return str(path.absolute())
-
-
-def _pointer(dotted: str) -> str:
-    return f"/{dotted.replace('.', '/')}"
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::json;
 
+use crate::util::json::whole::Invalid;
+
 /// Reason of a dead letter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
@@ -33,6 +35,8 @@ pub enum Reason {
     NoTime,
     /// The time cannot be parsed.
     OddTime,
+    /// A step of the transformation cannot process the line.
+    Transform,
     /// The line exceeds the maximum length.
     TooLong,
     /// The sender disconnected in the middle of the line.
@@ -42,7 +46,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::NoObject,
         Self::TooDeep,
         Self::NoKind,
@@ -51,6 +55,7 @@ impl Reason {
         Self::OddId,
         Self::NoTime,
         Self::OddTime,
+        Self::Transform,
         Self::TooLong,
         Self::CutOff,
         Self::Refused,
@@ -67,10 +72,35 @@ impl Reason {
             "unreadable id",
             "no time",
             "unreadable time",
+            "transform failed",
             "too long",
             "cut off",
             "refused",
         ][self as usize]
+    }
+}
+
+/// Reason of a dead letter, with details that may be empty.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason.
+    pub reason: Reason,
+    /// Details, such as the step and the field.
+    pub words: String,
+}
+
+impl From<Reason> for Refusal {
+    fn from(reason: Reason) -> Self {
+        Self { reason, words: String::new() }
+    }
+}
+
+impl From<Invalid> for Reason {
+    fn from(invalid: Invalid) -> Self {
+        match invalid {
+            Invalid::NoObject => Self::NoObject,
+            Invalid::TooDeep => Self::TooDeep,
+        }
     }
 }
 

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::dead_letters::Reason;
+use super::dead_letters::{Reason, Refusal};
 use super::instant::{Unit, instant, unit};
+use super::transform::{Transform, apply};
 use crate::plan::{Events, PlanError};
 use crate::util::json::whole;
-use crate::util::json::whole::Invalid;
 use crate::workload::json_pointer::Pointer;
 
 /// Locations of the fields to extract from a source's lines.
@@ -23,6 +23,8 @@ pub struct Reader {
     replayed: Option<Place>,
     /// Top-level members that contain these fields.
     members: Vec<Vec<u8>>,
+    /// Steps that change lines before id and time are read, if the source has any.
+    transform: Option<Transform>,
 }
 
 /// Location of a field in a line.
@@ -73,31 +75,72 @@ impl Reader {
             replayed: replayed.map(place).transpose()?,
             names: kinds.into_keys().cloned().collect(),
             members,
+            transform: None,
         })
     }
 
-    /// Parses a line without surrounding white space, or returns the reason of its dead letter.
-    pub fn read(&self, line: &[u8]) -> Result<EventFields, Reason> {
+    /// Adds a transformation of lines.
+    #[must_use]
+    pub fn with(self, transform: Option<Transform>) -> Self {
+        Self { transform, ..self }
+    }
+
+    /// Returns whether lines are transformed.
+    pub fn transforms(&self) -> bool {
+        self.transform.is_some()
+    }
+
+    /// Parses a line without surrounding white space, or returns the reason of its dead letter. A transformed
+    /// line is appended to `out`; the ranges of the fields then refer to it.
+    pub fn parse(&self, line: &[u8], out: &mut Vec<u8>) -> Result<EventFields, Refusal> {
+        match &self.transform {
+            None => Ok(self.read(line)?),
+            Some(transform) => self.read_transformed(transform, line, out),
+        }
+    }
+
+    fn read_transformed(&self, transform: &Transform, line: &[u8], out: &mut Vec<u8>) -> Result<EventFields, Refusal> {
+        let line = apply(&transform.all, line)?;
+        let kind = self.kind(&line, &self.values(&line)?)?;
+        let line = apply(&transform.kinds[kind], &line)?;
+        if line.len() > transform.longest {
+            return Err(Refusal { reason: Reason::TooLong, words: "after its transformation".to_owned() });
+        }
+        let fields = self.fields(&line, &self.values(&line)?, kind)?;
+        out.extend_from_slice(&line);
+        Ok(fields)
+    }
+
+    /// Parses a line as it is.
+    fn read(&self, line: &[u8]) -> Result<EventFields, Reason> {
+        let values = self.values(line)?;
+        let kind = self.kind(line, &values)?;
+        self.fields(line, &values, kind)
+    }
+
+    /// Returns the values of the members; `None` for missing ones.
+    fn values<'a>(&self, line: &'a [u8]) -> Result<Vec<Option<&'a [u8]>>, Reason> {
         if std::str::from_utf8(line).is_err() {
             return Err(Reason::NoObject);
         }
         let mut values = vec![None; self.members.len()];
-        let whole = whole::members(line, |name, value| {
+        whole::members(line, |name, value| {
             if let Some(member) = self.members.iter().position(|member| *member == *name) {
                 // Of duplicate members the first counts.
                 values[member].get_or_insert(value);
             }
-        });
-        whole.map_err(|invalid| match invalid {
-            Invalid::NoObject => Reason::NoObject,
-            Invalid::TooDeep => Reason::TooDeep,
         })?;
-        let find = |place: &Place| match place.member {
-            None => Some(line),
-            Some(member) => place.pointer.find_within(values[member]?).ok().flatten(),
-        };
-        let kind = find(&self.kind).and_then(text).filter(|kind| !kind.is_empty()).ok_or(Reason::NoKind)?;
-        let kind = self.names.iter().position(|name| name.as_bytes() == kind).ok_or(Reason::UnknownKind)?;
+        Ok(values)
+    }
+
+    fn kind(&self, line: &[u8], values: &[Option<&[u8]>]) -> Result<usize, Reason> {
+        let kind = self.kind.find(line, values).and_then(text);
+        let kind = kind.filter(|kind| !kind.is_empty()).ok_or(Reason::NoKind)?;
+        self.names.iter().position(|name| name.as_bytes() == kind).ok_or(Reason::UnknownKind)
+    }
+
+    fn fields(&self, line: &[u8], values: &[Option<&[u8]>], kind: usize) -> Result<EventFields, Reason> {
+        let find = |place: &Place| place.find(line, values);
         let (id, time) = &self.kinds[kind];
         let id = find(id).and_then(|id| text(id).or_else(|| whole_number(id))).filter(|id| !id.is_empty());
         let id = id.ok_or(Reason::NoId)?;
@@ -113,6 +156,15 @@ impl Reader {
         });
         let start = id.as_ptr() as usize - line.as_ptr() as usize;
         Ok(EventFields { kind, id: start..start + id.len(), time, due: due.transpose()?, unit })
+    }
+}
+
+impl Place {
+    fn find<'a>(&self, line: &'a [u8], values: &[Option<&'a [u8]>]) -> Option<&'a [u8]> {
+        match self.member {
+            None => Some(line),
+            Some(member) => self.pointer.find_within(values[member]?).ok().flatten(),
+        }
     }
 }
 
@@ -186,6 +238,57 @@ mod tests {
         assert_eq!(reader(None).read(not_utf8), Err(Reason::NoObject));
         let timeless = b"{\"type\": \"bid\", \"id\": 1, \"time\": 1}";
         assert_eq!(reader(Some("/at")).read(timeless), Err(Reason::NoTime));
+    }
+
+    #[test]
+    fn kind_id_and_time_are_read_after_the_steps() {
+        let events = json!({
+            "type": "/type",
+            "transform": [{"step": "rename", "field": "/sort", "to": "/type"}],
+            "kinds": {
+                "bid": {"id": "/key", "time": "/time", "transform": [
+                    {"step": "derive", "field": "/key", "value": {"join": {"of": ["/id", "/n"], "with": "-"}}},
+                    {"step": "drop", "field": "/type"},
+                ]},
+                "win": {"id": "/id", "time": "/time"},
+            },
+        });
+        let events = from_value(events).unwrap();
+        let reader = Reader::new(&events, Some("/due")).unwrap().with(Transform::new(&events, 60).unwrap());
+        let mut out = b"before".to_vec();
+        let mut parsed = |line: &str| {
+            let start = out.len();
+            let fields = reader.parse(line.as_bytes(), &mut out);
+            let changed = String::from_utf8(out[start..].to_vec()).unwrap();
+            fields.map(|fields| (fields.kind, changed[fields.id].to_owned(), changed)).inspect_err(|_| {
+                assert_eq!(out.len(), start, "a refused line leaves nothing");
+            })
+        };
+        let bid = parsed(r#"{"sort":"bid", "id":"a","n":1,"time":5,"due":6}"#).unwrap();
+        assert_eq!(bid, (0, "a-1".to_owned(), r#"{"id":"a","n":1,"time":5,"due":6,"key":"a-1"}"#.to_owned()));
+        // A line that no step is for keeps its bytes.
+        let line = r#"{"type": "win", "id":"a", "time":5,"due":6}"#;
+        let events = from_value(json!({"type": "/type", "kinds": {
+            "bid": {"id": "/id", "time": "/time", "transform": [{"step": "drop", "field": "/x"}]},
+            "win": {"id": "/id", "time": "/time"},
+        }}));
+        let events = events.unwrap();
+        let of_bids = Reader::new(&events, None).unwrap().with(Transform::new(&events, 60).unwrap());
+        let mut same = Vec::new();
+        assert_eq!(of_bids.parse(line.as_bytes(), &mut same).unwrap().kind, 1);
+        assert_eq!(same, line.as_bytes());
+        for (line, reason) in [
+            (r#"{"sort":"bid","n":1,"time":5,"due":6}"#, Reason::Transform),
+            (r#"{"sort":"bid","type":"bid","id":1,"n":1,"time":5,"due":6}"#, Reason::Transform),
+            (r#"{"id":"a","n":1,"time":5,"due":6}"#, Reason::NoKind),
+            (r#"{"sort":"buy","n":1,"time":5,"due":6}"#, Reason::UnknownKind),
+            (r#"{"sort":"win","n":1,"time":5,"due":6}"#, Reason::NoId),
+            (r#"{"sort":"win","id":1,"time":5}"#, Reason::NoTime),
+            (r#"{"sort":"bid","id":"aaaaaaaaaaaaaaa","n":1,"time":5,"due":6}"#, Reason::TooLong),
+            ("null", Reason::NoObject),
+        ] {
+            assert_eq!(parsed(line).unwrap_err().reason, reason, "{line}");
+        }
     }
 
     #[test]

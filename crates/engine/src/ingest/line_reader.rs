@@ -10,7 +10,7 @@ use memchr::memchr_iter;
 use super::Source;
 use super::acks::Acks;
 use super::chunk::Chunk;
-use super::dead_letters::{Bundle, Reason};
+use super::dead_letters::{Bundle, Reason, Refusal};
 use crate::pacing::schedule::Stride;
 use crate::workload::event::Event;
 
@@ -98,7 +98,14 @@ impl<'a> LineReader<'a> {
     pub fn arrived(&mut self, count: usize) {
         let (now, arrival) = (Instant::now(), wall());
         self.source.came(count);
-        let mut reading = ReadChunk { events: Vec::new(), lines: 0, dead_letters: Bundle::default(), now, arrival };
+        let mut reading = ReadChunk {
+            events: Vec::new(),
+            lines: 0,
+            dead_letters: Bundle::default(),
+            transformed: Vec::new(),
+            now,
+            arrival,
+        };
         let mut start = 0;
         let fresh = self.buffer.len() - count;
         for end in memchr_iter(b'\n', &self.buffer[fresh..]) {
@@ -134,7 +141,14 @@ impl<'a> LineReader<'a> {
     /// complete; otherwise the last line is cut off unless it is a complete object.
     pub fn end(&mut self, whole: bool) {
         let (now, arrival) = (Instant::now(), wall());
-        let mut reading = ReadChunk { events: Vec::new(), lines: 0, dead_letters: Bundle::default(), now, arrival };
+        let mut reading = ReadChunk {
+            events: Vec::new(),
+            lines: 0,
+            dead_letters: Bundle::default(),
+            transformed: Vec::new(),
+            now,
+            arrival,
+        };
         self.from.next();
         let end = self.buffer.len();
         let start_time = self.too_long.take();
@@ -166,7 +180,10 @@ impl<'a> LineReader<'a> {
         let of_letters = ticket.clone().filter(|_| dead);
         let rest = buffer[end..].to_vec();
         // Small reads must not keep large buffers.
-        let bytes = if end < buffer.capacity() / 2 {
+        let bytes = if source.reader.transforms() {
+            *buffer = rest;
+            reading.transformed
+        } else if end < buffer.capacity() / 2 {
             let bytes = buffer[..end].to_vec();
             buffer.clear();
             buffer.extend_from_slice(&rest);
@@ -186,6 +203,8 @@ struct ReadChunk {
     events: Vec<Event>,
     lines: u64,
     dead_letters: Bundle,
+    /// The lines of the events, if the source transforms lines. Otherwise events refer to the lines as read.
+    transformed: Vec<u8>,
     now: Instant,
     arrival: i64,
 }
@@ -200,29 +219,38 @@ impl ReadChunk {
         if line.len() > source.plan.longest_line {
             return self.refuse(source, Reason::TooLong, &line[..source.plan.longest_line], from);
         }
-        match source.reader.read(line) {
+        let before = self.transformed.len();
+        match source.reader.parse(line, &mut self.transformed) {
             Ok(fields) => {
                 self.lines += 1;
                 if let Some(unit) = fields.unit {
                     source.warn(unit, fields.time);
                 }
-                let start = line.as_ptr() as usize - buffer.as_ptr() as usize;
+                let (start, end) = if source.reader.transforms() {
+                    (before, self.transformed.len())
+                } else {
+                    let start = line.as_ptr() as usize - buffer.as_ptr() as usize;
+                    (start, start + line.len())
+                };
                 self.events.push(Event {
                     arrived: self.now,
-                    line: start..start + line.len(),
+                    line: start..end,
                     id: start + fields.id.start..start + fields.id.end,
                     kind: fields.kind,
                     time: fields.time,
                     arrival: self.arrival,
                 });
             }
-            Err(Reason::NoObject) if cut => self.refuse(source, Reason::CutOff, line, from),
-            Err(reason) => self.refuse(source, reason, line, from),
+            Err(refusal) if cut && refusal.reason == Reason::NoObject => {
+                self.refuse(source, Reason::CutOff, line, from);
+            }
+            Err(refusal) => self.refuse(source, refusal, line, from),
         }
     }
 
-    fn refuse(&mut self, source: &Source, reason: Reason, line: &[u8], from: &From) {
+    fn refuse(&mut self, source: &Source, refusal: impl Into<Refusal>, line: &[u8], from: &From) {
+        let refusal = refusal.into();
         self.lines += 1;
-        source.dead_letters.add(&mut self.dead_letters, reason, "", line, from);
+        source.dead_letters.add(&mut self.dead_letters, refusal.reason, &refusal.words, line, from);
     }
 }

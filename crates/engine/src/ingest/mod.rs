@@ -21,6 +21,7 @@ mod sampler;
 mod source_stats;
 mod spill;
 mod stdin;
+pub mod transform;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -44,6 +45,7 @@ use readers::Readers;
 use sampler::Sampler;
 pub use source_stats::{Offered, SourceStats};
 use spill::Spill;
+use transform::Transform;
 
 /// Counters of a source.
 #[derive(Debug, Default)]
@@ -150,6 +152,7 @@ impl Source {
         }
         let share = Stride { index: phase.rank, of: phase.ranks };
         let reader = Reader::new(&plan.events, plan.replay.as_ref().map(|replay| replay.time.as_str()))?;
+        let reader = reader.with(Transform::new(&plan.events, plan.longest_line)?);
         let readers = if plan.listen.is_some() { phase.threads as usize } else { 1 };
         let kinds = reader.names.iter().map(|_| AtomicU64::new(0)).collect();
         let queue = Queue::new(plan.batch, plan.flush, plan.buffer, reader.names.clone(), readers);

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::time::{Duration, Instant};
 
 use super::chunk::Chunk;
-use super::dead_letters::{Bundle, Reason};
+use super::dead_letters::{Bundle, Reason, Refusal};
 use super::line::EventFields;
 use super::line_reader::wall;
 use super::{Offered, Source, files, instant};
@@ -50,14 +50,16 @@ fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
     match (&source.plan.generate, &source.plan.replay) {
         (Some(made), _) => {
             let mut generator = generator(source, made, pace.wall).map_err(|error| error.message)?;
-            let mut line = Vec::new();
+            let (mut line, mut transformed) = (Vec::new(), Vec::new());
             while let Some(due) = generator.next(&mut line) {
                 let Some(due) = pace.wait(due) else { return Ok(()) };
-                match source.reader.read(&line) {
+                match source.reader.parse(&line, &mut transformed) {
+                    Ok(fields) if source.reader.transforms() => pace.event(&transformed, fields, due),
                     Ok(fields) => pace.event(&line, fields, due),
-                    Err(reason) => pace.refuse(reason, &line, &source.name),
+                    Err(refusal) => pace.refuse(refusal, &line, &source.name),
                 }
                 line.clear();
+                transformed.clear();
             }
         }
         (None, Some(replay)) => {
@@ -85,9 +87,10 @@ fn file_of(pace: &mut Pace<'_>, file: Box<dyn Read>, name: &str, clock: &mut Clo
     let source = pace.source;
     let longest = source.plan.longest_line;
     let mut file = BufReader::with_capacity(READING, file);
-    let (mut line, mut number) = (Vec::new(), 0);
+    let (mut line, mut transformed, mut number) = (Vec::new(), Vec::new(), 0);
     loop {
         line.clear();
+        transformed.clear();
         number += 1;
         if (&mut file).take(longest as u64 + 2).read_until(b'\n', &mut line)? == 0 {
             return Ok(());
@@ -102,16 +105,20 @@ fn file_of(pace: &mut Pace<'_>, file: Box<dyn Read>, name: &str, clock: &mut Clo
         }
         // Every rank reads all lines, to keep the same clock, and uses its own share.
         let mine = (number - 1) % source.share.of == source.share.index;
-        let fields = if too_long || text.len() > longest { Err(Reason::TooLong) } else { source.reader.read(text) };
+        let fields = if too_long || text.len() > longest {
+            Err(Reason::TooLong.into())
+        } else {
+            source.reader.parse(text, &mut transformed)
+        };
         match fields {
             Ok(fields) => {
                 let due = clock.due(fields.due.unwrap_or(fields.time));
                 if mine {
                     let Some(due) = pace.wait(due) else { return Ok(()) };
-                    pace.event(text, fields, due);
+                    pace.event(if source.reader.transforms() { &transformed } else { text }, fields, due);
                 }
             }
-            Err(reason) if mine => pace.refuse(reason, text, &format!("{name}:{number}")),
+            Err(refusal) if mine => pace.refuse(refusal, text, &format!("{name}:{number}")),
             Err(_) => {}
         }
     }
@@ -234,9 +241,9 @@ impl<'a> Pace<'a> {
         });
     }
 
-    fn refuse(&mut self, reason: Reason, line: &[u8], from: &str) {
+    fn refuse(&mut self, Refusal { reason, words }: Refusal, line: &[u8], from: &str) {
         self.lines += 1;
-        self.source.dead_letters.add(&mut self.dead_letters, reason, "", line, from);
+        self.source.dead_letters.add(&mut self.dead_letters, reason, &words, line, from);
     }
 
     fn hand_over(&mut self) {

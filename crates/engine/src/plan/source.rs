@@ -128,6 +128,9 @@ pub struct Events {
     pub kind: String,
     /// The kinds by name.
     pub kinds: BTreeMap<String, Kind>,
+    /// Steps for the lines of all kinds, before the kind is read.
+    #[serde(default)]
+    pub transform: Vec<TransformStep>,
 }
 
 /// A kind of events.
@@ -138,6 +141,107 @@ pub struct Kind {
     pub id: String,
     /// Pointer to the time that selects the document's index or partition.
     pub time: String,
+    /// Steps for the lines of this kind, before id and time are read.
+    #[serde(default)]
+    pub transform: Vec<TransformStep>,
+}
+
+/// A step of a line's transformation. Fields are JSON pointers whose names are members of objects.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(tag = "step", rename_all = "snake_case", deny_unknown_fields)]
+pub enum TransformStep {
+    /// Move a field, if it exists.
+    Rename {
+        /// The field.
+        field: String,
+        /// Its new name.
+        to: String,
+    },
+    /// Remove a field, if it exists.
+    Drop {
+        /// The field.
+        field: String,
+    },
+    /// Change the type of a field.
+    Convert {
+        /// The field.
+        field: String,
+        /// Its new type.
+        to: FieldType,
+    },
+    /// Set a field to a value of other fields.
+    Derive {
+        /// The field.
+        field: String,
+        /// Its value.
+        value: Expression,
+    },
+    /// Set a field to a constant.
+    Add {
+        /// The field.
+        field: String,
+        /// The constant.
+        value: Value,
+    },
+}
+
+/// Type of a converted field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FieldType {
+    /// An integer of 64 bits.
+    Integer,
+    /// A finite number with a fraction.
+    Float,
+    /// `true` or `false`.
+    Boolean,
+    /// A string.
+    Text,
+    /// ISO 8601 in UTC.
+    Time,
+}
+
+/// Value of a derived field.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum Expression {
+    /// A time in UTC, formatted as strftime does.
+    Date {
+        /// The time.
+        of: String,
+        /// The format, such as `%Y.%m.%d`.
+        format: String,
+    },
+    /// One part of a split text.
+    Part {
+        /// The text.
+        of: String,
+        /// The separator.
+        split: String,
+        /// Index of the part, from 0.
+        at: usize,
+    },
+    /// Texts with a separator between them.
+    Join {
+        /// The texts.
+        of: Vec<String>,
+        /// The separator.
+        with: String,
+    },
+    /// Sum of numbers.
+    Sum(Vec<String>),
+    /// Product of numbers.
+    Product(Vec<String>),
+}
+
+impl Expression {
+    /// Returns the fields that it reads.
+    pub fn operands(&self) -> &[String] {
+        match self {
+            Self::Date { of, .. } | Self::Part { of, .. } => std::slice::from_ref(of),
+            Self::Join { of, .. } | Self::Sum(of) | Self::Product(of) => of,
+        }
+    }
 }
 
 fn batch() -> usize {

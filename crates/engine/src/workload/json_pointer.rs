@@ -33,6 +33,11 @@ impl Pointer {
         &self.text
     }
 
+    /// Returns the names of the nested members.
+    pub fn tokens(&self) -> &[Vec<u8>] {
+        &self.tokens
+    }
+
     /// Returns the name of the outermost member in the pointer; `None` for the whole text.
     pub fn outermost(&self) -> Option<&[u8]> {
         self.tokens.first().map(Vec::as_slice)

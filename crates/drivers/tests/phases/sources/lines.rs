@@ -139,3 +139,55 @@ fn a_sender_that_never_finishes_its_tls_handshake_is_cut_off() {
     let outcome = ended(&running);
     assert!(outcome["sources"]["ads"]["trouble"][0].as_str().unwrap().contains("TLS handshake"), "{outcome}");
 }
+
+#[test]
+fn lines_are_transformed_before_they_are_sent() {
+    // The store refuses one event by its transformed line; one line cannot be transformed.
+    let lines: String = (0..3_000).map(bid).collect();
+    let text = format!("{lines}{}\n", r#"{"type":"bid","id":"x","time":[]}"#);
+    let texts = Folder::new();
+    let path = file(&texts, "log.ndjson", &text);
+    for source in [
+        json!({"listen": {"address": "127.0.0.1:0"}, "acknowledge": true, "batch": 100, "buffer": 100_000}),
+        json!({"files": [path], "batch": 100, "buffer": 100_000}),
+        json!({"files": [path], "replay": {"time": "/at", "speed": 1e6}}),
+    ] {
+        let letters = texts.0.join("letters.ndjson");
+        let mut plan = ingesting(source, json!("exhausted"));
+        plan["operations"]["take_in"] = json!({"half_rejected": 3, "refused": "\"b77!\""});
+        plan["sources"]["ads"]["dead_letters"] = json!(letters);
+        plan["sources"]["ads"]["events"]["transform"] = json!([
+            {"step": "convert", "field": "/time", "to": "time"}, {"step": "rename", "field": "/time", "to": "/at"},
+        ]);
+        plan["sources"]["ads"]["events"]["kinds"]["bid"] = json!({"id": "/key", "time": "/at", "transform": [
+            {"step": "add", "field": "/mark", "value": "!"},
+            {"step": "derive", "field": "/key", "value": {"join": {"of": ["/id", "/mark"], "with": ""}}},
+        ]});
+        let outcome = if plan["sources"]["ads"]["listen"].is_object() {
+            let folder = Folder::new();
+            let (running, address) = listening::<Fussy>(&plan, &folder);
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(text.as_bytes()).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let told = BufReader::new(stream).lines().last().unwrap().unwrap();
+            assert_eq!(serde_json::from_str::<Value>(&told).unwrap(), json!({"acknowledged": 3_001}));
+            settled(&running, 3_001)
+        } else {
+            run::<Fussy>(&plan).0
+        };
+        adds_up(&outcome);
+        assert_eq!((count(&outcome, "indexed"), count(&outcome, "left_over")), (2_999, 0), "{outcome}");
+        let dead_letters = json!({"transform failed": 1, "refused": 1});
+        assert_eq!(outcome["sources"]["ads"]["dead_letters"], dead_letters, "{outcome}");
+        let kept = std::fs::read_to_string(&letters).unwrap();
+        let kept: Vec<Value> = kept.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let of =
+            |reason: &str| kept.iter().find(|letter| letter["reason"].as_str().unwrap().starts_with(reason)).unwrap();
+        let failed = of("transform failed");
+        assert_eq!(failed["reason"], "transform failed: convert time: [] is not a time");
+        assert_eq!(failed["line"], r#"{"type":"bid","id":"x","time":[]}"#, "the line as it came");
+        let sent = r#"{"type":"bid","id":"b77","at":"2017-03-01T12:00:00.077Z","mark":"!","key":"b77!"}"#;
+        assert_eq!(of("refused")["line"], sent);
+        std::fs::remove_file(&letters).unwrap();
+    }
+}

@@ -1,0 +1,643 @@
+//! Transformation of lines: steps that rename, drop, convert, derive and add fields before id and time are read.
+//!
+//! Values that no step touches keep their bytes, so that numbers stay exact.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::fmt;
+
+use jiff::fmt::strtime;
+use serde_json::Number;
+
+use super::dead_letters::{Reason, Refusal};
+use super::instant::{instant, unit};
+use crate::plan::{Events, Expression, FieldType, PlanError, TransformStep};
+use crate::util::calendar;
+use crate::util::json::whole;
+use crate::workload::json_pointer::Pointer;
+
+/// Longest excerpt of a value in the reason of a dead letter, characters.
+const SHOWN: usize = 60;
+
+/// Largest magnitude up to which a float represents every integer.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+/// Steps of a source.
+#[derive(Debug)]
+pub struct Transform {
+    /// Steps for lines of all kinds; they run before the kind is read.
+    pub all: Vec<Step>,
+    /// Further steps, by kind.
+    pub kinds: Vec<Vec<Step>>,
+    /// Maximum length of a transformed line, bytes.
+    pub longest: usize,
+}
+
+/// One step: what to do with a field.
+#[derive(Debug)]
+pub struct Step {
+    field: Path,
+    act: Act,
+}
+
+#[derive(Debug)]
+enum Act {
+    Rename(Path),
+    Drop,
+    Convert(FieldType),
+    Derive(Expression, Vec<Path>),
+    Add(Vec<u8>),
+}
+
+/// Names of nested members.
+#[derive(Debug)]
+struct Path {
+    names: Vec<Vec<u8>>,
+}
+
+impl Path {
+    fn parse(pointer: &str) -> Result<Self, PlanError> {
+        let names = Pointer::parse(pointer)?.tokens().to_vec();
+        if names.is_empty() {
+            return Err(PlanError::new("a step needs a field, such as /a/b; got the whole line"));
+        }
+        Ok(Self { names })
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.names.join(&b'.')))
+    }
+}
+
+impl Transform {
+    /// Checks the steps; `None` without any. `longest`: maximum length of a transformed line, bytes.
+    pub fn new(events: &Events, longest: usize) -> Result<Option<Self>, PlanError> {
+        let steps = |steps: &[TransformStep]| steps.iter().map(Step::new).collect::<Result<Vec<_>, _>>();
+        let all = steps(&events.transform)?;
+        // In the order of the reader's names.
+        let kinds = events.kinds.values().map(|kind| steps(&kind.transform)).collect::<Result<Vec<_>, _>>()?;
+        let is_empty = all.is_empty() && kinds.iter().all(Vec::is_empty);
+        Ok((!is_empty).then_some(Self { all, kinds, longest }))
+    }
+}
+
+/// Applies steps to a line without surrounding white space.
+pub fn apply<'a>(steps: &[Step], line: &'a [u8]) -> Result<Cow<'a, [u8]>, Refusal> {
+    if steps.is_empty() {
+        return Ok(Cow::Borrowed(line));
+    }
+    if std::str::from_utf8(line).is_err() {
+        return Err(Reason::NoObject.into());
+    }
+    // Errors of the JSON itself do not name a step.
+    let mut object = Object::parse(line)?;
+    for step in steps {
+        step.apply(&mut object).map_err(|problem| Refusal {
+            reason: Reason::Transform,
+            words: format!("{} {}: {problem}", step.act.name(), step.field),
+        })?;
+    }
+    let mut out = Vec::with_capacity(line.len());
+    object.write(&mut out);
+    Ok(Cow::Owned(out))
+}
+
+impl Act {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Rename(_) => "rename",
+            Self::Drop => "drop",
+            Self::Convert(_) => "convert",
+            Self::Derive(..) => "derive",
+            Self::Add(_) => "add",
+        }
+    }
+}
+
+impl Step {
+    fn new(step: &TransformStep) -> Result<Self, PlanError> {
+        let (field, act) = match step {
+            TransformStep::Rename { field, to } => (field, Act::Rename(Path::parse(to)?)),
+            TransformStep::Drop { field } => (field, Act::Drop),
+            TransformStep::Convert { field, to } => (field, Act::Convert(*to)),
+            TransformStep::Derive { field, value } => {
+                let operands = value.operands().iter().map(|operand| Path::parse(operand)).collect::<Result<_, _>>()?;
+                if let Expression::Date { format, .. } = value {
+                    let epoch = calendar::at(0).expect("1970 is a year of the calendar");
+                    strtime::format(format, epoch).map_err(|e| PlanError::new(format!("format {format:?}: {e}")))?;
+                }
+                if matches!(value, Expression::Part { split, .. } if split.is_empty()) {
+                    return Err(PlanError::new("split must not be empty"));
+                }
+                (field, Act::Derive(value.clone(), operands))
+            }
+            TransformStep::Add { field, value } => (field, Act::Add(value.to_string().into_bytes())),
+        };
+        Ok(Self { field: Path::parse(field)?, act })
+    }
+
+    fn apply(&self, object: &mut Object<'_>) -> Result<(), String> {
+        let names = &self.field.names;
+        match &self.act {
+            Act::Rename(to) => {
+                let Some(value) = object.take(names)? else { return Ok(()) };
+                if object.find(&to.names)?.is_some() {
+                    return Err(format!("the field {to} exists already"));
+                }
+                object.put(&to.names, value)
+            }
+            Act::Drop => object.take(names).map(drop),
+            Act::Convert(to) => {
+                let node = object.find(names)?.ok_or("the field is missing")?;
+                let Node::Json(json) = &node else { return Err("an object cannot be converted".to_owned()) };
+                let converted = convert(json, *to)?;
+                *node = Node::Json(Cow::Owned(converted));
+                Ok(())
+            }
+            Act::Derive(expression, operands) => {
+                let value = derive(expression, operands, object)?;
+                object.put(names, Node::Json(Cow::Owned(value)))
+            }
+            Act::Add(value) => object.put(names, Node::Json(Cow::Owned(value.clone()))),
+        }
+    }
+}
+
+/// A member's value.
+enum Node<'a> {
+    /// JSON: borrowed from the line, or the scalar result of a step.
+    Json(Cow<'a, [u8]>),
+    /// An object that a step looked into.
+    Object(Object<'a>),
+}
+
+/// Members of an object, in order.
+#[derive(Default)]
+struct Object<'a>(Vec<(Cow<'a, [u8]>, Node<'a>)>);
+
+impl<'a> Node<'a> {
+    /// Returns the members; `None` unless it is an object.
+    fn object(&mut self) -> Result<Option<&mut Object<'a>>, String> {
+        if let Self::Json(Cow::Borrowed(json)) = self
+            && json.starts_with(b"{")
+        {
+            *self = Self::Object(Object::parse(json).map_err(|refusal| refusal.words)?);
+        }
+        Ok(match self {
+            Self::Object(object) => Some(object),
+            Self::Json(_) => None,
+        })
+    }
+}
+
+impl<'a> Object<'a> {
+    /// Parses an object, but not its nested objects.
+    fn parse(json: &'a [u8]) -> Result<Self, Refusal> {
+        let mut members = Vec::new();
+        whole::members(json, |name, value| members.push((name, Node::Json(Cow::Borrowed(value)))))
+            .map_err(Reason::from)?;
+        let mut names = HashSet::with_capacity(members.len());
+        // Steps and stores could choose different ones of duplicate members.
+        if let Some((name, _)) = members.iter().find(|(name, _)| !names.insert(&**name)) {
+            let words = format!("the field {} appears twice", excerpt(name));
+            return Err(Refusal { reason: Reason::Transform, words });
+        }
+        drop(names);
+        Ok(Self(members))
+    }
+
+    fn position(&self, name: &[u8]) -> Option<usize> {
+        self.0.iter().position(|(known, _)| **known == *name)
+    }
+
+    /// Returns the value of a field; `None` if it is missing.
+    fn find(&mut self, names: &[Vec<u8>]) -> Result<Option<&mut Node<'a>>, String> {
+        let Some((first, rest)) = names.split_first() else { return Ok(None) };
+        let Some(at) = self.position(first) else { return Ok(None) };
+        let node = &mut self.0[at].1;
+        if rest.is_empty() {
+            return Ok(Some(node));
+        }
+        node.object()?.map_or(Ok(None), |object| object.find(rest))
+    }
+
+    /// Removes a field and returns its value; `None` if it is missing.
+    fn take(&mut self, names: &[Vec<u8>]) -> Result<Option<Node<'a>>, String> {
+        let Some((first, rest)) = names.split_first() else { return Ok(None) };
+        let Some(at) = self.position(first) else { return Ok(None) };
+        if rest.is_empty() {
+            return Ok(Some(self.0.remove(at).1));
+        }
+        self.0[at].1.object()?.map_or(Ok(None), |object| object.take(rest))
+    }
+
+    /// Sets a field, and creates the objects around it. Replaces its value.
+    fn put(&mut self, names: &[Vec<u8>], value: Node<'a>) -> Result<(), String> {
+        let Some((first, rest)) = names.split_first() else { return Ok(()) };
+        let at = self.position(first).unwrap_or_else(|| {
+            self.0.push((Cow::Owned(first.clone()), Node::Object(Object::default())));
+            self.0.len() - 1
+        });
+        if rest.is_empty() {
+            self.0[at].1 = value;
+            return Ok(());
+        }
+        let object = self.0[at].1.object()?;
+        object.ok_or_else(|| format!("{} is not an object", excerpt(first)))?.put(rest, value)
+    }
+
+    fn write(&self, out: &mut Vec<u8>) {
+        out.push(b'{');
+        for (place, (name, node)) in self.0.iter().enumerate() {
+            if place > 0 {
+                out.push(b',');
+            }
+            match (name, std::str::from_utf8(name)) {
+                // A name with escapes, or of a step.
+                (Cow::Owned(_), Ok(name)) => {
+                    serde_json::to_writer(&mut *out, name).expect("memory can be written to");
+                }
+                _ => {
+                    out.push(b'"');
+                    out.extend_from_slice(name);
+                    out.push(b'"');
+                }
+            }
+            out.push(b':');
+            match node {
+                Node::Json(json) => out.extend_from_slice(json),
+                Node::Object(object) => object.write(out),
+            }
+        }
+        out.push(b'}');
+    }
+}
+
+fn excerpt(json: &[u8]) -> String {
+    let text = String::from_utf8_lossy(json);
+    match text.char_indices().nth(SHOWN) {
+        None => text.into_owned(),
+        Some((end, _)) => format!("{}...", &text[..end]),
+    }
+}
+
+fn quoted(text: &str) -> Vec<u8> {
+    serde_json::to_vec(text).expect("text can be written as JSON")
+}
+
+/// Returns the content of a string, or the digits of a number.
+fn digits(json: &[u8]) -> Option<Cow<'_, str>> {
+    match json.first()? {
+        b'"' => serde_json::from_slice::<String>(json).ok().map(Cow::Owned),
+        b'-' | b'0'..=b'9' => std::str::from_utf8(json).ok().map(Cow::Borrowed),
+        _ => None,
+    }
+}
+
+/// Returns the content of a string, a number or a boolean as text.
+fn text(json: &[u8]) -> Option<Cow<'_, str>> {
+    digits(json).or_else(|| match json {
+        b"true" => Some("true".into()),
+        b"false" => Some("false".into()),
+        _ => None,
+    })
+}
+
+fn convert(json: &[u8], to: FieldType) -> Result<Vec<u8>, String> {
+    let converted = match to {
+        FieldType::Integer => digits(json).and_then(|digits| integer(&digits)).map(String::into_bytes),
+        FieldType::Float => {
+            let number = digits(json).and_then(|digits| digits.parse().ok()).and_then(Number::from_f64);
+            number.map(|number| number.to_string().into_bytes())
+        }
+        FieldType::Boolean => match text(json).as_deref() {
+            Some("true" | "1") => Some(b"true".to_vec()),
+            Some("false" | "0") => Some(b"false".to_vec()),
+            _ => None,
+        },
+        FieldType::Text => text(json).map(|text| quoted(&text)),
+        FieldType::Time => Some(quoted(&date(json, "%Y-%m-%dT%H:%M:%S.%3fZ")?)),
+    };
+    converted.ok_or_else(|| {
+        let wanted = match to {
+            FieldType::Integer => "an integer of 64 bits",
+            FieldType::Float => "a finite number",
+            FieldType::Boolean => "true, false, 1 or 0",
+            FieldType::Text | FieldType::Time => "a text, a number, true or false",
+        };
+        format!("{} is not {wanted}", excerpt(json))
+    })
+}
+
+fn integer(digits: &str) -> Option<String> {
+    let small = digits.parse::<i64>().map(|number| number.to_string());
+    let number = small.or_else(|_| digits.parse::<u64>().map(|number| number.to_string()));
+    number.ok().or_else(|| {
+        let number: f64 = digits.parse().ok()?;
+        (number.fract() == 0.0 && number.abs() <= EXACT).then(|| (number as i64).to_string())
+    })
+}
+
+/// Formats a time in UTC.
+fn date(json: &[u8], format: &str) -> Result<String, String> {
+    let milliseconds = instant(json).ok_or_else(|| format!("{} is not a time", excerpt(json)))?;
+    if unit(json).is_some() {
+        return Err(format!("{} is not in milliseconds since 1970", excerpt(json)));
+    }
+    let at = calendar::at(milliseconds).ok_or_else(|| format!("{} is outside the years 0 to 9999", excerpt(json)))?;
+    strtime::format(format, at).map_err(|e| e.to_string())
+}
+
+fn derive(expression: &Expression, operands: &[Path], object: &mut Object<'_>) -> Result<Vec<u8>, String> {
+    let mut values = Vec::with_capacity(operands.len());
+    for path in operands {
+        match object.find(&path.names)? {
+            Some(Node::Json(json)) => values.push((path, json.to_vec())),
+            Some(Node::Object(_)) => return Err(format!("the field {path} is an object")),
+            None => return Err(format!("the field {path} is missing")),
+        }
+    }
+    let texts = || {
+        let text = |(path, json): &(&Path, Vec<u8>)| {
+            let content = text(json).map(Cow::into_owned);
+            content.ok_or_else(|| format!("the field {path} is not a text, a number, true or false: {}", excerpt(json)))
+        };
+        values.iter().map(text).collect::<Result<Vec<String>, String>>()
+    };
+    match expression {
+        Expression::Date { format, .. } => Ok(quoted(&date(&values[0].1, format)?)),
+        Expression::Part { split, at, .. } => {
+            let whole = &texts()?[0];
+            let missing = || format!("{} has no part {at}", excerpt(whole.as_bytes()));
+            whole.split(split).nth(*at).map(quoted).ok_or_else(missing)
+        }
+        Expression::Join { with, .. } => Ok(quoted(&texts()?.join(with))),
+        Expression::Sum(_) => combined(&values, i64::checked_add, |a, b| a + b),
+        Expression::Product(_) => combined(&values, i64::checked_mul, |a, b| a * b),
+    }
+}
+
+/// Combines numbers, exactly if all are integers.
+fn combined(
+    values: &[(&Path, Vec<u8>)],
+    exact: fn(i64, i64) -> Option<i64>,
+    float: fn(f64, f64) -> f64,
+) -> Result<Vec<u8>, String> {
+    let (mut integers, mut floats) = (Vec::new(), Vec::new());
+    for (path, json) in values {
+        let digits = digits(json).filter(|_| !json.starts_with(b"\""));
+        let digits = digits.ok_or_else(|| format!("the field {path} is not a number: {}", excerpt(json)))?;
+        let number = digits.parse().ok().filter(|number: &f64| number.is_finite());
+        let integer = digits.parse::<i64>().ok();
+        // A longer integer would lose digits.
+        let number = number.filter(|_| integer.is_some() || digits.contains(['.', 'e', 'E']));
+        floats.push(number.ok_or_else(|| format!("the field {path} is too large: {}", excerpt(json)))?);
+        integers.extend(integer);
+    }
+    let result = if integers.len() == floats.len() {
+        let result = integers.into_iter().map(Some).reduce(|a, b| exact(a?, b?)).flatten();
+        result.map(|number| number.to_string())
+    } else {
+        floats.into_iter().reduce(float).and_then(Number::from_f64).map(|number| number.to_string())
+    };
+    result.map(String::into_bytes).ok_or_else(|| "the result is too large".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    fn transform(steps: Value) -> Transform {
+        let events = json!({"type": "/type", "transform": steps, "kinds": {"bid": {"id": "/id", "time": "/time"}}});
+        Transform::new(&from_value(events).unwrap(), 1 << 20).unwrap().unwrap()
+    }
+
+    /// Applies steps to a line; returns its text or the words of its dead letter.
+    fn applied(steps: Value, line: &str) -> Result<String, String> {
+        let changed =
+            apply(&transform(steps).all, line.as_bytes()).map(|line| String::from_utf8(line.into_owned()).unwrap());
+        changed.map_err(|refusal| {
+            let name = refusal.reason.name();
+            if refusal.words.is_empty() { name.to_owned() } else { refusal.words }
+        })
+    }
+
+    fn converted(json: &str, to: &str) -> Result<String, String> {
+        let changed =
+            applied(json!([{"step": "convert", "field": "/a/b", "to": to}]), &format!(r#"{{"a":{{"b":{json}}}}}"#))?;
+        Ok(changed.strip_prefix(r#"{"a":{"b":"#).unwrap().strip_suffix("}}").unwrap().to_owned())
+    }
+
+    fn derived(value: Value, line: &str) -> Result<String, String> {
+        let changed = applied(json!([{"step": "derive", "field": "/new", "value": value}]), line)?;
+        Ok(changed[changed.find("\"new\":").unwrap() + 6..changed.len() - 1].to_owned())
+    }
+
+    #[test]
+    fn fields_are_renamed_dropped_and_added_and_others_keep_their_bytes() {
+        let line = r#" { "old" : {"x": [1,  2]}, "n":12345678901234567890123.10e5, "\u0061b\"": "\ud83d\ude00\/", "é":{"d": 1, "k" :2} } "#;
+        let steps = json!([
+            {"step": "rename", "field": "/old", "to": "/in/new"},
+            {"step": "rename", "field": "/none", "to": "/n"},
+            {"step": "drop", "field": "/é/d"},
+            {"step": "drop", "field": "/é/none/x"},
+            {"step": "add", "field": "/in/c", "value": "\"\u{1}"},
+            {"step": "add", "field": "/z", "value": null},
+            {"step": "add", "field": "/z", "value": 1.5},
+        ]);
+        let expected = r#"{"n":12345678901234567890123.10e5,"ab\"":"\ud83d\ude00\/","é":{"k":2},"in":{"new":{"x": [1,  2]},"c":"\"\u0001"},"z":1.5}"#;
+        assert_eq!(applied(steps, line).unwrap(), expected);
+        // Half a surrogate pair in a name stays.
+        let steps = json!([{"step": "drop", "field": "/x"}]);
+        assert_eq!(applied(steps, r#"{"\ud800":"\ud800","x":1}"#).unwrap(), r#"{"\ud800":"\ud800"}"#);
+    }
+
+    #[test]
+    fn steps_run_in_order() {
+        let steps = json!([
+            {"step": "rename", "field": "/a", "to": "/t"},
+            {"step": "rename", "field": "/b", "to": "/a"},
+            {"step": "rename", "field": "/t", "to": "/b"},
+            {"step": "rename", "field": "/a", "to": "/a/b"},
+        ]);
+        assert_eq!(applied(steps, r#"{"a":1,"b":{"a":2}}"#).unwrap(), r#"{"b":1,"a":{"b":{"a":2}}}"#);
+    }
+
+    #[test]
+    fn values_are_converted_or_named_in_a_dead_letter() {
+        for (to, from, result) in [
+            ("integer", "\"42\"", Some("42")),
+            ("integer", "-7", Some("-7")),
+            ("integer", "5.0", Some("5")),
+            ("integer", "\"1e3\"", Some("1000")),
+            ("integer", "18446744073709551615", Some("18446744073709551615")),
+            ("integer", "18446744073709551616", None),
+            ("integer", "123456789012345678901234567890", None),
+            ("integer", "1e400", None),
+            ("integer", "5.5", None),
+            ("integer", "\"NaN\"", None),
+            ("integer", "\"\"", None),
+            ("integer", "\"0x10\"", None),
+            ("integer", "true", None),
+            ("integer", "null", None),
+            ("integer", "[1]", None),
+            ("float", "5", Some("5.0")),
+            ("float", "\"-1.5e3\"", Some("-1500.0")),
+            ("float", "\"NaN\"", None),
+            ("float", "\"infinity\"", None),
+            ("float", "1e400", None),
+            ("float", "{\"c\":1}", None),
+            ("boolean", "\"true\"", Some("true")),
+            ("boolean", "0", Some("false")),
+            ("boolean", "\"yes\"", None),
+            ("text", "1.50", Some("\"1.50\"")),
+            ("text", "false", Some("\"false\"")),
+            ("text", "\"\\u00e9\"", Some("\"é\"")),
+            ("text", "\"\\ud800\"", None),
+            ("text", "null", None),
+            ("time", "1488369600000", Some("\"2017-03-01T12:00:00.000Z\"")),
+            ("time", "\"2017-03-01T13:00:00.5+01:00\"", Some("\"2017-03-01T12:00:00.500Z\"")),
+            ("time", "1488369600", None),
+            ("time", "-1", Some("\"1969-12-31T23:59:59.999Z\"")),
+            ("time", "9e18", None),
+            ("time", "\"noon\"", None),
+            ("time", "{}", None),
+        ] {
+            let changed = converted(from, to);
+            match result {
+                Some(result) => assert_eq!(changed.as_deref(), Ok(result), "{from} to {to}"),
+                None => {
+                    let words = changed.unwrap_err();
+                    assert!(
+                        words.starts_with("convert a.b: ") && words.contains(" is not ") | words.contains("outside"),
+                        "{from} to {to}: {words}"
+                    );
+                }
+            }
+        }
+        let missing = applied(json!([{"step": "convert", "field": "/a/b/c", "to": "text"}]), r#"{"a":{"b":1}}"#);
+        assert_eq!(missing, Err("convert a.b.c: the field is missing".to_owned()));
+    }
+
+    #[test]
+    fn values_are_derived_from_other_fields() {
+        let line = r#"{"t":"2017-03-01T23:59:59.999Z","ms":1488369600000,"url":"https://example.org/a?b","n":3,"f":1.5,
+            "big":9223372036854775807,"huge":123456789012345678901,"s":"7","o":{"p":2}}"#;
+        for (value, result) in [
+            (
+                json!({"date": {"of": "/t", "format": "%Y.%m.%d %H:%M:%S %j %G-%V %%"}}),
+                Ok("\"2017.03.01 23:59:59 060 2017-09 %\""),
+            ),
+            (json!({"date": {"of": "/ms", "format": "é"}}), Ok("\"é\"")),
+            (
+                json!({"date": {"of": "/url", "format": "%Y"}}),
+                Err("derive new: \"https://example.org/a?b\" is not a time"),
+            ),
+            (json!({"part": {"of": "/url", "split": "/", "at": 2}}), Ok("\"example.org\"")),
+            (json!({"part": {"of": "/url", "split": "/", "at": 1}}), Ok("\"\"")),
+            (
+                json!({"part": {"of": "/url", "split": "/", "at": 4}}),
+                Err("derive new: https://example.org/a?b has no part 4"),
+            ),
+            (
+                json!({"part": {"of": "/o", "split": "/", "at": 0}}),
+                Err("derive new: the field o is not a text, a number, true or false: {\"p\":2}"),
+            ),
+            (json!({"join": {"of": ["/s", "/n", "/f", "/o/p"], "with": "-"}}), Ok("\"7-3-1.5-2\"")),
+            (json!({"sum": ["/n", "/o/p"]}), Ok("5")),
+            (json!({"sum": ["/n", "/f"]}), Ok("4.5")),
+            (json!({"product": ["/n", "/o/p", "/n"]}), Ok("18")),
+            (json!({"product": ["/big", "/n"]}), Err("derive new: the result is too large")),
+            (json!({"sum": ["/huge", "/f"]}), Err("derive new: the field huge is too large: 123456789012345678901")),
+            (json!({"sum": ["/n", "/s"]}), Err("derive new: the field s is not a number: \"7\"")),
+            (json!({"sum": ["/n", "/none"]}), Err("derive new: the field none is missing")),
+        ] {
+            assert_eq!(derived(value.clone(), line).as_deref().map_err(String::as_str), result, "{value}");
+        }
+        assert_eq!(
+            derived(json!({"product": ["/a", "/a"]}), r#"{"a":1e200}"#),
+            Err("derive new: the result is too large".to_owned())
+        );
+    }
+
+    #[test]
+    fn ambiguous_and_invalid_lines_are_refused() {
+        let steps = || json!([{"step": "rename", "field": "/a", "to": "/b/c"}]);
+        for (line, words) in [
+            (r#"{"a":1,"b":2}"#, "rename a: b is not an object"),
+            (r#"{"a":1,"b":{"c":null}}"#, "rename a: the field b.c exists already"),
+            (r#"{"x":1,"\u0078":2}"#, "the field x appears twice"),
+            (r#"{"a":1,"b":{"x":1,"x":2}}"#, "rename a: the field x appears twice"),
+            ("[1]", "not a JSON object"),
+            ("", "not a JSON object"),
+            (r#"{"a":1}{}"#, "not a JSON object"),
+            (r#"{"a":NaN}"#, "not a JSON object"),
+        ] {
+            assert_eq!(applied(steps(), line), Err(words.to_owned()), "{line}");
+        }
+        for depth in [257, 100_000] {
+            let nested = format!("{{\"a\":{}1{}}}", "[".repeat(depth), "]".repeat(depth));
+            assert_eq!(applied(steps(), &nested), Err("nested too deep".to_owned()));
+        }
+        let not_utf8 = apply(&transform(steps()).all, b"{\"a\":\"\xff\"}");
+        assert_eq!(not_utf8, Err(Reason::NoObject.into()));
+        // A long value is cut in the reason.
+        let words = converted(&format!("\"{}\"", "é".repeat(5_000)), "float").unwrap_err();
+        assert!(words.len() < 200 && words.contains("é..."), "{words}");
+    }
+
+    #[test]
+    fn random_lines_become_objects_or_dead_letters() {
+        use crate::util::draw::Draw;
+        let steps = transform(json!([
+            {"step": "rename", "field": "/a", "to": "/b/c"},
+            {"step": "convert", "field": "/n", "to": "integer"},
+            {"step": "derive", "field": "/d/e", "value": {"part": {"of": "/s", "split": ",", "at": 1}}},
+            {"step": "drop", "field": "/b/x"},
+        ]));
+        let line = r#"{"a":{"q":[1,"]"]},"b":{"x":null,"y":"\\\"é"},"n":"12","s":"u,v","z":-1.5e-3}"#;
+        let mut kept = 0;
+        for k in 0..20_000 {
+            let draw = Draw::new(3, 4, k);
+            let mut bytes = line.as_bytes().to_vec();
+            for change in 0..draw.bits(0) % 3 {
+                let at = draw.bits(10 + change) as usize % bytes.len();
+                match draw.bits(20 + change) % 3 {
+                    0 => bytes[at] = (draw.bits(30 + change) % 256) as u8,
+                    1 => drop(bytes.remove(at)),
+                    _ => bytes.insert(at, b"{}[]\",:0"[(draw.bits(40 + change) % 8) as usize]),
+                }
+            }
+            if let Ok(changed) = apply(&steps.all, &bytes) {
+                kept += 1;
+                let value: Value = serde_json::from_slice(&changed).unwrap();
+                assert!(value["n"].is_i64() && value["d"]["e"].is_string(), "{value}");
+            }
+        }
+        assert!((6_000..20_000).contains(&kept), "{kept}");
+    }
+
+    #[test]
+    fn a_plan_with_unusable_steps_is_refused() {
+        for (steps, words) in [
+            (json!([{"step": "drop", "field": ""}]), "a step needs a field"),
+            (json!([{"step": "drop", "field": "a"}]), "not a JSON pointer"),
+            (json!([{"step": "derive", "field": "/a", "value": {"sum": ["b"]}}]), "not a JSON pointer"),
+            (json!([{"step": "derive", "field": "/a", "value": {"date": {"of": "/b", "format": "%!"}}}]), "format"),
+            (
+                json!([{"step": "derive", "field": "/a", "value": {"part": {"of": "/b", "split": "", "at": 0}}}]),
+                "split",
+            ),
+        ] {
+            let events = json!({"type": "/type", "transform": steps, "kinds": {"x": {"id": "/id", "time": "/t"}}});
+            let error = Transform::new(&from_value(events).unwrap(), 1).unwrap_err();
+            assert!(error.message.contains(words), "{error:?}");
+        }
+        let events = json!({"type": "/type", "kinds": {"x": {"id": "/id", "time": "/t"}}});
+        assert!(Transform::new(&from_value(events).unwrap(), 1).unwrap().is_none());
+    }
+}
