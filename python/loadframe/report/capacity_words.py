@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loadframe.analyze.capacity import USERS, Capacities, Capacity, Demand, ErrorsOpen, Kind, Slo
+from loadframe.analyze.capacity.answers import warnings
 from loadframe.base.units import counted, format_change, format_count, format_duration, format_nodes, format_share
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text
@@ -211,6 +212,7 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
     return {
         "experiment": capacities.folder.description["experiment"],
         "question": capacities.folder.description.get("question"),
+        "warnings": [warning.as_dict() for warning in warnings(capacities)],
         "demands": [
             {
                 "rate": answer.rate,

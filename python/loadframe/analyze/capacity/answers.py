@@ -22,10 +22,10 @@ from loadframe.analyze.capacity.trials import Array, OrderEffect, Thresholds, or
 from loadframe.analyze.estimate import ONE_SIDED, Estimate, mean_interval, mean_share, proportion, requests_needed
 from loadframe.analyze.exclusion import selected_runs
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
-from loadframe.analyze.finding import Finding
+from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.rates import RATES, THROUGHPUT
 from loadframe.base.errors import BadInput
-from loadframe.base.units import format_count, format_nodes
+from loadframe.base.units import format_count, format_duration, format_nodes
 from loadframe.record import Run
 
 if TYPE_CHECKING:
@@ -318,6 +318,90 @@ def _estimate(answers: Sequence[Answer], logs: Array, fitted: Thresholds) -> Est
         0.0 if Kind.NONE in kinds else math.exp(low),
         math.inf if kinds & {Kind.AT_MOST, Kind.LOWER_BOUND} else math.exp(high),
     )
+
+
+_LESS = Rule(
+    "less_on_more_nodes",
+    "{many:nodes} sustained less load than {few:nodes}{where}: at most {less:count} against at least {more:count}"
+    " {unit}",
+    lambda warmup: f"check the trials of both{_short(warmup)}, and repeat the searches",
+)
+_NOT_MONOTONE = Rule(
+    "not_monotone",
+    "{failed} failed at {low:count}, but {passed} passed at {high:count} {unit}: the load alone does not decide",
+    lambda warmup: f"look for a cause beside the load{_short(warmup)}, and repeat the search",
+)
+#: Warm-ups below this many seconds may leave caches cold and a JVM uncompiled.
+_SHORT_WARMUP = 30.0
+
+
+def _short(warmup: float | None) -> str:
+    """Return a short warm-up, s, as a possible cause; empty if it is long or automatic."""
+    if warmup is None or warmup >= _SHORT_WARMUP:
+        return ""
+    return (
+        f" (the warm-up of {format_duration(warmup)} is short: caches may be cold, and a store on a JVM not yet"
+        " compiled; set a longer warmup)"
+    )
+
+
+def warnings(capacities: Capacities) -> list[Finding]:
+    """Return warnings of capacities that fall with more nodes, and of rates that failed below one that passed."""
+    warmup = capacities.folder.description.get("warmup")
+    warmup = float(warmup) if isinstance(warmup, int | float) else None
+    known, unit = capacities.capacities, "users" if capacities.bounds.over == USERS else "requests/s"
+    findings: list[Finding] = []
+    for at, larger in enumerate(known):
+        others = _others(larger)
+        for smaller in known[:at]:
+            low, high = _ends(smaller)[0], _ends(larger)[1]
+            if smaller.nodes < larger.nodes and _others(smaller) == others and high <= low:
+                findings.append(
+                    _LESS(many=[larger.nodes], few=[smaller.nodes], where=_where(others), less=high, more=low,
+                          unit=unit, warmup=warmup)
+                )  # fmt: skip
+                break
+    precision = capacities.bounds.precision
+    for capacity in known:
+        for made in capacity.searches:
+            failed, passed = (
+                [attempt for attempt in made.attempts if attempt.judgement.outcome is outcome]
+                for outcome in (Outcome.FAILED, Outcome.PASSED)
+            )
+            if not failed or not passed:
+                continue
+            slow = min(failed, key=lambda one: one.rate)
+            fast = max(passed, key=lambda one: one.rate)
+            # Rates within the precision of the search differ by chance.
+            if slow.rate * (1 + precision) < fast.rate:
+                findings.append(
+                    _NOT_MONOTONE(failed=slow.run, low=slow.rate, passed=fast.run, high=fast.rate, unit=unit,
+                                  warmup=warmup)
+                )  # fmt: skip
+                break
+    return findings
+
+
+def _others(capacity: Capacity) -> dict[str, Any]:
+    """Return the levels of all factors except the number of nodes."""
+    return {name: level for name, level in capacity.treatment.items() if name != "nodes"}
+
+
+def _where(others: Mapping[str, Any]) -> str:
+    return f" at {', '.join(f'{name} {level}' for name, level in others.items())}" if others else ""
+
+
+def _ends(capacity: Capacity) -> tuple[float, float]:
+    """Return the load that a treatment sustains at least, and at most; 0 and infinity if unknown."""
+    if capacity.bracket:
+        return capacity.bracket
+    if capacity.kind is Kind.NONE:
+        failed = [attempt.rate for made in capacity.searches for attempt in made.attempts]
+        return 0.0, min(failed, default=math.inf)
+    if capacity.rate is None:
+        return 0.0, math.inf
+    single = len(capacity.conclusive) == 1
+    return (capacity.rate.value, math.inf) if single else (capacity.rate.low, capacity.rate.high)
 
 
 #: The curve is used up to this multiple of the largest measured number of nodes.

@@ -19,12 +19,14 @@ from loadframe.analyze.capacity import (
     read_capacities,
 )
 from loadframe.analyze.capacity.answers import sentence as demand_sentence
+from loadframe.analyze.capacity.answers import warnings
 from loadframe.analyze.cost import Cost, Prices, cheapest, cost
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.errors import BadInput
 from loadframe.base.units import format_share
 from loadframe.report import capacity_words
+from loadframe.report.fit import print_findings
 from loadframe.report.fit import sentence as fit_sentence
 from loadframe.report.further import Further, further
 from loadframe.report.kinds import Report
@@ -137,6 +139,7 @@ def _page(
         ],
         shown=max(len(demands), 2),
         limits=capacity_words.limits(capacities),
+        warnings=warnings(capacities),
         curve=capacity_plot(capacities.capacities, fitted, "capacity") if several else None,
         curve_words=fit_sentence(fitted, unit) if fitted else f"No curve: {refusal}.",
         searches=[
@@ -207,3 +210,4 @@ def _show(capacities: Capacities, answers: Sequence[str], more: Further, console
         console.print(Text(line, style="yellow"))
     for run in capacities.folder.failed:
         console.print(Text(f"{run.id}: the store failed: {run.why_failed}", style="yellow"))
+    print_findings(console, warnings(capacities))

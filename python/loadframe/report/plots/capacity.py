@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from loadframe.analyze.capacity import USERS, Capacities, Capacity, Outcome
+from loadframe.analyze.capacity import USERS, Capacities, Capacity, Kind, Outcome
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.units import format_count, format_nodes
@@ -85,25 +85,34 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
         rates = fitted.best_model.predicted(sizes)
         texts = [f"fit\n{n:.3g} nodes: {format_count(rate)} {unit}" for n, rate in zip(sizes, rates, strict=True)]
         traces.append(Trace(numbers(sizes), numbers(rates), "fit", LineStyle(COLORS[0], 2), texts=texts))
-    bars = [_bar(capacity, rate) for capacity, rate in known]
-    traces.append(
-        Trace(
-            [capacity.nodes for capacity, _ in known],
-            numbers([rate.value for _, rate in known]),
-            "capacity",
-            mark=Mark(INK, size=9),
-            low=numbers([low for low, _ in bars]),
-            high=numbers([high for _, high in bars]),
-            texts=[f"{format_nodes(capacity.nodes)}: {format_count(rate.value)} {unit}" for capacity, rate in known],
+    for bounded, label, mark in (
+        (False, "capacity", Mark(INK, size=9)),
+        (True, "at least", Mark(INK, "triangle-up", 10)),
+    ):
+        shown = [(it, rate) for it, rate in known if (it.kind in (Kind.LOWER_BOUND, Kind.AT_MOST)) is bounded]
+        if not shown:
+            continue
+        bars = [_bar(capacity, rate) for capacity, rate in shown]
+        at_least = f"{label} " if bounded else ""
+        traces.append(
+            Trace(
+                [capacity.nodes for capacity, _ in shown],
+                numbers([rate.value for _, rate in shown]),
+                label,
+                mark=mark,
+                low=numbers([low for low, _ in bars]),
+                high=numbers([high for _, high in bars]),
+                texts=[f"{format_nodes(it.nodes)}: {at_least}{format_count(rate.value)} {unit}" for it, rate in shown],
+            )
         )
-    )
     return Figure(
         name,
         Axis("nodes", whole=True),
         [Panel(Axis(unit, from_zero=True))],
         traces,
         "Each mark is a capacity, with the 95 % interval over repeated searches. With one search, the mark is the"
-        " highest rate that passed, and the bar reaches to the rate that failed; it is not an interval.",
+        " highest rate that passed, and the bar reaches to the rate that failed; it is not an interval. A triangle is a"
+        " lower bound.",
         bands,
     )
 
