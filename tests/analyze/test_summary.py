@@ -243,3 +243,28 @@ def test_a_share_that_was_achieved_is_neither_capped_nor_raised():
     assert share({"warmup": [0, 100, 100], "measure": [0, *[100] * 10]}, 1000, 0.1) == pytest.approx(1.2)
     # Nearly nothing is answered; a slow first answer does not make up for it.
     assert share({"warmup": [1], "measure": [0, 1]}, 1000, 2.8) == pytest.approx(0.001)
+
+
+@pytest.mark.parametrize(
+    ("late", "unanswered", "share"),
+    [
+        # About four requests are in flight at any instant.
+        (6, 0, 1.0),
+        # The backlog grows.
+        (30, 0, 0.86),
+        # Requests that are never answered are missing.
+        (0, 4, 0.99),
+        (0, 6, 0.98),
+    ],
+)
+def test_requests_in_flight_at_the_end_of_a_short_window_are_not_missing(late, unanswered, share):
+    # 40/s for 5 s after a warm-up of 1 s; answers take 0.1 s, or more where the backlog grows.
+    missing = late + unanswered
+    counts = {("warmup", 0): 38, ("warmup", 1): 2, ("measure", 5): 40 - missing, ("measure", 6): late}
+    counts |= {("measure", second): 40 for second in range(1, 5)}
+    rows = [
+        {"operation": "o", "segment": segment, "second": second, "requests": count, "dropped": 0}
+        | {"response_p50": 0.1 + missing / 100 * second}
+        for (segment, second), count in counts.items()
+    ]
+    assert done_in_window(pa.Table.from_pylist(rows), unanswered, 1.0, 5.0) == pytest.approx(share)

@@ -16,7 +16,7 @@ import pytest
 from test_existing_clusters import WORKLOAD, Witness, carry_out, ledgers
 
 from commands import Running, loadframe, open_folder
-from loadframe.base.errors import StoreFailed
+from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.experiment.file.options import with_keys
 from loadframe.experiment.runner import existing
@@ -206,6 +206,27 @@ def test_a_named_cluster_is_filled_once_and_started_with_other_numbers_of_nodes(
     finally:
         if Cluster.runs("docs"):
             Cluster.load("docs").stop()
+
+
+@pytest.mark.parametrize("running", [True, False])
+def test_recorded_answers_are_not_repeated_for_a_cluster_with_other_nodes(write, tmp_path, running):
+    with Cluster.start(ClusterSpec(store="redis", nodes=1, settings={"cluster": True}, name="grown")) as cluster:
+        cluster.keep()
+        experiment = write("{cluster: grown}", "kind: scale\nprepare: once\nfactors: {clients: [1, 2]}\n")
+        carry_out(experiment, Witness())
+        again = Witness()
+        carry_out(experiment, again)
+        assert again.heard == ["all 2 runs are already recorded"]
+        try:
+            Cluster.load("grown").grow(1)
+            if not running:
+                Cluster.load("grown").stop()
+            with pytest.raises(BadInput, match=r"1 node → .*2 nodes") as refused:
+                carry_out(experiment, Witness())
+            assert "--output" in str(refused.value.remedy)
+        finally:
+            if Cluster.runs("grown"):
+                Cluster.load("grown").stop()
 
 
 def test_running_services_are_variants_of_a_comparison(tmp_path):

@@ -237,6 +237,11 @@ class Cluster(ClusterView):
         return named.existing(name).spec
 
     @staticmethod
+    def recorded_version(name: str) -> str:
+        """Return the version of a named cluster, running or not; BadInput if it does not exist."""
+        return str(named.existing(name).facts.get("version"))
+
+    @staticmethod
     def runs(name: str) -> bool:
         """Return whether a node of a named cluster runs; BadInput if the cluster does not exist."""
         return named.existing(name).running

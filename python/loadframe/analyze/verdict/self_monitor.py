@@ -23,6 +23,8 @@ STRAGGLING = 2 / 3
 _ENOUGH = 100
 #: Standard deviations of a count by which it must fall short before its scatter cannot be the reason.
 _SIGMAS = 5
+#: Standard deviations by which the requests in flight at the end of a window may exceed those at its start.
+_IN_FLIGHT_DEVIATIONS = 3
 
 
 def rank_figures(outcome: Mapping[str, Any]) -> tuple[RankFigures, ...]:
@@ -232,7 +234,8 @@ def done_in_window(
     """Return requests done in a window over requests due in it.
 
     What fits into one response time is in flight at the end of any window and does not count as missing, where nothing
-    else is missing; it never makes the share exceed 1.
+    else is missing; it never makes the share exceed 1. Nor do late answers count as missing that are no more than the
+    requests in flight vary by from one instant to another.
 
     None where none was due, and where the window is too short to say. `unanswered` were due and never done; the window
     begins after `warmup` s and lasts `measured_for` s. `waiting`: the time, s, for which what is due may be kept back
@@ -256,8 +259,24 @@ def done_in_window(
         # Nearly all of it may be in flight at the end of so short a window.
         return None
     share = done / due
+    late = due - done - unanswered
+    if 0 < late <= _IN_FLIGHT_DEVIATIONS * math.sqrt(2 * _in_flight(rows, measured_for) + 1):
+        # Of the requests in flight, fewer were brought from the warm-up than are left at the end.
+        filling = max(filling, measured_for * late / due)
     filled = min(share + filling / measured_for, 1.0)
     return float(filled if filled >= ACHIEVED_LIMIT > share else share)
+
+
+def _in_flight(rows: pa.Table, measured_for: float) -> float:
+    """Return the mean requests in flight if each takes its operation's normal response time, by Little's law.
+
+    The normal one is the shortest median of a second, which a backlog or a cold start does not lengthen.
+    """
+    answered = rows.filter(pc.and_(pc.equal(rows["segment"], "measure"), pc.is_valid(rows["response_p50"])))
+    keys = [name for name in ("stream", "operation") if name in rows.column_names]
+    sums = answered.group_by(keys).aggregate([("requests", "sum"), ("response_p50", "min")])
+    total = pc.sum(pc.multiply(sums["requests_sum"], sums["response_p50_min"])).as_py()
+    return (total or 0.0) / measured_for
 
 
 def _done_later(rows: pa.Table, warmup: float) -> Array:

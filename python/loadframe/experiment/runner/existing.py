@@ -128,6 +128,34 @@ class ExistingClusters:
                 if self._key(first.treatment) not in self._targets:
                     self._open(first.treatment, adopts=False)
 
+    def identities(self, design: Design) -> dict[str, str]:
+        """Return version and nodes of each cluster of the design, without a change to any of them.
+
+        Omits clusters whose number of nodes the experiment sets. LoadframeError if one does not answer.
+        """
+        measured: dict[str, str] = {}
+        store = self._experiment.file.store
+        if store.expected_nodes is not None and self._can_resize():
+            return measured
+        for first, *_ in design.groups():
+            key = self._key(first.treatment)
+            if self._name(key) in measured:
+                continue
+            if store.cluster:
+                # A stopped cluster is not started.
+                version, nodes = Cluster.recorded_version(store.cluster), Cluster.recorded(store.cluster).nodes
+            else:
+                target = self._targets.get(key)
+                cluster = (target and target.cluster) or self._attach(key)
+                version, nodes = str(cluster.describe()["version"]), cluster.size
+            measured[self._name(key)] = self._identity(version, nodes)
+        return measured
+
+    @staticmethod
+    def _name(key: tuple[str, str]) -> str:
+        """Return the name of a cluster in the sessions of the folder."""
+        return f"{key[0]} at {key[1]} (existing cluster)"
+
     def survey(self, design: Design) -> dict[str, str]:
         """Attach to every cluster of the design and check it; return version and nodes of each.
 
@@ -149,7 +177,8 @@ class ExistingClusters:
                 target = self._open(first.treatment)
                 assert target.cluster
                 self._require_state(target, first)
-                identities[f"{key[0]} at {key[1]} (existing cluster)"] = self._identity(target.cluster)
+                version = str(target.cluster.describe()["version"])
+                identities[self._name(key)] = self._identity(version, target.cluster.size)
                 self._test_settings(target, design)
         return identities
 
@@ -338,13 +367,10 @@ class ExistingClusters:
                 time.sleep(_PAUSE)
         return target.cluster
 
-    def _identity(self, cluster: Cluster) -> str:
+    def _identity(self, version: str, nodes: int) -> str:
         """Return what must be equal in all sessions of the experiment: version, and the number of nodes if fixed."""
-        version = str(cluster.describe()["version"])
         scaled = any(factor.name == "nodes" for factor in self._experiment.factors)
-        return (
-            version if scaled or self._experiment.file.kind == "elastic" else f"{version}, {format_nodes(cluster.size)}"
-        )
+        return version if scaled or self._experiment.file.kind == "elastic" else f"{version}, {format_nodes(nodes)}"
 
     def _require_state(self, target: _Target, run: PlannedRun) -> None:
         """Raise BadInput if version, nodes, health or collections are not as the experiment expects."""

@@ -91,16 +91,26 @@ class ExperimentFolder:
         sessions = description.setdefault(SESSIONS, [])
         changed: list[str] = []
         if sessions and self._recorded():
-            if others := changes(sessions[-1]["measured"], measured):
-                raise BadInput(
-                    f"the system under test has changed since the last session: {'; '.join(others)}",
-                    where=str(self.path),
-                    remedy="restore it to resume, or choose another folder with --output",
-                )
+            self._require_unchanged(sessions[-1]["measured"], measured)
             changed = changes(sessions[-1]["instrument"], instrument)
         sessions.append({"session": SESSION, "measured": dict(measured), "instrument": dict(instrument)})
         _write(file, description)
         return changed
+
+    def require_measured(self, measured: Mapping[str, str]) -> None:
+        """Raise BadInput if versions or nodes of these systems differ from those of the last session."""
+        description = json.loads((self.path / _FILE).read_text(encoding="utf-8"))
+        if sessions := description.get(SESSIONS):
+            before = {name: text for name, text in sessions[-1]["measured"].items() if name in measured}
+            self._require_unchanged(before, {name: measured[name] for name in before})
+
+    def _require_unchanged(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+        if others := changes(before, now):
+            raise BadInput(
+                f"the system under test has changed since the last session: {'; '.join(others)}",
+                where=str(self.path),
+                remedy="measure the changed system in another folder with --output, or restore it to resume",
+            )
 
     def extend(self, runs: Sequence[PlannedRun]) -> None:
         """Add runs to `experiment.json`; runs that it already lists are skipped."""

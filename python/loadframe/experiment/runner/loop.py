@@ -141,10 +141,11 @@ def run_experiment(
     """
     done = sum(folder.has(run.id) for run in design.runs)
     if done == len(design.runs) and not _next_runs(experiment, folder):
-        listener.remark(f"all {done} runs are already recorded")
         if experiment.exists:
             with ExistingClusters(experiment, folder.path, listener) as existing:
                 existing.restore_leftovers(design)
+                _require_same_clusters(existing, design, folder, listener)
+        listener.remark(f"all {done} runs are already recorded")
         return
     for run in design.runs:
         # BadInput if fewer ranks were started than the run needs.
@@ -167,6 +168,19 @@ def run_experiment(
         while further := _next_runs(experiment, folder):
             folder.extend(further)
             _run_design(experiment, Design(design.seed, further), folder, listener, deadline, existing)
+
+
+def _require_same_clusters(
+    existing: ExistingClusters, design: Design, folder: ExperimentFolder, listener: Listener
+) -> None:
+    """Raise BadInput if version or nodes of an existing cluster differ from those of the recorded runs."""
+    try:
+        identities = existing.identities(design)
+    except LoadframeError as error:
+        # The recorded results stay readable when the cluster is gone.
+        listener.remark(f"did not check whether the cluster has changed: {error.what}")
+        return
+    folder.require_measured(identities)
 
 
 def _next_runs(experiment: Experiment, folder: ExperimentFolder) -> tuple[PlannedRun, ...]:
