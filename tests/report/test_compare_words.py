@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from pages import Page
@@ -9,7 +10,7 @@ from pages import Page
 from loadframe.analyze.compare import compare, read_groups
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.figures import EXACT
-from loadframe.report.compare_words import lead, open_reason, open_reasons
+from loadframe.report.compare_words import inconclusive_text, lead, limited_text, open_reason, open_reasons
 from loadframe.report.kinds.compare import comparison_page, contrasts_table
 from simulated import Truth, write_run
 
@@ -63,3 +64,17 @@ def test_an_inconclusive_contrast_gives_its_reason(compared):
     assert open_reasons(undecided) == [f"inconclusive (range_100 throughput): {open_reason(wide, 0.05)}"]
     assert open_reason(wide, 0.05) in comparison_page(undecided)
     assert "Warnings" not in Page(comparison_page(replace(undecided, warnings=()))).headings
+
+
+def test_the_answer_counts_inconclusive_contrasts_and_limited_runs(compared):
+    first, *others = compared.contrasts
+    mixed = replace(compared, contrasts=(replace(first, outcome="open"), *others))
+    assert inconclusive_text(mixed) == "1 of 4 contrasts is inconclusive."
+    unfolded = " ".join(" ".join(Page(comparison_page(mixed)).unfolded).split())
+    assert "1 of 4 contrasts is inconclusive." in unfolded[: unfolded.index("Runs")]
+    decided = replace(compared, contrasts=tuple(others))
+    assert inconclusive_text(decided) == ""
+    groups = [SimpleNamespace(usable=[SimpleNamespace(bounded=it) for it in (True, False)])] * 2
+    assert limited_text(SimpleNamespace(groups=groups)).startswith("The load generator limited 2 runs")
+    groups = [SimpleNamespace(usable=[SimpleNamespace(bounded=False)])]
+    assert limited_text(SimpleNamespace(groups=groups)) == ""

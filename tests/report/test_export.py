@@ -8,7 +8,9 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from commands import within
+from loadframe.report.export import _tabular
 from loadframe.report.kinds import read_report
+from loadframe.report.tables import Cell, Table
 from simulated import Truth, write_experiment
 
 pytest.importorskip("vl_convert")
@@ -87,3 +89,21 @@ def test_contradicting_options_are_refused(folder, words, problem):
     status, _, said = within("report", folder, *words)
     assert status == 2
     assert problem in said
+
+
+def test_cells_of_latex_tables_are_short_and_have_their_unit():
+    long = "the load generator left a figure without a bound of the whole run"
+    rows = [[Cell("p50"), Cell("inconclusive", long), Cell("290 us", "[280 us, 300 us]")],
+            [Cell("p99"), Cell("worse", "2 runs"), Cell(long)]]  # fmt: skip
+    table, notes = _tabular("contrasts", Table(("measure", "result", "mean"), rows)).split(r"\end{tabular}")
+    assert r"p50 & inconclusive$^{1}$ & 290 $\mu$s [280 $\mu$s, 300 $\mu$s] \\" in table
+    assert r"p99 & worse: 2 runs & $^{1}$ \\" in table
+    assert notes.strip() == rf"\par{{\footnotesize $^{{1}}$ {long}}}"
+
+
+def test_plots_of_resources_have_the_name_of_their_run(tmp_path):
+    figures = read_report(
+        write_experiment(tmp_path / "e", Truth(seconds=3), clients=(1, 4), repetitions=1)
+    ).page.figures
+    names = [figure.name for figure in figures if figure.name.startswith("resources")]
+    assert names == ["resources-b1-nodes1-clients1", "resources-b1-nodes3-clients4"]

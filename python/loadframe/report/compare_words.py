@@ -153,6 +153,21 @@ def _decided(others: Sequence[Contrast]) -> list[str]:
     return words
 
 
+def limited_text(comparison: Comparison) -> str:
+    """Return how many runs the load generator limited; empty if none."""
+    bounded = sum(run.bounded for group in comparison.groups for run in group.usable)
+    return f"The load generator limited {counted(bounded, 'run')}, which widens the intervals." if bounded else ""
+
+
+def inconclusive_text(comparison: Comparison) -> str:
+    """Return how many contrasts are inconclusive; empty if none."""
+    contrasts = comparison.contrasts
+    open_ = sum(contrast.outcome == "open" for contrast in contrasts)
+    if not open_:
+        return ""
+    return f"{open_} of {counted(len(contrasts), 'contrast')} {'is' if open_ == 1 else 'are'} inconclusive."
+
+
 def runs_text(comparison: Comparison) -> str:
     """Return how many runs of each group are used, and how many are left out and why."""
     return "; ".join(

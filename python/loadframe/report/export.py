@@ -18,6 +18,8 @@ from loadframe.report.tables import Cell, Table
 PLOTS, TABLES = ("pdf", "svg", "png"), ("csv", "latex")
 #: Widths in pixels (96 per inch) of one and two columns of a journal page: 3.5 and 7.16 inches.
 _COLUMNS = {"1col": 336, "2col": 687}
+#: Longer cells of LaTeX tables become notes below the table.
+_LONG = 40
 #: Pixels of a drawing, points and pixels of PNG, per inch.
 _PIXELS, _POINTS, _DOTS = 96, 72, 300
 #: Metric-compatible families; the converter brings the first and embeds it.
@@ -133,7 +135,9 @@ def _csv(table: Table) -> str:
 def _tabular(title: str, table: Table) -> str:
     """Return a table for LaTeX with the package booktabs."""
     columns = "".join("l" if at < table.names else "r" for at in range(len(table.columns)))
-    rows = [" & ".join(map(_latex_cell, row)) + r" \\" for row in table.rows]
+    notes: dict[str, int] = {}
+    rows = [" & ".join(_latex_cell(cell, notes if at else None) for at, cell in enumerate(row)) + r" \\"
+            for row in table.rows]  # fmt: skip
     head = " & ".join(map(_latex, table.columns)) + r" \\"
     note = f"% {' '.join(table.note.split())}\n" if table.note else ""
     lines = [
@@ -144,16 +148,26 @@ def _tabular(title: str, table: Table) -> str:
         *rows,
         r"\bottomrule",
         r"\end{tabular}",
+        *(rf"\par{{\footnotesize $^{{{number}}}$ {_latex(text)}}}" for text, number in notes.items()),
     ]
     return f"% {title}\n{note}" + "\n".join(lines) + "\n"
 
 
-def _latex_cell(cell: Cell) -> str:
-    return _latex(" ".join(filter(None, (cell.text, cell.small))))
+def _latex_cell(cell: Cell, notes: dict[str, int] | None) -> str:
+    """Return a cell in one line, and add its long parts to `notes`, if given, with the number that refers to each."""
+    written = ""
+    for part in filter(None, (cell.text, cell.small)):
+        if notes is not None and len(part) > _LONG:
+            written += f"$^{{{notes.setdefault(part, len(notes) + 1)}}}$"
+        else:
+            separator = " " if part.startswith("[") else ": "
+            written += f"{separator if written else ''}{_latex(part)}"
+    return written
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(sign, sign) for sign in text)
+    escaped = "".join(_LATEX.get(sign, sign) for sign in text)
+    return re.sub(r"(?<=\d )us\b", r"$\\mu$s", escaped)
 
 
 def _file_name(title: str) -> str:

@@ -1,5 +1,6 @@
 """Report sections for all kinds of experiments: published figures, latency buckets, CPU, executions, stored events."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -122,8 +123,8 @@ def _resources(folder: RecordedExperiment) -> list[Figure]:
     """Draw CPU and network of nodes over time in the first run of the first and of the last treatment."""
     at = [(treatment, runs[0]) for treatment, runs in by_treatment(folder) if runs]
     figures = []
-    for number, (treatment, (recorded, run)) in enumerate([at[0], at[-1]] if len(at) > 1 else at):
-        if figure := resources_over_time(run, f"resources-{number}"):
+    for treatment, (recorded, run) in [at[0], at[-1]] if len(at) > 1 else at:
+        if figure := resources_over_time(run, re.sub(r"[^\w-]+", "-", f"resources-{recorded.id}")):
             words = ", ".join(filter(None, (f"Run {recorded.id}", treatment_text(treatment))))
             figures.append(replace(figure, caption=f"{words}. {figure.caption}"))
     return figures

@@ -49,6 +49,7 @@ def comparison_page(
         experiment=description.get("experiment"),
         lead=compare_words.lead(comparison),
         runs_text=compare_words.runs_text(comparison),
+        limits=[compare_words.limited_text(comparison), compare_words.inconclusive_text(comparison)],
         figure=strip_plot(comparison, "runs") if comparison.contrasts else None,
         contrasts=contrasts_table(comparison) if comparison.contrasts else None,
         warnings=comparison.warnings,
@@ -136,7 +137,9 @@ def strip_plot(comparison: Comparison, name: str) -> Figure:
         Axis(title, "log" if logarithmic else "linear", range=ends),
         [Panel(Axis("", range=(0.6 - len(rows), 0.6), ticks=ticks, grid=False))],
         traces,
-        "Each mark is a run. Groups whose marks do not overlap differ by more than the run-to-run variance.",
+        "Each mark is a run. Groups whose marks do not overlap differ by more than their runs do, but this alone is no"
+        " conclusion: the result also depends on the number of runs, and on what the load generator limited. See the"
+        " table.",
         rules=[Rule(1)],
         height=110 + math.ceil(len(rows) * (30 + 14 * len(shift))),
     )
@@ -159,11 +162,17 @@ def _row(contrast: Contrast, comparison: Comparison) -> list[Cell]:
 _TERMINAL_TONES = {"better": "green", "worse": "red", "alike": "dim", "open": "yellow"}
 
 
-def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
-    """Print a comparison, on standard output unless another console is given."""
+def print_comparison(comparison: Comparison, console: Console | None = None, *, limited: bool = True) -> None:
+    """Print a comparison, on standard output unless another console is given.
+
+    Without `limited`, the number of runs that the load generator limited is left out.
+    """
     console = console or PrintableConsole()
     for sentence in compare_words.lead(comparison):
         console.print(Text(sentence, style="bold"))
+    limits = [compare_words.limited_text(comparison) if limited else "", compare_words.inconclusive_text(comparison)]
+    for words in filter(None, limits):
+        console.print(Text(words, style="dim"))
     if comparison.contrasts:
         console.print()
         _table(comparison).print(console)
@@ -208,7 +217,8 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
     more = further(folder, bands)
 
     def show(console: Console) -> None:
-        print_comparison(comparison, console)
+        # The sentences on trust have the limited runs.
+        print_comparison(comparison, console, limited=False)
         more.print(console)
         print_trust(folder, console)
 
