@@ -67,6 +67,15 @@ def test_response_times_with_open_bounds_neither_pass_nor_find_anything(low, hig
     assert check.finds is None if finds is None else check.finds > finds
 
 
+@pytest.mark.parametrize(("kind", "low", "high"), [("p50", 0.9, 1.4), ("throughput", 0.7, 1.1)])
+def test_an_interval_that_only_the_generator_widens_says_so(kind, low, high):
+    runs = [Observation(100.0 + number / 100, name) for name in ("old", "new") for number in range(6)]
+    estimate = estimate_ratio(runs, "old", "new").widened(Stretch(low, high))
+    check = together(Question(Measure("measured", kind), estimate, NONE, p=1.0, share=1.0), 2, "operations")
+    assert check.standing == "undecided"
+    assert "does not exclude 20 %; only because delays of the load generator widen it" in check.why
+
+
 def test_an_equal_version_passes(results):
     gate = judge(results, "same", "old")
     assert gate.standing == "passed"
@@ -161,6 +170,7 @@ def test_noise_that_hides_the_regression_to_catch_does_not_pass(tmp_path):
     gate = judge(tmp_path, "new", "old", kinds=["throughput"])
     assert gate.standing == "undecided"
     assert "does not exclude 20 %" in gate.checks[0].why
+    assert "load generator" not in gate.checks[0].why
     assert (
         judge(tmp_path, "new", "old", Thresholds(catch={"throughput": 3.0}), kinds=["throughput"]).standing == "passed"
     )

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.verdict.judge import JudgedPhase, judge
+from loadframe.analyze.verdict.self_monitor import stragglers
 from loadframe.record.schema.summary import GeneratorFigures, Latency, RankFigures
 from made_up_runs import operation, phase
 
@@ -49,6 +50,13 @@ def test_small_differences_are_none(change):
 def test_shares_of_few_requests_are_not_judged():
     few = {"requests": 60}
     assert reasons(few, few, {"requests": 30}) == ()
+
+
+def test_ranks_without_clients_are_no_stragglers():
+    ranks = [QUIET, replace(QUIET, rank=1, requests=0, last_done=0.0)]
+    assert [rank.rank for rank, _ in stragglers([*ranks, replace(QUIET, rank=2)], 3)] == [1]
+    assert stragglers([*ranks, replace(QUIET, rank=2)], 2) == []
+    assert stragglers(ranks, 1) == []
 
 
 def test_the_worst_of_several_is_named_and_the_others_are_counted():

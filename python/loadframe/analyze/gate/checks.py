@@ -168,6 +168,14 @@ class Question:
         return ratio * bounds.low * pace - 1
 
     @property
+    def without_bounds(self) -> float:
+        """The largest worsening in the interval if the load generator had not affected the figures."""
+        bounds, (_, _, high) = self.estimate.bounds, self.worse_by()
+        if self.measure.better == "higher":
+            return 1 - (1 - high) / bounds.low if bounds.low > 0 else -inf
+        return (1 + high) / bounds.high - 1
+
+    @property
     def is_significant(self) -> bool:
         """Whether the worsening is significant."""
         return self.p < self.thresholds.level
@@ -234,7 +242,7 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
         standing, why = "undecided", f"{_worse(value)}: {_OPEN}"
     elif high >= question.catch:
         excluded = format_share(question.catch)
-        standing, why = "undecided", f"{span}: the interval does not exclude {excluded}{_finds(question)}"
+        standing, why = "undecided", f"{span}: the interval does not exclude {excluded}{_bounds_or_finds(question)}"
     elif paced_high >= question.catch:
         hidden = format_share(question.catch)
         standing, why = "undecided", f"{span}: the machine became faster, which may hide {hidden}"
@@ -247,6 +255,10 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
 
 _WITHIN_BOUNDS = "the load generator's error bounds allow a smaller change; measure again on an idle machine"
 _OPEN = "the load generator limited the runs, so the true change is unknown; measure again on an idle machine"
+_WIDENED = (
+    "only because delays of the load generator widen it; give the load generator its own cores or machine, more runs do"
+    " not help"
+)
 #: Why a percentile of the successes is undecided.
 BLIND = (
     "too many requests failed, were dropped or stayed unanswered for the successes to show it; check errors, or"
@@ -270,7 +282,7 @@ def together(question: Question, members: int, what: str) -> Check:
         standing, why = "undecided", f"{_worse(question.worse_by()[0])}: {_OPEN}"
     elif question.worse_by()[2] >= question.catch and not stops:
         excluded = format_share(question.catch)
-        standing, why = "undecided", f"{span}: the interval does not exclude {excluded}{_finds(question)}"
+        standing, why = "undecided", f"{span}: the interval does not exclude {excluded}{_bounds_or_finds(question)}"
     else:
         why = f"{span}: beyond {format_share(question.least)}" if stops else f"{span}{_finds(question)}"
     title = f"{question.measure.kind} of all {members} {what} together"
@@ -296,6 +308,13 @@ def _span(question: Question) -> str:
 
 def _worse(value: float) -> str:
     return f"{format_share(abs(value), 1)} {'worse' if value > 0 else 'better'}"
+
+
+def _bounds_or_finds(question: Question) -> str:
+    """Return why the interval is wide: the load generator's delays if it would exclude the effect without them."""
+    if question.without_bounds < question.catch:
+        return f"; {_WIDENED}"
+    return _finds(question)
 
 
 def _finds(question: Question) -> str:

@@ -221,7 +221,9 @@ def _generator_and_ranks(phase: JudgedPhase) -> Iterator[Finding]:
     late = sorted((rank for rank in ranks if rank.began_late > limit), key=lambda rank: -rank.began_late)
     if late:
         yield rules.BEGAN_LATE(phase=name, rank=_name(late[0]), late=late[0].began_late, others=len(late) - 1)
-    if behind := stragglers(ranks):
+    counts = [stream.clients for stream in phase.summary.streams]
+    fixed = [count for count in counts if isinstance(count, int)]
+    if behind := stragglers(ranks, sum(fixed) if fixed and len(fixed) == len(counts) else None):
         slowest, share = behind[0]
         yield rules.STRAGGLER(phase=name, rank=_name(slowest), share=share, limit=STRAGGLING, others=len(behind) - 1)
 

@@ -78,11 +78,16 @@ def as_generator(figures: RankFigures, machine: MachineFigures | None, threads: 
     )
 
 
-def stragglers(ranks: Sequence[RankFigures]) -> list[tuple[RankFigures, float]]:
+def stragglers(ranks: Sequence[RankFigures], clients: int | None = None) -> list[tuple[RankFigures, float]]:
     """Return the ranks that did much less work or took much longer than the median, with their share; the worst first.
 
-    Empty if the ranks have too few requests for a judgement.
+    `clients` is the number of clients of all ranks, if it is fixed. Empty if the ranks have too few requests for a
+    judgement.
     """
+    if clients is not None and clients < len(ranks):
+        # The other ranks have no client.
+        idle = [rank for rank in ranks if not rank.requests and not rank.last_done][clients - len(ranks) :]
+        ranks = [rank for rank in ranks if rank not in idle]
     if len(ranks) < 2:
         return []
     usual, usual_time = median(rank.requests for rank in ranks), median(rank.last_done for rank in ranks)
