@@ -203,3 +203,9 @@ def test_every_public_function_checks_its_arguments():
     assert len(functions) == 8
     for function in functions:
         assert inspect.getclosurevars(function).nonlocals.keys() >= {"hints"}, function.__name__
+
+
+def test_the_plots_of_a_run_list_the_methods_that_return_them():
+    public = {name for name in vars(loadframe.RunPlots) if not name.startswith("_")}
+    # Listing reads nothing of the run.
+    assert set(loadframe.RunPlots.__new__(loadframe.RunPlots)) == public

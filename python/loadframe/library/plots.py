@@ -79,6 +79,10 @@ class RunPlots:
         """Plot this run."""
         self._run = run
 
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the methods that return plots."""
+        return iter(("over_time", "percentiles"))
+
     def over_time(self) -> Plot:
         """Throughput, response times and activities of the store over the whole run."""
         from loadframe.analyze.dips import dips_of
