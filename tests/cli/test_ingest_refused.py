@@ -49,7 +49,7 @@ def test_a_port_that_is_taken_is_refused():
     assert "cannot listen at 127.0.0.1:" in errors
 
 
-def test_a_port_without_any_line_is_reported(tmp_path, monkeypatch):
+def test_a_port_without_any_line_is_a_failure(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "w.yaml").write_text(
         "workload: w\n"
@@ -59,5 +59,5 @@ def test_a_port_without_any_line_is_reported(tmp_path, monkeypatch):
         "phases: [{name: filling, operation: take_in, source: ads, until: exhausted}]\n"
     )
     status, _, errors = within("ingest", "./w.yaml", "--store", "sim", "--listen", "127.0.0.1:0", "--idle", "500ms")
-    assert status == 0
+    assert status == 1
     assert "no line arrived" in errors

@@ -115,6 +115,18 @@ def test_without_slurm_the_script_is_there_to_be_copied(folder, monkeypatch, tmp
     assert (folder / "small.sbatch").exists()
 
 
+def test_without_a_configuration_of_slurm_the_script_is_there_to_be_copied(folder, monkeypatch, tmp_path):
+    (tmp_path / "bin").mkdir()
+    sbatch = tmp_path / "bin" / "sbatch"
+    # What sbatch 22.05 prints on a machine without a configuration; it asks the name server first, for seconds.
+    sbatch.write_text("#!/bin/sh\necho 'sbatch: fatal: Could not establish a configuration source' >&2\nexit 1\n")
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")
+    status, _, said = within("slurm", "small.yaml", "--submit")
+    assert (status, "no Slurm is configured on this machine" in said) == (2, True)
+    assert (folder / "small.sbatch").exists()
+
+
 def test_refusals_of_slurm_are_reported_in_its_words(slurm, folder):
     done = slurm.run(LOADFRAME, "slurm", "small.yaml", "--submit", "--sbatch=--partition=none", folder=folder)
     assert done.returncode == 2

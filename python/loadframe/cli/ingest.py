@@ -114,7 +114,7 @@ def ingest(  # noqa: PLR0915 - one list of options and the order of their checks
 
     Without --listen and files, the workload's own source is used. Ingestion stops at the end of the files, after --for
     or --idle, or on Ctrl-C or SIGTERM. Accepted events are then sent; another Ctrl-C drops them. The exit code is 1 if
-    the store refused or lost events.
+    no line arrived, or the store refused or lost events.
     """
     starting = {"--version": version, "--nodes": nodes, "--cpus": cpus, "--memory": memory, "--cores": cores}
     given = {**starting, "--home": home, "--hosts": hosts, "--cluster": cluster, "--replace": replace, "--reuse": reuse}
@@ -265,11 +265,12 @@ def _show(result: "IngestResult", as_json: bool) -> None:
             print(f"{'visible of sampled':24}{share:>14}")
     for trouble in figures.trouble:
         tell(trouble, style="yellow")
-    if figures.address and not figures.lines:
-        tell("no line arrived; --idle and --for count from the start, not from the first line", style="yellow")
     if figures.kept:
         tell(f"dead letters are in {Path(result.run) / figures.kept}")
     tell(f"recorded in {result.run}; see `loadframe report {result.run}`")
+    if not figures.lines:
+        remedy = "start the sender first: --idle and --for count from the start" if figures.address else None
+        raise LoadframeError("no line arrived", where=result.run, remedy=remedy or "check that the input has lines")
     if figures.left_over:
         raise LoadframeError(
             f"{counted(figures.left_over, 'accepted event')} not in the store",

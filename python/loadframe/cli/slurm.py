@@ -348,6 +348,11 @@ def _submit(path: Path) -> str:
         ) from None
     if done.returncode:
         messages = done.stderr.strip().splitlines()
+        if "configuration source" in done.stderr:
+            raise BadInput(
+                f"no Slurm is configured on this machine: {messages[-1]}",
+                remedy=f"copy {path} to a login node of the cluster and run `sbatch {path}` there",
+            )
         raise BadInput(
             f"Slurm refused the job: {messages[-1] if messages else f'sbatch exited with code {done.returncode}'}",
             where=str(path),
