@@ -359,7 +359,7 @@ class Cluster(ClusterView):
             more, names = nodes > self.size, tuple(f"node-{n}" for n in range(*sorted((self.size, nodes))))
             if not names:
                 return []
-            report(f"running {self._scale.command} for {format_nodes(nodes)}")
+            report(f"running {self._scale.text(nodes)} for {format_nodes(nodes)}")
             self._emit(ClusterEvent(event_kinds.REQUESTED if more else event_kinds.LEAVING, names))
             progress = {} if tell is None else {"tell": tell}
             ready = self.health().ready

@@ -74,7 +74,7 @@ class ScaleCommand:
             if time.monotonic() > end:
                 raise StoreFailed(
                     f"the cluster has {format_nodes(now.nodes)}, not {nodes}, {format_duration(self.within)} after the"
-                    f" start of {self._text(nodes)}",
+                    f" start of {self.text(nodes)}",
                     remedy="check the command, or raise store.scale_within",
                 )
             self._wait(f"waiting for {format_nodes(nodes)}", now, tell)
@@ -103,15 +103,15 @@ class ScaleCommand:
                     start_new_session=True,
                 )
             except OSError as error:
-                raise StoreFailed(f"cannot execute {self._text(nodes)}: {error.strerror}") from error
+                raise StoreFailed(f"cannot execute {self.text(nodes)}: {error.strerror}") from error
             try:
                 while process.poll() is None:
                     if time.monotonic() > end:
                         raise StoreFailed(
-                            f"{self._text(nodes)} did not end within {format_duration(self.within)}",
+                            f"{self.text(nodes)} did not end within {format_duration(self.within)}",
                             remedy="check the command, or raise store.scale_within",
                         )
-                    self._wait(f"running {self._text(nodes)}", None, tell)
+                    self._wait(f"running {self.text(nodes)}", None, tell)
             finally:
                 if process.poll() is None:
                     with contextlib.suppress(ProcessLookupError):
@@ -120,7 +120,7 @@ class ScaleCommand:
             if process.returncode != 0:
                 said = _text(errors).strip()[-_SHOWN:]
                 raise StoreFailed(
-                    f"{self._text(nodes)} ended with status {process.returncode}{f': {said}' if said else ''}"
+                    f"{self.text(nodes)} ended with status {process.returncode}{f': {said}' if said else ''}"
                 )
             return [line for line in map(str.strip, _text(output).splitlines()) if _is_address(line)]
 
@@ -134,7 +134,8 @@ class ScaleCommand:
     def _words(self, nodes: int) -> list[str]:
         return [word.replace(NODES, str(nodes)) for word in shlex.split(self.command)] or [""]
 
-    def _text(self, nodes: int) -> str:
+    def text(self, nodes: int) -> str:
+        """Return the command for a number of nodes."""
         return self.command.replace(NODES, str(nodes))
 
 
