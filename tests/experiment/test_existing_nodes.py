@@ -301,7 +301,7 @@ def test_messages_name_keys_of_the_file_and_no_options(refused, tmp_path):
         for access, key in (
             ("", "give store.user"),
             (", user: default", "give store.password_file"),
-            (", user: default, password_file: password", "store.password_file"),
+            (", user: default, password_file: password", "check store.user default and the password in"),
             (", user: 'a:b'", "store.user: a user name"),
             (", key: password", "store.key requires store.cert"),
         ):
