@@ -34,6 +34,8 @@ class Server:
     def __init__(self, folder: Path, port: int | None = None) -> None:
         self.folder = folder
         self.port = port or free_port()
+        #: Attempts to start: another process can take a free port before the server does.
+        self._attempts = 1 if port else 5
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -51,12 +53,22 @@ class Server:
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        self._process = subprocess.Popen(self.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         end = time.monotonic() + PATIENCE
-        while not self.answers():
-            assert self._process.poll() is None, "the server ended"
+        process = self._launch()
+        while process.poll() is not None or not self.answers():
+            if process.poll() is not None:
+                self._attempts -= 1
+                assert self._attempts > 0, "the server ended"
+                self.port = free_port()
+                process = self._launch()
             assert time.monotonic() < end, "the server does not answer"
             time.sleep(0.05)
+        # From now on, others know its address.
+        self._attempts = 1
+
+    def _launch(self) -> subprocess.Popen[bytes]:
+        self._process = subprocess.Popen(self.command(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        return self._process
 
     def kill(self) -> None:
         """Kill the server, if it runs."""
@@ -92,7 +104,9 @@ class Redis(Server):
         """Return the command line; the server keeps nothing on disk."""
         assert REDIS
         words = [REDIS, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", str(self.folder)]
-        return [*words, *self._options]
+        # The port of the cluster's bus must be free as well.
+        bus = ["--cluster-port", str(free_port())] if "--cluster-enabled" in self._options else []
+        return [*words, *self._options, *bus]
 
     def answers(self) -> bool:
         """Whether the server answers PING."""

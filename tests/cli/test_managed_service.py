@@ -362,7 +362,7 @@ def test_the_credentials_that_an_answer_repeats_are_masked(folder, scheme):
     (folder / "rest.yaml").write_text(
         "workload: rest\noperations:\n"
         "  good: {http: {method: GET, path: /good}}\n  bad: {http: {method: GET, path: /bad}}\n"
-        "phases:\n  - {name: all, mix: {good: 1, bad: 1}, clients: 1, requests: 2}\n"
+        "phases:\n  - {name: all, mix: {good: 1, bad: 1}, order: permuted, clients: 1, requests: 2}\n"
     )
     replace(folder / "secret", "hidden-4711-secret\n")
     options, shown, hidden = {

@@ -107,9 +107,7 @@ def ring(tmp_path):
         for name in ("a", "b"):
             folder = tmp_path / name
             folder.mkdir()
-            # The port of the cluster's bus must be free as well.
-            options = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
-            nodes.append(servers.enter_context(Redis(folder, None, *options)))
+            nodes.append(servers.enter_context(Redis(folder, None, "--cluster-enabled", "yes")))
         nodes[0].ask("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
         while "cluster_state:ok" not in nodes[0].ask("CLUSTER", "INFO"):
             time.sleep(0.05)
