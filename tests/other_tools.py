@@ -11,6 +11,13 @@ import pytest
 
 from commands import PATIENCE
 
+#: Messages of uv if the registry cannot be reached, or lacks a package.
+_UNREACHABLE = (
+    "Failed to fetch",
+    "error sending request",
+    "not found in the package registry",
+    "there is no version of",
+)
 _UV = shutil.which("uv") or Path(__file__).parents[1] / ".tools" / "bin" / "uv"
 
 
@@ -32,8 +39,9 @@ class Tool:
             done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             pytest.skip(f"cannot install packages: {error}")
-        if done.returncode:
+        if any(words in done.stderr for words in _UNREACHABLE):
             pytest.skip(f"cannot install packages: {done.stderr}")
+        assert done.returncode == 0, done.stderr
 
     def run(self, program: str, *words: object, **more: Any) -> CompletedProcess[str]:
         """Run a program of the environment, which must succeed."""

@@ -13,7 +13,7 @@ from subprocess import CompletedProcess
 import pytest
 
 from commands import loadframe
-from loadframe.analyze.five_seconds import rate_samples_by_node
+from loadframe.analyze.publication_figures import rate_samples_by_node
 from loadframe.analyze.rates import RATES
 from loadframe.base.errors import BadInput
 from loadframe.cli.choices import sharding, store_settings

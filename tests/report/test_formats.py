@@ -111,7 +111,7 @@ def test_records_hold_each_request_once_with_its_outcome(bad):
         assert len(successes) == latency.count
         assert successes[-1] == pytest.approx(1e3 * latency.max)
         assert [it["meta"]["error-type"] for it in failures] == ["timeout"] * figures(bad).errors["timeout"]
-    # A failure's service time is unknown, and its record says what it holds.
+    # The service time of a failure is unknown: the note of its record names the response time.
     assert all("response time" in it["meta"]["loadframe-note"] for it in failures)
     rates = [it["value"] for it in normal if it["name"] == "throughput"]
     assert sum(rates) == figures(bad).successes
@@ -154,7 +154,7 @@ def test_k6_summary_matches_its_schema_and_has_the_reports_percentiles(good, bad
             }
         failed = sum(figures(run).errors.values())
         assert metrics["http_req_failed"]["values"]["passes"] == failed
-        # k6 counts failures in this trend, whose service times are not recorded.
+        # In k6 this trend includes failures, but runs record service times of successes only.
         assert ("http_req_duration" in metrics) == (not failed)
         checks = {check["name"]: check["passes"] for check in summary["root_group"]["checks"]}
         assert checks["the run is valid"] == run.summary.verdict.valid

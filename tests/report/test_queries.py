@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from loadframe.analyze.five_seconds import RequestTime, request_time
+from loadframe.analyze.publication_figures import RequestTime, request_time
 from loadframe.record.reader import SAMPLES_SCHEMA
 from loadframe.record.schema import ERROR_CLASSES
 from loadframe.report.run.queries import CODES, _query, appendix, queries

@@ -16,7 +16,7 @@ Serve = Callable[..., Client]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Return a client of a server that sends one prepared reply per read. None closes the connection."""
+    """Return a client of a server that sends one prepared reply per read. The reply None closes the connection."""
     listener = socket.create_server(("127.0.0.1", 0))
     received: list[bytes] = []
 

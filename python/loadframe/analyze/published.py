@@ -16,7 +16,7 @@ from typing import Any
 from loadframe.analyze.compare import KINDS, Measure
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
-from loadframe.analyze.five_seconds import LENGTHS, least_and_p95, rate_samples, request_time
+from loadframe.analyze.publication_figures import LENGTHS, least_and_p95, rate_samples, request_time
 from loadframe.analyze.rates import RATES, THROUGHPUT, Rate
 from loadframe.analyze.scale.treatments import Noise, main_operation, pooled_noise
 from loadframe.base.event_kinds import FIRED, REQUESTED

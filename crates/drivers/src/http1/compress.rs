@@ -26,7 +26,7 @@ pub fn gzip(bytes: &[u8], out: &mut Vec<u8>) {
             match gzip.compress_vec(&bytes[taken..], out, FlushCompress::Finish) {
                 Ok(Status::StreamEnd) => return,
                 Ok(Status::Ok | Status::BufError) => out.reserve(bytes.len() / 4 + 128),
-                Err(error) => unreachable!("compressing has no bad input: {error}"),
+                Err(error) => unreachable!("compression accepts all bytes: {error}"),
             }
         }
     });

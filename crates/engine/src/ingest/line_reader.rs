@@ -96,16 +96,8 @@ impl<'a> LineReader<'a> {
 
     /// Handles `count` newly appended bytes: hands over the complete lines.
     pub fn arrived(&mut self, count: usize) {
-        let (now, arrival) = (Instant::now(), wall());
+        let mut reading = ReadChunk::new();
         self.source.came(count);
-        let mut reading = ReadChunk {
-            events: Vec::new(),
-            lines: 0,
-            dead_letters: Bundle::default(),
-            transformed: Vec::new(),
-            now,
-            arrival,
-        };
         let mut start = 0;
         let fresh = self.buffer.len() - count;
         for end in memchr_iter(b'\n', &self.buffer[fresh..]) {
@@ -113,7 +105,7 @@ impl<'a> LineReader<'a> {
             self.from.next();
             match self.too_long.take() {
                 _ if !self.from.is_mine(self.source.share) => {}
-                Some(start_time) => reading.refuse(self.source, Reason::TooLong, &start_time, &self.from),
+                Some(beginning) => reading.refuse(self.source, Reason::TooLong, &beginning, &self.from),
                 None => {
                     let start = start + self.mark(start, end);
                     reading.line(self.source, (&self.buffer, start, end), &self.from, false);
@@ -140,24 +132,16 @@ impl<'a> LineReader<'a> {
     /// Handles the end of input. A last line without a line end counts as a line. `whole`: the input is
     /// complete; otherwise the last line is cut off unless it is a complete object.
     pub fn end(&mut self, whole: bool) {
-        let (now, arrival) = (Instant::now(), wall());
-        let mut reading = ReadChunk {
-            events: Vec::new(),
-            lines: 0,
-            dead_letters: Bundle::default(),
-            transformed: Vec::new(),
-            now,
-            arrival,
-        };
+        let mut reading = ReadChunk::new();
         self.from.next();
         let end = self.buffer.len();
-        let start_time = self.too_long.take();
+        let beginning = self.too_long.take();
         if !self.from.is_mine(self.source.share) {
             return;
         }
-        if let Some(start_time) = start_time {
+        if let Some(beginning) = beginning {
             let reason = if whole { Reason::TooLong } else { Reason::CutOff };
-            reading.refuse(self.source, reason, &start_time, &self.from);
+            reading.refuse(self.source, reason, &beginning, &self.from);
         } else {
             reading.line(self.source, (&self.buffer, self.mark(0, end), end), &self.from, !whole);
         }
@@ -210,6 +194,18 @@ struct ReadChunk {
 }
 
 impl ReadChunk {
+    /// Creates an empty chunk that arrives now.
+    fn new() -> Self {
+        Self {
+            events: Vec::new(),
+            lines: 0,
+            dead_letters: Bundle::default(),
+            transformed: Vec::new(),
+            now: Instant::now(),
+            arrival: wall(),
+        }
+    }
+
     /// Adds a line, which may be empty. `cut`: its end may be missing.
     fn line(&mut self, source: &Source, (buffer, start, end): (&[u8], usize, usize), from: &From, cut: bool) {
         let line = buffer[start..end].trim_ascii();

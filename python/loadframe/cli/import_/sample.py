@@ -1,4 +1,4 @@
-"""`loadframe import sample`: generated documents like those of a file or a collection."""
+"""`loadframe import sample`: generated documents that resemble a file or a collection."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

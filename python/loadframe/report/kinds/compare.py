@@ -137,9 +137,8 @@ def strip_plot(comparison: Comparison, name: str) -> Figure:
         Axis(title, "log" if logarithmic else "linear", range=ends),
         [Panel(Axis("", range=(0.6 - len(rows), 0.6), ticks=ticks, grid=False))],
         traces,
-        "Each mark is a run. Groups whose marks do not overlap differ by more than their runs do, but this alone is no"
-        " conclusion: the result also depends on the number of runs, and on what the load generator limited. See the"
-        " table.",
+        "Each mark is a run. Marks without overlap show a difference larger than the run-to-run variance. The table has"
+        " the results, which also include the number of runs and the limits of the load generator.",
         rules=[Rule(1)],
         height=110 + math.ceil(len(rows) * (30 + 14 * len(shift))),
     )

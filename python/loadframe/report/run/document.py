@@ -5,7 +5,9 @@ from typing import Any
 
 from loadframe.analyze.delayed import delayed_of
 from loadframe.analyze.dips import dips_of
-from loadframe.analyze.five_seconds import (
+from loadframe.analyze.percentiles import bands_of, percentiles_document
+from loadframe.analyze.processes import processes_of
+from loadframe.analyze.publication_figures import (
     LENGTHS,
     SAMPLE,
     least_and_p95,
@@ -13,8 +15,6 @@ from loadframe.analyze.five_seconds import (
     rate_samples_by_node,
     request_time,
 )
-from loadframe.analyze.percentiles import bands_of, percentiles_document
-from loadframe.analyze.processes import processes_of
 from loadframe.analyze.rates import RATES, THROUGHPUT, Rate
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary

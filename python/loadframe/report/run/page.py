@@ -6,8 +6,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.analyze.dips import DipsOfPhase, dips_of
-from loadframe.analyze.five_seconds import LENGTHS, SAMPLE, Spread, least_and_p95, rate_samples, rate_samples_by_node
 from loadframe.analyze.processes import processes_of
+from loadframe.analyze.publication_figures import (
+    LENGTHS,
+    SAMPLE,
+    Spread,
+    least_and_p95,
+    rate_samples,
+    rate_samples_by_node,
+)
 from loadframe.analyze.rates import RATES
 from loadframe.base.units import format_count, format_duration, format_share
 from loadframe.record import Run

@@ -119,7 +119,7 @@ class Array:
 
 @dataclass
 class _Profiling:
-    """What all fields of a profile share."""
+    """Settings and paths of all fields of a profile."""
 
     pseudonyms: Pseudonyms
     keep: frozenset[str]
@@ -133,7 +133,7 @@ class Profile:
     """The profile of sampled documents."""
 
     def __init__(self, documents: Sequence[Mapping[str, Any]], *, keep: Sequence[str] = (), seed: int = 1) -> None:
-        """Profile documents. `keep` names fields, `a.b` for nested ones, whose values stay as they are.
+        """Profile documents. `keep`: paths of fields, such as `a.b`, with unchanged values.
 
         BadInput for a kept field that no document has, or that holds only objects.
         """
@@ -181,7 +181,7 @@ class Profile:
         return name in self._unique
 
     def fields_of(self, kind: type[Distribution]) -> list[str]:
-        """Return the top-level fields whose values all follow one distribution of a kind."""
+        """Return the top-level fields in which all values follow one distribution of a kind."""
         return [
             name
             for name, field in self.root.fields.items()
@@ -214,7 +214,7 @@ def _identify(values: Sequence[Any]) -> bool:
 
 
 def _kind(value: Any) -> str:
-    """Return the kind of a JSON value. A typed value in extended JSON, such as {"$date": ...}, is a kind by itself."""
+    """Return the kind of a JSON value. A typed value in extended JSON, such as {"$date": ...}, has its own kind."""
     match value:
         case None:
             return _NULL

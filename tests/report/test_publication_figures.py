@@ -1,10 +1,10 @@
-"""Throughput in samples of 5 s, as publications give it: least, quartiles, mean, greatest."""
+"""Rates in samples of 5 s and 10 s, as publications give them: minimum, quartiles, mean, maximum, deviation."""
 
 import numpy as np
 import pytest
 from pages import Page
 
-from loadframe.analyze.five_seconds import least_and_p95, rate_samples, rate_samples_by_node
+from loadframe.analyze.publication_figures import least_and_p95, rate_samples, rate_samples_by_node
 from loadframe.analyze.rates import RATES
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page
