@@ -246,3 +246,20 @@ def test_a_format_for_one_run_refuses_several(experiment, name):
 )
 def test_contradicting_options_are_refused(good, words):
     assert within("report", good.path, *words)[0] == 2
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "summary.json"])
+def test_records_of_a_run_are_not_overwritten(tmp_path, name):
+    run = write_run(tmp_path, "r1", Truth())
+    before = (run.path / name).read_bytes()
+    status, _, errors = within("report", run.path, "--format", "jsonl", "--output", run.path / name)
+    assert (status, "part of a recorded run" in errors) == (2, True)
+    assert (run.path / name).read_bytes() == before
+
+
+def test_a_start_that_is_not_a_time_is_bad_input(tmp_path):
+    run = write_run(tmp_path, "r1", Truth())
+    manifest = run.path / "manifest.json"
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "started": "x"}))
+    status, _, errors = within("report", run.path, "--format", "rally")
+    assert (status, "started is not a time" in errors) == (2, True)

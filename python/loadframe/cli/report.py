@@ -305,6 +305,13 @@ def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple
 
 
 def _write(target: Path, text: str) -> None:
+    from loadframe.analyze.experiment import EXPERIMENT_FILE
+    from loadframe.record.schema import MEMBERS, SAMPLES_FILE
+
+    if target.exists() and target.resolve().name in (*MEMBERS, SAMPLES_FILE, EXPERIMENT_FILE):
+        raise BadInput(
+            "the file is part of a recorded run", where=str(target), remedy="name another file with --output"
+        )
     try:
         target.write_text(text, encoding="utf-8")
     except OSError as error:

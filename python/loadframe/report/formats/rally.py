@@ -16,8 +16,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from loadframe.analyze.failures import recorded_reasons
+from loadframe.base.errors import BadInput
 from loadframe.record import Run
-from loadframe.record.schema import ERROR_CLASSES
+from loadframe.record.schema import ERROR_CLASSES, MANIFEST_FILE
 from loadframe.record.schema.summary import Latency, OperationFigures, PhaseSummary
 
 #: Rally's keys of percentiles.
@@ -113,7 +114,11 @@ def _identity(run: Run, words: _Words) -> dict[str, Any]:
 
 def _started(run: Run) -> datetime:
     started = run.manifest.started
-    return datetime.fromisoformat(started).astimezone(UTC) if started else datetime.fromtimestamp(0, UTC)
+    try:
+        return datetime.fromisoformat(started).astimezone(UTC) if started else datetime.fromtimestamp(0, UTC)
+    except ValueError:
+        where = str(run.path / MANIFEST_FILE)
+        raise BadInput(f"started is not a time: {started!r}", where=where, remedy="measure again") from None
 
 
 def _tasks(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
