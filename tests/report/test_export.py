@@ -3,11 +3,15 @@
 import csv
 import io
 import re
+import shutil
+import subprocess
 import xml.etree.ElementTree as ET
 
 import pytest
 
 from commands import within
+from loadframe.base.units import format_duration, format_size, parse_duration
+from loadframe.report.csv_table import csv_table
 from loadframe.report.export import _tabular
 from loadframe.report.kinds import read_report
 from loadframe.report.tables import Cell, Table
@@ -26,6 +30,16 @@ def exported(folder, kind):
     status, told, said = within("report", folder, "--export", target, "--format", kind)
     assert status == 0, said
     return target, told
+
+
+def seconds(text):
+    return parse_duration(text.replace(" ", ""))
+
+
+def columns(*rows, titles=("measure", "value"), names=1):
+    """The CSV columns of a table, by their titles."""
+    lines = list(csv.reader(io.StringIO(csv_table(Table(titles, rows, names=names)))))
+    return {title: list(cells) for title, *cells in zip(*lines, strict=True)}
 
 
 def test_pdf_has_the_width_of_a_column_and_embeds_its_font(folder):
@@ -57,9 +71,13 @@ def test_tables_have_the_figures_of_the_page(folder):
     (table,) = [table for title, table in read_report(folder).page.tables if title == "speedups"]
     rows = list(csv.reader(io.StringIO((target / "speedups.csv").read_text())))
     assert [row[0] for row in rows[1:]] == [row[0].text for row in table.rows]
-    throughput = rows[0].index("requests/s")
-    assert [row[throughput] for row in rows[1:]] == [row[throughput].text for row in table.rows]
-    assert rows[1][throughput + 1].startswith("[")
+    read = {title: [row[at] for row in rows[1:]] for at, title in enumerate(rows[0])}
+    throughput = table.columns.index("requests/s")
+    assert read["requests/s"] == [row[throughput].text.replace(",", "") for row in table.rows]
+    p50 = table.columns.index("p50")
+    assert list(map(float, read["p50 (s)"])) == pytest.approx([seconds(row[p50].text) for row in table.rows])
+    ends = zip(read["requests/s low"], read["requests/s"], read["requests/s high"], strict=True)
+    assert all(float(low) <= float(value) <= float(high) for low, value, high in ends)
     latex = (exported(folder, "latex")[0] / "speedups.tex").read_text()
     assert latex.count(r"\\") == len(table.rows) + 1
     assert r"\begin{tabular}" in latex
@@ -107,3 +125,81 @@ def test_plots_of_resources_have_the_name_of_their_run(tmp_path):
     ).page.figures
     names = [figure.name for figure in figures if figure.name.startswith("resources")]
     assert names == ["resources-b1-nodes1-clients1", "resources-b1-nodes3-clients4"]
+
+
+def test_csv_has_numbers_of_one_unit_that_the_header_names():
+    rows = [
+        [Cell("1"), Cell("164 us", "[98 us, 1.2 ms]*"), Cell("81 %", "[78, ∞]"), Cell("12,345", "[unknown]")],
+        [Cell("2"), Cell("3 min 20 s", "[1.5 s, unknown]"), Cell("–"), Cell("0.42")],
+    ]
+    titles = ("nodes", "p99", "efficiency", "requests/s")
+    assert columns(*rows, titles=titles, names=0) == {
+        "nodes": ["1", "2"],
+        "p99 (s)": ["0.000164", "200"],
+        "p99 low (s)": ["0.000098", "1.5"],
+        "p99 high (s)": ["0.0012", ""],
+        "p99 note": ["*", ""],
+        "efficiency (%)": ["81", ""],
+        "efficiency low (%)": ["78", ""],
+        "efficiency high (%)": ["inf", ""],
+        "requests/s": ["12345", "0.42"],
+    }
+
+
+def test_csv_names_the_unit_of_each_row_where_rows_differ():
+    rows = [[Cell("throughput"), Cell("20.2/s", "[19.4/s, 21.8/s]")], [Cell("p99"), Cell("259 ms", "[245 ms, 2 s]")]]
+    assert columns(*rows) == {
+        "measure": ["throughput", "p99"],
+        "value": ["20.2", "0.259"],
+        "value unit": ["1/s", "s"],
+        "value low": ["19.4", "0.245"],
+        "value high": ["21.8", "2"],
+    }
+
+
+def test_csv_keeps_words_levels_and_bounds():
+    rows = [[Cell("3.10"), Cell("3ms"), Cell("< 0.001"), Cell("0.59 to 0.70"), Cell("2 timeout")],
+            [Cell("1,000"), Cell("–"), Cell("0.02"), Cell("at most 3"), Cell("0")]]  # fmt: skip
+    assert columns(*rows, titles=("version", "service", "p", "cost", "failures")) == {
+        "version": ["3.10", "1,000"],
+        "service": ["3ms", ""],
+        "p": ["", "0.02"],
+        "p low": ["", ""],
+        "p high": ["0.001", ""],
+        "cost": ["", ""],
+        "cost low": ["0.59", ""],
+        "cost high": ["0.70", "3"],
+        "failures": ["2 timeout", "0"],
+    }
+
+
+def test_csv_tells_columns_of_one_title_apart():
+    row = [Cell("a"), Cell("1"), Cell("2 ms"), Cell("3"), Cell("4 ms")]
+    assert list(columns(row, titles=("phase", "first", "mean", "repeated", "mean"))) == [
+        "phase", "first", "first mean (s)", "repeated", "repeated mean (s)",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [2e-6, 164e-6, 0.9994e-3, 0.259, 42.0, 59.94, 61.0, 200.0, 3599.0, 4500.0, 1e6])
+def test_csv_reads_every_duration_and_size_of_reports(number):
+    row = [Cell("a"), Cell(format_duration(number)), Cell(format_size(number * 1e6))]
+    read = columns(row, titles=("name", "time", "memory"))
+    # Durations from 10 h on are written to the minute.
+    assert float(read["time (s)"][0]) == pytest.approx(number, rel=0.01)
+    assert float(read["memory (B)"][0]) == pytest.approx(number * 1e6, rel=0.01)
+
+
+def test_latex_prints_comparison_signs_in_every_font_encoding():
+    assert r"$<$ 0.001 & a$|$b \\" in _tabular("t", Table(("p", "name"), [[Cell("< 0.001"), Cell("a|b")]]))
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs pdflatex")
+def test_latex_compiles_the_tables(folder):
+    target, _ = exported(folder, "latex")
+    inputs = [rf"\begin{{table}}\tiny\input{{{path.name}}}\end{{table}}" for path in sorted(target.glob("*.tex"))]
+    text = "\n".join([r"\documentclass{article}\usepackage{booktabs}\begin{document}", *inputs, r"\end{document}"])
+    (target / "all.tex").write_text(text)
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(command, check=False, cwd=target, capture_output=True, text=True, errors="replace")
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert "Missing character" not in (target / "all.log").read_text(errors="replace")

@@ -1,7 +1,5 @@
 """Export of a report's plots and tables for papers: PDF, SVG, PNG, CSV, LaTeX, the answer and BibTeX entries."""
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -9,6 +7,7 @@ from pathlib import Path
 
 from loadframe.base.errors import BadInput
 from loadframe.record import Manifest
+from loadframe.report.csv_table import csv_table
 from loadframe.report.page import Page
 from loadframe.report.plot import Figure
 from loadframe.report.plot.draw import draw
@@ -30,6 +29,8 @@ _LATEX = {
     "\N{MULTIPLICATION SIGN}": r"$\times$", "\N{MINUS SIGN}": "$-$", "\N{INFINITY}": r"$\infty$",
     "\N{GREEK SMALL LETTER LAMDA}": r"$\lambda$", "\N{GREEK SMALL LETTER SIGMA}": r"$\sigma$",
     "\N{GREEK SMALL LETTER KAPPA}": r"$\kappa$", "\N{SUPERSCRIPT TWO}": "$^2$", "\N{CHECK MARK}": "*",
+    # Text fonts of the encoding OT1 have other signs in their places.
+    "<": "$<$", ">": "$>$", "|": "$|$",
     "\N{RIGHTWARDS ARROW}": r"$\to$", "\N{HORIZONTAL ELLIPSIS}": r"\ldots{}",
 }  # fmt: skip
 
@@ -113,23 +114,8 @@ def _tables(tables: Sequence[tuple[str, Table]], kind: str) -> Iterator[tuple[st
     for title, table in tables:
         name = _file_name(title)
         taken[name] = taken.get(name, 0) + 1
-        text = _csv(table) if kind == "csv" else _tabular(title, table)
+        text = csv_table(table) if kind == "csv" else _tabular(title, table)
         yield name if taken[name] == 1 else f"{name}-{taken[name]}", text.encode()
-
-
-def _csv(table: Table) -> str:
-    """Return a table as CSV; a column of intervals follows each column that has any."""
-    intervals = [any(row[at].small for row in table.rows) for at in range(len(table.columns))]
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    heads = zip(table.columns, intervals, strict=True)
-    writer.writerow(
-        [head for title, second in heads for head in (title, *([f"{title}, second line"] if second else []))]
-    )
-    for row in table.rows:
-        cells = zip(row, intervals, strict=True)
-        writer.writerow([part for cell, second in cells for part in (cell.text, *([cell.small] if second else []))])
-    return text.getvalue()
 
 
 def _tabular(title: str, table: Table) -> str:
