@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parent / "contract"))
 
 from subjects import subject_of
 
-from loadframe.host.kinds import HOSTS, SEVERAL
+from loadframe.host.choice import HOSTS, SEVERAL
 from loadframe.store import stores
 from loadframe.store.base import Store
 from loadframe.workload.forms import _without as families_without

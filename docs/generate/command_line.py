@@ -7,8 +7,7 @@ from typing import Any
 import typer
 
 from loadframe.base.errors import ExitCode
-from loadframe.cli.app import SUMMARIES, app
-from loadframe.cli.topics import MOST_UNGROUPED, Topic
+from loadframe.cli.app import MOST_UNGROUPED, SUMMARIES, Topic, app
 
 #: Environment variables that users set.
 VARIABLES = {

@@ -7,7 +7,7 @@ import pytest
 
 from loadframe.analyze.executions import executions_at
 from loadframe.analyze.experiment import read_experiment
-from loadframe.report.further import further
+from loadframe.report.sections import further
 from simulated import Truth, write_experiment
 
 

@@ -8,9 +8,9 @@ from loadframe.analyze.experiment import read_experiment
 from loadframe.analyze.scale.curves import curves_over
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.report import scale_words
-from loadframe.report.further import further
 from loadframe.report.kinds import read_report
 from loadframe.report.kinds.scale import sweep_page
+from loadframe.report.sections import further
 from simulated import Truth, write_experiment, write_run
 
 #: Size of a simulated request.

@@ -5,7 +5,7 @@ import pytest
 from commands import loadframe, within
 from loadframe.base.errors import BadInput
 from loadframe.base.event_kinds import KILLED, PAUSED, RESUMED
-from loadframe.experiment.elastic.schedule import parse_schedule
+from loadframe.library.bench import parse_schedule
 from loadframe.record import Run
 
 WORKLOAD = """\

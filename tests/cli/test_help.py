@@ -12,8 +12,7 @@ from typer.core import TyperOption
 from commands import commands_of, loadframe
 from loadframe import __version__, cli
 from loadframe.base.units import parse_duration
-from loadframe.cli.app import SUMMARIES, Commands, _first_paragraph, app
-from loadframe.cli.topics import MOST_UNGROUPED, Topic
+from loadframe.cli.app import MOST_UNGROUPED, SUMMARIES, Commands, Topic, _first_paragraph, app
 from loadframe.cluster.change import WITHIN
 
 #: Commands that scripts and documents rely on.
@@ -51,7 +50,7 @@ def test_the_list_of_commands_has_each_commands_own_summary():
     context = typer.Context(group)
     assert isinstance(group, Commands)
     modules = {module.name for module in pkgutil.iter_modules(cli.__path__)}
-    helpers = {"access", "app", "choices", "console", "event_words", "completion", "output", "topics", "web"}
+    helpers = {"access", "app", "choices", "console", "event_words", "completion", "output", "web"}
     assert {name.partition("_")[0] for name in modules - helpers} == set(group.list_commands(context))
     for name, summary in SUMMARIES.items():
         command = group.get_command(context, name)

@@ -10,10 +10,10 @@ from rich.console import Console
 from commands import loadframe, result
 from elastic_folder import write_elastic
 from loadframe.analyze.experiment import read_experiment
-from loadframe.report.further import further
 from loadframe.report.kinds import read_report
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page
+from loadframe.report.sections import further
 from simulated import Truth, write_experiment, write_run, write_variants
 
 BANDS, CPU = "Latency buckets", "CPU of each process"

@@ -6,7 +6,7 @@ import io
 import pytest
 
 from loadframe.base.errors import BadInput
-from loadframe.report.run.statistics import Column, statistics
+from loadframe.report.run.document import Column, statistics
 from simulated import Truth, write_run
 
 

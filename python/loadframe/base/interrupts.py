@@ -1,4 +1,4 @@
-"""Reliable handling of interrupts (Ctrl-C, SIGTERM, SIGHUP).
+"""Reliable handling of interrupts (Ctrl-C, SIGTERM, SIGHUP), and calls in threads that do not delay them.
 
 Python raises KeyboardInterrupt at any place of the main thread. In a destructor or callback the exception is lost,
 during an import it may change its type, and during the end of a run it may cost the run. The handler here therefore
@@ -9,10 +9,17 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from types import FrameType
+from typing import TypeVar
+
+T = TypeVar("T")
 
 #: Signals that end a command: Ctrl-C, and those of schedulers, service managers and closed terminals.
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+#: Interval between checks for an interrupt, s.
+_CHECK = 0.1
 
 _asked = False
 _depth = 0
@@ -93,3 +100,29 @@ def _raise(number: int, frame: FrameType | None) -> None:
     # Count repeated SIGTERMs once: schedulers send them to a process and to its launcher, which passes them on.
     if number == signal.SIGINT or not again:
         raise KeyboardInterrupt
+
+
+def fulfil(future: "Future[T]", work: Callable[[], T]) -> None:
+    """Call the function, and give its result or its exception to the future."""
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)
+
+
+def background(work: Callable[[], T]) -> "Future[T]":
+    """Call the function in a daemon thread; return the future of its result."""
+    future: Future[T] = Future()
+    threading.Thread(target=fulfil, args=(future, work), name="background", daemon=True).start()
+    return future
+
+
+def interruptible(work: Callable[[], T]) -> T:
+    """Call the function and return its result or raise its exception; KeyboardInterrupt when an interrupt arrives.
+
+    The function is called in another thread, on the cores of this one. Its result after an interrupt is discarded.
+    """
+    future = background(work)
+    while not wait([future], _CHECK).done:
+        check()
+    return future.result()

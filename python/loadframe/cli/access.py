@@ -11,8 +11,8 @@ import typer
 
 from loadframe.base.errors import BadInput
 from loadframe.base.units import format_count
+from loadframe.cli.app import Topic, option
 from loadframe.cli.output import tell
-from loadframe.cli.topics import Topic, option
 
 if TYPE_CHECKING:
     from loadframe.cluster import Cluster
@@ -84,18 +84,25 @@ _FILES = ("password_file", "api_key_file", "token_file", "ca", "cert", "key")
 DEFAULT_STORE = "opensearch"
 
 
-def with_options(command: Callable[P, R]) -> Callable[..., R]:
-    """Add the options for credentials and TLS to a command, which reads them with `existing` from its context."""
+def with_options(others: Mapping[str, tuple[Any, Any]] = {}) -> Callable[[Callable[P, R]], Callable[..., R]]:
+    """Return a decorator that adds `others`, then the options for credentials and TLS, to a command.
+
+    The command reads them from its context, those for credentials and TLS with `existing`.
+    """
+    return functools.partial(_with_options, {**others, **_OPTIONS})
+
+
+def _with_options(options: Mapping[str, tuple[Any, Any]], command: Callable[P, R]) -> Callable[..., R]:
     signature = inspect.signature(command)
     *others, last = signature.parameters.values()
     added = [
         inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=annotation)
-        for name, (annotation, default) in _OPTIONS.items()
+        for name, (annotation, default) in options.items()
     ]
 
     @functools.wraps(command)
     def wrapper(*args: P.args, **given: P.kwargs) -> R:
-        for name in _OPTIONS:
+        for name in options:
             given.pop(name, None)
         return command(*args, **given)
 

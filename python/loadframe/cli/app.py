@@ -1,7 +1,8 @@
-"""The application to which each command's module adds itself, and the list of commands."""
+"""The application to which each command's module adds itself, the list of commands, and the topics of their options."""
 
 import importlib
 import pkgutil
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +12,6 @@ from typer.core import TyperCommand, TyperGroup
 from loadframe import __version__
 from loadframe.base import interrupts
 from loadframe.base.errors import ExitCode
-from loadframe.cli.topics import MOST_UNGROUPED, Topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -159,3 +159,34 @@ def common(
     ] = False,
 ) -> None:
     """Handle the options of `loadframe` itself."""
+
+
+class Topic(StrEnum):
+    """A heading in the help of a command. Pass it as `rich_help_panel` of an option."""
+
+    WORKLOAD = "Workload"
+    EVENTS = "Event source"
+    RUNS = "Runs to judge"
+    CRITERIA = "Criteria"
+    EXPERIMENT = "Experiment"
+    DATA = "Sample and generated documents"
+    TRACK = "Track"
+    SANDBOX = "Limits of the track's code"
+    JOB = "Slurm job"
+    STORE = "Store to start"
+    MACHINES = "Nodes and machines"
+    LIMITS = "Limits of each node"
+    EXISTING = "Existing cluster"
+    CREDENTIALS = "Credentials and TLS (with --hosts)"
+    LOAD = "Load"
+    GENERATOR = "Load generator"
+    OUTPUT = "Output"
+
+
+#: Commands with more options than this group them by topic.
+MOST_UNGROUPED = 8
+
+
+def option(topic: Topic, *names: str, **settings: Any) -> Any:
+    """Return the declaration of an option under a topic, for `Annotated`; the rest as for `typer.Option`."""
+    return typer.Option(*names, rich_help_panel=topic, **settings)

@@ -11,7 +11,7 @@ import typer
 from loadframe.base.errors import BadInput
 from loadframe.base.units import MOST_SEED, parse_size
 from loadframe.cli import access
-from loadframe.cli.app import app
+from loadframe.cli.app import Topic, app, option
 from loadframe.cli.choices import (
     ClusterHosts,
     ClusterName,
@@ -52,7 +52,6 @@ from loadframe.cli.choices import (
     store_settings,
 )
 from loadframe.cli.output import Json, print_json, tell
-from loadframe.cli.topics import Topic, option
 from loadframe.cli.web import Web, WebAddress, published, require_web
 from loadframe.library.options import default_path, levels, refuse_contradictions, require_free
 
@@ -70,7 +69,7 @@ Examples:
 
 
 @app.command(epilog=_EXAMPLES)
-@access.with_options
+@access.with_options()
 def bench(
     context: typer.Context,
     workload: WorkloadName,
@@ -207,10 +206,9 @@ def bench(
 
     from loadframe.cli.console import Console
     from loadframe.cluster import Cluster, ClusterSpec, Encryption, Limits
-    from loadframe.experiment.elastic.schedule import parse_schedule
     from loadframe.experiment.runner.listener import Listeners
     from loadframe.host.local import LocalHost
-    from loadframe.library.bench import Bench
+    from loadframe.library.bench import Bench, parse_schedule
     from loadframe.load import Generator
 
     place: ClusterSpec | Callable[[], Cluster]

@@ -13,7 +13,7 @@ from rich.markup import escape
 from loadframe.base.errors import LoadframeError
 from loadframe.base.units import counted, format_count, format_duration
 from loadframe.cli import access
-from loadframe.cli.app import app
+from loadframe.cli.app import Topic, app, option
 from loadframe.cli.choices import (
     ClusterHosts,
     Parameters,
@@ -24,7 +24,6 @@ from loadframe.cli.choices import (
     start_ranks,
 )
 from loadframe.cli.output import Json, out, print_json
-from loadframe.cli.topics import Topic, option
 from loadframe.library.options import exclude
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ _REMEDY_FOR_JOURNEYS = (
 
 
 @app.command(epilog=_EXAMPLES)
-@access.with_options
+@access.with_options()
 def check(
     context: typer.Context,
     workload: WorkloadName,

@@ -10,7 +10,7 @@ import typer
 from loadframe.base.errors import BadInput
 from loadframe.base.units import MOST_NODES, MOST_RANKS, MOST_THREADS, parse_cores
 from loadframe.cli import completion
-from loadframe.cli.topics import Topic, option
+from loadframe.cli.app import Topic, option
 from loadframe.library.options import exclude, require_measures
 
 WorkloadName = Annotated[

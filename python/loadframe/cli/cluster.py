@@ -13,7 +13,7 @@ import typer
 from loadframe.base.errors import BadInput
 from loadframe.base.units import FIRST_PORT, LAST_PORT, format_nodes, format_size, parse_size
 from loadframe.cli import access, completion
-from loadframe.cli.app import Application, Group, app
+from loadframe.cli.app import Application, Group, Topic, app, option
 from loadframe.cli.choices import (
     ClusterHosts,
     ConfigServers,
@@ -39,10 +39,9 @@ from loadframe.cli.choices import (
     store_settings,
 )
 from loadframe.cli.output import Json, out, print_json, tell
-from loadframe.cli.topics import Topic, option
 from loadframe.cluster import Cluster, ClusterSpec, Encryption, Limits, moving, named
 from loadframe.cluster.spec import OF_HOST
-from loadframe.host.kinds import ENDING
+from loadframe.host.choice import ENDING
 from loadframe.report.labels import cores_text
 
 cluster = Application(
@@ -289,7 +288,7 @@ def _changed_spec(before: ClusterSpec, given: dict[str, Any], limits: dict[str, 
 
 
 @cluster.command(epilog=_STATUS_EXAMPLES)
-@access.with_options
+@access.with_options()
 def status(
     context: typer.Context,
     name: Annotated[

@@ -8,10 +8,9 @@ import typer
 
 from loadframe.base.errors import BadInput, ExitCode, NothingUsable
 from loadframe.base.units import counted
-from loadframe.cli.app import app
+from loadframe.cli.app import Topic, app, option
 from loadframe.cli.choices import Strict, assignments, measure_kinds, option_name
 from loadframe.cli.output import Json, out, print_json
-from loadframe.cli.topics import Topic, option
 from loadframe.library.options import exclude, share
 
 _EXAMPLES = """\b

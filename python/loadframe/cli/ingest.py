@@ -13,7 +13,7 @@ from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted, format_count, format_duration, parse_duration, parse_size
 from loadframe.cli import access
-from loadframe.cli.app import app
+from loadframe.cli.app import Topic, app, option
 from loadframe.cli.choices import (
     ClusterHosts,
     ClusterName,
@@ -35,7 +35,6 @@ from loadframe.cli.choices import (
     core_limits,
 )
 from loadframe.cli.output import Json, print_json, tell
-from loadframe.cli.topics import Topic, option
 from loadframe.cli.web import published
 from loadframe.library.options import exclude, require_free
 
@@ -58,7 +57,7 @@ Examples:
 
 
 @app.command(epilog=_EXAMPLES)
-@access.with_options
+@access.with_options()
 def ingest(  # noqa: PLR0915 - one list of options and the order of their checks
     context: typer.Context,
     workload: WorkloadName,

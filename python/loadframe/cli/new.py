@@ -8,11 +8,10 @@ import typer
 
 from loadframe.base.errors import BadInput
 from loadframe.cli import access
-from loadframe.cli.app import app
+from loadframe.cli.app import Topic, app, option
 from loadframe.cli.choices import StoreKind
 from loadframe.cli.import_ import Generate, NamedOutput, Queries, output_of, queries_of, refuse_existing, write
 from loadframe.cli.output import Json, print_json, tell
-from loadframe.cli.topics import Topic, option
 
 _EXAMPLES = """\b
 Examples:

@@ -4,7 +4,7 @@ import json
 from typing import Annotated, Any
 
 from loadframe.base.terminal import PrintableConsole
-from loadframe.cli.topics import Topic, option
+from loadframe.cli.app import Topic, option
 
 #: Emoji are off: `:name:` stays text, and rich does not load its long list of emoji.
 out = PrintableConsole(emoji=False)

@@ -14,10 +14,9 @@ import typer
 from loadframe.base.errors import BadInput
 from loadframe.base.units import counted
 from loadframe.cli import access
-from loadframe.cli.app import app
+from loadframe.cli.app import Topic, app, option
 from loadframe.cli.choices import ClusterHosts, StoreKind, Strict
 from loadframe.cli.output import Json, out, print_json, tell
-from loadframe.cli.topics import Topic, option
 
 if TYPE_CHECKING:
     from loadframe.cluster import Cluster
@@ -75,7 +74,7 @@ _OTHER = (
 
 
 @app.command(epilog=_EXAMPLES)
-@access.with_options
+@access.with_options()
 def report(
     context: typer.Context,
     path: Annotated[Path, typer.Argument(help="Folder of a run or an experiment.")],
@@ -256,7 +255,7 @@ def _write_records(path: Path, index: str, name: str, cluster: "Cluster", *, as_
 
 def _write_statistics(path: Path, target: Path) -> None:
     from loadframe.record import Run
-    from loadframe.report.run.statistics import Column, statistics
+    from loadframe.report.run.document import Column, statistics
     from loadframe.store import stores
 
     run = Run(path)

@@ -10,10 +10,9 @@ from rich.table import Table
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted, format_nodes
-from loadframe.cli.app import app
+from loadframe.cli.app import Topic, app, option
 from loadframe.cli.choices import Ranks, Samples, Strict, start_ranks
 from loadframe.cli.output import Json, out, print_json, tell
-from loadframe.cli.topics import Topic, option
 from loadframe.cli.web import Web, WebAddress, published, require_web
 
 if TYPE_CHECKING:

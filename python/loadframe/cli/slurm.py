@@ -17,9 +17,8 @@ import typer
 
 from loadframe.base.errors import BadInput, ExitCode
 from loadframe.base.units import counted, format_duration, parse_duration
-from loadframe.cli.app import app
+from loadframe.cli.app import Topic, app, option
 from loadframe.cli.output import Json, out, print_json, tell
-from loadframe.cli.topics import Topic, option
 
 if TYPE_CHECKING:
     from loadframe.experiment.design.estimate import ResourceEstimate

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from loadframe.base.errors import BadInput
+from loadframe.cli.app import Topic, option
 from loadframe.cli.output import tell
-from loadframe.cli.topics import Topic, option
 
 if TYPE_CHECKING:
     from loadframe.live.feed import Relay

@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.host import kinds, wire
+from loadframe.host import wire
 from loadframe.host.base import Command
+from loadframe.host.container import ContainerHost
 from loadframe.host.identity import facts
 from loadframe.host.limits import Limits
 from loadframe.host.local import LocalHost
@@ -49,7 +50,7 @@ class HostKind:
 
     def host(self) -> LocalHost:
         """Return the host object of this type."""
-        return _host("local" if self.image is None and self.runtime is None else "container", self)
+        return _host(self)
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,8 @@ _NUMBERS = itertools.count()
 
 
 @cache
-def _host(name: str, kind: HostKind) -> LocalHost:
-    return kinds.find(name, kind.image, kind.runtime)
+def _host(kind: HostKind) -> LocalHost:
+    return LocalHost() if kind == HostKind() else ContainerHost(kind.image, kind.runtime)
 
 
 def require(kind: HostKind) -> None:

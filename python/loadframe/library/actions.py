@@ -18,12 +18,11 @@ from loadframe.base.untrusted import read_input
 from loadframe.cluster import Cluster as LiveCluster
 from loadframe.cluster import access_to
 from loadframe.experiment.design.plans import design
-from loadframe.experiment.elastic.schedule import parse_schedule
 from loadframe.experiment.runner.folder import opened_folder
 from loadframe.experiment.runner.loop import run_experiment
 from loadframe.library import answers as shown
 from loadframe.library.arguments import Count, Nodes, Positive, Range, checked, listed
-from loadframe.library.bench import Bench
+from loadframe.library.bench import Bench, parse_schedule
 from loadframe.library.checking import answers, rendered_requests, small_workload
 from loadframe.library.cluster import Cluster, spec_from
 from loadframe.library.comparing import compare_groups, gate_groups, parse_bound, shares_by_measure

@@ -4,20 +4,18 @@ import base64
 import contextlib
 import json
 import math
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, wait
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from loadframe import _engine
 from loadframe.base import interrupts
+from loadframe.base.cpu import on
 from loadframe.base.errors import BadInput, GeneratorFailed, LoadframeError
 from loadframe.ranks.coordinator import Rank, present
 from loadframe.ranks.phase_top import PhaseOfRanks
-from loadframe.ranks.threads import on
 from loadframe.record.redact import command, plain, without
 from loadframe.workload.phases import MAIN
 
@@ -92,30 +90,7 @@ class Generator:
         }
 
 
-#: Interval between checks for an interrupt, s.
-_CHECK = 0.1
-
 T = TypeVar("T")
-
-
-def interruptible(call: Callable[[], T]) -> T:
-    """Run `call` and return its result or raise its exception; KeyboardInterrupt when an interrupt arrives.
-
-    The call runs in another thread, on the cores of this one. Its result after an interrupt is discarded.
-    """
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="engine-call", daemon=True).start()
-    while not wait([future], _CHECK).done:
-        interrupts.check()
-    return future.result()
-
 
 #: Seconds from a decision on the window to the first second that it may choose, so that it reaches all ranks in time.
 _AHEAD = 2
@@ -409,7 +384,7 @@ def _ask(plan: Mapping[str, Any], ask: Callable[[str], T]) -> T:
     """Call the engine with a plan; BadInput if the engine or the target refuses the plan."""
     text = json.dumps(plan)
     try:
-        return interruptible(lambda: ask(text))
+        return interrupts.interruptible(lambda: ask(text))
     except _engine.PlanRefused as error:
         raise BadInput(plain(str(error)), where=f"phase {plan['phase']}") from None
     except _engine.TargetRefused as error:

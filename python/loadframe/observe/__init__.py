@@ -4,7 +4,7 @@ They sample once a second into the run's telemetry. They get process ids, folder
 clusters.
 """
 
-from loadframe.base.cpu_reference import yardstick
+from loadframe.base.cpu import yardstick
 from loadframe.observe.machine import CgroupSampler, HostSampler, OwnGroupSampler
 from loadframe.observe.observer import Observer
 from loadframe.observe.process import JvmSampler, ProcessSampler

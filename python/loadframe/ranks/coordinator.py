@@ -233,14 +233,7 @@ class Coordinator:
     def _call(self, work: Callable[[], T]) -> T:
         """Call a function in the coordinator's thread and return its result."""
         answer: Future[T] = Future()
-
-        def run() -> None:
-            try:
-                answer.set_result(work())
-            except BaseException as error:
-                answer.set_exception(error)
-
-        self._post(run)
+        self._post(lambda: interrupts.fulfil(answer, work))
         return answer.result()
 
     def _post(self, work: Callable[[], None]) -> None:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from functools import cache
 
-from loadframe.ranks.threads import background
+from loadframe.base.interrupts import background
 
 #: Connection timeout, s.
 _PATIENCE = 3.0

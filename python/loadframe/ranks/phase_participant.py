@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from loadframe import _engine
-from loadframe.base.cpu_reference import yardstick
+from loadframe.base.cpu import on, yardstick
+from loadframe.base.interrupts import background
 from loadframe.base.procfs import own_groups, throttling
-from loadframe.ranks import liveness, messages, threads
+from loadframe.ranks import liveness, messages
 from loadframe.ranks.liveness import unreachable
 from loadframe.ranks.messages import BRISK, Header, Offset, Wire, offset
-from loadframe.ranks.threads import background
 
 #: Adds up the encoded values of a second.
 Add = Callable[[list[bytes]], bytes]
@@ -367,7 +367,7 @@ class Participant:
 
     def _prepare(self) -> Any:
         unreached = unreachable(self._plan["target"].get("hosts", []))
-        with threads.on(self._cores):
+        with on(self._cores):
             ready = _engine.prepare_rank(json.dumps(self._plan))
         if self._first_of_machine:
             self._machine = OwnMachine()
@@ -402,7 +402,7 @@ class Participant:
     def _begin(self, at: float) -> None:
         self.begins = at
         try:
-            with threads.on(self._cores):
+            with on(self._cores):
                 self._handle = self._ready.begin(at)
         except Exception as error:
             self._up({"kind": "lost", "rank": self._world.rank, "why": f"could not start: {error}"})

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from loadframe.base.errors import BadInput, ExitCode
+from loadframe.base.interrupts import background
 from loadframe.base.untrusted import printable
 from loadframe.ranks import liveness, messages
 from loadframe.ranks.children import Children
@@ -18,7 +19,6 @@ from loadframe.ranks.environment import Place
 from loadframe.ranks.liveness import distances
 from loadframe.ranks.messages import Header, Wire
 from loadframe.ranks.phase_participant import ALERT, Participant
-from loadframe.ranks.threads import background
 from loadframe.ranks.world import World, introduce, machine
 
 #: Questions to ranks -> functions that answer them. Arguments and results are JSON values.

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput
-from loadframe.workload import corpora, encryption, parameters, references, sources, vectors
+from loadframe.workload import corpora, encryption, parameters, sources, vectors
 from loadframe.workload.corpora import Corpus
 from loadframe.workload.forms import Form, every_form, families, form_for
 from loadframe.workload.forms.rest import captured
 from loadframe.workload.holes import Filler, Place, Value, is_name, names
-from loadframe.workload.model import WorkloadFile
+from loadframe.workload.model import WorkloadFile, check_references
 from loadframe.workload.parameters import BUILT_IN, Parameters, Setting, check_names, origins
 from loadframe.workload.phases import Phase
 from loadframe.workload.resolved import ResolvedWorkload, resolve_phase
@@ -87,7 +87,7 @@ class Workload:
 
     def check(self) -> None:
         """Refuse invalid references between parts of the workload and unknown selected phases."""
-        references.check(self.document, self.fill(1).file)
+        check_references(self.document, self.fill(1).file)
         self.check_choice()
 
     def check_choice(self, where: str | None = None) -> None:

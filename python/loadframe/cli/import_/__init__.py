@@ -13,9 +13,8 @@ import typer
 
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput
-from loadframe.cli.app import SUMMARIES, Application, Group, app
+from loadframe.cli.app import SUMMARIES, Application, Group, Topic, app, option
 from loadframe.cli.output import print_json, tell
-from loadframe.cli.topics import Topic, option
 
 if TYPE_CHECKING:
     from typer._click import Command, Context

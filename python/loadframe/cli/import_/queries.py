@@ -7,9 +7,9 @@ import typer
 
 from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_duration
+from loadframe.cli.app import Topic, option
 from loadframe.cli.import_ import Output, commands, write_or_print
 from loadframe.cli.output import Json
-from loadframe.cli.topics import Topic, option
 
 _EXAMPLES = """\b
 Examples:

@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from loadframe.base.units import parse_duration, parse_size
+from loadframe.cli.app import Topic, option
 from loadframe.cli.choices import assignments
 from loadframe.cli.import_ import Output, commands, write_or_print
 from loadframe.cli.output import Json, tell
-from loadframe.cli.topics import Topic, option
 
 _EXAMPLES = """\b
 Examples:

@@ -1,4 +1,4 @@
-"""`loadframe import sample`: generated documents that resemble a file or a collection."""
+"""`loadframe import sample|mapping`: documents that resemble those of a file or a collection, or follow its schema."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,24 +8,36 @@ import typer
 
 from loadframe.base.errors import BadInput
 from loadframe.cli import access
+from loadframe.cli.app import Topic, option
 from loadframe.cli.choices import ClusterHosts, ClusterName, StoreKind
 from loadframe.cli.import_ import Generate, NamedOutput, Queries, commands, output_of, queries_of, write_or_print
 from loadframe.cli.output import Json
-from loadframe.cli.topics import Topic, option
 
 if TYPE_CHECKING:
     from loadframe.workload.sampling import Source
 
-Collection = Annotated[
-    str | None,
-    option(Topic.EXISTING, help="Index, table, collection or key prefix to sample; SCHEMA.TABLE is allowed."),
-]
-Database = Annotated[
-    str | None,
-    option(Topic.EXISTING, help="PostgreSQL or MongoDB database, or Cassandra keyspace. Default: loadframe."),
-]
+#: Options that name a collection, by parameter: annotation and default. Commands read them from their context.
+_COLLECTION: Mapping[str, tuple[Any, Any]] = {
+    "store": (StoreKind, access.DEFAULT_STORE),
+    "hosts": (ClusterHosts, None),
+    "cluster": (ClusterName, None),
+    "collection": (
+        Annotated[
+            str | None,
+            option(Topic.EXISTING, help="Index, table, collection or key prefix to sample; SCHEMA.TABLE is allowed."),
+        ],
+        None,
+    ),
+    "database": (
+        Annotated[
+            str | None,
+            option(Topic.EXISTING, help="PostgreSQL or MongoDB database, or Cassandra keyspace. Default: loadframe."),
+        ],
+        None,
+    ),
+}
 
-_EXAMPLES = """\b
+_SAMPLE_EXAMPLES = """\b
 Examples:
   loadframe import sample orders.csv --output orders.yaml
   loadframe import sample --store postgresql --hosts 10.0.0.5 --user app --database shop --collection orders
@@ -33,8 +45,8 @@ Examples:
 """
 
 
-@commands.command(epilog=_EXAMPLES)
-@access.with_options
+@commands.command(epilog=_SAMPLE_EXAMPLES)
+@access.with_options(_COLLECTION)
 def sample(
     context: typer.Context,
     file: Annotated[
@@ -49,11 +61,6 @@ def sample(
     ] = [],
     seed: Annotated[int, option(Topic.DATA, help="Seed of the sample and the generated documents.")] = 1,
     queries: Queries = None,
-    store: StoreKind = access.DEFAULT_STORE,
-    hosts: ClusterHosts = None,
-    cluster: ClusterName = None,
-    collection: Collection = None,
-    database: Database = None,
     output: NamedOutput = None,
     as_json: Json = False,
 ) -> None:
@@ -65,38 +72,37 @@ def sample(
     from loadframe.workload.sampling import Profile, Source, workload
     from loadframe.workload.sampling.documents import read as read_documents
 
-    name = collection_or_file(file, hosts, cluster, collection, database)
+    name = _collection_or_file(file, context.params)
     output = output_of(output, name.partition(".")[0])
     sampled: Sequence[Mapping[str, Any]]
     if file is not None:
         source, sampled = Source(file.name, output.stem), read_documents(file, documents, seed)
     else:
-        source, sampled = from_cluster(context, name, documents)
+        source, sampled = _from_cluster(context, name, documents)
     profile = Profile(sampled, keep=keep, seed=seed)
     asked, ignored = queries_of(queries, source, profile)
     write_or_print(workload(source, profile, generate or profile.sampled, output.stem, asked, ignored), output, as_json)
 
 
-def collection_or_file(
-    file: Path | None, hosts: str | None, cluster: str | None, collection: str | None, database: str | None
-) -> str:
+def _collection_or_file(file: Path | None, given: Mapping[str, Any]) -> str:
     """Return the name of the file or collection to sample; BadInput unless exactly one is given."""
+    hosts, cluster, collection = given["hosts"], given["cluster"], given["collection"]
     if (file is None) == (hosts is None and cluster is None):
-        given = "neither" if file is None else "both"
-        raise BadInput(f"expected a file or --hosts, not {given}", remedy="name a file of documents, or a cluster")
+        both = "neither" if file is None else "both"
+        raise BadInput(f"expected a file or --hosts, not {both}", remedy="name a file of documents, or a cluster")
     if hosts and cluster:
         raise BadInput("--hosts and --cluster exclude each other", remedy="remove one of them")
     if file is not None:
-        for name, value in (("--collection", collection), ("--database", database)):
-            if value is not None:
-                raise BadInput(f"{name} requires --hosts or --cluster", remedy=f"remove {name}")
+        for name in ("collection", "database"):
+            if given[name] is not None:
+                raise BadInput(f"--{name} requires --hosts or --cluster", remedy=f"remove --{name}")
         return file.name
     if collection is None:
         raise BadInput("--hosts and --cluster require --collection", remedy="add --collection NAME")
-    return collection
+    return str(collection)
 
 
-def from_cluster(
+def _from_cluster(
     context: typer.Context, collection: str, documents: int, *, empty: bool = False
 ) -> "tuple[Source, Sequence[Mapping[str, Any]]]":
     """Return a collection's definition and random documents; BadInput if it is missing, or empty unless `empty`."""
@@ -116,3 +122,35 @@ def from_cluster(
         raise BadInput(what, where=", ".join(live.addresses), remedy="name a collection with documents")
     title = f"the collection {collection} of {live.store.kind}"
     return Source(title, collection, live.store.family, sampled.definition, sampled.key), storable(sampled.documents)
+
+
+_MAPPING_EXAMPLES = """\b
+Examples:
+  loadframe import mapping mapping.json --generate 100000 --output orders.yaml
+  loadframe import mapping --store opensearch --hosts 10.0.0.5:9200 --collection orders
+"""
+
+
+@commands.command(epilog=_MAPPING_EXAMPLES)
+@access.with_options(_COLLECTION)
+def mapping(
+    context: typer.Context,
+    file: Annotated[
+        Path | None, typer.Argument(help="Mapping of Elasticsearch or OpenSearch, in JSON. Or give --hosts.")
+    ] = None,
+    generate: Annotated[int, option(Topic.DATA, min=1, help="Documents to generate.")] = 10_000,
+    seed: Annotated[int, option(Topic.DATA, help="Seed of the generated documents.")] = 1,
+    output: NamedOutput = None,
+    as_json: Json = False,
+) -> None:
+    """Create a workload from a schema alone: synthetic documents with the types of its fields.
+
+    The schema is a mapping in a file, or the schema of a collection: an index of the search family, or a table of
+    PostgreSQL or Cassandra.
+    """
+    from loadframe.workload.sampling import of_mapping, of_schema
+
+    name = _collection_or_file(file, context.params)
+    output = output_of(output, name.partition(".")[0])
+    source = of_mapping(file, output.stem) if file is not None else _from_cluster(context, name, 1, empty=True)[0]
+    write_or_print(of_schema(source, generate, output.stem, seed), output, as_json)

@@ -28,12 +28,11 @@ from loadframe.base.units import format_share
 from loadframe.report import capacity_words
 from loadframe.report.fit import print_findings
 from loadframe.report.fit import sentence as fit_sentence
-from loadframe.report.further import Further, further
 from loadframe.report.kinds import Report
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.page import Page, render
 from loadframe.report.plots.capacity import capacity_plot, trials_plot
-from loadframe.report.sections import cheapest_text
+from loadframe.report.sections import Further, cheapest_text, further
 from loadframe.report.setup import experiment_facts
 from loadframe.report.tables import Cell, Sections, Table
 from loadframe.report.terminal_table import TerminalTable

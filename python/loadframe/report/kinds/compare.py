@@ -15,11 +15,11 @@ from loadframe.analyze.experiment import RecordedExperiment, read_experiment
 from loadframe.base.terminal import PrintableConsole
 from loadframe.report import compare_words
 from loadframe.report.fit import print_findings
-from loadframe.report.further import further
 from loadframe.report.kinds import Report
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, numbers
 from loadframe.report.run_status import print_trust
+from loadframe.report.sections import further
 from loadframe.report.setup import manifest_facts
 from loadframe.report.tables import Cell, Sections, Table, runs_view
 from loadframe.report.terminal_table import TerminalTable

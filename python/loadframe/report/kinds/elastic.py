@@ -14,13 +14,13 @@ from loadframe.base.errors import BadInput
 from loadframe.base.event_kinds import FIRED, NEVER
 from loadframe.report import elastic_words
 from loadframe.report.fit import print_findings
-from loadframe.report.further import Further, further
 from loadframe.report.kinds import Report
 from loadframe.report.labels import cluster_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import Figure
 from loadframe.report.plots.elastic import run_plot
 from loadframe.report.run_status import print_trust
+from loadframe.report.sections import Further, further
 from loadframe.report.setup import experiment_facts
 from loadframe.report.tables import Cell, Sections, Table, runs_view
 from loadframe.report.terminal_table import TerminalTable

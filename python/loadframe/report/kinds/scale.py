@@ -18,7 +18,6 @@ from loadframe.base.units import counted, format_count, format_nodes
 from loadframe.record.schema.manifest import RecordedStore
 from loadframe.report import scale_words
 from loadframe.report.fit import print_findings
-from loadframe.report.further import Further, further
 from loadframe.report.kinds import Report
 from loadframe.report.labels import (
     cluster_text,
@@ -36,6 +35,7 @@ from loadframe.report.plots.scale import (
     throughput_over_nodes,
 )
 from loadframe.report.run_status import print_trust
+from loadframe.report.sections import Further, further
 from loadframe.report.setup import experiment_facts
 from loadframe.report.tables import Cell, Sections, Table, interval_cell, models_table, runs_view, speedup_table
 from loadframe.report.terminal_table import TerminalTable

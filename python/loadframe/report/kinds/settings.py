@@ -20,13 +20,13 @@ from loadframe.base.units import format_share
 from loadframe.report import settings_words
 from loadframe.report.compare_words import p_text, quantity
 from loadframe.report.fit import print_findings
-from loadframe.report.further import Further, further
 from loadframe.report.kinds import Report
 from loadframe.report.kinds.compare import contrasts_table
 from loadframe.report.numbers import estimate_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, LineStyle, Mark, Panel, Trace, numbers
 from loadframe.report.run_status import print_trust
+from loadframe.report.sections import Further, further
 from loadframe.report.setup import experiment_facts
 from loadframe.report.tables import Cell, Sections, Table, runs_view
 from loadframe.report.terminal_table import TerminalTable

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from loadframe.base import interrupts
-from loadframe.load.phase import interruptible
+from loadframe.base.interrupts import interruptible
 
 
 def test_an_interrupt_is_raised_though_the_engine_has_not_answered():
