@@ -20,6 +20,7 @@ use loadframe_drivers::with_drivers;
 use loadframe_engine::plan::{Plan, PlanError, PlanErrorKind};
 use loadframe_engine::recording::durations;
 use loadframe_engine::recording::histograms::HistogramLog;
+use loadframe_engine::recording::measures::{BOUNDS, SharedMeasures};
 use loadframe_engine::recording::tally::Progress;
 use loadframe_engine::run::{
     Checked, Prepared, Running, check_operations, prepare_rank, render_operations, start, validate,
@@ -114,6 +115,11 @@ impl PyHandle {
         figures(py, &self.0.progress())
     }
 
+    /// Return the measures of this process.
+    fn measures(&self) -> PyMeasures {
+        PyMeasures(self.0.measures())
+    }
+
     /// Take the latest answers to the operations in the plan's `answers`, as pairs of operation and bytes.
     /// Returns each answer once.
     fn answers<'py>(&self, py: Python<'py>) -> Vec<(String, Bound<'py, PyBytes>)> {
@@ -124,6 +130,18 @@ impl PyHandle {
     fn outcome(&self, py: Python<'_>) -> PyResult<String> {
         let outcome = py.detach(|| self.0.outcome()).map_err(PyRuntimeError::new_err)?;
         Ok(outcome.to_string())
+    }
+}
+
+/// Counts and bucketed times of a phase, readable during the load and after its end.
+#[pyclass(name = "Measures", frozen)]
+pub struct PyMeasures(pub SharedMeasures);
+
+#[pymethods]
+impl PyMeasures {
+    /// Return the totals since the phase began as JSON text, and the present values of the last second.
+    fn read(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| serde_json::to_string(&self.0.read())).map_err(|e| PyRuntimeError::new_err(e.to_string()))
     }
 }
 
@@ -402,6 +420,8 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(render, module)?)?;
     module.add_class::<PyHandle>()?;
     module.add_class::<PyPrepared>()?;
+    module.add_class::<PyMeasures>()?;
+    module.add("MEASURE_BOUNDS", BOUNDS.map(|bound| seconds(bound as f64)).to_vec())?;
     module.add_class::<PyRankRecorder>()?;
     module.add_class::<PyLog>()?;
     module.add_class::<PyHistogram>()?;

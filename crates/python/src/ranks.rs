@@ -97,6 +97,11 @@ impl PyRankRecorder {
         crate::figures(py, &self.with(|recorder| recorder.progress()))
     }
 
+    /// Return the measures over all ranks; see `Handle.measures`.
+    fn measures(&self) -> crate::PyMeasures {
+        crate::PyMeasures(self.with(|recorder| recorder.measures()))
+    }
+
     /// Return whether a condition of the plan that ends the phase was met.
     fn stopped_by(&self) -> bool {
         self.with(|recorder| recorder.stopped_by())

@@ -72,6 +72,13 @@ impl Profile {
             .fold(0.0, f64::max)
     }
 
+    /// Returns the level at a time, s.
+    pub fn level_at(&self, time: f64) -> f64 {
+        let time = if self.repeats { time % self.last.start } else { time };
+        let piece = self.all().find(|piece| time < piece.start + piece.length).unwrap_or(&self.last);
+        piece.level + piece.slope * (time - piece.start)
+    }
+
     /// Returns when the integral reaches `x`; `None` if never.
     pub fn inverse(&self, x: f64) -> Option<f64> {
         if !self.repeats {

@@ -11,6 +11,7 @@ use crate::pacing::start_time::StartTime;
 use crate::plan::{Plan, PlanError};
 use crate::ranks::directives::Directives;
 use crate::recording::files::Files;
+use crate::recording::measures::SharedMeasures;
 use crate::recording::outcome::{RankOutcome, describe, write};
 use crate::recording::recorder::{Counts, Interval};
 use crate::recording::second::Second;
@@ -154,6 +155,11 @@ impl RankRecorder {
     /// Returns the progress over all ranks, for display.
     pub fn progress(&self) -> Progress {
         shown(&self.progress)
+    }
+
+    /// Returns the measures over all ranks, which remain readable after the end.
+    pub fn measures(&self) -> SharedMeasures {
+        self.tally.measures.clone()
     }
 
     /// Returns whether a condition of the plan was met.

@@ -263,6 +263,7 @@ fn the_record_of_ranks_is_that_of_one_process_which_did_all_requests() {
         assert_eq!(folder.samples(), one.samples(), "samples of {count} ranks");
         assert_eq!(folder.samples().len() as u64, REQUESTS);
         assert_eq!(recorder.tally.totals.counts, tally.totals.counts);
+        assert_eq!(recorder.measures().read(), tally.measures.read());
         assert_eq!((outcome["failed"].clone(), outcome["hosts"].clone()), (json!(null), json!(HOSTS)));
         let requests: u64 =
             outcome["operations"].as_array().unwrap().iter().map(|o| o["requests"].as_u64().unwrap()).sum();

@@ -6,6 +6,7 @@ pub mod files;
 pub mod histograms;
 pub mod hlog;
 pub mod latest_answers;
+pub mod measures;
 pub mod outcome;
 pub mod reconnects;
 pub mod recorder;

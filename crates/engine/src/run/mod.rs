@@ -27,6 +27,7 @@ use crate::ranks::RankRecorder;
 use crate::ranks::directives::Directives;
 use crate::recording::collector::Link;
 use crate::recording::files::Files;
+use crate::recording::measures::SharedMeasures;
 use crate::recording::outcome::{Watch, describe, write};
 use crate::recording::reconnects;
 use crate::recording::recorder::{Interval, Recorder};
@@ -43,6 +44,7 @@ pub struct Running {
     phase: Arc<dyn Control>,
     start_time: StartTime,
     progress: Shown,
+    measures: SharedMeasures,
     seconds: Seconds,
     finished: Arc<(Mutex<bool>, Condvar)>,
     outcome: Mutex<Option<JoinHandle<Result<Value, String>>>>,
@@ -103,6 +105,11 @@ impl Running {
     /// Returns the progress, for display.
     pub fn progress(&self) -> Progress {
         Progress { sources: self.phase.stats(), ..shown(&self.progress) }
+    }
+
+    /// Returns the measures of this process, which remain readable after the end.
+    pub fn measures(&self) -> SharedMeasures {
+        self.measures.clone()
     }
 
     /// Takes the latest answers not returned before, by operation.
@@ -271,7 +278,7 @@ fn launch<D: Driver, S: Ending>(
     seconds: Seconds,
     tell: impl FnOnce(&Phase<D>, Ended) -> Result<Value, String> + Send + 'static,
 ) -> Result<Running, PlanError> {
-    let hears = phase.clone();
+    let (hears, measures) = (phase.clone(), sink.measures());
     let fail: ingest::Fail = Arc::new(move |words| hears.fail(words));
     let reading = SourceGuard(phase.sources.iter().flatten().cloned().collect());
     reading.0.iter().try_for_each(|source| source.begin(start_time.at, &fail))?;
@@ -300,8 +307,15 @@ fn launch<D: Driver, S: Ending>(
         })
         .map_err(no_thread)?;
     // From here on, dropping `running` stops all threads.
-    let running =
-        Running { phase: phase.clone(), start_time, progress, seconds, finished, outcome: Mutex::new(Some(outcome)) };
+    let running = Running {
+        phase: phase.clone(),
+        start_time,
+        progress,
+        measures,
+        seconds,
+        finished,
+        outcome: Mutex::new(Some(outcome)),
+    };
     let spawned = (0..).zip(ends).try_for_each(|(thread, (finished, empty))| {
         let worker = spawn_worker(phase, thread, slots_len, start_time.at, finished, empty).map_err(no_thread)?;
         let _ = started_workers.send(worker);

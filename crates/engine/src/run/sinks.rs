@@ -9,6 +9,7 @@ use crate::client::phase::Phase;
 use crate::driver::Driver;
 use crate::recording::collector::Sink;
 use crate::recording::files::Files;
+use crate::recording::measures::SharedMeasures;
 use crate::recording::outcome::Watch;
 use crate::recording::recorder::Interval;
 use crate::recording::second::Second;
@@ -17,6 +18,9 @@ use crate::recording::worker_stats::{WorkerRow, Workers};
 
 /// A sink with a result.
 pub(super) trait Ending: Sink + Send + 'static {
+    /// Returns the measures that it updates.
+    fn measures(&self) -> SharedMeasures;
+
     /// Closes the sink; returns the totals and the workers' metrics.
     fn end(self) -> io::Result<(Totals, Watch)>;
 }
@@ -44,6 +48,10 @@ impl<D: Driver> Sink for IntoFiles<D> {
 }
 
 impl<D: Driver> Ending for IntoFiles<D> {
+    fn measures(&self) -> SharedMeasures {
+        self.tally.measures.clone()
+    }
+
     fn end(mut self) -> io::Result<(Totals, Watch)> {
         self.files.end()?;
         Ok((self.tally.totals, self.watch))
@@ -80,6 +88,10 @@ impl<D: Driver> Sink for IntoMemory<D> {
 }
 
 impl<D: Driver> Ending for IntoMemory<D> {
+    fn measures(&self) -> SharedMeasures {
+        self.tally.measures.clone()
+    }
+
     fn end(self) -> io::Result<(Totals, Watch)> {
         Ok((self.tally.totals, self.watch))
     }

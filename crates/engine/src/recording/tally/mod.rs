@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::ingest::SourceStats;
 use crate::plan::{Condition, Metric, Pacing, Plan};
 use crate::recording::durations::{clear, histogram};
+use crate::recording::measures::{PlannedLoad, SharedMeasures};
 use crate::recording::recorder::{Counts, DeadlineCounts, Interval, MESSAGES, Message};
 use crate::recording::slot::Slot;
 
@@ -60,6 +61,9 @@ pub struct Tally {
     /// End of the warm-up, and of the phase if it ends before its planned end; after the phase's start.
     pub window: (Duration, Option<Duration>),
     progress: Shown,
+    /// Measures for monitoring systems.
+    pub measures: SharedMeasures,
+    loads: Vec<PlannedLoad>,
     response: hdrhistogram::Histogram<u64>,
     /// The totals so far.
     pub totals: Totals,
@@ -80,6 +84,8 @@ impl Tally {
             deadlines: plan.deadlines(),
             window: (plan.warmup, None),
             progress,
+            measures: SharedMeasures::default(),
+            loads: PlannedLoad::of(plan),
             response: histogram(),
         }
     }
@@ -147,6 +153,7 @@ impl Tally {
         }
         shown.response = (self.response.value_at_quantile(0.5), self.response.value_at_quantile(0.99));
         *self.progress.lock().expect("no thread panics while it holds the lock") = shown;
+        self.measures.second(&self.slots, &self.loads, sum);
     }
 
     /// Returns the decided requests of a second by deadline, over the open streams; `None` outside the measured
