@@ -106,10 +106,14 @@ def test_trials_are_poisson_by_default(load, tmp_path, phase, key, arrivals):
 
 class Witness(Listener):
     def __init__(self):
-        self.runs = []
+        self.runs, self.numbers, self.remarks = [], [], []
 
     def run(self, index, runs, run_id):
         self.runs.append(run_id)
+        self.numbers.append((index, runs))
+
+    def remark(self, text):
+        self.remarks.append(text)
 
 
 @pytest.mark.store
@@ -137,6 +141,11 @@ def test_a_known_capacity_is_found_and_reported(tmp_path, state):
     again = Witness()
     run_experiment(experiment, planned, folder, again)
     assert again.runs == first.runs[-1:]
+    assert again.numbers == first.numbers[-1:], "the same search of two"
+    assert "resuming: 1 of 2 searches are already finished" in again.remarks
+    done = Witness()
+    run_experiment(experiment, planned, folder, done)
+    assert done.remarks == ["all 2 searches are already finished"]
 
     [capacity] = read_capacities(folder.path).capacities
     report = read_report(folder.path)

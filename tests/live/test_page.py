@@ -95,7 +95,7 @@ def test_an_experiment_goes_from_run_to_run_on_one_page_and_ends_with_the_report
     with Chromium() as browser, served() as url, Running("run", "e.yaml", folder=folder):
         browser.open(url)
         said = browser.wait_for(f"{TEXT}.includes('The command has ended.') && {TEXT}")
-        assert "of 2 runs are valid." in said
+        assert "of 2 runs of this command are valid." in said
         assert browser.evaluate("document.querySelectorAll('#runs tbody tr').length") == 2
         assert str(folder / "results" / "two" / "report.html") in said
         assert browser.evaluate(latest("Throughput")), "the last figures stay"

@@ -263,3 +263,72 @@ def test_a_start_that_is_not_a_time_is_bad_input(tmp_path):
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "started": "x"}))
     status, _, errors = within("report", run.path, "--format", "rally")
     assert (status, "started is not a time" in errors) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["rally", "osb", "otava"])
+def test_a_missing_start_is_bad_input_where_the_format_requires_it(tmp_path, name):
+    run = write_run(tmp_path, "r1", Truth())
+    edit(run, "manifest.json", lambda manifest: manifest.pop("started"))
+    status, _, errors = within("report", run.path, "--format", name)
+    assert (status, "manifest.json: started is missing" in errors) == (2, True)
+    assert within("report", run.path, "--format", "k6")[0] == 0
+
+
+def edit(run, name, change):
+    """Change a JSON file of a run."""
+    document = json.loads((run.path / name).read_text())
+    change(document)
+    (run.path / name).write_text(json.dumps(document))
+
+
+@pytest.mark.parametrize("kept", ["lines", "bytes"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_refuses_half_a_log_of_histograms(tmp_path, name, kept):
+    run = write_run(tmp_path, "r1", Truth())
+    log = run.path / "histograms.hlog"
+    lines = log.read_bytes().splitlines(keepends=True)
+    half = b"".join(lines[: len(lines) // 2])
+    log.write_bytes(half if kept == "lines" else half[:-20])
+    status, told, errors = within("report", run.path, "--format", name)
+    assert (status, told) == (2, "")
+    assert f"{log}: " in errors
+    assert "copy it again from its origin" in errors
+
+
+@pytest.mark.parametrize("file", ["series.parquet", "telemetry.parquet"])
+@pytest.mark.parametrize("name", FORMATS)
+def test_every_format_refuses_half_a_table(tmp_path, name, file):
+    run = write_run(tmp_path, "r1", Truth())
+    table = run.path / file
+    table.write_bytes(table.read_bytes()[: table.stat().st_size // 2])
+    status, told, errors = within("report", run.path, "--format", name)
+    assert (status, told) == (2, "")
+    assert f"{table}: cannot read the table" in errors
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_operation_that_was_renamed_in_the_summary_alone_is_named(tmp_path, name):
+    run = write_run(tmp_path, "r1", Truth())
+
+    def rename(summary):
+        operations = summary["phases"][0]["operations"]
+        operations["other"] = operations.pop(OPERATION)
+
+    edit(run, "summary.json", rename)
+    status, told, errors = within("report", run.path, "--format", name)
+    assert (status, told) == (2, "")
+    assert f"the histograms of {OPERATION}/other/response hold 0 requests, and summary.json counts" in errors
+
+
+def test_names_of_errors_cannot_add_lines_to_ycsb(tmp_path):
+    run = write_run(tmp_path, "r1", Truth(failed_share=0.1))
+
+    def rename(summary):
+        errors = summary["phases"][0]["operations"][OPERATION]["errors"]
+        errors["a\n[READ], Operations, 1"] = errors.pop("timeout")
+
+    edit(run, "summary.json", rename)
+    lines = exported(run, "ycsb").splitlines()
+    assert all(re.fullmatch(r"\[[^\]]+\], [^,]+, \S+", line) for line in lines)
+    assert not any(line.startswith("[READ]") for line in lines)
+    assert any("Return=ERROR-a--READ---Operations--1, " in line for line in lines)

@@ -7,7 +7,7 @@ import pytest
 
 from loadframe.base.errors import BadInput
 from loadframe.store import NodeSpec
-from loadframe.store.search.node_settings import FILES, MAPS, Machine, adapted
+from loadframe.store.search.node_settings import FILES, MAPS, Machine, adapted, require
 
 GENEROUS = Machine(files=FILES, maps=MAPS)
 MAPPED = "node.store.allow_mmap"
@@ -31,6 +31,13 @@ def test_suitable_machines_leave_settings_unchanged():
 def test_too_few_open_files_are_refused_before_anything_starts():
     with pytest.raises(BadInput, match=r"elasticsearch needs 65,535 open files .* is 20,000"):
         adapted("elasticsearch", node("198.19.0.2"), Machine(files=20_000, maps=MAPS))
+
+
+def test_machines_whose_nodes_bind_loopback_need_no_limit_before_the_copy():
+    few = Machine(files=20_000, maps=MAPS)
+    require("opensearch", few, "127.0.9.1")
+    with pytest.raises(BadInput, match=r"opensearch needs 65,535 open files .* is 20,000"):
+        require("opensearch", few, "10.1.0.4")
 
 
 def test_with_too_few_memory_maps_files_are_read_and_the_record_says_why():

@@ -147,7 +147,7 @@ class Console(Listener):
             tell(", ".join(filter(None, [words, self._time_left_text()])))
         if self._whole is None:
             self._whole = self._bars.add_task("", total=runs, figures="", whole=True)
-        self._bars.update(self._whole, completed=index, description=words)
+        self._bars.update(self._whole, completed=index, total=runs, description=words)
 
     def judged(self, run_id: str, text: str, outcome: str) -> None:
         """Print the outcome of a trial."""

@@ -246,6 +246,7 @@ def _write_records(path: Path, index: str, name: str, cluster: "Cluster", *, as_
             f"--into cannot write to {cluster.store.kind}", remedy="give an Elasticsearch or OpenSearch cluster"
         )
     run = Run(path)
+    run.require_whole()
     count = cluster.store.write_documents(cluster.addresses, index, mapping(name), records(run, name))
     if as_json:
         print_json({"index": index, "records": count, "race": race_id(run)})

@@ -62,13 +62,13 @@ def require_machines(
         if store.refuses_root:
             machine.server_user(named=store.needs_account)
         try:
-            machine.call(_require_here, store.kind, dict(settings), memory)
+            machine.call(_require_here, store.kind, dict(settings), memory, machine.address)
         except BadInput as error:
             raise BadInput(error.what, where=error.where or machine.hostname, remedy=error.remedy) from None
 
 
-def _require_here(kind: str, settings: Mapping[str, Any], memory: int | None) -> None:
-    stores.find(kind).require_machine(settings, memory)
+def _require_here(kind: str, settings: Mapping[str, Any], memory: int | None, address: str) -> None:
+    stores.find(kind).require_machine(settings, memory, address)
 
 
 def system_everywhere(kind: str, version: str, machines: Sequence[Machine]) -> dict[str, Path]:

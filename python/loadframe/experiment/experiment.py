@@ -62,6 +62,7 @@ class ExperimentKind(Protocol):
     uneven: bool
     grown: bool
     entries: tuple[str, str]
+    searches: bool
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return the factors and their levels as written in the file."""
@@ -89,6 +90,9 @@ class ExperimentKind(Protocol):
 
     def next_runs(self, experiment: "Experiment", runs_path: Path) -> Sequence[PlannedRun]:
         """Return the runs to add, given the runs recorded in `runs_path`."""
+
+    def first_trial(self, experiment: "Experiment", run: PlannedRun) -> str:
+        """Return the identifier of the first trial of the run's search, or of the run itself."""
 
     def phases(
         self, experiment: "Experiment", workload: ResolvedWorkload, treatment: Mapping[str, Level]

@@ -16,7 +16,7 @@ from loadframe.record import schema
 from loadframe.record.schema import SAMPLES, SERIES, SERIES_RECORDED, TELEMETRY, Field
 from loadframe.record.schema.manifest import Manifest
 from loadframe.record.schema.model import from_json
-from loadframe.record.schema.summary import Summary
+from loadframe.record.schema.summary import Latency, Summary
 
 if TYPE_CHECKING:
     from loadframe._engine import HistogramLog
@@ -158,6 +158,25 @@ class Run(Recordings):
     def raw_summary(self) -> dict[str, Any]:
         """The summary as it was recorded."""
         return self._json(schema.SUMMARY_FILE)
+
+    def require_whole(self) -> None:
+        """Raise BadInput if a file is damaged, or if the histograms hold other requests than the summary counts."""
+        _ = self.series, self.telemetry, self.events
+        path = self.path / schema.HISTOGRAMS_FILE
+        known = set(self.histograms.tags())
+        for phase in self.summary.phases:
+            for name, figures in phase.operations.items():
+                for kind in ("response", "service", "failure"):
+                    times: Latency | None = getattr(figures, kind)
+                    tag = f"{phase.name}/{name}/{kind}"
+                    counted = self.histograms.total(tag).count if tag in known else 0
+                    if times is not None and times.count != counted:
+                        raise BadInput(
+                            f"the histograms of {tag} hold {counted:,} requests, and {schema.SUMMARY_FILE} counts"
+                            f" {times.count:,}",
+                            where=str(path),
+                            remedy=_BROKEN,
+                        )
 
     def _check_format(self, number: object) -> None:
         if number not in range(1, schema.FORMAT + 1):

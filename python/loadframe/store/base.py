@@ -334,10 +334,12 @@ class Store(ABC):
         """
         raise BadInput(f"{self.kind} does not use routers or config servers", remedy="give --nodes only")
 
-    def require_machine(self, settings: Mapping[str, Any], memory: int | None) -> None:  # noqa: B027 - few check
+    def require_machine(  # noqa: B027 - few check
+        self, settings: Mapping[str, Any], memory: int | None, address: str
+    ) -> None:
         """Raise BadInput if this machine cannot run a node with these settings and this memory limit in bytes.
 
-        It runs on the nodes' machines, before the software is copied to them.
+        The node binds `address`, an IP address. It runs on the nodes' machines, before the software is copied to them.
         """
 
     def require_encryption(

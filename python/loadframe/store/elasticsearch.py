@@ -139,10 +139,10 @@ class Elasticsearch(SearchStore):
                 remedy="use the vendor's archive with all modules, or leave encryption out",
             )
 
-    def require_machine(self, settings: Mapping[str, Any], memory: int | None) -> None:
-        """Check the heap, and this machine's limit of open files."""
+    def require_machine(self, settings: Mapping[str, Any], memory: int | None, address: str) -> None:
+        """Check the heap, and this machine's limit of open files, which loopback addresses do not need."""
         node_settings.require_heap(settings, memory)
-        node_settings.require(self.kind, node_settings.Machine.here())
+        node_settings.require(self.kind, node_settings.Machine.here(), address)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Bind one address, elect by majority, and ignore the disk's fill level when allocating shards."""

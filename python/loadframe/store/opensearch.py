@@ -69,10 +69,10 @@ class OpenSearch(SearchStore):
         """Check settings of opensearch.yml and of the JVM."""
         node_settings.check_settings(settings, _OURS)
 
-    def require_machine(self, settings: Mapping[str, Any], memory: int | None) -> None:
-        """Check the heap, and this machine's limit of open files."""
+    def require_machine(self, settings: Mapping[str, Any], memory: int | None, address: str) -> None:
+        """Check the heap, and this machine's limit of open files, which loopback addresses do not need."""
         node_settings.require_heap(settings, memory)
-        node_settings.require(self.kind, node_settings.Machine.here())
+        node_settings.require(self.kind, node_settings.Machine.here(), address)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
         """Bind one address, elect among the founders, and ignore the disk's fill level when allocating shards."""

@@ -62,6 +62,8 @@ class Kind:
     grown = False
     #: One and several entries of the design, in words.
     entries = ("run", "runs")
+    #: Whether each entry of the design is the first trial of a search.
+    searches = False
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return the factors and their levels as written in the file."""
@@ -102,6 +104,10 @@ class Kind:
         records must give equal runs. By default, adds blocks until the intervals are as narrow as `until` asks.
         """
         return next_block(experiment, self.design, runs_path)
+
+    def first_trial(self, experiment: Experiment, run: PlannedRun) -> str:
+        """Return the identifier of the first trial of the run's search; of the run itself without searches."""
+        return run.id
 
     def phases(
         self, experiment: Experiment, workload: ResolvedWorkload, treatment: Mapping[str, Level]

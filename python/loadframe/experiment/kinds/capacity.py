@@ -134,6 +134,7 @@ class Capacity(Kind):
     grown = True
     open_ended = False
     entries = ("search", "searches")
+    searches = True
 
     def factors(self, file: ExperimentFile) -> Mapping[str, Levels]:
         """Return the factors as written."""
@@ -180,6 +181,13 @@ class Capacity(Kind):
         """Return the next trial of each unfinished search."""
         planned = factorial(experiment, experiment.factors)
         return tuple(run for treatment in planned.runs for run in self._next(experiment, treatment, runs_path))
+
+    def first_trial(self, experiment: Experiment, run: PlannedRun) -> str:
+        """Return the identifier of the first trial of the run's search."""
+        bounds = _bounds(experiment)
+        first = search(bounds, ())
+        assert isinstance(first, Next)
+        return _trial(run, first, bounds.over).id
 
     def seconds(self, experiment: Experiment, workload: Workload, treatment: Mapping[str, Level]) -> float:
         """Return the estimated duration of all trials of one search, s."""

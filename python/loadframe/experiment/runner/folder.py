@@ -121,6 +121,11 @@ class ExperimentFolder:
         known += [run.describe() for run in runs if run.id not in names]
         _write(file, description)
 
+    def further(self) -> list[str]:
+        """Return the identifiers of runs that were added to the design."""
+        description = json.loads((self.path / _FILE).read_text(encoding="utf-8"))
+        return [entry["run"] for entry in description.get(FURTHER, ())]
+
     def _recorded(self) -> list[Path]:
         """Return the folders of recorded runs; hidden folders are unfinished and omitted."""
         return [path for path in sorted(self.runs_path.iterdir()) if not path.name.startswith(".")]

@@ -24,7 +24,7 @@ class Listener:
         """An announced part begins: a run, including the start of its cluster, or a phase."""
 
     def run(self, index: int, runs: int, run_id: str) -> None:
-        """Run `index` (from 0) of an experiment's `runs` begins."""
+        """Run `index` (from 0) of an experiment's `runs` begins, over all sessions; or a trial of that search."""
 
     def trial(self, number: int, load: str, percentile: str, limit: float | None) -> None:
         """Trial `number` of a capacity search begins at `load`; the SLO limits the percentile to `limit` s."""

@@ -25,6 +25,7 @@ from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import REMOTE_HOSTS
 from loadframe.experiment.file.options import options_as_keys, with_keys
+from loadframe.experiment.runner.count import RunCount, next_runs
 from loadframe.experiment.runner.deadline import NEVER, Deadline, OutOfTime
 from loadframe.experiment.runner.existing import ClusterLost, ExistingClusters
 from loadframe.experiment.runner.folder import ExperimentFolder
@@ -139,13 +140,13 @@ def run_experiment(
     every run. OutOfTime if the next run would exceed the deadline. NotRestored, after the last run, if an existing
     cluster could not be restored.
     """
-    done = sum(folder.has(run.id) for run in design.runs)
-    if done == len(design.runs) and not _next_runs(experiment, folder):
+    count = RunCount(experiment, design, folder)
+    if not count.pending():
         if experiment.exists:
             with ExistingClusters(experiment, folder.path, listener) as existing:
                 existing.restore_leftovers(design)
                 _require_same_clusters(existing, design, folder, listener)
-        listener.remark(f"all {done} runs are already recorded")
+        listener.remark(count.recorded_text())
         return
     for run in design.runs:
         # BadInput if fewer ranks were started than the run needs.
@@ -162,12 +163,12 @@ def run_experiment(
             listener.remark(f"changed since the last session of this folder: {'; '.join(changed)}")
         # Only now: a refusal above must not follow a message that the runs are recorded.
         listener.step(f"recording in {folder.path}")
-        if done:
-            listener.remark(f"resuming: {done} of {len(design.runs)} runs are already recorded")
-        _run_design(experiment, design, folder, listener, deadline, existing)
-        while further := _next_runs(experiment, folder):
+        if any(folder.has(run.id) for run in design.runs):
+            listener.remark(f"resuming: {count.recorded_text()}")
+        _run_design(experiment, design, folder, listener, deadline, existing, count)
+        while further := next_runs(experiment, folder):
             folder.extend(further)
-            _run_design(experiment, Design(design.seed, further), folder, listener, deadline, existing)
+            _run_design(experiment, Design(design.seed, further), folder, listener, deadline, existing, count)
 
 
 def _require_same_clusters(
@@ -183,10 +184,6 @@ def _require_same_clusters(
     folder.require_measured(identities)
 
 
-def _next_runs(experiment: Experiment, folder: ExperimentFolder) -> tuple[PlannedRun, ...]:
-    return tuple(run for run in experiment.kind.next_runs(experiment, folder.runs_path) if not folder.has(run.id))
-
-
 def _run_design(
     experiment: Experiment,
     design: Design,
@@ -194,6 +191,7 @@ def _run_design(
     listener: Listener,
     deadline: Deadline,
     existing: ExistingClusters | None,
+    count: RunCount,
 ) -> None:
     expected = run_seconds(design, experiment)
     known = length_is_known(experiment)
@@ -207,7 +205,7 @@ def _run_design(
                 # The estimate of the first run of a group includes the start and the data of its cluster.
                 deadline.require(expected[group[0].id], f"{pending[0].id} with the start of its cluster")
                 try:
-                    _Group(experiment, design, folder, listener, clusters, deadline, expected).run(pending)
+                    _Group(experiment, folder, listener, clusters, deadline, expected, count).run(pending)
                     failed = 0
                 except (OutOfTime, ClusterLost):
                     raise
@@ -290,20 +288,20 @@ class _Group:
     def __init__(
         self,
         experiment: Experiment,
-        design: Design,
         folder: ExperimentFolder,
         listener: Listener,
         clusters: "ClusterHolder | ExistingClusters",
         deadline: Deadline,
         expected: Mapping[str, float],
+        count: RunCount,
     ) -> None:
         self._experiment = experiment
-        self._design = design
         self._folder = folder
         self._listener = listener
         self._clusters = clusters
         self._deadline = deadline
         self._expected = expected
+        self._count = count
 
     def run(self, runs: Sequence[PlannedRun]) -> None:
         """Start and fill the cluster, then record the runs until all are done or a node has ended.
@@ -321,7 +319,7 @@ class _Group:
             if made:
                 self._deadline.require(self._expected.get(run.id, 0.0), run.id)
             self._listener.part(run.id)
-            self._listener.run(self._number(run, made), len(self._design.runs), run.id)
+            self._listener.run(*self._count.position(run), run.id)
             self._clusters.count(run, session)
             made.append(run)
             interrupts.check()
@@ -345,20 +343,11 @@ class _Group:
         if len(made) < len(runs):
             return runs[len(made)]
         first = runs[0]
-        for run in _next_runs(self._experiment, self._folder):
+        for run in next_runs(self._experiment, self._folder):
             if (run.block, run.state) == (first.block, first.state):
                 self._folder.extend([run])
                 return run
         return None
-
-    def _number(self, run: PlannedRun, made: Sequence[PlannedRun]) -> int:
-        """Return the index of the run in the design; for an added run, the index of the last designed run."""
-        designed = (
-            run
-            if run in self._design.runs
-            else next(earlier for earlier in reversed(made) if earlier in self._design.runs)
-        )
-        return self._design.runs.index(designed)
 
 
 def spec_of(experiment: Experiment, treatment: Mapping[str, Level]) -> ClusterSpec:

@@ -71,7 +71,7 @@ function drawWords() {
   part("command").textContent = `loadframe ${command.command}, process ${command.process}, since ${clock(command.started)}`;
   part("name").textContent = command.name;
   const words = [];
-  if (shown.part) words.push(`run ${shown.part.number} of ${shown.part.of}`);
+  if (shown.part) words.push(`${shown.trial ? "search" : "run"} ${shown.part.number} of ${shown.part.of}`);
   if (shown.run) words.push(shown.run.run ?? "preparing the store");
   const second = shown.load.at(-1)?.second ?? 0;
   if (phase) words.push(`phase ${phase.phase}`, phase.seconds ? `${second} s of ${number(phase.seconds)} s` : `${second} s`);
@@ -111,7 +111,8 @@ function ending() {
     const valid = finished.filter((run) => run.valid).length;
     const passed = [...shown.judged.values()].filter((trial) => trial.outcome === "passed").length;
     lines.push(element("p", {}, shown.judged.size
-      ? `${passed} of ${shown.judged.size} trials passed.` : `${valid} of ${finished.length} runs are valid.`));
+      ? `${passed} of ${shown.judged.size} trials of this command passed.`
+      : `${valid} of ${finished.length} runs of this command are valid.`));
   }
   if (over.report) lines.push(element("p", {}, "The report: ", element("code", {}, over.report)));
   else if (last) {

@@ -55,7 +55,7 @@ def runs_at(path: Path) -> list[Run]:
 
 
 def formatted(path: Path, name: str) -> str:
-    """Return the run or runs at a path in a format. BadInput if the format holds one run and the path has several."""
+    """Return the run or runs at a path in a format. BadInput if a run is damaged, or the format holds only one."""
     chosen, runs = FORMATS[name], runs_at(path)
     if len(runs) > 1 and not chosen.several:
         raise BadInput(
@@ -63,4 +63,6 @@ def formatted(path: Path, name: str) -> str:
             where=str(path),
             remedy=f"name one of them, such as {runs[0].path}",
         )
+    for run in runs:
+        run.require_whole()
     return chosen.write(runs)

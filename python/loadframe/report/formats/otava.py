@@ -16,6 +16,7 @@ import yaml
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.analyze.verdict.rules import effect_of, fault_of
 from loadframe.record import Run
+from loadframe.report.formats.started import started
 
 _TIME, _ATTRIBUTES = "time", ("run", "store", "version", "loadframe")
 _STATISTICS = ("p50", "p90", "p99", "p999")
@@ -30,7 +31,7 @@ def table(runs: Sequence[Run]) -> str:
     for run in runs:
         figures = _figures(run)
         if set(metrics) <= set(figures):
-            writer.writerow([run.manifest.started, *_attributes(run), *(figures[name] for name in metrics)])
+            writer.writerow([started(run).isoformat(), *_attributes(run), *(figures[name] for name in metrics)])
     return text.getvalue()
 
 

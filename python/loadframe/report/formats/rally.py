@@ -12,14 +12,13 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from loadframe.analyze.failures import recorded_reasons
-from loadframe.base.errors import BadInput
 from loadframe.record import Run
-from loadframe.record.schema import ERROR_CLASSES, MANIFEST_FILE
+from loadframe.record.schema import ERROR_CLASSES
 from loadframe.record.schema.summary import Latency, OperationFigures, PhaseSummary
+from loadframe.report.formats.started import started
 
 #: Rally's keys of percentiles.
 _PERCENTILES = {"p50": "50_0", "p90": "90_0", "p99": "99_0", "p999": "99_9", "max": "100_0"}
@@ -105,20 +104,11 @@ def _identity(run: Run, words: _Words) -> dict[str, Any]:
     return {
         "environment": "loadframe",
         words.race: race_id(run),
-        words.timestamp: f"{_started(run):%Y%m%dT%H%M%SZ}",
+        words.timestamp: f"{started(run):%Y%m%dT%H%M%SZ}",
         words.track: manifest.workload.name,
         words.challenge: manifest.workload.name,
         words.car: manifest.store.kind or "external",
     }
-
-
-def _started(run: Run) -> datetime:
-    started = run.manifest.started
-    try:
-        return datetime.fromisoformat(started).astimezone(UTC) if started else datetime.fromtimestamp(0, UTC)
-    except ValueError:
-        where = str(run.path / MANIFEST_FILE)
-        raise BadInput(f"started is not a time: {started!r}", where=where, remedy="measure again") from None
 
 
 def _tasks(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
@@ -211,7 +201,7 @@ def records(run: Run, words: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _records(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
-    names, began = _task_names(run), _started(run).timestamp()
+    names, began = _task_names(run), started(run).timestamp()
     identity = _identity(run, words) | {words.parameters: dict(run.manifest.workload.parameters)}
     valid = run.summary.verdict.valid if run.summary.verdict else None
     keys = [(phase, name) for phase in run.summary.phases for name in phase.operations]

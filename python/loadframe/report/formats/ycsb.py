@@ -39,11 +39,11 @@ def _lines(run: Run) -> Iterator[tuple[str, str, object]]:
         for name, operation in phase.operations.items():
             section = ".".join([*([_safe(phase.name)] if len(phases) > 1 else []), _NAMES.get(name) or _safe(name)])
             yield from _operation(run, phase, name, section, operation)
-    yield "LOADFRAME", "Status", run.summary.status
+    yield "LOADFRAME", "Status", _safe(run.summary.status)
     if verdict := run.summary.verdict:
         yield "LOADFRAME", "Valid", str(verdict.valid).lower()
         for reason in recorded_reasons(run):
-            yield "LOADFRAME", f"Reason={reason.code}", reason.phase or "run"
+            yield "LOADFRAME", f"Reason={_safe(reason.code)}", _safe(reason.phase or "run")
 
 
 def _operation(
@@ -67,14 +67,14 @@ def _operation(
         if kind == "service":
             yield title, "Return=OK", figures.successes
             for error, count in figures.errors.items():
-                yield title, f"Return=ERROR-{error}", count
+                yield title, f"Return=ERROR-{_safe(error)}", count
             for outcome, count in (("DROPPED", figures.dropped), ("UNANSWERED", figures.in_flight_at_end)):
                 if count:
                     yield title, f"Return={outcome}", count
 
 
 def _safe(name: str) -> str:
-    """Replace characters that would end a section's name."""
+    """Replace characters that would end a section's name, a measure or a line."""
     return re.sub(r"[^\w.-]", "-", name)
 
 

@@ -134,7 +134,7 @@ class Cassandra(Store):
     ) -> None:
         """Accept all modes: client and node connections use separate ports."""
 
-    def require_machine(self, settings: Mapping[str, Any], memory: int | None) -> None:
+    def require_machine(self, settings: Mapping[str, Any], memory: int | None, address: str) -> None:
         """Check the heap."""
         config.require_heap(settings, memory)
 

@@ -126,9 +126,9 @@ class Machine:
         return self.files == resource.RLIM_INFINITY or self.files >= FILES
 
 
-def require(kind: str, machine: Machine, where: str | None = None) -> None:
-    """Raise BadInput if a node of that kind would not start on the machine at an address that is not loopback."""
-    if not machine.opens_enough:
+def require(kind: str, machine: Machine, address: str, where: str | None = None) -> None:
+    """Raise BadInput if a node of that kind would not start on the machine at the address. Loopback has no minimum."""
+    if not ip_address(address).is_loopback and not machine.opens_enough:
         raise BadInput(
             f"{kind} needs {FILES:,} open files at an address that is not loopback; the limit of a process is"
             f" {machine.files:,}",
@@ -145,7 +145,7 @@ def adapted(kind: str, node: NodeSpec, machine: Machine) -> tuple[NodeSpec, dict
     """
     if ip_address(node.address).is_loopback:
         return node, {}
-    require(kind, machine, f"{node.name}, {node.address}")
+    require(kind, machine, node.address, f"{node.name}, {node.address}")
     if machine.maps >= MAPS or _MAPPED in node.settings:
         return node, {}
     reason = f"the kernel allows {machine.maps:,} memory maps (vm.max_map_count), and {kind} needs {MAPS:,}"
