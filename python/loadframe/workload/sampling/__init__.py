@@ -5,6 +5,7 @@ and this module puts the workload together. Sampled values are replaced by pseud
 """
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,6 +79,7 @@ def _check_fields(mapping: Mapping[str, Any], name: str, where: str) -> None:
     wrong = {
         "type": not isinstance(mapping.get("type", ""), str),
         "dims": not all(isinstance(size, int) and 0 < size <= _MOST_DIMENSIONS for size in dimensions),
+        "scaling_factor": not _is_positive(mapping.get("scaling_factor", 1)),
         "copy_to": not all(isinstance(copy, str) for copy in (copies if isinstance(copies, list) else [copies])),
     }
     for part in ("properties", "fields"):
@@ -85,6 +87,9 @@ def _check_fields(mapping: Mapping[str, Any], name: str, where: str) -> None:
         wrong[part] = not isinstance(inner, dict)
         for below, field_ in inner.items() if isinstance(inner, dict) else ():
             path = f"{name}.{below}" if name else below
+            if not below:
+                of = f"of {name}" if name else "of the mapping"
+                raise BadInput(f"a field {of} has an empty name", where=where, remedy="correct the mapping")
             if not isinstance(field_, dict):
                 raise BadInput(f"the field {path} is not an object", where=where, remedy="correct the mapping")
             _check_fields(field_, path, where)
@@ -92,6 +97,14 @@ def _check_fields(mapping: Mapping[str, Any], name: str, where: str) -> None:
         key = next(key for key, is_wrong in wrong.items() if is_wrong)
         of = f"of the field {name}" if name else "of the mapping"
         raise BadInput(f"the parameter {key} {of} has an invalid value", where=where, remedy="correct the mapping")
+
+
+def _is_positive(value: object) -> bool:
+    """Whether a parameter of a mapping, which may be written as text, is a positive number."""
+    try:
+        return not isinstance(value, bool) and isinstance(value, int | float | str) and 0 < float(value) < math.inf
+    except (ValueError, OverflowError):
+        return False
 
 
 def of_schema(source: Source, count: int, stem: str, seed: int) -> Imported:

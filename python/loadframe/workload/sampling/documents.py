@@ -4,6 +4,7 @@ import base64
 import csv
 import io
 import json
+import math
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import date, datetime, time
@@ -115,7 +116,21 @@ def _object(text: str, where: str) -> dict[str, Any]:
         raise BadInput("nested too deeply", where=where, remedy="remove the line") from None
     except ValueError as error:
         raise BadInput(f"invalid JSON: {error}", where=where, remedy="correct the line") from None
+    _check_names(value, where)
     return value
+
+
+def _check_names(value: Any, where: str, path: str = "") -> None:
+    """Refuse empty field names, which stores refuse."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            if not name:
+                what = f"a field of {path or 'the document'} has an empty name"
+                raise BadInput(what, where=where, remedy="name the field, or remove it")
+            _check_names(inner, where, f"{path}.{name}" if path else name)
+    elif isinstance(value, list):
+        for inner in value:
+            _check_names(inner, where, path)
 
 
 def parsed(text: str) -> Any:
@@ -123,7 +138,7 @@ def parsed(text: str) -> Any:
 
     ValueError for invalid JSON, RecursionError for excessive nesting.
     """
-    value = json.loads(text, parse_constant=_no_constant, parse_int=_whole)
+    value = json.loads(text, parse_constant=_no_constant, parse_int=_whole, parse_float=_finite)
     return storable(value) if "\\ud" in text or "\\uD" in text else value
 
 
@@ -139,6 +154,12 @@ def _whole(text: str) -> int:
     if len(text) > _LONGEST_NUMBER:
         raise ValueError("number out of range")
     return int(text)
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError("number out of range")
+    return number
 
 
 def _no_constant(name: str) -> Any:
@@ -179,6 +200,7 @@ def _parquet(path: Path) -> Iterator[dict[str, Any]]:
         with parquet.ParquetFile(path) as file:
             for batch in file.iter_batches(batch_size=1000):
                 for row in batch.to_pylist():
+                    _check_names(row, str(path))
                     yield {key: plain(value) for key, value in row.items() if value is not None}
     except (pyarrow.ArrowException, OverflowError, ValueError) as error:
         # Overflows are dates that Python does not have.
