@@ -3,7 +3,10 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
+from loadframe.cluster import ClusterSpec
+from loadframe.cluster.named import SavedCluster, folder_of, save
 from loadframe.experiment.design.estimate import estimate
 from loadframe.experiment.design.plans import design
 from loadframe.experiment.file.reader import load_experiment
@@ -12,7 +15,12 @@ FILES = sorted((Path(__file__).parents[2] / "experiments").glob("*/*.yaml"))
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
-def test_a_study_is_a_sound_experiment(path):
+def test_a_study_is_a_sound_experiment(path, state):
+    if name := yaml.safe_load(path.read_text()).get("store", {}).get("cluster"):
+        # The cluster that the comment at the top of the file creates.
+        store = "opensearch" if path.stem.startswith("small-") else "elasticsearch"
+        folder_of(name).mkdir(parents=True)
+        save(SavedCluster(ClusterSpec(store, name=name), {}, (), formed=True))
     experiment = load_experiment(path)
     planned = design(experiment)
     assert planned.runs
