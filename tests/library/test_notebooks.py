@@ -11,7 +11,12 @@ from commands import open_folder
 NOTEBOOKS = Path(__file__).parents[2] / "examples" / "notebooks"
 #: A word in the last printed answer, and the number of plots.
 SHOWN = {
+    "adbids.ipynb": ("events/s indexed", 0),
     "compare-releases.ipynb": ("search throughput", 0),
+    "elasticity-paper.ipynb": ("nodes, simulated", 1),
+    "mpi-benchmarker.ipynb": ("12 ranks: wall", 1),
+    "selfcare.ipynb": ("8 users, activity: mean", 0),
+    "sharded-mongodb.ipynb": ("3 shards: published 1.38", 1),
     "size-a-cluster.ipynb": ("250/s", 1),
     "slow-tail.ipynb": ("calm seconds", 2),
 }

@@ -1,6 +1,7 @@
 """The MPI benchmarker's result format: the requests of a run, at the resolution of histograms."""
 
 import itertools
+import json
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from loadframe.analyze.publication_figures import RequestTime, request_time
+from loadframe.record import Run
 from loadframe.record.reader import SAMPLES_SCHEMA
 from loadframe.record.schema import ERROR_CLASSES
 from loadframe.report.run.queries import CODES, _query, appendix, queries
@@ -98,6 +100,15 @@ def test_the_documents_format_has_the_body_beside_the_responses(run, step):
     assert list(document) == ["query_result", *list(step)[1:]]
     (result,), (known,) = document["query_result"], step["search_results"]
     assert result == {**known["query"], "responses": known["responses"]}
+
+
+def test_the_load_is_a_step_if_nothing_else_was_measured(tmp_path):
+    path = write_run(tmp_path, "r1", Truth(), clients=CLIENTS).path
+    summary = json.loads((path / "summary.json").read_text())
+    summary["phases"][0]["prepares"] = True
+    for status, steps in (("done", 1), ("failed", 0)):
+        (path / "summary.json").write_text(json.dumps(summary | {"status": status}))
+        assert len(appendix(Run(path))) == steps
 
 
 def test_without_single_requests_their_sum_comes_from_the_histograms(tmp_path):

@@ -629,8 +629,10 @@ class Summary:
 
     @property
     def measured(self) -> tuple[PhaseSummary, ...]:
-        """The measured phases, without preparing phases."""
-        return tuple(phase for phase in self.phases if not phase.prepares)
+        """The measured phases, without preparing phases; all phases of a complete run that only prepares."""
+        measured = tuple(phase for phase in self.phases if not phase.prepares)
+        # A failed run can end before its measured phase.
+        return measured or (self.phases if self.status == "done" else ())
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as a mapping for `RunWriter.finish`."""
