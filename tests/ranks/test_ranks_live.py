@@ -276,7 +276,7 @@ def test_an_mpirun_of_the_users_own_starts_ranks_as_well(workload, monkeypatch):
     assert "5 ranks requested, but only 2 were started" in refused.stderr
     Path("few.yaml").write_text(WORKLOAD.replace("120", "1").replace("SECONDS", "2s"))
     few = loadframe(*bench("few.yaml"), before=before)
-    assert few.returncode == 2 and "trips has 1 documents for 2 ranks" in few.stderr
+    assert few.returncode == 2 and "trips has 1 document for 2 ranks" in few.stderr
     wrong = loadframe("bench", "no-such-workload", before=before)
     assert wrong.returncode == 2 and "Traceback" not in wrong.stderr
 

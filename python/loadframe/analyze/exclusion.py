@@ -14,7 +14,7 @@ _LEVEL = 0.05
 
 SELECTED_RUNS = Rule(
     "selected_runs",
-    "exclusion correlates with the result: the {left_out} excluded of {total} runs {among} (p = {p:.2g})",
+    "exclusion correlates with the result: the {left_out} excluded of {total:counted run} {among} (p = {p:.2g})",
     "remove the reasons and repeat the experiment, or expect a bias",
 )
 

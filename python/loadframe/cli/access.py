@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ParamSpec, TypeVar
 import typer
 
 from loadframe.base.errors import BadInput
-from loadframe.base.units import format_count
+from loadframe.base.units import counted
 from loadframe.cli.app import Topic, option
 from loadframe.cli.output import tell
 
@@ -170,7 +170,7 @@ def confirm_drop(loss: "DroppedData") -> None:
 def _documents_text(count: int | None) -> str:
     if count is None:
         return "not counted"
-    return "1 document" if count == 1 else f"{format_count(count)} documents"
+    return counted(count, "document")
 
 
 def _warn(text: str) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from loadframe.base.errors import LoadframeError
-from loadframe.base.units import counted, format_count, format_duration
+from loadframe.base.units import counted, format_duration
 from loadframe.cli import access
 from loadframe.cli.app import Topic, app, option
 from loadframe.cli.choices import (
@@ -146,7 +146,7 @@ def _first_lines(text: str) -> str:
         return text
     kept = text[:_MOST_CHARACTERS]
     kept = kept[: kept.rfind("\n")] if "\n" in kept[_MOST_CHARACTERS // 2 :] else kept
-    return f"{kept}\n... {format_count(len(text) - len(kept))} more characters; --json prints all"
+    return f"{kept}\n... {counted(len(text) - len(kept), 'more character')}; --json prints all"
 
 
 def _without_repetition(message: str, received: str) -> str:

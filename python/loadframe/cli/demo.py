@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from loadframe.base.errors import BadInput
+from loadframe.base.units import counted
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, tell
 from loadframe.cli.run import carry_out
@@ -100,7 +101,7 @@ def demo_text(cores: Sequence[int], obstacle: str | None) -> str:
         return _replaced(text, ", cores: 1}", others + "}")
     nodes = [number for number in _NODES if number < len(cores)]
     if len(nodes) < 2:
-        count = "1 core" if len(cores) == 1 else f"{len(cores)} cores"
+        count = counted(len(cores), "core")
         raise BadInput(
             f"the demo needs CPU limits, which cannot be enforced here, or three cores: one for each of two nodes and"
             f" one for the generator. This machine has {count}",

@@ -278,7 +278,7 @@ def _show(result: "IngestResult", as_json: bool) -> None:
         )
     if refused := figures.dead_letters.get(REFUSED, 0):
         raise LoadframeError(
-            f"the store refused {refused:,} event{'s' * (refused != 1)}",
+            f"the store refused {counted(refused, 'event')}",
             where=str(Path(result.run) / (figures.kept or "")),
             remedy="each dead letter holds the line and the reason: correct the lines and send them again",
         )

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from loadframe.base.errors import BadInput
+from loadframe.base.units import counted
 from loadframe.cli import access
 from loadframe.cli.app import Topic, app, option
 from loadframe.cli.choices import StoreKind
@@ -97,5 +98,5 @@ def new(
     tell(f"experiment: {experiment}")
     for entry in imported.left_out:
         tell(f"left out: {entry}")
-    tell(f"checked: {len(operations)} operations, valid for {store}")
+    tell(f"checked: {counted(len(operations), 'operation')}, valid for {store}")
     tell(f"next: {following}")

@@ -90,9 +90,8 @@ def _assumed(sigma: float | None, kappa: float | None, noise: float | None) -> "
 def _show(planned: "Plan") -> None:
     question, law = planned.question, planned.question.law
     out.print(Text(f"{question.name}: expected precision", style="bold"))
-    variance = (
-        f"run-to-run variance {100 * law.noise:.3g} % ({question.origin}); {question.valid_runs} valid runs so far."
-    )
+    valid = f"{counted(question.valid_runs, 'valid run')} so far"
+    variance = f"run-to-run variance {100 * law.noise:.3g} % ({question.origin}); {valid}."
     curve = f"contention {100 * law.sigma:.3g} %, coherency {100 * law.kappa:.3g} %, " if question.over else ""
     article = "An" if question.kind[0] in "aeiou" else "A"
     out.print(Text(f"{article} {question.kind} experiment: {curve}{variance}"))

@@ -140,7 +140,7 @@ def carry_out(
         if unrestored:
             tell(str(unrestored), style="yellow")
         raise LoadframeError(
-            f"{len(failed_runs)} of {len(planned.runs)} runs failed",
+            f"{len(failed_runs)} of {counted(len(planned.runs), 'run')} failed",
             where=str(path),
             remedy="the report gives the causes; --retry-failed repeats the runs",
         )

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import typer
 
 from loadframe.base.errors import BadInput, ExitCode
-from loadframe.base.units import counted, format_duration, parse_duration
+from loadframe.base.units import counted, format_duration, format_nodes, parse_duration
 from loadframe.cli.app import Topic, app, option
 from loadframe.cli.output import Json, out, print_json, tell
 
@@ -263,7 +263,8 @@ def _machines(loaded: "Experiment", planned: "ResourceEstimate", requested: int 
     if requested is not None and requested < planned.machines:
         per_machine = loaded.file.store.placement.per_machine or 1
         raise BadInput(
-            f"{planned.nodes} nodes, {per_machine} on a machine, need {planned.machines} machines, not {requested}",
+            f"{format_nodes(planned.nodes)}, {per_machine} on a machine, need"
+            f" {counted(planned.machines, 'machine')}, not {requested}",
             where=str(loaded.document.path),
             remedy=f"give --nodes {planned.machines}, or put more nodes on a machine (placement: {{per_machine: "
             f"{math.ceil(planned.nodes / requested)}}})",

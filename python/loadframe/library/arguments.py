@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar
 
 from loadframe.base.errors import BadInput
-from loadframe.base.units import MOST_NODES
+from loadframe.base.units import MOST_NODES, counted
 from loadframe.yamlfile import did_you_mean
 
 _EMPTY = inspect.Parameter.empty
@@ -190,7 +190,7 @@ def _read_tuple(values: list[Any], hints: Sequence[Any]) -> tuple[Any, ...]:
     if hints[-1] is Ellipsis:
         return tuple(_read_entries(enumerate(values), hints[0]).values())
     if len(values) != len(hints):
-        raise _Mismatch(values, [f"{len(hints)} values"])
+        raise _Mismatch(values, [counted(len(hints), "value")])
     return tuple(_read_entry(place, *entry) for place, entry in enumerate(zip(values, hints, strict=True)))
 
 

@@ -82,7 +82,7 @@ class Table:
 
     def _repr_html_(self) -> str:
         shown = self._content.slice(0, _ROWS).select(self.columns[:_COLUMNS])
-        more = [f"{len(self):,} rows"] * (len(self) > _ROWS) + [f"{len(self.columns)} columns"] * (
+        more = [counted(len(self), "row")] * (len(self) > _ROWS) + [counted(len(self.columns), "column")] * (
             len(self.columns) > _COLUMNS
         )
         note = f"<p>Excerpt of {' and '.join(more)}.</p>" if more else ""

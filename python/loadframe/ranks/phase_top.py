@@ -10,6 +10,7 @@ from typing import Any
 
 from loadframe import _engine
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import counted
 from loadframe.ranks import messages
 from loadframe.ranks.messages import Header, Offset, Wire
 from loadframe.ranks.phase_participant import BEAT, Participant
@@ -126,7 +127,7 @@ class RootParticipant(Participant):
     def _unreachable(self, hosts: dict[str, dict[str, Any]]) -> LoadframeError:
         host, seen = next(iter(hosts.items()))
         names = ", ".join(self._name(rank) for rank in seen["ranks"])
-        others = f" (and {len(hosts) - 1} more nodes)" if len(hosts) > 1 else ""
+        others = f" (and {counted(len(hosts) - 1, 'more node')})" if len(hosts) > 1 else ""
         return BadInput(
             f"{seen['of']} of {len(self._ranks)} ranks cannot reach the node {host}{others}: {names}: {seen['why']}",
             remedy="bind nodes to addresses that all ranks' machines can reach, and check firewalls between them",

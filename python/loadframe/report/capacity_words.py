@@ -123,8 +123,9 @@ def _open_text(left: ErrorsOpen) -> str:
     """Write why an error limit is inconclusive, and how many requests would decide it."""
     subject = f"Errors of {left.operation}" if left.operation else "Errors"
     words = (
-        f"{subject} are inconclusive: {left.failed:,} of {left.due:,} requests failed where the SLO was met. The error"
-        f" share may be up to {format_share(left.high, 2)}; the SLO requires less than {format_share(left.limit, 2)}."
+        f"{subject} are inconclusive: {left.failed:,} of {counted(left.due, 'request')} failed where the SLO was met."
+        f" The error share may be up to {format_share(left.high, 2)}; the SLO requires less than"
+        f" {format_share(left.limit, 2)}."
     )
     if left.needed is None:
         return f"{words} The trials differ: add repetitions."
@@ -136,7 +137,7 @@ def _level(capacity: Capacity) -> str:
 
 
 def _amount(capacity: Capacity, level: float) -> str:
-    return f"{format_count(level)} users" if capacity.over == USERS else f"{format_count(level)}/s"
+    return counted(level, "user") if capacity.over == USERS else f"{format_count(level)}/s"
 
 
 def _basis(capacity: Capacity) -> str:
@@ -144,7 +145,8 @@ def _basis(capacity: Capacity) -> str:
     words = " by one search: a bracket, not an interval" if capacity.bracket else ""
     without = sum(answer.kind is Kind.NONE for answer in capacity.conclusive)
     if without:
-        words += f" ({without} of {len(capacity.conclusive)} searches found no {_level(capacity)} that meets the SLO)"
+        searches = counted(len(capacity.conclusive), "search", "searches")
+        words += f" ({without} of {searches} found no {_level(capacity)} that meets the SLO)"
     return words
 
 

@@ -8,7 +8,15 @@ from loadframe.analyze.elastic import MEASURES, Group, Repeated, StepMeasures, b
 from loadframe.analyze.estimate import Estimate, proportion
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.rates import EVENTS, RATES, THROUGHPUT, Rate
-from loadframe.base.units import format_count, format_duration, format_nodes, format_share, format_size, parse_size
+from loadframe.base.units import (
+    counted,
+    format_count,
+    format_duration,
+    format_nodes,
+    format_share,
+    format_size,
+    parse_size,
+)
 from loadframe.report.numbers import estimate_text, percent_text
 
 _PER_SECOND = {rate.unit for rate in (*RATES.values(), EVENTS)}
@@ -123,7 +131,7 @@ def _joining(delay: Repeated, joined: int, runs: int) -> str:
         return f"the node was a member after {_measure_text(delay)}"
     share = proportion(joined, runs)
     interval = f"[{100 * share.low:.0f}, {100 * share.high:.0f}]"
-    words = f"the node joined in {joined} of {runs} runs ({format_share(share.value)} {interval})"
+    words = f"the node joined in {joined} of {counted(runs, 'run')} ({format_share(share.value)} {interval})"
     return words if delay.conditional is None else f"{words}, after {_duration(delay.conditional)}"
 
 
@@ -210,7 +218,7 @@ def _measure_text(measure: Repeated, unit: str | None = None) -> str:
 def _of(measure: Repeated) -> str:
     """Write how many runs have the measure; empty if all have."""
     known = len(measure.values)
-    return f" (from {known} of {measure.runs} runs)" if known < measure.runs else ""
+    return f" (from {known} of {counted(measure.runs, 'run')})" if known < measure.runs else ""
 
 
 def _plain(measure: Repeated) -> str:

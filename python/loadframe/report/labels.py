@@ -249,7 +249,7 @@ def sources_texts(phase: "PhaseSummary") -> list[str]:
     """Write the counts of each source: events accepted, indexed, dead, spilled, left over, seen."""
     texts = []
     for name, source in phase.sources.items():
-        words = f"{name}: {format_count(source.accepted)} events accepted, {format_count(source.indexed)} indexed"
+        words = f"{name}: {counted(source.accepted, 'event')} accepted, {format_count(source.indexed)} indexed"
         if source.dead:
             kinds = ", ".join(
                 f"{format_count(count)} {reason}" for reason, count in source.dead_letters.items() if count

@@ -16,7 +16,7 @@ from loadframe.analyze.processes import ALL, CpuUse, UsedAt, processes_at
 from loadframe.analyze.published import beside
 from loadframe.analyze.scale.curves import curves_over
 from loadframe.analyze.stored import EventsOfRun, stored_at
-from loadframe.base.units import counted, format_count, format_duration, format_share
+from loadframe.base.units import counted, format_count, format_duration, format_nodes, format_share
 from loadframe.record import Run
 from loadframe.record.schema.source import StoredEvents
 from loadframe.report.labels import seconds_text, treatment_text
@@ -83,8 +83,8 @@ _EVENTS_NOTE = (
 def stored_text(stored: StoredEvents) -> str:
     """Write the events and documents of a collection, and how many acknowledged events are missing."""
     kinds = ", ".join(f"{format_count(count)} {kind}" for kind, count in stored.events.items())
-    words = f"{stored.collection}: {format_count(sum(stored.events.values()))} events in the store ({kinds})"
-    words += f", {format_count(stored.documents)} documents"
+    words = f"{stored.collection}: {counted(sum(stored.events.values()), 'event')} in the store ({kinds})"
+    words += f", {counted(stored.documents, 'document')}"
     if not stored.missing:
         return f"{words}; no acknowledged event is missing"
     more = "" if stored.unique else " (or were duplicates)"
@@ -370,7 +370,7 @@ def _treatment_names(costs: Sequence[Cost]) -> str:
 
 
 def _treatment_name(entry: Cost) -> str:
-    return treatment_text(entry.treatment) or f"{format_count(entry.nodes)} nodes"
+    return treatment_text(entry.treatment) or format_nodes(entry.nodes)
 
 
 #: Tables of CPU or executions with more rows than this are not printed on the terminal; the page has them.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from loadframe.analyze.experiment import RecordedExperiment
-from loadframe.base.units import format_count, format_duration, format_size
+from loadframe.base.units import counted, format_count, format_duration, format_size
 from loadframe.record import Manifest, Run
 from loadframe.record.schema.manifest import GeneratorSetup, Hardware, RecordedStore, RecordedWorkload, Versions
 from loadframe.report.labels import limits_text
@@ -97,7 +97,9 @@ def _round_trips(generator: GeneratorSetup) -> str:
 
 def _machine(hardware: Hardware) -> dict[str, str | None]:
     cores, threads, usable = hardware.cores, hardware.threads, hardware.usable
-    processors = f"{threads} logical CPUs" + (f" ({cores} cores)" if cores else "") if threads else None
+    processors = (
+        counted(threads, "logical CPU") + (f" ({counted(cores, 'core')})" if cores else "") if threads else None
+    )
     if processors and usable and usable != threads:
         processors += f", {usable} of them usable"
     return {

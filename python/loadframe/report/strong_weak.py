@@ -185,7 +185,10 @@ def speedups_plot(pair: CurvePair, name: str) -> Figure:
             low, high = np.clip(ends, 0, _HIGHEST * most / fewest).T
             bands.append(Band(numbers(sizes), numbers(low), numbers(high), color, scaling))
             label = f"{scaling}, {NAMES[law.name]}"
-            texts = [f"{label}\n{size:.3g} nodes: {at.value:.3g}" for size, at in zip(sizes, by_law, strict=True)]
+            texts = [
+                f"{label}\n{size:.3g} node{'s' * (size != 1)}: {at.value:.3g}"
+                for size, at in zip(sizes, by_law, strict=True)
+            ]
             line = LineStyle(color, 2, "solid" if law.possible else "dash")
             heights = numbers([speedup.value for speedup in by_law])
             traces.append(Trace(numbers(sizes), heights, label, line, texts=texts, group=scaling))

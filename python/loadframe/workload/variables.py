@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, Strict, model_validator
 
+from loadframe.base.units import counted
 from loadframe.workload.holes import names
 from loadframe.yamlfile import NOT_EMPTY, Model, short_json, wrong
 
@@ -94,7 +95,9 @@ class Choice(Model):
         if self.weights is not None and self.order == "sequential":
             raise wrong("weights requires order: random", "remove weights or order", key="weights")
         if self.weights is not None and len(self.weights) != len(self.values):
-            raise wrong(f"got {len(self.weights)} weights for {len(self.values)} values", key="weights")
+            raise wrong(
+                f"got {counted(len(self.weights), 'weight')} for {counted(len(self.values), 'value')}", key="weights"
+            )
         return self
 
 

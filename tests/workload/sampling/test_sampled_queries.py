@@ -128,7 +128,7 @@ def test_an_unclear_statement_is_left_out(condition):
     statements = f"SELECT 1 FROM a;\nSELECT * FROM a WHERE {condition}"
     status, errors, text = imported([{"name": "planted"}] * 5, statements)
     assert status == 0, errors
-    assert "lines that are not queries" in errors
+    assert "without a query" in errors
     assert "planted" not in text
 
 
@@ -204,7 +204,7 @@ def test_a_malformed_command_is_left_out():
     commands = [{"find": "a", "filter": {"a": 1}}, {"find": "a", "filter": [1]}, {"aggregate": "a", "pipeline": 5}]
     status, errors, _ = imported([{"a": 1}] * 5, json.dumps(commands))
     assert status == 0, errors
-    assert "2 lines that are not queries" in errors
+    assert "2 lines without a query" in errors
 
 
 def test_frequent_queries_have_a_larger_weight():

@@ -438,8 +438,8 @@ def curve(capacities: Sequence[Capacity], seed: int = 0) -> "tuple[ScalabilityFi
         if capacity.rate and {answer.kind for answer in capacity.conclusive} != {Kind.BRACKETED}
     ]
     if unbracketed:
-        listed = ", ".join(str(capacity.nodes) for capacity in unbracketed)
-        what = f"the capacity at {listed} nodes lies outside the tried rates"
+        listed = format_nodes(*(capacity.nodes for capacity in unbracketed))
+        what = f"the capacity at {listed} lies outside the tried rates"
         return None, f"{what}, so a curve through it would bend without cause"
     pairs = [(float(capacity.nodes), rate) for capacity in capacities if capacity.rate for rate in capacity.rates]
     blocks = [

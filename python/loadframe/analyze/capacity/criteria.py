@@ -23,7 +23,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.failures import earlier_failures, failures, most_users, recorded_reasons
 from loadframe.analyze.figures import Figure, stretch_of
 from loadframe.analyze.verdict.rules import effect_of, fault_of
-from loadframe.base.units import format_duration, format_share
+from loadframe.base.units import counted, format_duration, format_share
 from loadframe.record import Run
 from loadframe.record.schema.summary import Latency, OperationFigures, PhaseSummary
 
@@ -140,7 +140,7 @@ class _Bounded:
         yield from (of + words for words in broken(self.slo, None, response, errors, None, 0.0))
         waits = self.users and self.waiting and self.waiting >= self.slo.errors * self.users
         if waits and not (end == "low" and self.failed_low != self.failed):
-            yield f"{of}{self.waiting:,} of {self.users:,} users still waited for an answer at the end"
+            yield f"{of}{self.waiting:,} of {counted(self.users or 0, 'user')} still waited for an answer at the end"
 
 
 def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judgement:

@@ -62,20 +62,20 @@ NOTHING_DONE = Rule(
 )
 FAULTY_RUNS = Rule(
     "faulty_runs",
-    "in {faulty} of {total} runs of {label} the store was at fault ({listed}): the figures include these runs, with the"
-    " throughput and response times of their successes only",
+    "in {faulty} of {total:counted run} of {label} the store was at fault ({listed}): the figures include these runs,"
+    " with the throughput and response times of their successes only",
     "see a run with `loadframe report {path}`; bound or measure errors, and response times of all requests (all-p99)",
 )
 FAILED_RUNS = Rule(
     "failed_runs",
-    "the store failed in {failed} of {total} runs of {label}: {listed}. The figures do not cover failed runs, so no"
-    " advantage is claimed",
+    "the store failed in {failed} of {total:counted run} of {label}: {listed}. The figures do not cover failed runs, so"
+    " no advantage is claimed",
     "find out why the store failed, and measure again",
 )
 EXCLUDED_RUNS = Rule(
     "excluded_runs",
-    "{excluded} of {total} runs of {label} are excluded: they failed or are missing, or their generator or cluster was"
-    " at fault ({listed})",
+    "{excluded} of {total:counted run} of {label} are excluded: they failed or are missing, or their generator or"
+    " cluster was at fault ({listed})",
     "remove the cause and measure again",
 )
 NOT_INTERLEAVED = Rule(
@@ -129,7 +129,7 @@ def _faults(runs: Sequence[RecordedRun]) -> str:
             if fault_of(reason.code) == "store":
                 causes.setdefault(reason.cause, []).append(run.id)
     shown = [f"{', '.join(names)}: {cause}" for cause, names in list(causes.items())[:_SHOWN]]
-    return "; ".join([*shown, f"and {len(causes) - _SHOWN} more causes"] if len(causes) > _SHOWN else shown)
+    return "; ".join([*shown, f"and {counted(len(causes) - _SHOWN, 'more cause')}"] if len(causes) > _SHOWN else shown)
 
 
 def runs_by_reason(runs: Iterable[RecordedRun]) -> str:

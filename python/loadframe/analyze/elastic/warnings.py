@@ -73,8 +73,8 @@ NO_CAPACITY = Rule(
 )
 FAILED_CHANGES = Rule(
     "failed_changes",
-    "in {failed} of {runs} runs the change ({change}) failed ({listed}): its times are lower bounds, and growth and"
-    " gain come from the other runs",
+    "in {failed} of {runs:counted run} the change ({change}) failed ({listed}): its times are lower bounds, and growth"
+    " and gain come from the other runs",
     "look for the cause in the events of these runs and in the nodes' logs",
 )
 STORE_FAILED = Rule(

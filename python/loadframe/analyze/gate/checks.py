@@ -434,7 +434,9 @@ def _failed(
     """Return the standing of the failed runs, and the text that lists them with their reasons."""
     counts = [_failure_counts(side, fails) for side in (new, baseline) if side]
     (failed, total), (before, total_before) = [*counts, (0, 0)][:2]
-    why = f"{what} {failed} of {total} runs" + (f", before in {before} of {total_before}" if baseline else "")
+    why = f"{what} {failed} of {counted(total, 'run')}" + (
+        f", before in {before} of {total_before}" if baseline else ""
+    )
     listed = runs_by_reason(run for run in new.runs if fails(run))
     return _standing(failed, total, before, total_before), f"{why}; {listed}"
 
@@ -459,9 +461,8 @@ def without_figure(new: Group, baseline: Group, treatment: Mapping[str, Any], ki
         if all(now) or not any(before) or (measure.kind.startswith("all-") and not any(now)):
             continue
         missing = len(now) - sum(now)
-        why = (
-            f"nothing succeeded in {missing} of {len(now)} runs, before in {len(before) - sum(before)} of {len(before)}"
-        )
+        earlier = f"before in {len(before) - sum(before)} of {len(before)}"
+        why = f"nothing succeeded in {missing} of {counted(len(now), 'run')}, {earlier}"
         standing = _standing(missing, len(now), len(before) - sum(before), len(before))
         checks.append(Check(measure, treatment, standing, why, title=f"{measure.name}: whether there is any"))
     return checks

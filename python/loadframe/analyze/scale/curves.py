@@ -46,7 +46,7 @@ def _level(nodes: int | None, clients: int | None) -> str:
 def _failed_level(nodes: int | None, clients: int | None, failed: int, total: int, listed: str, shown: bool) -> str:
     """Return the cause; `listed` has the failed runs. `shown`: whether other runs of the level are on the curves."""
     rest = "the curves include only the other runs" if shown else "the curves lack this level"
-    return f"at {_level(nodes, clients)} the store failed in {failed} of {total} runs ({listed}): {rest}"
+    return f"at {_level(nodes, clients)} the store failed in {failed} of {counted(total, 'run')} ({listed}): {rest}"
 
 
 FAILED_LEVEL = Rule(

@@ -19,7 +19,7 @@ from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.processes import ALL, processes_of
 from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.analyze.scale.treatments import Treatment
-from loadframe.base.units import format_count, format_nodes, format_share
+from loadframe.base.units import counted, format_count, format_nodes, format_share
 
 _NODE = "node:"
 
@@ -98,7 +98,7 @@ def _bend(nodes: int | None, clients: int, effective: float, reasons: Sequence[s
     """
     at = f"at {format_nodes(nodes)} " if nodes else ""
     seen = "; ".join(reasons) if reasons else "no monitored resource was saturated"
-    return f"{at}effective concurrency was {format_count(effective)} of {clients} clients: {seen}"
+    return f"{at}effective concurrency was {format_count(effective)} of {counted(clients, 'client')}: {seen}"
 
 
 BEND = Rule("bend", _bend, "{advice}")
@@ -143,7 +143,7 @@ def _saturated_resources(runs: Sequence[RecordedRun], phase: str) -> Iterator[tu
     rejected = sum(growth(run, phase, "node:", f"{pool}_rejected") for run in runs for pool in _POOLS)
     if rejected:
         yield (
-            f"nodes rejected {format_count(rejected)} requests",
+            f"nodes rejected {counted(rejected, 'request')}",
             "send fewer concurrent requests, or let nodes queue more",
         )
     for pool in _POOLS:

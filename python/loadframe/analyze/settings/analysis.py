@@ -30,6 +30,7 @@ from loadframe.analyze.settings import ADAPTIVE, CONFIRM
 from loadframe.analyze.settings import warnings as rules
 from loadframe.analyze.settings.model import Array, Data, EffectsModel, Term, columns_of, fit_with_failures, widened
 from loadframe.analyze.settings.ranking import Numbers, RankedCombination, rank
+from loadframe.base.units import counted
 from loadframe.record import Run
 
 #: Schemes that may lack the best combination, so the winner combines the best level of each setting.
@@ -462,7 +463,7 @@ def aliases_text(model: EffectsModel, term: Term, factors: Sequence[str]) -> str
     parts = [alias for alias in pairs if alias.part <= _WHOLE]
     words = whole[:_LISTED]
     if len(whole) > _LISTED:
-        words.append(f"{len(whole) - _LISTED} more interactions")
+        words.append(counted(len(whole) - _LISTED, "more interaction"))
     if len(parts) == 1:
         words.append(f"a part ({parts[0].part:.2g}) of {term_name(parts[0].term, factors)}")
     elif parts:

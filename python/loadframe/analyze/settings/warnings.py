@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from loadframe.analyze.finding import Rule
+from loadframe.base.units import counted
 
 _REPEAT_EXCLUDED = "find out why runs were excluded, and repeat them"
 
@@ -33,7 +34,7 @@ def _interactions_unknown(scheme: str, alone: bool) -> str:
 
 def _failed_combination(combination: str, failed: int, total: int, listed: str) -> str:
     rest = "it has no figures" if failed == total else "its figures come from the other runs"
-    return f"the store failed in {failed} of {total} runs at {combination} ({listed}): {rest}"
+    return f"the store failed in {failed} of {counted(total, 'run')} at {combination} ({listed}): {rest}"
 
 
 UNREPEATED = Rule(

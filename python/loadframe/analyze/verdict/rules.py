@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loadframe.analyze.finding import Finding, Rule
-from loadframe.base.units import format_change, format_duration, format_share
+from loadframe.base.units import counted, format_change, format_duration, format_share
 
 #: The component to blame.
 Fault = Literal["store", "generator", "cluster"]
@@ -144,7 +144,7 @@ def _stalled(phase: str, place: str, longest: float, away: float, stolen: float)
 
 
 def _others(others: int, what: str) -> str:
-    return f"; {others} more {'rank' if others == 1 else 'ranks'} {what} too" if others else ""
+    return f"; {counted(others, 'more rank')} {what} too" if others else ""
 
 
 def _began_late(phase: str, rank: str, late: float, others: int) -> str:
@@ -319,7 +319,7 @@ QUEUE_NOT_EMPTY = ValidityRule(
 )
 DROPPED = ValidityRule(
     "dropped",
-    "in phase {phase} {dropped:count} of {due:count} requests of {operation} were dropped, because too many were in"
+    "in phase {phase} {dropped:count} of {due:counted request} of {operation} were dropped, because too many were in"
     " flight",
     "lower the rate, or raise the stream's max_in_flight",
     fault="store",
@@ -329,7 +329,7 @@ DROPPED = ValidityRule(
 )
 ERRORS = ValidityRule(
     "errors",
-    "in phase {phase} {failed:count} of {requests:count} requests of {operation} failed ({classes}; limit"
+    "in phase {phase} {failed:count} of {requests:counted request} of {operation} failed ({classes}; limit"
     f" {format_share(ERROR_LIMIT)})",
     "look at the answers with `loadframe check` and at the store's log; throughput counts successes only",
     fault="store",

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from loadframe.analyze.published import INSTANTS, MEASURES, PER_SECOND, PHASE, PublishedFigure
 from loadframe.base.errors import BadInput
-from loadframe.base.units import parse_duration
+from loadframe.base.units import counted, parse_duration
 from loadframe.base.untrusted import read_input
 from loadframe.experiment.file.factors import WITH
 from loadframe.yamlfile import did_you_mean, scalar
@@ -74,7 +74,7 @@ def _lines(content: bytes, name: str, experiment: "Experiment") -> Iterable[_Pub
                 header = _header(row, where, experiment)
                 continue
             if len(row) != len(header):
-                what = f"the line has {len(row)} columns, but the header has {len(header)}"
+                what = f"the line has {counted(len(row), 'column')}, but the header has {len(header)}"
                 raise BadInput(what, where=where, remedy="quote cells that contain a comma")
             count += 1
             yield _line(dict(zip(header, row, strict=True)), where, experiment)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.base.units import format_duration
+from loadframe.base.units import format_duration, format_nodes
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.plans import hashed
 from loadframe.experiment.elastic.director import BoundedPolicy, Director, TriggeredStep, policy_of
@@ -130,7 +130,7 @@ class Elastic(Kind):
                 what = "the first step cannot wait for balancing, because no change precedes it"
                 raise document.error((*here, "balanced"), what, "use another trigger in the first step", key=True)
             if isinstance(step.remove, int) and step.remove >= nodes:
-                raise document.error((*here, "remove"), f"cannot remove {step.remove} of {nodes} nodes")
+                raise document.error((*here, "remove"), f"cannot remove {step.remove} of {format_nodes(nodes)}")
             if (step.cut or step.restore) and file.store.host != "netns":
                 what = f"cut and restore require host: netns; got {file.store.host}"
                 raise document.error(here, what, "set store: {host: netns}")

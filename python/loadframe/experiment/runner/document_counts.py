@@ -10,6 +10,7 @@ from typing import Any
 
 from loadframe.base.errors import LoadframeError
 from loadframe.base.event_kinds import KILLED
+from loadframe.base.units import counted
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.load import Outcome, Progress
@@ -217,9 +218,9 @@ class AcknowledgedDocuments:
         self._counts[collection] = None if count is None or changed is None else count + changed * documents
         return collection
 
-    def difference(self, collection: str, counted: int) -> str | None:
+    def difference(self, collection: str, stored: int) -> str | None:
         """Return a sentence if the store's count differs from the acknowledged one; None if equal or unknown."""
         expected = self._counts.get(collection)
-        if expected is None or expected == counted:
+        if expected is None or expected == stored:
             return None
-        return f"{collection} holds {counted:,} documents, but {expected:,} were acknowledged"
+        return f"{collection} holds {counted(stored, 'document')}, but {expected:,} were acknowledged"

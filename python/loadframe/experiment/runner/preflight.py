@@ -8,7 +8,7 @@ from typing import Any
 
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
-from loadframe.base.units import format_duration
+from loadframe.base.units import counted, format_duration
 from loadframe.cluster import Cluster
 from loadframe.cluster.view import unready
 from loadframe.experiment.runner.listener import Listener
@@ -63,7 +63,7 @@ def _require_documents(phase: ResolvedPhase, ranks: int) -> None:
         documents = corpus.get("documents") or corpus.get("at_most")
         if documents is not None and documents < ranks:
             raise BadInput(
-                f"{name} has {documents} documents for {ranks} ranks, so some ranks would be idle",
+                f"{name} has {counted(documents, 'document')} for {ranks} ranks, so some ranks would be idle",
                 where=f"phase {phase.name}",
                 remedy="use fewer ranks or more documents",
             )

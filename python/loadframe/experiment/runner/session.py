@@ -182,7 +182,7 @@ class Session:
             for aside in outcome["set_aside"]:
                 kept = ", ".join(aside["kept"])
                 self.listener.remark(
-                    f"{aside['lines']:,} lines of {aside['corpus']} are not documents and were skipped; see {kept}"
+                    f"skipped {counted(aside['lines'], 'line')} of {aside['corpus']} without a document; see {kept}"
                 )
             if missing := self._preparation_error(phase, outcome):
                 raise missing

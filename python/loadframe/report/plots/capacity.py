@@ -83,7 +83,10 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
         low, high = fitted.best_model.band(sizes)
         bands.append(Band(numbers(sizes), numbers(low), numbers(high), COLORS[0], "fit"))
         rates = fitted.best_model.predicted(sizes)
-        texts = [f"fit\n{n:.3g} nodes: {format_count(rate)} {unit}" for n, rate in zip(sizes, rates, strict=True)]
+        texts = [
+            f"fit\n{n:.3g} node{'s' * (n != 1)}: {format_count(rate)} {unit}"
+            for n, rate in zip(sizes, rates, strict=True)
+        ]
         traces.append(Trace(numbers(sizes), numbers(rates), "fit", LineStyle(COLORS[0], 2), texts=texts))
     for bounded, label, mark in (
         (False, "capacity", Mark(INK, size=9)),

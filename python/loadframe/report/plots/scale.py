@@ -351,7 +351,10 @@ def _quoted(best: Sequence[Treatment], unit: str) -> Trace:
         mark=Mark(INK, "diamond", 11, hollow=True, opacity=0),
         low=numbers([rate.low if rate.is_finite else rate.value for rate in rates]),
         high=numbers([rate.high if rate.is_finite else rate.value for rate in rates]),
-        texts=[f"quoted\n{treatment.nodes} nodes: {rate_text(treatment.throughput.value, unit)}" for treatment in best],
+        texts=[
+            f"quoted\n{format_nodes(treatment.nodes or 0)}: {rate_text(treatment.throughput.value, unit)}"
+            for treatment in best
+        ],
     )
 
 

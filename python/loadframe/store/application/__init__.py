@@ -10,6 +10,7 @@ from typing import Any, Self
 import loadframe.store as stores
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import counted
 from loadframe.store.access import OPEN, Access, Auth
 from loadframe.store.application import balancer
 from loadframe.store.application.tiers import TOLD, Tiers, tell, until, waiting
@@ -419,7 +420,7 @@ class Application(Store):
         rows = balancer.figures(self._web, addresses)
         names = [name for name in rows if name != "FRONTEND"]
         up = sum(rows[name]["status"].startswith("UP") for name in names)
-        status = f"{up} of {len(names)} instances up"
+        status = f"{up} of {counted(len(names), 'instance')} up"
         return Health(ready=0 < up == len(names), status=status, nodes=up, moving=0, missing=len(names) - up)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:

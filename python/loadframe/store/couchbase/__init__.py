@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from loadframe.base.errors import BadInput, StoreFailed
-from loadframe.base.units import parse_size
+from loadframe.base.units import counted, format_nodes, parse_size
 from loadframe.store import installed
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
@@ -239,7 +239,7 @@ def bucket_form(name: str, definition: Mapping[str, Any], nodes: int) -> dict[st
     replicas = definition.get("replicas", min(1, nodes - 1))
     if replicas not in range(4) or replicas >= nodes:
         raise BadInput(
-            f"cannot place {replicas} replicas on {nodes} nodes",
+            f"cannot place {counted(replicas, 'replica')} on {format_nodes(nodes)}",
             where=f"collection {name}",
             remedy=f"give 0 to {min(3, nodes - 1)}: each copy needs a separate node",
         )

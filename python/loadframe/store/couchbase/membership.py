@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from typing import Any, Self
 
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
+from loadframe.base.units import format_nodes
 from loadframe.store.access import Access, first_answer, split_address
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
 from loadframe.store.couchbase.launch import apply
@@ -266,7 +267,7 @@ def leave(rest: Administration, addresses: Sequence[str], member: Member, watch:
     for bucket in rest.rows(addresses, "/pools/default/buckets"):
         copies = 1 + int(bucket.get("replicaNumber", 0))
         if copies > others:
-            left = "1 node" if others == 1 else f"{others} nodes"
+            left = format_nodes(others)
             raise BadInput(
                 f"the bucket {bucket['name']} has {copies} copies of its documents, and {left} would remain",
                 where=member.name,

@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any, Protocol, Self
 
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
+from loadframe.base.units import counted
 from loadframe.store.access import OPEN, Access, Auth, first_answer
 from loadframe.store.base import Figure, Health, Member, RunningSetting, Sample, Store, Unreachable, Watch
 from loadframe.store.search import membership, sampling
@@ -401,7 +402,7 @@ class SearchStore(Store):
             if refused:
                 reason = refused[0].get("reason", refused[0])
                 raise StoreFailed(
-                    f"{len(refused):,} of {len(batch):,} documents were refused: {reason}",
+                    f"refused {len(refused):,} of {counted(len(batch), 'document')}: {reason}",
                     where=f"{addresses[0]}/{name}",
                     remedy="see the reason. Another index may have a mapping that fits",
                 )

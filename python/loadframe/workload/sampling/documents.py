@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from loadframe.base.errors import BadInput
+from loadframe.base.units import counted
 
 _PACKED = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 _CSV = {".csv": ",", ".tsv": "\t"}
@@ -175,7 +176,7 @@ def _csv(path: Path, packed: str | None, delimiter: str) -> Iterator[dict[str, A
             raise BadInput("the first line is not a header of distinct names", where=f"{path}:1", remedy=_REMEDY)
         for row in rows:
             if row and len(row) != len(header):
-                what = f"{len(row)} values for {len(header)} columns"
+                what = f"{counted(len(row), 'value')} for {counted(len(header), 'column')}"
                 raise BadInput(what, where=f"{path}:{rows.line_num}", remedy="correct the line")
             if row:
                 yield {name: _cell(text) for name, text in zip(header, row, strict=True) if text != ""}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput
+from loadframe.base.units import counted
 from loadframe.workload.importers.imported import literal, name_of
 from loadframe.workload.importers.source import text_of
 from loadframe.workload.sampling import Query, distributions
@@ -97,10 +98,12 @@ def read(path: Path, collection: str, profile: Profile) -> tuple[list[Query], li
         if of == family:
             forms[json.dumps(_FORMS[family](request, collection, values))] += count
     chosen = forms.most_common(_MOST)
-    left_out = [f"{path.name}: {ignored:,} lines that are not queries"] if ignored else []
+    left_out = [f"{path.name}: {counted(ignored, 'line')} without a query"] if ignored else []
     left_out += [f"{path.name}: queries of {other}" for other in families if other != family]
     if len(forms) > len(chosen):
-        left_out.append(f"{path.name}: {len(forms) - len(chosen):,} less frequent queries")
+        left_out.append(
+            f"{path.name}: {counted(len(forms) - len(chosen), 'less frequent query', 'less frequent queries')}"
+        )
     return [Query({family: json.loads(form)}, weight) for form, weight in chosen], left_out
 
 
