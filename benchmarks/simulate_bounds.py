@@ -17,7 +17,8 @@ from loadframe.analyze.compare import Group, Measure
 from loadframe.analyze.compare.contrasts import contrast_values
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.record.schema.summary import GeneratorFigures, Latency, StreamSummary
+from loadframe.record.schema.figures import Latency
+from loadframe.record.schema.summary import GeneratorFigures, StreamSummary
 
 _RATE, _RATIO, _SPREAD, _RUNS = 1000.0, 1.1, 0.05, 6
 #: Disturbed groups, by label.

@@ -22,14 +22,9 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Bound, Gate, Thresholds, judge_gate
 from loadframe.record import Manifest, Run, Summary
 from loadframe.record.schema import FORMAT
+from loadframe.record.schema.figures import Latency, OperationFigures
 from loadframe.record.schema.manifest import Hardware
-from loadframe.record.schema.summary import (
-    Latency,
-    OperationFigures,
-    PhaseSummary,
-    RecordedVerdict,
-    StreamSummary,
-)
+from loadframe.record.schema.summary import PhaseSummary, RecordedVerdict, StreamSummary
 
 #: Requests per operation and run.
 _REQUESTS = 20_000

@@ -6,7 +6,7 @@ Run it with `python -m benchmarks.simulate_trigger`.
 import numpy as np
 from benchmarks.promises import Promises, start
 
-from loadframe.experiment.elastic.triggers import throughput_drop
+from loadframe.experiment.runner.triggers import throughput_drop
 from loadframe.simulate import autoregressive
 
 SEED = 23

@@ -4,14 +4,8 @@ from pathlib import Path
 
 from loadframe.record import Manifest, Run, Summary
 from loadframe.record.schema import FORMAT
-from loadframe.record.schema.summary import (
-    Latency,
-    OperationFigures,
-    PhaseSummary,
-    RecordedReason,
-    RecordedVerdict,
-    StreamSummary,
-)
+from loadframe.record.schema.figures import Latency, OperationFigures
+from loadframe.record.schema.summary import PhaseSummary, RecordedReason, RecordedVerdict, StreamSummary
 
 VALID = RecordedVerdict(valid=True)
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable
 
 from loadframe.base.event_kinds import MEANINGS
 from loadframe.record import schema
+from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.model import Field, documented
-from loadframe.record.schema.summary import Latency
 
 _LATENCY = {field.name for field in documented(Latency)}
 

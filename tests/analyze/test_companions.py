@@ -14,7 +14,7 @@ from loadframe.cluster.node import Node
 from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.spec import ClusterSpec
 from loadframe.cluster.view import describe
-from loadframe.experiment.elastic.director import data_processes
+from loadframe.experiment.runner.director import data_processes
 from simulated import Truth, write_experiment, write_run
 
 IDLE = {"config-0": 0.01, "router-0": 0.03}

@@ -14,7 +14,8 @@ from loadframe.analyze.elastic.repeated import repeated
 from loadframe.analyze.elastic.warnings import UNKNOWN_LATENCY, warnings
 from loadframe.analyze.estimate import mean_interval
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.record.schema.summary import GeneratorFigures, Latency, StreamSummary
+from loadframe.record.schema.figures import Latency
+from loadframe.record.schema.summary import GeneratorFigures, StreamSummary
 from made_up_runs import MadeUp, operation, phase, summary
 
 #: A node is requested at 120 s, joins at 150 s and has its data at 200 s; throughput is halved until 220 s.

@@ -7,7 +7,7 @@ import pytest
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.failures import chance_of_more, failures
 from loadframe.record import Run, Summary
-from loadframe.record.schema.source import StoredEvents
+from loadframe.record.schema.figures import StoredEvents
 from loadframe.record.schema.summary import RecordedReason, RecordedVerdict
 from made_up_runs import MadeUp, invalid, operation, phase, summary
 from simulated import Truth, write_run

@@ -13,7 +13,8 @@ from loadframe.analyze.figures import Evidence, measured_figures
 from loadframe.analyze.scale.treatments import gather, points
 from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
-from loadframe.record.schema.summary import GeneratorFigures, Latency, RankFigures, StreamSummary
+from loadframe.record.schema.figures import Latency
+from loadframe.record.schema.summary import GeneratorFigures, RankFigures, StreamSummary
 from made_up_runs import MadeUp, invalid, operation, phase, summary
 
 GENERATOR = GeneratorFigures(

@@ -9,7 +9,8 @@ import pytest
 from loadframe.analyze.summary import documents_by_second
 from loadframe.analyze.verdict.judge import JudgedPhase, judge
 from loadframe.analyze.verdict.trends import growth, steadiness, without_growth
-from loadframe.record.schema.summary import GeneratorFigures, GrowthFigures, Latency, StreamSummary
+from loadframe.record.schema.figures import GrowthFigures, Latency
+from loadframe.record.schema.summary import GeneratorFigures, StreamSummary
 from loadframe.simulate import autoregressive
 from made_up_runs import operation, phase
 

@@ -7,7 +7,8 @@ import pytest
 
 from loadframe.analyze.verdict.judge import JudgedPhase, judge
 from loadframe.analyze.verdict.self_monitor import stragglers
-from loadframe.record.schema.summary import GeneratorFigures, Latency, RankFigures
+from loadframe.record.schema.figures import Latency
+from loadframe.record.schema.summary import GeneratorFigures, RankFigures
 from made_up_runs import operation, phase
 
 QUIET = RankFigures(rank=0, machine="m0", requests=3000, successes=3000, last_done=10.0)

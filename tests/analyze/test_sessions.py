@@ -15,8 +15,8 @@ from loadframe.analyze.scale.treatments import points
 from loadframe.analyze.sessions import block_of, blocks_of, sessions_of
 from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
+from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.manifest import Hardware
-from loadframe.record.schema.summary import Latency
 from made_up_runs import MadeUp, operation, phase, summary
 
 MONDAY = datetime(2026, 1, 5, 22, tzinfo=UTC)

@@ -7,7 +7,7 @@ import pytest
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.settings.analysis import analyse
-from loadframe.record.schema.summary import Latency
+from loadframe.record.schema.figures import Latency
 from loadframe.report.settings_words import effect_text, lead
 from made_up_runs import MadeUp, invalid, operation, phase, summary
 

@@ -7,7 +7,7 @@ import numpy as np
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.settings.analysis import analyse
 from loadframe.analyze.settings.ranking import rank
-from loadframe.record.schema.summary import Latency
+from loadframe.record.schema.figures import Latency
 from made_up_runs import MadeUp, operation, phase, summary
 
 FACTORS = {"cache": [0, 1], "threads": [2, 4]}

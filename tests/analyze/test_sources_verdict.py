@@ -9,7 +9,7 @@ from loadframe.analyze.summary import summarize
 from loadframe.analyze.verdict.judge import JudgedPhase, judge
 from loadframe.load import run_phase
 from loadframe.record import RunWriter
-from loadframe.record.schema.source import SourceFigures, StoredEvents
+from loadframe.record.schema.figures import SourceFigures, StoredEvents
 from loadframe.record.schema.summary import GeneratorFigures, StreamSummary
 from loadframe.report.labels import sources_texts
 from loadframe.report.sections import stored_text

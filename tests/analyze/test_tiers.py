@@ -6,8 +6,8 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.scale.sweep import tiers
 from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
+from loadframe.record.schema.figures import Latency, PartFigures
 from loadframe.record.schema.manifest import RecordedStore
-from loadframe.record.schema.summary import Latency, PartFigures
 from made_up_runs import MadeUp, invalid, operation, phase, summary
 
 

@@ -8,14 +8,8 @@ import pytest
 from loadframe.analyze.summary import silences
 from loadframe.analyze.verdict.judge import DETECTORS, JudgedPhase, detector, judge
 from loadframe.analyze.verdict.rules import RULES, ValidityRule, effect_of, fault_of
-from loadframe.record.schema.summary import (
-    ChosenWindow,
-    GeneratorFigures,
-    Latency,
-    MachineFigures,
-    RankFigures,
-    StreamSummary,
-)
+from loadframe.record.schema.figures import Latency
+from loadframe.record.schema.summary import ChosenWindow, GeneratorFigures, MachineFigures, RankFigures, StreamSummary
 from made_up_runs import operation, phase
 
 QUIET = GeneratorFigures(

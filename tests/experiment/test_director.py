@@ -7,9 +7,9 @@ import time
 import pytest
 
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.experiment.elastic.director import BoundedPolicy, Director, TriggeredStep
-from loadframe.experiment.elastic.triggers import trigger_of
 from loadframe.experiment.file.elastic import PolicyEntry, Step
+from loadframe.experiment.runner.director import BoundedPolicy, Director, TriggeredStep
+from loadframe.experiment.runner.triggers import trigger_of
 from loadframe.load import Progress
 from loadframe.record import RunWriter
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 
 from loadframe.analyze.autocorrelation import stepwise_noise
-from loadframe.experiment.elastic.director import PolicyInput, target_tracking, thresholds
-from loadframe.experiment.elastic.triggers import (
+from loadframe.experiment.file.elastic import Objective, Overload, Step
+from loadframe.experiment.runner.director import PolicyInput, target_tracking, thresholds
+from loadframe.experiment.runner.triggers import (
     AtTime,
     Balanced,
     LiveMetrics,
@@ -15,7 +16,6 @@ from loadframe.experiment.elastic.triggers import (
     throughput_drop,
     trigger_of,
 )
-from loadframe.experiment.file.elastic import Objective, Overload, Step
 from loadframe.load import Progress, SourceProgress
 from loadframe.simulate import autoregressive
 

@@ -6,8 +6,7 @@ import pytest
 
 from loadframe.base.errors import BadInput
 from loadframe.experiment.runner.ingest import ingest_phase, ingest_result, with_feed
-from loadframe.record.schema.source import SourceFigures
-from loadframe.record.schema.summary import Latency, PartFigures
+from loadframe.record.schema.figures import Latency, PartFigures, SourceFigures
 from loadframe.workload import load_workload
 from loadframe.workload.sources import Feed
 from made_up_runs import operation, phase

@@ -7,8 +7,7 @@ import pytest
 
 from loadframe.analyze.compare import read_runs
 from loadframe.analyze.scale.treatments import pooled_noise, widest_interval
-from loadframe.experiment.design.plans import design
-from loadframe.experiment.design.repetition import StoppingRule
+from loadframe.experiment.design.plans import StoppingRule, design
 from simulated import Truth, write_run
 
 EXPERIMENT = """\

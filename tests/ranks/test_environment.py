@@ -2,7 +2,7 @@
 
 import pytest
 
-from loadframe.ranks.environment import Place, forget, place
+from loadframe.ranks import Place, forget, place
 
 
 @pytest.mark.parametrize(

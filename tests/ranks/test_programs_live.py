@@ -14,7 +14,7 @@ pytestmark = pytest.mark.store
 SCRIPT = """
 import sys
 from loadframe.ranks.launch import run
-from loadframe.ranks.environment import place
+from loadframe.ranks import place
 from loadframe.ranks.coordinator import present
 
 def command():

@@ -9,9 +9,9 @@ from hdrh.histogram import HdrHistogram
 from loadframe.record import ManifestDraft
 from loadframe.record.machine import hardware
 from loadframe.record.schema import GENERATOR, SERIES_RECORDED
+from loadframe.record.schema.figures import GrowthFigures, SourceFigures, StoredEvents
 from loadframe.record.schema.model import as_document
-from loadframe.record.schema.source import SourceFigures, StoredEvents
-from loadframe.record.schema.summary import ChosenWindow, GrowthFigures, MachineFigures, RankFigures
+from loadframe.record.schema.summary import ChosenWindow, MachineFigures, RankFigures
 
 SERIES_HEADER = ",".join(field.name for field in SERIES_RECORDED)
 GENERATOR_HEADER = ",".join(["second", "worker", *(field.name for field in GENERATOR)])

@@ -11,7 +11,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.settings.analysis import analyse
 from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
-from loadframe.record.schema.summary import Latency
+from loadframe.record.schema.figures import Latency
 from loadframe.report.settings_words import lead
 from made_up_runs import MadeUp, invalid, operation, phase, summary
 

@@ -7,7 +7,8 @@ import xml.etree.ElementTree as ET
 import pytest
 
 from loadframe.report.plot import Axis, Band, Figure, Label, LineStyle, Mark, Panel, Rule, Trace, logarithmic, spread
-from loadframe.report.plot.draw import data, draw, narrow, scale, ticks
+from loadframe.report.plot.draw import data, draw, narrow
+from loadframe.report.plot.figure import scale, ticks
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
 

@@ -14,7 +14,8 @@ from rich.console import Console
 from loadframe.analyze.percentiles import Percentile
 from loadframe.base.units import format_duration
 from loadframe.record import Run, RunWriter
-from loadframe.record.schema.summary import FailureMessage, Latency, RankFigures, RecordedReason
+from loadframe.record.schema.figures import FailureMessage, Latency
+from loadframe.record.schema.summary import RankFigures, RecordedReason
 from loadframe.report.labels import (
     ends_text,
     few_text,

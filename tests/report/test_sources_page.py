@@ -9,7 +9,7 @@ from pages import Page
 from rich.console import Console
 
 from loadframe.record import Run
-from loadframe.record.schema.source import SourceFigures
+from loadframe.record.schema.figures import SourceFigures
 from loadframe.report.run.page import run_page
 from loadframe.report.run.terminal import print_run
 from simulated import Truth, write_run

@@ -11,7 +11,7 @@ from typing import Any
 from loadframe.analyze.estimate import Estimate, geometric_mean
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, by_treatment
 from loadframe.analyze.sessions import sessions_of
-from loadframe.record.schema.summary import Latency, OperationFigures
+from loadframe.record.schema.figures import Latency, OperationFigures
 
 #: Parts of an operation: the first execution of each request, later ones, and the age of the data in responses.
 FIRST, AGAIN, AGE = "first", "again", "age"

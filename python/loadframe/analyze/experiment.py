@@ -29,16 +29,9 @@ from loadframe.record import Manifest, Run
 from loadframe.record.machine import changes
 from loadframe.record.reader import attempts
 from loadframe.record.schema import FORMAT
+from loadframe.record.schema.figures import Figures, OperationFigures
 from loadframe.record.schema.model import as_document
-from loadframe.record.schema.summary import (
-    Figures,
-    OperationFigures,
-    PhaseSummary,
-    RecordedFigure,
-    RecordedReason,
-    RecordedVerdict,
-    StreamSummary,
-)
+from loadframe.record.schema.summary import PhaseSummary, RecordedFigure, RecordedReason, RecordedVerdict, StreamSummary
 
 if TYPE_CHECKING:
     from loadframe.record import HistogramLog

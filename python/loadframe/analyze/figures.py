@@ -26,15 +26,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.verdict.rules import ACHIEVED_LIMIT, LATENESS, effect_of
-from loadframe.record.schema.summary import (
-    Figures,
-    GeneratorFigures,
-    Latency,
-    OperationFigures,
-    PhaseSummary,
-    RecordedFigure,
-    RecordedReason,
-)
+from loadframe.record.schema.figures import Figures, Latency, OperationFigures
+from loadframe.record.schema.summary import GeneratorFigures, PhaseSummary, RecordedFigure, RecordedReason
 
 if TYPE_CHECKING:
     from loadframe.record import HistogramLog

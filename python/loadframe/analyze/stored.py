@@ -7,7 +7,7 @@ from typing import Any
 from loadframe.analyze.experiment import RecordedExperiment
 from loadframe.base.event_kinds import KILLED
 from loadframe.record import Run
-from loadframe.record.schema.source import StoredEvents
+from loadframe.record.schema.figures import StoredEvents
 
 
 @dataclass(frozen=True)

@@ -29,15 +29,18 @@ from loadframe.base.untrusted import without_compressed
 from loadframe.record import Summary
 from loadframe.record.redact import plain
 from loadframe.record.schema import ERROR_CLASSES
-from loadframe.record.schema.source import SourceFigures, StoredEvents
-from loadframe.record.schema.summary import (
-    ChosenWindow,
-    Clock,
+from loadframe.record.schema.figures import (
     FailureMessage,
     GrowthFigures,
     Latency,
     OperationFigures,
     PartFigures,
+    SourceFigures,
+    StoredEvents,
+)
+from loadframe.record.schema.summary import (
+    ChosenWindow,
+    Clock,
     PhaseSummary,
     SetAside,
     StoppedBy,

@@ -13,7 +13,7 @@ from pathlib import Path
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, ExitCode, LoadframeError
 from loadframe.base.untrusted import printable
-from loadframe.ranks.environment import place
+from loadframe.ranks import place
 
 _TOO_DEEP = "the input is nested too deeply"
 

@@ -8,7 +8,6 @@ import os
 import re
 import secrets
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,10 +37,6 @@ class Allocation:
     job: str
     machines: tuple[str, ...]  #: Slurm's node names, in its order
     ends: float | None  #: end of the job, in s since the epoch, or None if it has no limit
-
-    def seconds_left(self) -> float | None:
-        """Return the remaining time in s, or None if the job has no limit."""
-        return None if self.ends is None else self.ends - time.time()
 
 
 def job() -> str | None:

@@ -14,14 +14,14 @@ from loadframe.base.units import format_duration, parse_duration
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.cluster import Cluster as LiveCluster
 from loadframe.experiment.design.estimate import resolved_seconds
-from loadframe.experiment.elastic.director import Director, TriggeredStep
-from loadframe.experiment.elastic.triggers import AtTime
 from loadframe.experiment.file.elastic import Step
+from loadframe.experiment.runner.director import Director, TriggeredStep
 from loadframe.experiment.runner.ledger import remove_leftovers
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.preflight import check_load
 from loadframe.experiment.runner.recover_run import recover_runs
 from loadframe.experiment.runner.session import DroppedData, Labels, Session
+from loadframe.experiment.runner.triggers import AtTime
 from loadframe.load import Generator
 from loadframe.store import find
 from loadframe.workload import ResolvedPhase, ResolvedWorkload

@@ -1,4 +1,50 @@
 """Distributed load generation over MPI: processes (ranks), their messages, and their part in a phase.
 
-Ranks above 0 import only this package, `base` and the engine.
+Ranks above 0 import only this package, `base` and the engine. This module detects ranks from environment variables, and
+imports only the standard library.
 """
+
+import os
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass
+
+#: Workspace of ranks that `--ranks` started. It contains the socket of the process that the user started.
+STARTER = "LOADFRAME_STARTER"
+
+#: Variables with the rank and the number of ranks, and the launcher. PMIx sets no variable with the number.
+_RANKS = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "Open MPI"),
+    ("PMI_RANK", "PMI_SIZE", "PMI"),
+    ("PMIX_RANK", "SLURM_STEP_NUM_TASKS", "PMIx"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "Slurm"),
+)
+#: Prefixes of variables that would make a child process believe that it is a rank.
+_MARKS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "OPAL_")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Rank of this process, number of ranks, and launcher."""
+
+    rank: int
+    size: int
+    launcher: str
+
+
+def place(environment: Mapping[str, str] = os.environ) -> Place | None:
+    """Return the rank of this process, or None if it was started alone."""
+    for rank, size, launcher in _RANKS:
+        if rank == "SLURM_PROCID" and not environment.get("SLURM_STEP_ID", "").isdigit():
+            # Batch scripts also have SLURM_PROCID, but are not in a job step.
+            continue
+        numbers = environment.get(rank, ""), environment.get(size, "")
+        if all(number.isdigit() for number in numbers) and int(numbers[1]) > 1:
+            return Place(int(numbers[0]), int(numbers[1]), launcher)
+    return None
+
+
+def forget(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Remove the variables of ranks, so that child processes do not take themselves for ranks."""
+    for name in [name for name in environment if name.startswith(_MARKS)]:
+        del environment[name]
+    environment.pop(STARTER, None)

@@ -20,11 +20,10 @@ from loadframe.base import interrupts
 from loadframe.base.errors import BadInput
 from loadframe.base.procfs import is_running
 from loadframe.ranks.children import ChildOfRank
-from loadframe.ranks.messages import Header
+from loadframe.ranks.messages import Header, RankLost
 from loadframe.ranks.phase_top import PhaseOfRanks, RootParticipant
 from loadframe.ranks.protect import MpiProxy
 from loadframe.ranks.rank_process import MessageRouter, wait
-from loadframe.ranks.world import RankLost
 
 T = TypeVar("T")
 

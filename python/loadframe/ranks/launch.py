@@ -28,8 +28,7 @@ from typing import IO, TextIO
 
 from loadframe.base.errors import BadInput, GeneratorFailed
 from loadframe.base.untrusted import printable
-from loadframe.ranks import liveness
-from loadframe.ranks.environment import STARTER, Place
+from loadframe.ranks import STARTER, Place, liveness
 
 _SHARED_MEMORY = Path("/dev/shm")
 

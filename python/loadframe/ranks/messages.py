@@ -1,11 +1,19 @@
-"""Messages between ranks, the tree along which they travel, and clock offsets from their round trips."""
+"""Messages between ranks over non-blocking MPI, their tree, and clock offsets from their round trips."""
 
 import json
+import os
+import socket
 import struct
+import sys
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
+
+import loadframe
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.ranks import Place, forget
 
 #: Header of a message: `kind`, and fields that depend on it.
 Header = dict[str, Any]
@@ -120,3 +128,122 @@ def offset(trips: Iterable[tuple[float, float, float]]) -> Offset:
     """
     sent, answered, received = min(trips, key=lambda trip: trip[2] - trip[0])
     return Offset(answered - (sent + received) / 2, (received - sent) / 2)
+
+
+#: All messages have the same tag; their kind is in the header.
+_TAG = 17
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+class World:
+    """All ranks of this job. Use it from one thread only.
+
+    Sending and receiving never block, because a blocking MPI call keeps a core busy.
+    """
+
+    def __init__(self, place: Place) -> None:
+        """Initialize MPI. BadInput if it is missing, or its number of ranks differs from the launcher's."""
+        self._mpi = _mpi(place)
+        self._comm = self._mpi.COMM_WORLD
+        self.rank: int = self._comm.rank
+        self.size: int = self._comm.size
+        self.library: str = self._mpi.Get_library_version().partition(",")[0].partition("\n")[0].strip("\0 ")
+        self._status = self._mpi.Status()
+        self._sent: list[tuple[Any, bytes]] = []
+
+    def send(self, rank: int, header: Header, payload: bytes = b"") -> None:
+        """Send a message. Messages to the same rank arrive in order."""
+        message = encode(header, payload)
+        self._sent.append((self._comm.Isend([message, self._mpi.BYTE], dest=rank, tag=_TAG), message))
+
+    def receive(self) -> tuple[int, Header, bytes] | None:
+        """Return a received message with its source rank, or None if there is none."""
+        if self._sent:
+            self._sent = [(request, message) for request, message in self._sent if not request.Test()]
+        message = self._comm.Improbe(tag=_TAG, status=self._status)
+        if message is None:
+            return None
+        source = self._status.Get_source()
+        data = bytearray(self._status.Get_count(self._mpi.BYTE))
+        message.Recv([data, self._mpi.BYTE])
+        return source, *decode(bytes(data))
+
+    @property
+    def idle(self) -> bool:
+        """Whether all messages have been sent."""
+        self._sent = [(request, message) for request, message in self._sent if not request.Test()]
+        return not self._sent
+
+    def close(self) -> None:
+        """Finalize MPI; blocks until all ranks do so."""
+        self._mpi.Finalize()
+
+
+def _mpi(place: Place) -> Any:
+    """Return the initialized MPI module; BadInput if it is missing or has another number of ranks."""
+    try:
+        import mpi4py
+
+        mpi4py.rc.initialize = mpi4py.rc.finalize = False
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        raise BadInput(
+            f"{place.launcher} started {place.size} ranks, but this Python has no MPI: {error}",
+            remedy="install loadframe[mpi], or mpi4py for the site's MPI, or start loadframe without a launcher",
+        ) from None
+    _locate()
+    MPI.Init_thread(MPI.THREAD_SERIALIZED)
+    if MPI.COMM_WORLD.size != place.size:
+        raise BadInput(
+            f"{place.launcher} started {place.size} ranks, but by {MPI.Get_library_version().partition(',')[0]}"
+            f" each of them is one of {MPI.COMM_WORLD.size}: mpi4py uses another MPI than the launcher",
+            where=f"rank {place.rank} on {machine()}",
+            remedy="use the mpirun of mpi4py's MPI (that of loadframe[mpi] is next to"
+            " this Python), under Slurm an --mpi that it supports (srun --mpi=list), or use --ranks",
+        )
+    forget()
+    return MPI
+
+
+def _locate() -> None:
+    """Set OPAL_PREFIX for the Open MPI of PyPI, as its mpirun does, because srun does not."""
+    if (Path(sys.prefix) / "lib" / "libmpi.so").exists():
+        os.environ.setdefault("OPAL_PREFIX", sys.prefix)
+
+
+def machine() -> str:
+    """Return this machine's name: Slurm's in a job, else the host name."""
+    return os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+
+
+def introduce(rank: int) -> Header:
+    """Return the introduction of a rank: machine, clock, cores, versions and process id."""
+    return {
+        "rank": rank,
+        "machine": machine(),
+        "boot": _boot(),
+        "cores": sorted(os.sched_getaffinity(0)),
+        "version": loadframe.__version__,
+        "engine": _engine_size(),
+        "process": os.getpid(),
+    }
+
+
+def _boot() -> str:
+    """Return an identifier of this machine's clock: its boot id and time namespace."""
+    try:
+        return f"{_BOOT.read_text().strip()} {Path('/proc/self/ns/time').readlink()}"
+    except OSError:
+        return socket.gethostname()
+
+
+def _engine_size() -> int:
+    """Return the size of the engine's library in bytes, to detect different builds."""
+    folder = Path(loadframe.__file__).parent
+    return sum(path.stat().st_size for path in folder.glob("_engine*.so"))
+
+
+class RankLost(LoadframeError):
+    """A rank died or is silent, so its part of the load is missing."""
+
+    fault = "generator"

@@ -12,9 +12,8 @@ from loadframe import _engine
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted
 from loadframe.ranks import messages
-from loadframe.ranks.messages import Header, Offset, Wire
+from loadframe.ranks.messages import Header, Offset, RankLost, Wire
 from loadframe.ranks.phase_participant import BEAT, Participant
-from loadframe.ranks.world import RankLost
 
 #: Delay from the start message to the start of the load, s: fixed, and per level of the tree.
 _RUN_UP = 0.25
@@ -75,7 +74,6 @@ class RootParticipant(Participant):
                 super().lose(rank, why)
 
     def _up(self, header: Header, payload: bytes = b"") -> None:
-        self._said = time.monotonic()
         if header["kind"] == "lost":
             self._lost[header["rank"]] = header["why"]
             self._fail(f"{self._name(header['rank'])} {header['why']}")

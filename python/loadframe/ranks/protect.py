@@ -18,10 +18,8 @@ from typing import NoReturn
 
 from loadframe.base.errors import BadInput
 from loadframe.base.untrusted import printable
-from loadframe.ranks import messages
-from loadframe.ranks.environment import Place, forget
-from loadframe.ranks.messages import BRISK, Frames, Header
-from loadframe.ranks.world import World
+from loadframe.ranks import Place, forget, messages
+from loadframe.ranks.messages import BRISK, Frames, Header, World
 
 _TO_CHILD = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 #: Interval of MPI polls, s, unless the child requests another one; and time without pauses after a clock comparison.

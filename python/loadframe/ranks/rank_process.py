@@ -13,13 +13,11 @@ from typing import Any
 from loadframe.base.errors import BadInput, ExitCode
 from loadframe.base.interrupts import background
 from loadframe.base.untrusted import printable
-from loadframe.ranks import liveness, messages
+from loadframe.ranks import Place, liveness, messages
 from loadframe.ranks.children import Children
-from loadframe.ranks.environment import Place
 from loadframe.ranks.liveness import distances
-from loadframe.ranks.messages import Header, Wire
+from loadframe.ranks.messages import Header, Wire, World, introduce, machine
 from loadframe.ranks.phase_participant import ALERT, Participant
-from loadframe.ranks.world import World, introduce, machine
 
 #: Questions to ranks -> functions that answer them. Arguments and results are JSON values.
 QUESTIONS: dict[str, Callable[[Any], Any]] = {"distances": distances}

@@ -4,16 +4,13 @@ Nothing here starts processes or imports store code: a store family is a string,
 """
 
 from loadframe.workload.resolved import ResolvedPhase, ResolvedWorkload
-from loadframe.workload.walks import least_seconds, walks_journeys
 from loadframe.workload.workload import Workload, library, load_workload, workload_of
 
 __all__ = [
     "ResolvedPhase",
     "ResolvedWorkload",
     "Workload",
-    "least_seconds",
     "library",
     "load_workload",
-    "walks_journeys",
     "workload_of",
 ]

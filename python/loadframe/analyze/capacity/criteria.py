@@ -25,7 +25,8 @@ from loadframe.analyze.figures import Figure, stretch_of
 from loadframe.analyze.verdict.rules import effect_of, fault_of
 from loadframe.base.units import counted, format_duration, format_share
 from loadframe.record import Run
-from loadframe.record.schema.summary import Latency, OperationFigures, PhaseSummary
+from loadframe.record.schema.figures import Latency, OperationFigures
+from loadframe.record.schema.summary import PhaseSummary
 
 ACHIEVED = 0.99
 #: Growth of the backlog below this share of the rate is ignored.

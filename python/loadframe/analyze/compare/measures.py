@@ -11,7 +11,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.figures import Figure, FigureName, Stretch, stretch_of
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.verdict.rules import ERROR_LIMIT
-from loadframe.record.schema.summary import OperationFigures
+from loadframe.record.schema.figures import OperationFigures
 
 #: Statistics in a summary by their public name.
 _PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p99.9": "p999", "max": "max", "mean": "mean"}

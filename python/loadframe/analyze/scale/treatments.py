@@ -22,7 +22,7 @@ from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.figures import EXACT, State, Stretch, stretch_of
 from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.analyze.sessions import blocks_of
-from loadframe.record.schema.summary import Latency
+from loadframe.record.schema.figures import Latency
 
 
 @dataclass(frozen=True)

@@ -19,10 +19,9 @@ from loadframe.analyze.verdict.rules import RULES
 from loadframe.analyze.verdict.self_monitor import STRAGGLING, as_generator, stragglers
 from loadframe.analyze.verdict.trends import Steadiness, steadiness, without_growth
 from loadframe.base.units import format_change, format_count
-from loadframe.record.schema.source import StoredEvents
+from loadframe.record.schema.figures import GrowthFigures, StoredEvents
 from loadframe.record.schema.summary import (
     GeneratorFigures,
-    GrowthFigures,
     PhaseSummary,
     RankFigures,
     RecordedFigure,

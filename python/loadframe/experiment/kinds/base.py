@@ -11,8 +11,7 @@ from loadframe.base.errors import LoadframeError
 from loadframe.cluster import Cluster
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.estimate import phase_length
-from loadframe.experiment.design.plans import factorial
-from loadframe.experiment.design.repetition import next_block, with_repetitions
+from loadframe.experiment.design.plans import factorial, next_block, with_repetitions
 from loadframe.experiment.experiment import PACES, Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import ExperimentFile, Levels

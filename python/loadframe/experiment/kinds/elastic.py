@@ -14,14 +14,14 @@ from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_duration, format_nodes
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.plans import hashed
-from loadframe.experiment.elastic.director import BoundedPolicy, Director, TriggeredStep, policy_of
-from loadframe.experiment.elastic.triggers import trigger_of
 from loadframe.experiment.experiment import PACES, Experiment, expression_values
 from loadframe.experiment.file.elastic import ComingClients, ElasticFile, LoadEntry, RateShare, Step, Transition
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import ExperimentFile
 from loadframe.experiment.kinds.base import Kind
+from loadframe.experiment.runner.director import BoundedPolicy, Director, TriggeredStep, policy_of
 from loadframe.experiment.runner.stage import Stage
+from loadframe.experiment.runner.triggers import trigger_of
 from loadframe.record import Run
 from loadframe.record.machine import digest
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload

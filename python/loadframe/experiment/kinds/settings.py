@@ -23,12 +23,13 @@ from loadframe.experiment.design.plans import (
     fraction,
     full,
     in_blocks,
+    next_block,
     plackett_burman,
     refuse_too_many,
     run_id,
     tpe,
+    with_repetitions,
 )
-from loadframe.experiment.design.repetition import next_block, with_repetitions
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import CurvesFile, ExperimentFile, Factors, Levels

@@ -14,7 +14,7 @@ from loadframe.base.units import counted
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.load import Outcome, Progress
-from loadframe.record.schema.source import StoredEvents
+from loadframe.record.schema.figures import StoredEvents
 from loadframe.workload import ResolvedPhase
 
 

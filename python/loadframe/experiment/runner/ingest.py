@@ -7,8 +7,8 @@ from typing import Any
 from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster
 from loadframe.experiment.runner.document_counts import collection_of
-from loadframe.record.schema.source import SourceFigures
-from loadframe.record.schema.summary import Latency, PhaseSummary
+from loadframe.record.schema.figures import Latency, SourceFigures
+from loadframe.record.schema.summary import PhaseSummary
 from loadframe.workload import ResolvedPhase, Workload
 from loadframe.workload.phases import Ended, Stream
 from loadframe.workload.sources import Feed

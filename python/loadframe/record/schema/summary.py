@@ -1,12 +1,17 @@
-"""summary.json: figures of a run by phase and operation, and its verdict."""
+"""summary.json: a run's phases with their streams, ranks and window, the generator's figures, and the verdict."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from loadframe.record.schema.figures import (
+    Latency,
+    OperationFigures,
+    SourceFigures,
+    StoredEvents,
+)
 from loadframe.record.schema.model import as_document, doc_metadata
-from loadframe.record.schema.source import SourceFigures, StoredEvents
 
 #: A constant level, or stages.
 Level = float | Mapping[str, Any]
@@ -19,152 +24,6 @@ _ROUNDING = 1e-6
 def whole_seconds(warmup: float, measured: float) -> range:
     """Return the whole seconds of a measured window, s. Seconds that are cut short would look like dips."""
     return range(math.ceil(warmup - _ROUNDING), math.floor(warmup + measured + _ROUNDING))
-
-
-@dataclass(frozen=True, slots=True)
-class Latency:
-    """Response or service times of requests, s; None without requests."""
-
-    count: int = field(default=0, metadata=doc_metadata("requests in the histogram", "requests"))
-    mean: float | None = field(
-        default=None, metadata=doc_metadata("mean; null, like the percentiles, without requests", "s", null=True)
-    )
-    p50: float | None = field(default=None, metadata=doc_metadata("median", "s", null=True))
-    p90: float | None = field(default=None, metadata=doc_metadata("90th percentile", "s", null=True))
-    p99: float | None = field(default=None, metadata=doc_metadata("99th percentile", "s", null=True))
-    p999: float | None = field(default=None, metadata=doc_metadata("99.9th percentile", "s", null=True))
-    max: float | None = field(default=None, metadata=doc_metadata("maximum", "s", null=True))
-
-    def at(self, name: str) -> float | None:
-        """Return the figure `mean`, `p50`, `p90`, `p99`, `p999` or `max`."""
-        value: float | None = getattr(self, name)
-        return value
-
-
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """Figures that operations and their parts have in common. Older runs lack `failure` and `all`."""
-
-    requests: int = field(
-        metadata=doc_metadata("requests that were scheduled in the measured window and done", "requests")
-    )
-    successes: int = field(metadata=doc_metadata("successful requests", "requests"))
-    documents: int = field(metadata=doc_metadata("documents that the store wrote or returned", "documents"))
-    errors: Mapping[str, int] = field(metadata=doc_metadata("failed requests, by error class", "requests", of="CLASS"))
-    throughput: float = field(
-        metadata=doc_metadata(
-            "successes answered in the measured window, per second of the window in which their stream ran", "1/s"
-        )
-    )
-    documents_per_second: float = field(
-        metadata=doc_metadata("documents answered in the measured window, per second as for `throughput`", "1/s")
-    )
-    response: Latency = field(metadata=doc_metadata("done - scheduled, successes: "))
-    service: Latency = field(metadata=doc_metadata("done - sent, successes: "))
-    failure: Latency | None = field(default=None, metadata=doc_metadata("done - scheduled, failures: "))
-    all: Latency | None = field(default=None, metadata=doc_metadata("done - scheduled, with failures: "))
-
-
-@dataclass(frozen=True, slots=True)
-class PartFigures(Figures):
-    """Figures of a part of an operation, such as a page of a scroll."""
-
-    response: Latency = field(metadata=doc_metadata("done - sent: "))
-    service: Latency = field(metadata=doc_metadata("done - sent: "))
-    failure: Latency | None = field(default=None, metadata=doc_metadata("done - sent: "))
-    all: Latency | None = field(default=None, metadata=doc_metadata("done - sent: "))
-
-
-@dataclass(frozen=True, slots=True)
-class GrowthFigures:
-    """Growth of an operation's mean response time with the number of documents, with the 95 % interval."""
-
-    slope: float = field(metadata=doc_metadata("increase of the mean response time per 1,000 documents", "s"))
-    low: float = field(metadata=doc_metadata("lower end of the slope's 95 % interval", "s"))
-    high: float = field(metadata=doc_metadata("upper end of the slope's 95 % interval", "s"))
-    begin: float = field(metadata=doc_metadata("documents at the start of the window", "documents"))
-    end: float = field(metadata=doc_metadata("documents at the end of the window", "documents"))
-    held: bool = field(
-        metadata=doc_metadata(
-            "true: documents in the collections; false: documents written, which may have replaced existing ones"
-        )
-    )
-    all: bool = field(metadata=doc_metadata("whether documents from before the run are counted; false if unknown"))
-    apart: bool = field(
-        metadata=doc_metadata(
-            "whether the effect of documents was separable from time; if false, the slope includes other changes over"
-            " time"
-        )
-    )
-
-    @property
-    def grows(self) -> bool:
-        """Whether response times grew with the documents, beyond noise."""
-        return self.low > 0
-
-
-@dataclass(frozen=True, slots=True)
-class FailureMessage:
-    """Failures of one operation with the same message, ignoring numbers in it."""
-
-    error: str = field(metadata=doc_metadata("error class of the failures"))
-    message: str = field(metadata=doc_metadata("message of the first of these failures"))
-    count: int = field(metadata=doc_metadata("failed requests of the measured window with that message", "requests"))
-    status: int | None = field(
-        default=None, metadata=doc_metadata("status of the answers; null for a protocol without status", null=True)
-    )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationFigures(Figures):
-    """Figures of an operation in a phase's measured window."""
-
-    dropped: int = field(
-        metadata=doc_metadata("due requests that were not sent, because too many were in flight", "requests")
-    )
-    in_flight_at_end: int = field(
-        metadata=doc_metadata("requests without an answer at the end of the phase", "requests")
-    )
-    inherited: int = field(
-        default=0, metadata=doc_metadata("successes of the measured window that were due in the warm-up", "requests")
-    )
-    reconnects: int = field(
-        default=0,
-        metadata=doc_metadata("connections that were lost and reopened for requests of the window", "connections"),
-    )
-    retries: int = field(
-        default=0,
-        metadata=doc_metadata("attempts after the first for requests of the window", "requests"),
-    )
-    messages: tuple[FailureMessage, ...] = field(default=(), metadata=doc_metadata("", absent=True))
-    of_several: bool = field(
-        default=False,
-        metadata=doc_metadata("whether it aggregates requests that have entries of their own; excluded from sums"),
-    )
-    recall: float | None = field(
-        default=None,
-        metadata=doc_metadata(
-            "share (0 to 1) of the expected documents that were found; only if the workload asserts it",
-            absent=True,
-        ),
-    )
-    resolution: float | None = field(
-        default=None,
-        metadata=doc_metadata(
-            "poll interval of visibility probes, the resolution of visibility latency; only for operations with probes",
-            "s",
-            absent=True,
-        ),
-    )
-    growth: GrowthFigures | None = field(default=None, metadata=doc_metadata("", absent=True))
-    parts: Mapping[str, PartFigures] = field(
-        default_factory=dict, metadata=doc_metadata("this part of the operation: ", of="PART")
-    )
-
-    @property
-    def due(self) -> int:
-        """Number of requests due in the window: done, dropped or unanswered."""
-        return self.requests + self.dropped + self.in_flight_at_end
 
 
 @dataclass(frozen=True, slots=True)

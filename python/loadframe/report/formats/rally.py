@@ -17,7 +17,8 @@ from typing import Any
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.record import Run
 from loadframe.record.schema import ERROR_CLASSES
-from loadframe.record.schema.summary import Latency, OperationFigures, PhaseSummary
+from loadframe.record.schema.figures import Latency, OperationFigures
+from loadframe.record.schema.summary import PhaseSummary
 from loadframe.report.formats.started import started
 
 #: Rally's keys of percentiles.

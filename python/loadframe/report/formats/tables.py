@@ -8,7 +8,8 @@ from typing import Any
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.base.units import format_count, format_duration
 from loadframe.record import Run
-from loadframe.record.schema.summary import Latency, OperationFigures, PhaseSummary
+from loadframe.record.schema.figures import Latency, OperationFigures
+from loadframe.record.schema.summary import PhaseSummary
 from loadframe.report.gate import escaped
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.record import Run
-from loadframe.record.schema.summary import OperationFigures, PhaseSummary
+from loadframe.record.schema.figures import OperationFigures
+from loadframe.record.schema.summary import PhaseSummary
 
 #: YCSB's names of operations, by the names that `import ycsb` gives them.
 _NAMES = {

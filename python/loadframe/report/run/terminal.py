@@ -13,7 +13,8 @@ from loadframe.analyze.processes import processes_of
 from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted, format_count, format_duration
 from loadframe.record import Run
-from loadframe.record.schema.summary import OperationFigures, RecordedVerdict
+from loadframe.record.schema.figures import OperationFigures
+from loadframe.record.schema.summary import RecordedVerdict
 from loadframe.report.labels import (
     closed_text,
     cluster_text,

@@ -5,95 +5,17 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.base.units import counted
 from loadframe.store.access import OPEN, Access, Auth, first_answer
 from loadframe.store.base import Figure, Health, Member, RunningSetting, Sample, Store, Unreachable, Watch
-from loadframe.store.search import membership, sampling
+from loadframe.store.search import collections, membership
 from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
 
 #: Documents in a bulk request, and its time-out, s.
 _BULK, _BULK_TIMEOUT = 5000, 60.0
-#: Above the priority of the products' templates (100 to 200).
-_PRIORITY = 500
-
-
-class Request(Protocol):
-    """Type of `SearchStore.request`."""
-
-    def __call__(
-        self, addresses: Sequence[str], method: str, path: str, body: Mapping[str, Any] | None = None, /
-    ) -> Any:
-        """Send a request to the first address that answers, and return its JSON."""
-
-
-def create(request: Request, addresses: Sequence[str], name: str, definition: Mapping[str, Any]) -> None:
-    """Create a data stream with its template."""
-    _put_template(request, addresses, name, [name], definition, {"data_stream": {}})
-    request(addresses, "PUT", f"/_data_stream/{name}")
-
-
-def create_rolling(
-    request: Request, addresses: Sequence[str], name: str, definition: Mapping[str, Any], *, composed: bool
-) -> None:
-    """Create an index NAME-000001 with the write alias NAME, and a template for its successors.
-
-    `composed` is whether the product has composable templates.
-    """
-    pattern = f"{name}-*"
-    if composed:
-        _put_template(request, addresses, name, [pattern], definition, {})
-    else:
-        request(addresses, "PUT", f"/_template/{name}", {**definition, "index_patterns": [pattern]})
-    request(addresses, "PUT", f"/{name}-000001", {"aliases": {name: {"is_write_index": True}}})
-
-
-def drop(request: Request, addresses: Sequence[str], name: str, *, composed: bool) -> bool:
-    """Delete a data stream, or the indices of a rolling alias, with the template; return whether it existed."""
-    place = "_index_template" if composed else "_template"
-    has_template = name in _templates(request, addresses, place, composed=composed)
-    if composed and name in names(request, addresses):
-        request(addresses, "DELETE", f"/_data_stream/{name}")
-    else:
-        # Keep an alias without our template: Loadframe did not create it.
-        indices = behind(request, addresses, name) if has_template else []
-        if not indices:
-            return False
-        request(addresses, "DELETE", f"/{','.join(indices)}")
-    if has_template:
-        request(addresses, "DELETE", f"/{place}/{name}")
-    return True
-
-
-def names(request: Request, addresses: Sequence[str]) -> set[str]:
-    """Return the names of all data streams."""
-    return {str(stream["name"]) for stream in request(addresses, "GET", "/_data_stream").get("data_streams", [])}
-
-
-def behind(request: Request, addresses: Sequence[str], name: str) -> list[str]:
-    """Return the indices of an alias; empty if the name is not an alias."""
-    indices = request(addresses, "GET", f"/{name}?ignore_unavailable=true")
-    return sorted(index for index, details in indices.items() if index != name and name in details.get("aliases", {}))
-
-
-def _put_template(
-    request: Request,
-    addresses: Sequence[str],
-    name: str,
-    patterns: Sequence[str],
-    definition: Mapping[str, Any],
-    more: Mapping[str, Any],
-) -> None:
-    body = {"index_patterns": list(patterns), "priority": _PRIORITY, "template": dict(definition), **more}
-    request(addresses, "PUT", f"/_index_template/{name}", body)
-
-
-def _templates(request: Request, addresses: Sequence[str], place: str, *, composed: bool) -> set[str]:
-    answer = request(addresses, "GET", f"/{place}")
-    return {str(template["name"]) for template in answer["index_templates"]} if composed else set(answer)
-
 
 #: Request timeout, s. Creating a collection and merging take long on half a CPU.
 _TIMEOUT = 90.0
@@ -352,9 +274,9 @@ class SearchStore(Store):
             settings["number_of_shards"] = nodes
         is_stream, rolls_over = body.pop("data_stream", False), body.pop("rollover", False)
         if is_stream:
-            create(self.request, addresses, name, body)
+            collections.create(self.request, addresses, name, body)
         elif rolls_over:
-            create_rolling(self.request, addresses, name, body, composed=self._composes(addresses))
+            collections.create_rolling(self.request, addresses, name, body, composed=self._composes(addresses))
         else:
             self.request(addresses, "PUT", f"/{name}", body)
         with contextlib.suppress(*_HIDDEN):
@@ -414,7 +336,7 @@ class SearchStore(Store):
         """Delete an index, a data stream, or the indices of a rolling alias; do nothing if it does not exist."""
         indices = self._indices(addresses, name)
         is_behind = indices and name not in indices
-        if is_behind and drop(self.request, addresses, name, composed=self._composes(addresses)):
+        if is_behind and collections.drop(self.request, addresses, name, composed=self._composes(addresses)):
             return
         self.request(addresses, "DELETE", f"/{name}?ignore_unavailable=true")
 
@@ -425,7 +347,7 @@ class SearchStore(Store):
         if not indices:
             what = f"the cluster does not have the index {name}"
             raise BadInput(what, where=", ".join(addresses), remedy="check --collection")
-        return sampling.read(self.request, addresses, name, documents, indices)
+        return collections.sample(self.request, addresses, name, documents, indices)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Refresh the index, and count its documents."""

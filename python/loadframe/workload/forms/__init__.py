@@ -65,7 +65,7 @@ from loadframe.workload.forms.search import (
     Sql,
     WaitForHealth,
 )
-from loadframe.workload.forms.values import Positive, Text
+from loadframe.workload.holes import Positive, Text
 from loadframe.yamlfile import Duration, Model, did_you_mean, short_json, wrong
 
 Family = Literal["elasticsearch", "http", "cassandra", "mongodb", "redis", "couchbase", "postgresql"]

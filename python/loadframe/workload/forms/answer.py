@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from loadframe.workload.forms.rest import Header, Pointer
-from loadframe.workload.forms.values import Fraction, Positive, Text
-from loadframe.workload.holes import names
+from loadframe.workload.holes import Fraction, Positive, Text, names
 from loadframe.yamlfile import NOT_EMPTY, Model, short_json, wrong
 
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from loadframe.workload.forms.values import Hits, Text
+from loadframe.workload.holes import Hits, Text
 from loadframe.yamlfile import NOT_EMPTY, Model, wrong
 
 Consistency = Literal[

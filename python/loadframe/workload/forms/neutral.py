@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from loadframe.workload.forms.values import Count, Fraction, Id, Positive, Routing, Text
+from loadframe.workload.holes import Count, Fraction, Id, Positive, Routing, Text
 from loadframe.yamlfile import Duration, Model, Scalar, wrong
 
 #: Whether a write is visible to searches before its response: `true` refreshes at once, `wait_for` awaits a refresh.

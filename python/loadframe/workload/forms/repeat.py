@@ -4,8 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from loadframe.workload.forms.values import Body, Positive, Text
-from loadframe.workload.holes import names
+from loadframe.workload.holes import Body, Positive, Text, names
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, short_json, wrong
 
 #: Comparisons of a value in an answer, other than equality.

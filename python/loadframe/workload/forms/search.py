@@ -5,8 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from loadframe.workload.forms.neutral import Refreshed
-from loadframe.workload.forms.values import Body, Hits, Id, Positive, Routing, Text
-from loadframe.workload.holes import names
+from loadframe.workload.holes import Body, Hits, Id, Positive, Routing, Text, names
 from loadframe.yamlfile import Duration, Model, Scalar, Size, short_json, wrong
 
 

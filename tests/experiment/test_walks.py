@@ -2,7 +2,8 @@
 
 import pytest
 
-from loadframe.workload import least_seconds, load_workload, walks_journeys
+from loadframe.experiment.design.estimate import least_seconds, walks_journeys
+from loadframe.workload import load_workload
 
 TEXT = """\
 workload: w

@@ -1,1 +1,0 @@
-"""Elastic experiments: triggers, cluster changes and scaling policies under load."""
