@@ -12,7 +12,7 @@ from loadframe.base.errors import BadInput
 from loadframe.yamlfile import Duration, Model, Name, Rate, Scalar, Size, load, read, scalar
 
 
-class Part(Model):
+class Section(Model):
     name: Name
     size: Annotated[int, Field(ge=1)] = 1
     wait: Duration = 0.0
@@ -25,8 +25,8 @@ class Part(Model):
 
 class Whole(Model):
     title: str
-    parts: list[Part] = Field(default_factory=list)
-    named: dict[Name, Part] = Field(default_factory=dict)
+    parts: list[Section] = Field(default_factory=list)
+    named: dict[Name, Section] = Field(default_factory=dict)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ YELLOW = Health(ready=False, status="yellow", nodes=2, moving=0, missing=1, decl
 
 
 @dataclass
-class Told(Listener):
+class RecordingListener(Listener):
     """A listener that records its steps."""
 
     steps: list[str] = field(default_factory=list)
@@ -45,7 +45,7 @@ def quick(monkeypatch):
 
 
 def test_a_phase_waits_until_every_copy_is_in_service():
-    told = Told()
+    told = RecordingListener()
     wait_until_ready(States([YELLOW, Unreachable("it does not answer"), YELLOW, GREEN]), "range", 30, told)
     waiting = "waiting up to 30 s for the cluster: the cluster is yellow, with 1 copy of data not in service"
     assert told.steps == [waiting]
@@ -53,12 +53,12 @@ def test_a_phase_waits_until_every_copy_is_in_service():
 
 def test_waits_time_out_with_the_missing_condition_and_a_remedy():
     with pytest.raises(StoreFailed, match=r"not ready within .*: the cluster is yellow") as caught:
-        wait_until_ready(States([YELLOW]), "range", 0.05, Told())
+        wait_until_ready(States([YELLOW]), "range", 0.05, RecordingListener())
     assert caught.value.where == "phase range"
     assert "allow_bad" in caught.value.remedy
 
 
 def test_a_copy_that_no_node_could_hold_is_not_waited_for():
-    told = Told()
+    told = RecordingListener()
     wait_until_ready(States([YELLOW], size=1), "range", 30, told)
     assert told.steps == []

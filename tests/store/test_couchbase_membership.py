@@ -26,7 +26,7 @@ def store() -> Couchbase:
     return find("couchbase").with_access(Access(auth=Auth("basic", "secret", user="Administrator")))
 
 
-class Told(list[Balancing]):
+class RecordedWatch(list[Balancing]):
     """Records progress reports; raises at a report of the given state."""
 
     def __init__(self, patience: str = "never over") -> None:
@@ -46,7 +46,7 @@ def member(address: str, number: int = 0) -> Member:
 def formed(service: CouchbaseService, store: Couchbase, nodes: int, **settings: object) -> list[str]:
     """Return the addresses of a cluster of that many nodes."""
     addresses = [service.node() for _ in range(nodes)]
-    store.form([member(address, number) for number, address in enumerate(addresses)], settings, Told())
+    store.form([member(address, number) for number, address in enumerate(addresses)], settings, RecordedWatch())
     return addresses
 
 
@@ -90,13 +90,13 @@ def test_nodes_of_the_community_are_added_in_the_clear(store, service):
 def test_joining_nodes_are_empty_before_the_rebalance(service, store):
     addresses = formed(service, store, 1)
     newcomer = service.node()
-    store.join(addresses, member(newcomer, 1), Told())
+    store.join(addresses, member(newcomer, 1), RecordedWatch())
     assert service.shares == {addresses[0]: VBUCKETS, newcomer: 0}
     health = store.health(addresses)
     assert (health.ready, health.nodes, health.balanced) == (True, 2, False)
-    store.join(addresses, member(newcomer, 1), Told())
+    store.join(addresses, member(newcomer, 1), RecordedWatch())
     assert len(requests(service, "/controller/addNode")) == 1, "it was added twice"
-    told = Told()
+    told = RecordedWatch()
     store.balance(addresses, told)
     assert even(service, *addresses, newcomer)
     assert store.health(addresses).balanced
@@ -107,7 +107,7 @@ def test_joining_nodes_are_empty_before_the_rebalance(service, store):
 
 def test_balanced_clusters_are_not_rebalanced(service, store):
     addresses = formed(service, store, 2)
-    told = Told()
+    told = RecordedWatch()
     store.balance(addresses, told)
     assert len(requests(service, "/controller/rebalance")) == 1
     assert told == [Balancing(0, "percent", "balanced")]
@@ -115,30 +115,30 @@ def test_balanced_clusters_are_not_rebalanced(service, store):
 
 def test_a_rebalance_that_runs_already_is_waited_for(service, store):
     addresses = formed(service, store, 1)
-    store.join(addresses, member(service.node(), 1), Told())
+    store.join(addresses, member(service.node(), 1), RecordedWatch())
     with pytest.raises(LoadframeError, match="too long"):
-        store.balance(addresses, Told("33 %"))
-    store.balance(addresses, Told())
+        store.balance(addresses, RecordedWatch("33 %"))
+    store.balance(addresses, RecordedWatch())
     assert len(requests(service, "/controller/rebalance")) == 1
     assert even(service, *service.nodes)
 
 
 def test_failed_rebalances_are_quoted_and_can_be_retried(service, store):
     addresses = formed(service, store, 1)
-    store.join(addresses, member(service.node(), 1), Told())
+    store.join(addresses, member(service.node(), 1), RecordedWatch())
     service.failure = "Rebalance exited with reason {mover_crashed,people}"
     with pytest.raises(LoadframeError, match=r"the rebalance failed: Rebalance exited with reason {mover_crashed"):
-        store.balance(addresses, Told())
+        store.balance(addresses, RecordedWatch())
     # It reports the previous rebalance until it notices the next.
     service.late = 2
-    store.balance(addresses, Told())
+    store.balance(addresses, RecordedWatch())
     assert even(service, *service.nodes)
 
 
 def test_a_node_that_dies_while_the_data_moves_fails_the_rebalance(service, store):
     addresses = formed(service, store, 1)
     newcomer = service.node()
-    store.join(addresses, member(newcomer, 1), Told())
+    store.join(addresses, member(newcomer, 1), RecordedWatch())
 
     def watch(balancing: Balancing) -> None:
         if "33 %" in balancing.state and service.nodes[newcomer].up:
@@ -152,7 +152,7 @@ def test_a_node_that_dies_while_the_data_moves_fails_the_rebalance(service, stor
 def test_a_node_that_leaves_gives_its_data_away_first(service, store):
     service.buckets = [REPLICATED]
     addresses = formed(service, store, 3)
-    told = Told()
+    told = RecordedWatch()
     store.leave(addresses[:2], member(addresses[2], 2), told)
     assert even(service, *addresses[:2])
     assert sum(step.state.startswith("done") for step in told) == STEPS
@@ -165,20 +165,20 @@ def test_a_node_without_which_the_copies_have_no_place_stays(service, store):
     service.buckets = [{"name": "hits", "replicaNumber": 0}, REPLICATED]
     addresses = formed(service, store, 2)
     with pytest.raises(BadInput, match="bucket people has 2 copies of its documents, and 1 node would remain"):
-        store.leave(addresses[:1], member(addresses[1], 1), Told())
+        store.leave(addresses[:1], member(addresses[1], 1), RecordedWatch())
     assert even(service, *addresses)
 
 
 def test_the_last_node_stays(service, store):
     [address] = formed(service, store, 1)
     with pytest.raises(BadInput, match="node-0 is the last node that holds data"):
-        store.leave([address], member(address), Told())
+        store.leave([address], member(address), RecordedWatch())
 
 
 def test_leaving_that_is_broken_off_is_stopped_and_the_node_stays(service, store):
     addresses = formed(service, store, 2)
     with pytest.raises(LoadframeError, match="too long"):
-        store.leave(addresses[:1], member(addresses[1], 1), Told("33 %"))
+        store.leave(addresses[:1], member(addresses[1], 1), RecordedWatch("33 %"))
     assert store.health(addresses).moving == 1
     store.stay(addresses[:1], member(addresses[1], 1))
     assert even(service, *addresses)
@@ -188,7 +188,7 @@ def test_leaving_that_is_broken_off_is_stopped_and_the_node_stays(service, store
 def test_a_node_that_was_only_added_is_forgotten_without_a_rebalance(service, store):
     addresses = formed(service, store, 2)
     newcomer = service.node()
-    store.join(addresses, member(newcomer, 2), Told())
+    store.join(addresses, member(newcomer, 2), RecordedWatch())
     service.kill(newcomer)
     store.forget(addresses, member(newcomer, 2))
     assert even(service, *addresses)
@@ -210,7 +210,7 @@ def test_a_node_that_was_failed_over_while_it_was_away_is_taken_back(service, st
     service.fail_over(addresses[1])
     assert store.health(addresses).status == "failed over"
     service.start_again(addresses[1])
-    store.reunite([member(address, number) for number, address in enumerate(addresses)], Told())
+    store.reunite([member(address, number) for number, address in enumerate(addresses)], RecordedWatch())
     assert even(service, *addresses)
     assert store.health(addresses).ready
 
@@ -218,7 +218,7 @@ def test_a_node_that_was_failed_over_while_it_was_away_is_taken_back(service, st
 def test_nodes_that_do_not_answer_yet_are_waited_for(service, store):
     addresses = formed(service, store, 2)
     service.kill(addresses[1])
-    told = Told()
+    told = RecordedWatch()
 
     def watch(balancing: Balancing) -> None:
         told(balancing)
@@ -233,11 +233,11 @@ def test_a_wrong_password_is_reported_before_any_change(service, store):
     addresses = formed(service, store, 2)
     stranger = find("couchbase").with_access(Access(auth=Auth("basic", "guess", user="Administrator")))
     with pytest.raises(BadInput, match="denies access: 401") as caught:
-        stranger.balance(addresses, Told())
+        stranger.balance(addresses, RecordedWatch())
     assert "guess" not in str(caught.value)
     assert "refused the given credentials: check --user Administrator" in str(caught.value.remedy)
     with suppress(BadInput):
-        stranger.leave(addresses[:1], member(addresses[1], 1), Told())
+        stranger.leave(addresses[:1], member(addresses[1], 1), RecordedWatch())
     assert even(service, *addresses)
 
 

@@ -3,9 +3,11 @@
 A store describes files, commands and requests. The cluster package starts processes and knows hosts.
 """
 
+import contextlib
 import re
 import signal
 import socket
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -199,6 +201,20 @@ Watch = Callable[[Balancing], None]
 
 class Unreachable(StoreFailed):
     """No address of a cluster answered."""
+
+
+#: Seconds between two checks of a condition.
+_POLL = 0.1
+
+
+def wait_until(met: Callable[[], bool], watch: Watch, progress: Balancing) -> None:
+    """Wait until the condition is true, and report `progress` meanwhile. It is false while the store is unreachable."""
+    while True:
+        with contextlib.suppress(Unreachable):
+            if met():
+                return
+        watch(progress)
+        time.sleep(_POLL)
 
 
 class Store(ABC):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
-from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
+from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch, wait_until
 from loadframe.store.mongodb.client import Client, MongoError
 
 Clients = Callable[[str], Client]
@@ -43,7 +43,7 @@ def initiate(name: str, members: Sequence[Member], clients: Clients, watch: Watc
 
 def wait(servers: Sequence[Client], watch: Watch) -> None:
     """Wait until all servers answer."""
-    _until(lambda: all(_answers(server) for server in servers), watch, "starting")
+    wait_until(lambda: all(_answers(server) for server in servers), watch, Balancing(0, "members", "starting"))
 
 
 def elect(servers: Sequence[Client], watch: Watch) -> None:
@@ -61,7 +61,7 @@ def elect(servers: Sequence[Client], watch: Watch) -> None:
                     break
         return False
 
-    _until(elected, watch, "electing a primary")
+    wait_until(elected, watch, Balancing(0, "members", "electing a primary"))
 
 
 def primary(addresses: Sequence[str], clients: Clients) -> Client:
@@ -194,7 +194,7 @@ def reconfigure(
             return False
         return True
 
-    _until(done, watch, "changing the set")
+    wait_until(done, watch, Balancing(0, "members", "changing the set"))
 
 
 def _entry(number: int, member: Member) -> dict[str, Any]:
@@ -232,12 +232,3 @@ def _answers(server: Client) -> bool:
     except Unreachable:
         return False
     return True
-
-
-def _until(met: Callable[[], bool], watch: Watch, state: str) -> None:
-    while True:
-        with contextlib.suppress(Unreachable):
-            if met():
-                return
-        watch(Balancing(0, "members", state))
-        time.sleep(_POLL)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, StoreFailed
-from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch
+from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch, wait_until
 from loadframe.store.postgresql.client import DATABASE, Client, PostgresError
 from loadframe.store.postgresql.config import SOURCE, slot, source
 
@@ -117,12 +117,12 @@ def health(addresses: Sequence[str], clients: Clients) -> Health:
 def form(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
     """Create the database on the first member, and wait until the others have copied it."""
     server = clients(members[0].address)
-    _until(lambda: role(server).writable, watch, "starting")
+    wait_until(lambda: role(server).writable, watch, Balancing(0, "bytes", "starting"))
     create_database(server)
     for member in members[1:]:
         _invite(server, member)
     for member in members[1:]:
-        _until(lambda member=member: _follows(server, member, clients), watch, "copying")  # type: ignore[misc]
+        wait_until(lambda member=member: _follows(server, member, clients), watch, Balancing(0, "bytes", "copying"))  # type: ignore[misc]
 
 
 def create_database(server: Client) -> None:
@@ -144,7 +144,7 @@ def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
                     return True
         return False
 
-    _until(there, watch, "starting")
+    wait_until(there, watch, Balancing(0, "bytes", "starting"))
     assert server
     replicas = [member for member in members if member.address != server.address]
     expected = {slot(member.name) for member in replicas}
@@ -209,7 +209,7 @@ def leave(addresses: Sequence[str], member: Member, clients: Clients, watch: Wat
     # Stop writes, so that none is lost, and end the sessions that could still write.
     leaving.ask("ALTER SYSTEM SET default_transaction_read_only = on")
     leaving.ask("SELECT pg_reload_conf()")
-    _until(lambda: not role(leaving).writable, watch, "handing over")
+    wait_until(lambda: not role(leaving).writable, watch, Balancing(0, "bytes", "handing over"))
     leaving.ask(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
@@ -220,7 +220,7 @@ def leave(addresses: Sequence[str], member: Member, clients: Clients, watch: Wat
         time.sleep(_POLL)
     if not successor.ask("SELECT pg_promote(true, CAST(:seconds AS integer)) AS done", seconds=_PROMOTION)[0]["done"]:
         raise StoreFailed("the replica did not become the primary", where=successor.address)
-    _until(lambda: _writable_again(successor), watch, "handing over")
+    wait_until(lambda: _writable_again(successor), watch, Balancing(0, "bytes", "handing over"))
     for server in others:
         if server is not successor:
             name = str(server.ask(_ROLE)[0]["name"]) or server.address
@@ -322,15 +322,6 @@ def _answers(server: Client) -> bool:
     except Unreachable:
         return False
     return True
-
-
-def _until(met: Callable[[], bool], watch: Watch, state: str) -> None:
-    while True:
-        with contextlib.suppress(Unreachable):
-            if met():
-                return
-        watch(Balancing(0, "bytes", state))
-        time.sleep(_POLL)
 
 
 @contextlib.contextmanager
