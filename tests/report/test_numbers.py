@@ -5,7 +5,7 @@ import math
 import pytest
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.report.labels import estimate_text, percent_text
+from loadframe.report.numbers import estimate_text, percent_text
 
 
 @pytest.mark.parametrize(

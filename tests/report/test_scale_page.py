@@ -10,7 +10,7 @@ from rich.console import Console
 
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.report.kinds.scale import print_sweep, sweep_page
-from loadframe.report.labels import measured_text
+from loadframe.report.numbers import measured_text
 from loadframe.report.scale_words import lead, over_clients
 from simulated import Truth, write_experiment
 

@@ -58,7 +58,7 @@ def demo(
 
 def conclusion(sweep: "Sweep") -> str:
     """Return the conclusion about more nodes, or the reason why the data do not support one."""
-    from loadframe.report.labels import estimate_text
+    from loadframe.report.numbers import estimate_text
 
     rows = sweep.curves[0].speedups
     invalid = sum(not run.sound for run in sweep.folder.runs)

@@ -7,7 +7,8 @@ from typing import Any
 from loadframe.analyze.capacity import USERS, Capacities, Capacity, Demand, ErrorsOpen, Kind, Slo
 from loadframe.analyze.capacity.answers import warnings
 from loadframe.base.units import counted, format_change, format_count, format_duration, format_nodes, format_share
-from loadframe.report.labels import estimate_text, treatment_text
+from loadframe.report.labels import treatment_text
+from loadframe.report.numbers import estimate_text
 
 #: Invalid trials whose reasons the terminal shows.
 _SHOWN = 2

@@ -9,7 +9,8 @@ from loadframe.analyze.compare.measures import Measure
 from loadframe.analyze.estimate import Estimate, half_width
 from loadframe.analyze.rates import RATES
 from loadframe.base.units import counted, format_change, format_count, format_share
-from loadframe.report.labels import estimate_text, seconds_text, treatment_text
+from loadframe.report.labels import seconds_text, treatment_text
+from loadframe.report.numbers import estimate_text
 from loadframe.report.run_status import why
 
 #: Largest argument of exp() without overflow.

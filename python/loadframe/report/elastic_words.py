@@ -17,7 +17,7 @@ from loadframe.base.units import (
     format_size,
     parse_size,
 )
-from loadframe.report.labels import estimate_text, percent_text
+from loadframe.report.numbers import estimate_text, percent_text
 
 _PER_SECOND = {rate.unit for rate in (*RATES.values(), EVENTS)}
 

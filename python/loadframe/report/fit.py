@@ -10,7 +10,7 @@ from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.base.units import format_change, format_count
-from loadframe.report.labels import estimate_text, percent_text, round_to
+from loadframe.report.numbers import estimate_text, percent_text, round_to
 
 #: Displayed names of the models.
 NAMES = {"linear": "linear", "gustafson": "Gustafson", "amdahl": "Amdahl", "usl": "USL", "knee": "hard knee"}

@@ -8,7 +8,8 @@ from loadframe.analyze.scale.saturation import Calibration
 from loadframe.analyze.scale.sweep import PhaseCurves, Shape
 from loadframe.base.units import counted, format_count, format_nodes, format_share, format_shares
 from loadframe.report.fit import scaled_sentences, sentence
-from loadframe.report.labels import estimate_text, measured_text, percent_text, seconds_text, treatment_text
+from loadframe.report.labels import seconds_text, treatment_text
+from loadframe.report.numbers import estimate_text, measured_text, percent_text
 
 _ENOUGH_SIZES = 6
 #: Corrections below this share of the throughput are not mentioned.

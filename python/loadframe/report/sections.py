@@ -19,7 +19,8 @@ from loadframe.analyze.stored import EventsOfRun, stored_at
 from loadframe.base.units import counted, format_count, format_duration, format_nodes, format_share
 from loadframe.record import Run
 from loadframe.record.schema.figures import StoredEvents
-from loadframe.report.labels import measured_text, percent_text, seconds_estimate, seconds_text, treatment_text
+from loadframe.report.labels import seconds_text, treatment_text
+from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
 from loadframe.report.plot import Figure
 from loadframe.report.plots.run import resources_over_time
 from loadframe.report.plots.scale import over_factor_section

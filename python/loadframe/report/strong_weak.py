@@ -12,7 +12,7 @@ from loadframe.analyze.scale.strong_weak import CurvePair, Law, StrongAndWeak
 from loadframe.analyze.scale.sweep import PhaseCurves
 from loadframe.base.units import format_nodes
 from loadframe.report.fit import NAMES, print_findings
-from loadframe.report.labels import estimate_text, measured_text, percent_text
+from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Band, Figure, LineStyle, Mark, Panel, Trace, numbers
 from loadframe.report.run_status import exclusions, trust

@@ -15,18 +15,16 @@ from loadframe.record.schema.summary import GeneratorFigures, PhaseSummary
 from loadframe.report.fit import NAMES
 from loadframe.report.labels import (
     errors_text,
-    estimate_text,
     few_text,
     interval_text,
     load_text,
-    measured_text,
-    percent_text,
     recall_text,
     resolution_text,
     seconds_text,
     with_failures,
     with_parts,
 )
+from loadframe.report.numbers import estimate_text, measured_text, percent_text
 from loadframe.report.plot import Figure
 from loadframe.report.run_status import Exclusion, exclusions, figures_text, run_status, trust, why
 

@@ -19,13 +19,8 @@ from loadframe.record.schema.manifest import RecordedStore
 from loadframe.report import scale_words
 from loadframe.report.fit import print_findings
 from loadframe.report.kinds import Report
-from loadframe.report.labels import (
-    cluster_text,
-    measured_text,
-    percent_text,
-    seconds_estimate,
-    seconds_text,
-)
+from loadframe.report.labels import cluster_text, seconds_text
+from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
 from loadframe.report.page import Page, render
 from loadframe.report.plot import Figure
 from loadframe.report.plots.run import phase_over_time

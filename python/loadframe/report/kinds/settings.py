@@ -22,7 +22,7 @@ from loadframe.report.compare_words import p_text, quantity
 from loadframe.report.fit import print_findings
 from loadframe.report.kinds import Report
 from loadframe.report.kinds.compare import contrasts_table
-from loadframe.report.labels import estimate_text
+from loadframe.report.numbers import estimate_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, LineStyle, Mark, Panel, Trace, numbers
 from loadframe.report.run_status import print_trust

@@ -11,7 +11,8 @@ from loadframe.analyze.scale.curves import CurveOver, LineOver, PointOver
 from loadframe.analyze.scale.sweep import Curve, PhaseCurves, Point, Treatment
 from loadframe.base.units import format_count, format_nodes
 from loadframe.report.fit import NAMES, tells
-from loadframe.report.labels import measured_text, rate_text, seconds_estimate, seconds_text, treatment_text
+from loadframe.report.labels import seconds_text, treatment_text
+from loadframe.report.numbers import measured_text, rate_text, seconds_estimate
 from loadframe.report.plot import (
     COLORS,
     INK,

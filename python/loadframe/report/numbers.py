@@ -1,0 +1,79 @@
+"""Formatting of numbers with their intervals, rounded to the digits that the interval supports."""
+
+import math
+
+from loadframe.analyze.estimate import Estimate
+from loadframe.base.units import format_count, format_duration
+
+_MOST_DECIMALS = 5
+
+
+def estimate_text(estimate: Estimate) -> str:
+    """Write `24.4 [18.3, 31.0]`, rounded by the width of the interval; `∞` is an open end."""
+    if estimate.low == estimate.value == estimate.high:
+        return format_count(estimate.value)
+    value, low, high = (round_to(number, _resolution(estimate)) for number in vars(estimate).values())
+    return f"{value} [{low}, {high}]"
+
+
+def measured_text(estimate: Estimate) -> str:
+    """Write a mean of runs with its interval, or alone if the interval is unbounded on both sides."""
+    known = estimate.is_finite or estimate.low > 0
+    return estimate_text(estimate) if known else format_count(estimate.value)
+
+
+def seconds_estimate(estimate: Estimate | None) -> str:
+    """Write a mean of durations, s, with its interval if that is finite; a dash for None."""
+    if estimate is None:
+        return "–"
+    text = format_duration(estimate.value)
+    if not estimate.is_finite:
+        return text
+    return f"{text} [{format_duration(estimate.low)}, {format_duration(estimate.high)}]"
+
+
+def rate_text(rate: float, unit: str) -> str:
+    """Write a throughput: `1,234 requests/s`; a dash if it is not finite."""
+    return f"{format_count(rate)} {unit}" if math.isfinite(rate) else "–"
+
+
+def interval_text(estimate: Estimate) -> str:
+    """Write only the interval: `[18.3, 31.0]`."""
+    low, high = (round_to(number, _resolution(estimate)) for number in (estimate.low, estimate.high))
+    return f"[{low}, {high}]"
+
+
+def round_to(value: float, resolution: float) -> str:
+    """Write a number to the first digit of `resolution` (two if that begins with 1 or 2), at most four digits."""
+    if math.isinf(value):
+        return "∞" if value > 0 else "-∞"
+    if value == 0:
+        return "0"
+    size = math.floor(math.log10(abs(value)))
+    decimals = 3 - size
+    if resolution > 0:
+        place = math.floor(math.log10(resolution))
+        decimals = min(decimals, (1 if resolution < 3 * 10**place else 0) - place)
+    if decimals > _MOST_DECIMALS:
+        return f"{value:.{max(1, decimals + size + 1)}g}"
+    rounded = round(value, decimals)
+    if not rounded:
+        # Never round a nonzero number to zero.
+        decimals, rounded = -size, round(value, -size)
+    return f"{rounded:,.{max(decimals, 0)}f}" if decimals <= _MOST_DECIMALS else f"{value:.1g}"
+
+
+def percent_text(estimate: Estimate) -> str:
+    """Write an estimate of a share as percentages: `81 % [78, 84]`."""
+    scaled = Estimate(100 * estimate.value, 100 * estimate.low, 100 * estimate.high)
+    if scaled.low == scaled.value == scaled.high or (scaled.low <= 0 and math.isinf(scaled.high)):
+        return f"{format_count(scaled.value)} %"
+    return f"{round_to(scaled.value, _resolution(scaled))} % {interval_text(scaled)}"
+
+
+def _resolution(estimate: Estimate) -> float:
+    """Return the half-width of the interval; for an open interval a thirtieth of its largest finite number."""
+    if estimate.is_finite:
+        return (estimate.high - estimate.low) / 2
+    ends = (estimate.value, estimate.low, estimate.high)
+    return max(abs(number) for number in ends if math.isfinite(number)) / 30
