@@ -3,8 +3,7 @@
 import pytest
 
 from loadframe.experiment.design.plans import describe, design
-from loadframe.experiment.runner.count import RunCount, next_runs
-from loadframe.experiment.runner.folder import ExperimentFolder
+from loadframe.experiment.runner.folder import ExperimentFolder, RunCount, next_runs
 from simulated import Truth, write_run
 
 HEAD = """\

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from loadframe.observe import CgroupSampler, Gap, HostSampler, ProcessSampler, Sample
-from loadframe.observe.sampler import Rates
+from loadframe.observe.observer import Rates
 from loadframe.record.schema import HOST, NODES
 
 pytestmark = pytest.mark.alone

@@ -6,9 +6,8 @@ clusters.
 
 from loadframe.base.cpu import yardstick
 from loadframe.observe.machine import CgroupSampler, HostSampler, OwnGroupSampler
-from loadframe.observe.observer import Observer
+from loadframe.observe.observer import Gap, Observer, Sample, Sampler
 from loadframe.observe.process import JvmSampler, ProcessSampler
-from loadframe.observe.sampler import Gap, Sample, Sampler
 from loadframe.observe.store import HealthSampler, SourcesSampler, StoreSampler
 
 __all__ = [

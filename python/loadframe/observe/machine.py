@@ -9,8 +9,8 @@ from pathlib import Path
 
 from loadframe.base.errors import LoadframeError
 from loadframe.base.procfs import own_groups, throttling
+from loadframe.observe.observer import Gap, Rates, Sample, Sampler
 from loadframe.observe.process import JvmSampler, ProcessSampler
-from loadframe.observe.sampler import Gap, Rates, Sample, Sampler
 
 #: Timeout of a sample on another machine, s.
 PATIENCE = 3.0

@@ -1,4 +1,4 @@
-"""Observer: runs samplers once a second.
+"""Samplers with their samples, gaps and rates of counters; and the observer, which runs them once a second.
 
 Samplers that only read files share one thread. A sampler that waits for answers has its own thread, so that a slow
 answer does not delay other samplers. A sample that takes longer than a second skips the missed seconds.
@@ -8,15 +8,67 @@ import math
 import platform
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from loadframe.base.errors import LoadframeError
 from loadframe.base.event_kinds import GAP, GAP_OVER
-from loadframe.observe.sampler import Gap, Rates, Sample, Sampler
 from loadframe.record import RunWriter
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One figure of one source. The schema of run folders defines metrics and units."""
+
+    source: str
+    metric: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A source whose sample failed, and the cause."""
+
+    source: str
+    cause: str
+
+
+class Sampler(Protocol):
+    """A source of samples, called by one thread."""
+
+    @property
+    def name(self) -> str:
+        """Name for gaps and threads."""
+
+    @property
+    def waits(self) -> bool:
+        """Whether samples wait for answers, so that the sampler needs its own thread."""
+
+    def sample(self, now: float) -> Iterable[Sample | Gap]:
+        """Take samples; `now` is the time for rates, s."""
+
+
+class Rates:
+    """Rates of counters between two samples."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, dict[str, tuple[float, float]]] = {}
+
+    def of(self, source: str, now: float, totals: Mapping[str, float]) -> Iterator[Sample]:
+        """Yield the growth per second of each counter; nothing for its first sample and after a reset."""
+        last = self._last.setdefault(source, {})
+        for metric, total in totals.items():
+            before = last.get(metric)
+            last[metric] = (now, total)
+            if before is not None and now > before[0] and total >= before[1]:
+                yield Sample(source, metric, (total - before[1]) / (now - before[0]))
+
+    def forget(self, source: str) -> None:
+        """Forget the counters of `source`, whose name is reused for another object."""
+        self._last.pop(source, None)
+
 
 #: Maximum wait for running samples at the end, s.
 _PATIENCE = 2.0

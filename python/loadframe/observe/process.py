@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput
 from loadframe.base.procfs import stat_fields
-from loadframe.observe.sampler import Gap, Rates, Sample
+from loadframe.observe.observer import Gap, Rates, Sample
 
 #: Figures that are levels; the others are counters.
 _LEVELS = ("process.resident", "process.threads")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from loadframe.base.errors import LoadframeError
-from loadframe.observe.sampler import Gap, Rates, Sample
+from loadframe.observe.observer import Gap, Rates, Sample
 from loadframe.store import Health
 from loadframe.store.base import WHOLE
 

@@ -14,9 +14,10 @@ import pyarrow.parquet as pq
 from loadframe.base.errors import BadInput
 from loadframe.record import schema
 from loadframe.record.schema import SAMPLES, SERIES, SERIES_RECORDED, TELEMETRY, Field
+from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.manifest import Manifest
 from loadframe.record.schema.model import from_json
-from loadframe.record.schema.summary import Latency, Summary
+from loadframe.record.schema.summary import Summary
 
 if TYPE_CHECKING:
     from loadframe._engine import HistogramLog

@@ -3,11 +3,14 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from loadframe.analyze.experiment import RecordedExperiment
+from loadframe.base.errors import BadInput
 from loadframe.base.units import counted, format_count, format_duration, format_size
 from loadframe.record import Manifest, Run
+from loadframe.record.schema import MANIFEST_FILE
 from loadframe.record.schema.manifest import GeneratorSetup, Hardware, RecordedStore, RecordedWorkload, Versions
 from loadframe.report.labels import limits_text
 
@@ -185,3 +188,15 @@ def _duration(seconds: float | None) -> str | None:
 
 def _size(size: object) -> str | None:
     return format_size(size) if isinstance(size, int | float) else (str(size) if size else None)
+
+
+def started(run: Run) -> datetime:
+    """Return the start time of a run, in UTC. BadInput if its manifest has none."""
+    written, where = run.manifest.started, str(run.path / MANIFEST_FILE)
+    if not written:
+        remedy = "restore the manifest from its origin, or use another --format"
+        raise BadInput("started is missing, which this format requires", where=where, remedy=remedy)
+    try:
+        return datetime.fromisoformat(written).astimezone(UTC)
+    except ValueError:
+        raise BadInput(f"started is not a time: {written!r}", where=where, remedy="measure again") from None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput
-from loadframe.store import installed
+from loadframe.store import distribution
 from loadframe.store.base import FoundInstallation, Installation, Member, NodePlan, NodeSpec, Watch
 from loadframe.store.distribution import Archive, Distribution, Jar, Offer, vendor_architecture, version_numbers
 from loadframe.store.encryption import AUTHORITY, CERTIFICATE, KEY, Encryption, refuse_settings
@@ -106,7 +106,7 @@ class Elasticsearch(SearchStore):
         """Return the user's installation; BadInput if it is too old or too new."""
         if home is None:
             return None
-        version = installed.of_jar(home, self.kind, ("elasticsearch",))
+        version = distribution.of_jar(home, self.kind, ("elasticsearch",))
         if _number(version) < (6, 8) or _number(version)[0] not in _JAVA:
             raise BadInput(
                 f"Loadframe cannot start elasticsearch {version}, only 6.8 to {max(_JAVA)}",
@@ -114,7 +114,7 @@ class Elasticsearch(SearchStore):
                 remedy="start it yourself and name it with --hosts",
             )
         least, most = _JAVA[_number(version)[0]]
-        jdk = installed.jdk(home)
+        jdk = distribution.jdk(home)
         return FoundInstallation(version, home, least, None if jdk else most, jdk)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:

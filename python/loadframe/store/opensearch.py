@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput
-from loadframe.store import distribution, installed
+from loadframe.store import distribution
 from loadframe.store.base import FoundInstallation, Installation, NodePlan, NodeSpec
 from loadframe.store.distribution import Distribution
 from loadframe.store.search import SearchStore, membership, node_settings
@@ -61,8 +61,8 @@ class OpenSearch(SearchStore):
         """Return the user's installation, in the layout of the vendor's archive."""
         if home is None:
             return None
-        version = installed.of_jar(home, self.kind, ("opensearch",))
-        modern, jdk = int(version.split(".")[0]) >= 3, installed.jdk(home)
+        version = distribution.of_jar(home, self.kind, ("opensearch",))
+        modern, jdk = int(version.split(".")[0]) >= 3, distribution.jdk(home)
         return FoundInstallation(version, home, 21 if modern else 11, None if modern or jdk else 23, jdk)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:

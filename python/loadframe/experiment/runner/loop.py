@@ -25,10 +25,9 @@ from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import REMOTE_HOSTS
 from loadframe.experiment.file.options import options_as_keys, with_keys
-from loadframe.experiment.runner.count import RunCount, next_runs
 from loadframe.experiment.runner.deadline import NEVER, Deadline, OutOfTime
 from loadframe.experiment.runner.existing import ClusterLost, ExistingClusters
-from loadframe.experiment.runner.folder import ExperimentFolder
+from loadframe.experiment.runner.folder import ExperimentFolder, RunCount, next_runs
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.preflight import check_load
 from loadframe.experiment.runner.session import Session

@@ -16,7 +16,7 @@ import yaml
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.analyze.verdict.rules import effect_of, fault_of
 from loadframe.record import Run
-from loadframe.report.formats.started import started
+from loadframe.report.setup import started
 
 _TIME, _ATTRIBUTES = "time", ("run", "store", "version", "loadframe")
 _STATISTICS = ("p50", "p90", "p99", "p999")

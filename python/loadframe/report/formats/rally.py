@@ -19,7 +19,7 @@ from loadframe.record import Run
 from loadframe.record.schema import ERROR_CLASSES
 from loadframe.record.schema.figures import Latency, OperationFigures
 from loadframe.record.schema.summary import PhaseSummary
-from loadframe.report.formats.started import started
+from loadframe.report.setup import started
 
 #: Rally's keys of percentiles.
 _PERCENTILES = {"p50": "50_0", "p90": "90_0", "p99": "99_0", "p999": "99_9", "max": "100_0"}

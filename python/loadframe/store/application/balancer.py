@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from loadframe.base.errors import BadInput, StoreFailed
-from loadframe.store import installed
+from loadframe.store import distribution
 from loadframe.store.access import split_address
 from loadframe.store.base import Unreachable
 from loadframe.store.web import UnansweredError, Web
@@ -61,7 +61,7 @@ def program() -> Path:
 
 def version(path: Path) -> str:
     """Return the version that the program reports."""
-    return installed.program_version(path, r"HAProxy version (\d+(?:\.\d+)*)", "-v")
+    return distribution.program_version(path, r"HAProxy version (\d+(?:\.\d+)*)", "-v")
 
 
 def configuration(

@@ -14,7 +14,7 @@ from typing import Any, Self
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.base.units import counted, format_nodes
-from loadframe.store import distribution, installed, jvm
+from loadframe.store import distribution, jvm
 from loadframe.store.access import OPEN, Access, Auth, first_answer, split_address
 from loadframe.store.base import (
     Balancing,
@@ -109,7 +109,7 @@ class Cassandra(Store):
         """Return the user's installation, in the layout of the vendor's archive; BadInput if it is too old."""
         if home is None:
             return None
-        version = installed.of_jar(home, self.kind, ("apache-cassandra", "cassandra-all"))
+        version = distribution.of_jar(home, self.kind, ("apache-cassandra", "cassandra-all"))
         if int(version.split(".")[0]) < 5:
             raise BadInput(
                 f"Loadframe cannot start cassandra {version}, only 5.0 and newer",

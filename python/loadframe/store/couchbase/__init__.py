@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.base.units import counted, format_nodes, parse_size
-from loadframe.store import installed
+from loadframe.store import distribution
 from loadframe.store.access import OPEN, Access
 from loadframe.store.base import (
     WHOLE,
@@ -95,7 +95,7 @@ class Couchbase(Store):
 
     def installation(self, home: Path | None) -> FoundInstallation:
         """Return the installation at `home`, or on the PATH; BadInput if it is missing or unsupported."""
-        if home is None and installed.program(None, "couchbase-server") is None:
+        if home is None and distribution.program(None, "couchbase-server") is None:
             raise _not_packaged()
         return launch.find(home)
 

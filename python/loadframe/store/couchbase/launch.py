@@ -15,7 +15,7 @@ from typing import Any
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_duration, parse_size
-from loadframe.store import installed
+from loadframe.store import distribution
 from loadframe.store.base import FoundInstallation, Installation, Member, NodePlan, NodeSpec
 
 #: File in a node's folder with the quotas that result from its memory limit.
@@ -124,9 +124,9 @@ _FIRST = 20000
 
 def find(home: Path | None) -> FoundInstallation:
     """Return the installation; BadInput if it is incomplete, moved or too old."""
-    program = installed.require_program(home, _PROGRAM).resolve()
+    program = distribution.require_program(home, _PROGRAM).resolve()
     folder = program.parent.parent
-    version = installed.program_version(program, r"Couchbase Server (\d+(?:\.\d+)+)", "--version")
+    version = distribution.program_version(program, r"Couchbase Server (\d+(?:\.\d+)+)", "--version")
     if int(version.split(".")[0]) < _OLDEST:
         raise BadInput(
             f"Loadframe cannot start couchbase {version}, only {_OLDEST} and newer",

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.store import installed
+from loadframe.store import distribution
 from loadframe.store.access import OPEN, Access, first_answer
 from loadframe.store.base import (
     Balancing,
@@ -107,11 +107,11 @@ class MongoDB(Store):
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
         """Return the installation at `home`, or on the PATH; None if the wheel has to be downloaded."""
-        program = installed.program(None, "mongod") if home is None else installed.require_program(home, "mongod")
+        program = distribution.program(None, "mongod") if home is None else distribution.require_program(home, "mongod")
         if program is None:
             return None
         return FoundInstallation(
-            installed.program_version(program, r"v(\d+(?:\.\d+)+)", "--version"), program.resolve().parent
+            distribution.program_version(program, r"v(\d+(?:\.\d+)+)", "--version"), program.resolve().parent
         )
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:

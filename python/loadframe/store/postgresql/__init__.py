@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from loadframe.base.errors import BadInput
-from loadframe.store import installed
+from loadframe.store import distribution
 from loadframe.store.access import OPEN, Access, first_answer
 from loadframe.store.base import (
     FoundInstallation,
@@ -114,10 +114,12 @@ class Postgresql(Store):
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
         """Return the installation at `home`, or on the PATH; None if the wheel has to be downloaded."""
-        server = installed.program(None, "postgres") if home is None else installed.require_program(home, "postgres")
+        server = (
+            distribution.program(None, "postgres") if home is None else distribution.require_program(home, "postgres")
+        )
         if server is None:
             return None
-        version = installed.program_version(server, r"\(PostgreSQL\) (\d+(?:\.\d+)*)", "--version")
+        version = distribution.program_version(server, r"\(PostgreSQL\) (\d+(?:\.\d+)*)", "--version")
         return FoundInstallation(version, server.resolve().parent)
 
     def read_from(self, settings: Mapping[str, Any]) -> str | None:

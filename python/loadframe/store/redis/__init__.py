@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from loadframe.base.errors import BadInput
-from loadframe.store import installed
+from loadframe.store import distribution
 from loadframe.store.access import OPEN, Access, first_answer
 from loadframe.store.base import (
     Figure,
@@ -110,9 +110,9 @@ class Redis(Store):
 
     def installation(self, home: Path | None) -> FoundInstallation:
         """Return the server of the installation, or else on the PATH; BadInput if it is too old or missing."""
-        server = installed.require_program(home, *_PROGRAMS)
+        server = distribution.require_program(home, *_PROGRAMS)
         name = "valkey " if "valkey" in server.name else ""
-        version = installed.program_version(server, r"v=(\d+(?:\.\d+)*)", "--version")
+        version = distribution.program_version(server, r"v=(\d+(?:\.\d+)*)", "--version")
         if int(version.partition(".")[0]) < _USERS_SINCE:
             raise BadInput(
                 f"redis {version} is too old: it does not have users, so Loadframe could not log in",
