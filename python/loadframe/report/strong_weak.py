@@ -186,7 +186,7 @@ def speedups_plot(pair: CurvePair, name: str) -> Figure:
             bands.append(Band(numbers(sizes), numbers(low), numbers(high), color, scaling))
             label = f"{scaling}, {NAMES[law.name]}"
             texts = [
-                f"{label}\n{size:.3g} node{'s' * (size != 1)}: {at.value:.3g}"
+                f"{label}\n{size:.3g} node{'' if size == 1 else 's'}: {at.value:.3g}"
                 for size, at in zip(sizes, by_law, strict=True)
             ]
             line = LineStyle(color, 2, "solid" if law.possible else "dash")

@@ -84,7 +84,7 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
         bands.append(Band(numbers(sizes), numbers(low), numbers(high), COLORS[0], "fit"))
         rates = fitted.best_model.predicted(sizes)
         texts = [
-            f"fit\n{n:.3g} node{'s' * (n != 1)}: {format_count(rate)} {unit}"
+            f"fit\n{n:.3g} node{'' if n == 1 else 's'}: {format_count(rate)} {unit}"
             for n, rate in zip(sizes, rates, strict=True)
         ]
         traces.append(Trace(numbers(sizes), numbers(rates), "fit", LineStyle(COLORS[0], 2), texts=texts))
