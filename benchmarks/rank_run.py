@@ -19,7 +19,7 @@ from typing import Any
 
 from loadframe import _engine
 from loadframe.base.errors import BadInput, LoadframeError
-from loadframe.ranks import environment
+from loadframe.ranks import place as place_of_rank
 from loadframe.ranks.launch import run
 
 #: Polling interval of the record, s.
@@ -123,7 +123,7 @@ def _worker_cpu(folder: Path, warmup: float) -> float:
 
 def _main(task: Path) -> int:
     given = json.loads(task.read_text())
-    place = environment.place()
+    place = place_of_rank()
     for group in given["groups"][place.rank if place else 0]:
         Path(group).write_text(str(os.getpid()))
     if place is None:
