@@ -56,8 +56,8 @@ def replace(file: Path, text: str) -> None:
 
 
 def environment(folder: Path, **more: str) -> dict[str, str]:
-    """An environment without AWS keys and configuration, except for the folder's credentials file."""
-    nothing = {"HOME": str(folder), "AWS_CONFIG_FILE": str(folder / "none")}
+    """An environment without AWS keys, configuration and metadata, except for the folder's credentials file."""
+    nothing = {"HOME": str(folder), "AWS_CONFIG_FILE": str(folder / "none"), "AWS_EC2_METADATA_DISABLED": "true"}
     return {"AWS_SHARED_CREDENTIALS_FILE": str(folder / "credentials"), **nothing, **more}
 
 

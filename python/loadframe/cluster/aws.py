@@ -1,6 +1,7 @@
 """AWS keys that sign requests (Signature Version 4), from the places that AWS's own tools use.
 
-A key in the environment stays the same; the file with a key is read again when it changes.
+A key in the environment stays the same; the file with a key is read again when it changes. Keys that programs and
+metadata services issue are renewed.
 """
 
 import configparser
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from loadframe.base.errors import BadInput
 from loadframe.base.untrusted import read_input
+from loadframe.cluster import aws_issued
 from loadframe.store.access import Auth, Aws
 
 #: Hosts of AWS's search services: REGION.es.amazonaws.com, REGION.aoss.amazonaws.com, aos.REGION.on.aws.
@@ -23,7 +25,7 @@ _SIGNED_AS = {"es": "es", "aos": "es", "aoss": "aoss"}
 _NAME = re.compile(r"[a-z0-9-]+")
 _MAX_SIZE = 1 << 20
 #: Keys of profiles with AWS keys from other programs or services.
-_ISSUED = ("credential_process", "role_arn", "sso_session", "sso_start_url", "web_identity_token_file", "login_session")
+_ISSUED = ("role_arn", "sso_session", "sso_start_url", "web_identity_token_file", "login_session")
 
 
 @dataclass(frozen=True)
@@ -61,10 +63,37 @@ def sign(options: AwsOptions, check: Callable[[Path], None], environment: Mappin
     file = _key_file(environment)
     section = _sections(file).get(profile)
     if section is None or "aws_access_key_id" not in section or "aws_secret_access_key" not in section:
-        raise _no_key(profile, file, section, environment)
+        key, place = _issued(profile, named is not None, file, section, environment)
+        return Auth(
+            "aws", key.secret, key.access_key, file=place, aws=Aws(service, region, aws_issued.PROFILE, key.token)
+        )
     check(file)
     aws = Aws(service, region, profile, section.get("aws_session_token"))
     return Auth("aws", section["aws_secret_access_key"], section["aws_access_key_id"], file=file, aws=aws)
+
+
+def _issued(
+    profile: str, named: bool, file: Path, section: Mapping[str, str] | None, environment: Mapping[str, str]
+) -> tuple[aws_issued.Key, Path]:
+    """Return a key that a program or service issues, and its file; BadInput without one.
+
+    Only without a `named` profile are the container service and the instance metadata asked, as by AWS's tools.
+    """
+    configured = {**_configured(profile, environment), **(section or {})}
+    if command := configured.get("credential_process"):
+        where = str(_config_file(environment) if command not in (section or {}).values() else file)
+        return aws_issued.issued(f"program {profile} {where}", aws_issued.of_program(command, where))
+    if named or any(key in configured for key in _ISSUED):
+        raise _no_key(profile, file, section, environment)
+    if fetch := aws_issued.of_container(environment):
+        return aws_issued.issued("container", fetch)
+    fetch, endpoint = aws_issued.of_instance(environment)
+    try:
+        return aws_issued.issued(f"instance {endpoint}", fetch)
+    except aws_issued.NoMetadata:
+        error = _no_key(profile, file, section, environment)
+        what = f"{error.what}; there is no EC2 instance metadata at {endpoint}"
+        raise BadInput(what, where=error.where, remedy=error.remedy) from None
 
 
 def _scope(options: AwsOptions, profile: str, environment: Mapping[str, str]) -> tuple[str, str]:
@@ -107,7 +136,7 @@ def _no_key(profile: str, file: Path, section: Mapping[str, str] | None, environ
             f"the key of the AWS profile {profile} is issued by another service, which Loadframe does not ask",
             where=str(file),
             remedy=f'export it: eval "$(aws configure export-credentials --profile {profile} --format env)", and leave '
-            "--aws-profile out",
+            "--aws-profile out; or make the command, with --format process, the credential_process of another profile",
         )
     lacking = "has no key" if section is not None else "is not in the file" if file.exists() else "has no file"
     return BadInput(
