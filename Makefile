@@ -7,6 +7,8 @@ BIN := .venv/bin
 UV := $(shell command -v uv || echo .tools/bin/uv)
 SOURCES := $(shell find crates -name '*.rs' -o -name 'Cargo.toml') Cargo.toml Cargo.lock pyproject.toml
 export VIRTUAL_ENV := $(CURDIR)/.venv
+# Thousands of commands of the tests would compile the same modules.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: build demo test check trials lint lint-python lint-rust format docs bench dist lock clean
 

@@ -174,3 +174,10 @@ def test_tests_of_real_nodes_are_marked_by_their_fixtures_and_come_first(
     )
     lines = [line for line in done.stdout.splitlines() if "::" in line]
     assert [line.rsplit("::", 1)[-1] for line in lines] == expected
+
+
+def test_commands_of_make_keep_compiled_python_modules() -> None:
+    command = ["make", "--silent", "--eval", "show: ; @echo value=$$PYTHONDONTWRITEBYTECODE", "show"]
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=suite.ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "value=\n"

@@ -135,6 +135,16 @@ print("imported:", *(name for name in {heavy!r} if name in sys.modules))
     assert done.stdout.splitlines()[-1] == "imported:"
 
 
+def test_commands_that_measure_and_report_import_no_optimiser():
+    program = """
+import sys
+import loadframe.analyze.gate, loadframe.cli.compare, loadframe.experiment.runner.session, loadframe.report.run.terminal
+print("imported:", *(name for name in ("scipy.optimize", "scipy.signal", "scipy.stats") if name in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "imported:"
+
+
 @pytest.mark.parametrize("words", ["", "bnech", "bench", "bench nyc_taxis --nods 2", "fit", "cluster", "cluster upp x"])
 def test_a_slip_of_the_pen_is_bad_input(words):
     done = loadframe(*words.split())

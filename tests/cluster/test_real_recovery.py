@@ -87,14 +87,16 @@ class Load:
     def __init__(self, cluster: Cluster, clients: int, folder: Path) -> None:
         self._cluster, self._clients, self._folder = cluster, clients, folders.make(folder)
         self._over, self._answered = threading.Event(), threading.Condition()
-        self._seconds = 0
+        #: Successes in each second so far.
+        self._successes: list[int] = []
         self._began = math.nan
         self._failures: list[BaseException] = []
         self._thread = threading.Thread(target=self._run)
 
     def __enter__(self) -> "Load":
         self._thread.start()
-        self.wait_for(1)
+        # A store that has just started may answer nobody in time at first.
+        self.wait_for_success(0, int(PATIENCE))
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -128,7 +130,9 @@ class Load:
 
     def _tell(self, progress: Progress) -> None:
         with self._answered:
-            self._seconds = progress.seconds
+            # Only the last of several new seconds has a figure.
+            self._successes += [0] * (progress.seconds - len(self._successes) - 1)
+            self._successes += [progress.throughput] * (progress.seconds - len(self._successes))
             self._answered.notify_all()
         if self._over.is_set():
             raise KeyboardInterrupt
@@ -136,8 +140,18 @@ class Load:
     def wait_for(self, more: int) -> None:
         """Wait for `more` further seconds of the phase."""
         with self._answered:
-            wanted = self._seconds + more
-            assert self._answered.wait_for(lambda: self._seconds >= wanted or self._failures, PATIENCE)
+            wanted = len(self._successes) + more
+            assert self._answered.wait_for(lambda: len(self._successes) >= wanted or self._failures, PATIENCE)
+        assert not self._failures, self._failures
+
+    def wait_for_success(self, first: int, last: int) -> None:
+        """Wait until a request succeeded in one of the seconds from `first` to `last`, or until these are over."""
+
+        def over() -> bool:
+            return any(self._successes[first : last + 1]) or len(self._successes) > last or bool(self._failures)
+
+        with self._answered:
+            assert self._answered.wait_for(over, PATIENCE)
         assert not self._failures, self._failures
 
     def now(self) -> float:
@@ -174,10 +188,11 @@ def test_clients_succeed_as_soon_as_another_client_does(
         outage(cluster)
         wait_for_answer(cluster)
         answered = load.now()
-        load.wait_for(6)
+        # The outage left at least one whole second without an answer before the first of these seconds.
+        first, last = math.floor(answered), math.floor(answered) + WITHIN - 1
+        load.wait_for_success(first, last)
+        # So that the last second is recorded.
+        load.wait_for(1)
     successes = load.successes()
-    # The outage left at least one whole second without an answer before this one.
-    recovered = [
-        second for second in range(math.floor(answered), math.floor(answered) + WITHIN) if successes.get(second)
-    ]
+    recovered = [second for second in range(first, last + 1) if successes.get(second)]
     assert recovered, f"another client was answered at {answered:.2f} s; successes by second: {successes}"

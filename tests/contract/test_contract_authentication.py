@@ -126,7 +126,7 @@ def test_the_password_is_in_private_files_alone(store, secret, tmp_path):
     folder = _folder(store)
     assert (folder / "password").stat().st_mode & 0o777 == 0o600
     assert (folder / "password").stat().st_uid == os.geteuid()
-    ran = loadframe("bench", "ycsb", "--cluster", folder.name, "--set", "duration=1s", "--output", tmp_path / "run")
+    ran = loadframe("bench", "ycsb/a", "--cluster", folder.name, "--set", "duration=1s", "--output", tmp_path / "run")
     assert (tmp_path / "run" / "manifest.json").exists(), ran.stderr
     store.drop("usertable")
     assert secret not in ran.stdout + ran.stderr

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import coo_array
 
 from loadframe.base.errors import BadInput
 from loadframe.ranks.coordinator import Rank, present
@@ -104,6 +102,9 @@ def divide(round_trips: Sequence[Sequence[float | None]], clients: Sequence[int]
 
     A transportation problem with integer supplies and demands has an integer solution, which the simplex method finds.
     """
+    from scipy.optimize import linprog  # slow to import, and few commands need it
+    from scipy.sparse import coo_array
+
     ranks, hosts, total = len(clients), len(round_trips[0]), sum(clients)
     costs = _costs(round_trips)
     cells = np.arange(ranks * hosts)

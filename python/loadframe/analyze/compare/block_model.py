@@ -21,7 +21,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize
 
 from loadframe.analyze.estimate import Estimate, half_width, on_log_scale
 
@@ -168,6 +167,8 @@ def _variance_ratio(spectrum: _Spectrum, least: float) -> float:
     if best in (0, len(_GRID) - 1):
         log_ratio, value = float(_GRID[best]), float(grid[best])
     else:
+        from scipy import optimize  # slow to import, and few commands need it
+
         bounds = (float(_GRID[best - 1]), float(_GRID[best + 1]))
         minimum = optimize.minimize_scalar(
             lambda log: float(criterion(np.array([math.exp(log)]))[0]), bounds=bounds, method="bounded"

@@ -26,7 +26,7 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, special
+from scipy import special
 
 Array = npt.NDArray[np.float64]
 
@@ -78,6 +78,8 @@ def detectable(
         return math.inf
     if lacking(0.0) >= 0:
         return 0.0
+    from scipy import optimize  # slow to import, and few commands need it
+
     shift = float(optimize.brentq(lacking, 0.0, most, xtol=1e-5))
     return -math.expm1(-shift) if higher_is_better else math.expm1(shift)
 

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
-from scipy.optimize import least_squares
 
 from loadframe.analyze.scalability.models import (
     AMDAHL,
@@ -252,6 +251,8 @@ def saturates(usl: PointFit, observations: Observations) -> bool:
 
 def _least_squares(shape: _Shape, observations: Observations) -> float:
     """Return the smallest weighted sum of squares of a family's curves about the means."""
+    from scipy.optimize import least_squares  # slow to import, and few commands need it
+
     sizes, means = observations.sizes, observations.means
     weights = observations.weights(means[None, :])[0]
     bends = np.geomspace(sizes[0] / 2, sizes[-1] * 4, _BENDS)

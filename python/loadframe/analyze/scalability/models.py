@@ -27,7 +27,6 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
 
 Array = npt.NDArray[np.float64]
 ModelName = Literal["linear", "gustafson", "amdahl", "usl", "knee"]
@@ -163,6 +162,8 @@ def starts(n: Array, means: Array, weights: Array) -> Array:
     The linear form is N / X = a + b (N - 1) + c N (N - 1) with L = 1/a, s = b/a, k = c/a. An error of X has a relative
     weight of X / N in it.
     """
+    from scipy.optimize import nnls  # slow to import, and few commands need it
+
     design = np.stack([np.ones_like(n), n - 1, n * (n - 1)], axis=1)
     rows = weights * means**2 / n
     (a, b, c), _ = nnls(design * rows[:, None], rows * n / means)
