@@ -52,7 +52,7 @@ from loadframe.cli.choices import (
     store_settings,
 )
 from loadframe.cli.output import Json, print_json, tell
-from loadframe.cli.web import Web, WebAddress, published, require_web
+from loadframe.cli.web import MetricsAddress, Otlp, Web, WebAddress, published, require_outlets, require_web
 from loadframe.library.options import default_path, levels, refuse_contradictions, require_free
 
 _EXAMPLES = """\b
@@ -169,6 +169,8 @@ def bench(
     output: RunFolder = None,
     web: Web = False,
     web_address: WebAddress = None,
+    metrics: MetricsAddress = None,
+    otlp: Otlp = None,
     as_json: Json = False,
 ) -> None:
     """Run one workload on one cluster and record it.
@@ -190,7 +192,7 @@ def bench(
     given |= {"shards": shards, "routers": routers, "config_servers": config_servers}
     refuse_contradictions(given, option_name)
     sharded = sharding(store, nodes, shards, routers, config_servers)
-    page = require_web(web, web_address)
+    page, outlets = require_web(web, web_address), require_outlets(metrics, otlp)
     override = levels(clients, rate or None, arrivals, warmup or None, duration or None, option_name, precision)
     start_ranks(ranks)
 
@@ -246,7 +248,7 @@ def bench(
         confirm=access.confirm_drop if hosts and not yes else None,
         written=option_name,
     )
-    with published("bench", loaded.name, path, page) as publisher, Console() as console:
+    with published("bench", loaded.name, path, page, outlets) as publisher, Console() as console:
         whole = made.carry_out(Listeners(console, publisher))
     _show(path, as_json)
     if not whole:

@@ -13,7 +13,7 @@ from loadframe.base.units import counted, format_nodes
 from loadframe.cli.app import Topic, app, option
 from loadframe.cli.choices import Ranks, Samples, Strict, start_ranks
 from loadframe.cli.output import Json, out, print_json, tell
-from loadframe.cli.web import Web, WebAddress, published, require_web
+from loadframe.cli.web import MetricsAddress, Otlp, Web, WebAddress, published, require_outlets, require_web
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -59,13 +59,15 @@ def run(
     strict: Strict = False,
     web: Web = False,
     web_address: WebAddress = None,
+    metrics: MetricsAddress = None,
+    otlp: Otlp = None,
     as_json: Json = False,
 ) -> None:
     """Run a designed experiment. Repeat the command to resume an interrupted one.
 
     Exit code 1: runs failed. 4: no run is valid. 75: the Slurm job ends before the last run; submit it again.
     """
-    page = require_web(web, web_address)
+    page, outlets = require_web(web, web_address), require_outlets(metrics, otlp)
     if not dry_run:
         start_ranks(ranks)
     from loadframe.experiment.design.estimate import LONG, estimate, length_is_known, length_text
@@ -91,7 +93,7 @@ def run(
             where=str(experiment),
             remedy="give --yes to start it, or reduce levels or repetitions; --dry-run shows the runs",
         )
-    with published("run", loaded.name, path, page) as live:
+    with published("run", loaded.name, path, page, outlets) as live:
         carry_out(loaded, planned, path, live, retry_failed=retry_failed, as_json=as_json, strict=strict)
 
 

@@ -6,12 +6,13 @@ All notifications go through a bounded queue. A thread writes them to the feed o
 not delay a run. If the feed cannot be written, the command continues without it.
 """
 
+import contextlib
 import json
 import math
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any, Self
 from loadframe.base.errors import LoadframeError
 from loadframe.experiment.runner.listener import Listener
 from loadframe.live.feed import Feed, Record
-from loadframe.load import Progress
+from loadframe.load import OpenMeasures, Progress, ReadMeasures
 from loadframe.record import RunWriter, Subscriber
 from loadframe.record.writer import Closed, Finished, Happened, Sampled
 
@@ -127,16 +128,30 @@ class _LatestProgress:
 
 
 @dataclass(frozen=True)
+class _Measuring:
+    phase: str
+    measures: ReadMeasures
+
+
+@dataclass(frozen=True)
 class _Drawn:
     record: Record
     at: float
 
 
+#: Receives each list of records that a command publishes, in the publisher's thread.
+Receiver = Callable[[Sequence[Record]], None]
+
+
 class Publisher(Listener):
     """Writer of one command's feed, active while it is entered. Errors of the feed are ignored."""
 
-    def __init__(self, command: str, name: str, path: Path) -> None:
-        """`command` is its name, such as `bench`; `name` its workload or experiment, `path` its output folder."""
+    def __init__(self, command: str, name: str, path: Path, receivers: Sequence[Receiver] = ()) -> None:
+        """`command` is its name, such as `bench`; `name` its workload or experiment, `path` its output folder.
+
+        The receivers also get the measures of phases, which are too large for the feed.
+        """
+        self._receivers = receivers
         started = datetime.now(UTC).isoformat(timespec="milliseconds")
         self._queue = Subscriber()
         self._queue.put(
@@ -153,6 +168,7 @@ class Publisher(Listener):
         #: The feed's file, which exists while the command runs.
         self.path = self._feed.path
         self._records = _Records()
+        self._phase = ""
         self._last_second: int | None = None
         self._report: str | None = None
         self._leaving = threading.Event()
@@ -203,8 +219,13 @@ class Publisher(Listener):
 
     def phase(self, name: str, seconds: float | None) -> None:
         """Publish the start of a phase."""
-        self._last_second = None
+        self._last_second, self._phase = None, name
         self._queue.put(_Phase(name, seconds, time.monotonic()))
+
+    def measuring(self, measures: OpenMeasures) -> None:
+        """Publish the measures of the current phase once a second."""
+        if self._receivers:
+            self._queue.put(_Measuring(self._phase, measures()))
 
     def progress(self, progress: Progress) -> None:
         """Publish the figures of each second once."""
@@ -218,16 +239,29 @@ class Publisher(Listener):
             self._queue.put(_Drawn(record, time.monotonic()))
 
     def _run(self) -> None:
+        with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
+            try:
+                feed: Feed | None = opened.enter_context(self._feed)
+            except (OSError, LoadframeError):
+                # The command continues without a live page.
+                feed = None
+            over = False
+            while not over:
+                feed = self._pass_on(feed)
+                over = self._leaving.wait(_EVERY)
+            self._pass_on(feed)
+
+    def _pass_on(self, feed: Feed | None) -> Feed | None:
+        """Pass the queued notifications to the receivers and to the feed; return None if it cannot be written."""
+        records = self._records.of(self._queue.take())
+        for receive in self._receivers:
+            receive(records)
         try:
-            with self._feed:
-                over = False
-                while not over:
-                    self._feed.append(self._records.of(self._queue.take()))
-                    over = self._leaving.wait(_EVERY)
-                self._feed.append(self._records.of(self._queue.take()))
+            if feed:
+                feed.append([record for record in records if record["kind"] != "measures"])
         except (OSError, LoadframeError):
-            # The command continues without a live page.
-            return
+            return None
+        return feed
 
 
 class _Records:
@@ -237,6 +271,9 @@ class _Records:
         self._zero = 0.0
         self._recording = self._preparing = False
         self._before: Progress | None = None
+        self._measured: _Measuring | None = None
+        self._measured_seconds = 0
+        self._phases = 0
 
     def of(self, heard: list[Any]) -> list[Record]:
         """Return the records of about a second of notifications, with one record for successive samples."""
@@ -251,7 +288,16 @@ class _Records:
                 records += _watched(samples)
                 samples = []
             records += [message] if isinstance(message, Mapping) else self._made(message)
-        return [*records, *_watched(samples)]
+        return [*records, *_watched(samples), *self._measures()]
+
+    def _measures(self) -> Iterator[Record]:
+        """Yield the measures of the last phase, if it has recorded another second."""
+        if self._measured is None:
+            return
+        totals = self._measured.measures()
+        if totals["seconds"] > self._measured_seconds:
+            self._measured_seconds = totals["seconds"]
+            yield {"kind": "measures", "number": self._phases, "phase": self._measured.phase, **totals}
 
     def _made(self, heard: object) -> Iterator[Record]:
         match heard:
@@ -265,6 +311,11 @@ class _Records:
                 self._before = None
                 since = round(heard.at - self._zero, 3)
                 yield {"kind": "phase", "phase": heard.name, "seconds": heard.seconds, "time": since}
+            case _Measuring():
+                # The previous phase has ended.
+                yield from self._measures()
+                self._measured, self._measured_seconds = heard, 0
+                self._phases += 1
             case _LatestProgress():
                 yield self._load(heard)
             case _Drawn():
@@ -272,9 +323,11 @@ class _Records:
             case Happened():
                 yield {"kind": "event", "event": heard.fields}
             case Finished():
+                yield from self._measures()
                 yield _finished(heard)
             case Closed():
-                self._recording = False
+                yield from self._measures()
+                self._recording, self._measured = False, None
 
     def _load(self, heard: _LatestProgress) -> Record:
         now, before = heard.progress, self._before
@@ -341,5 +394,6 @@ def _finished(heard: Finished) -> Record:
         "path": str(heard.path.absolute()),
         "status": heard.summary["status"],
         "valid": verdict.get("valid"),
+        "codes": [reason["code"] for reason in verdict.get("reasons", ())],
         "reasons": [reason["cause"] for reason in verdict.get("reasons", ())],
     }

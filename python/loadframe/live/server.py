@@ -51,13 +51,13 @@ _HEARTBEAT = 5.0
 _PATIENCE = 5.0
 
 
-def parse_address(text: str) -> tuple[str, int]:
-    """Return host and port of PORT or HOST:PORT; BadInput for anything else."""
+def parse_address(text: str, what: str = "the live page") -> tuple[str, int]:
+    """Return host and port of PORT or HOST:PORT; BadInput, with `what` listens there, for anything else."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not (port.isascii() and port.isdigit() and int(port) < 65536) or (colon and not host):
         raise BadInput(
-            f"invalid address {text!r} of the live page",
+            f"invalid address {text!r} of {what}",
             remedy="give a port, such as 8350, or HOST:PORT, such as 0.0.0.0:8350; port 0 selects a free port",
         )
     return host or "127.0.0.1", int(port)

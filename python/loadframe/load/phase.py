@@ -129,6 +129,12 @@ class Progress:
     sources: Mapping[str, SourceProgress] = field(default_factory=dict)
 
 
+#: Returns the measures of a phase: totals since it began and the values of its last second; also after its end.
+ReadMeasures = Callable[[], Mapping[str, Any]]
+#: Returns the reader of the measures of the current phase, during that phase.
+OpenMeasures = Callable[[], ReadMeasures]
+
+
 def _progress(state: dict[str, Any]) -> Progress:
     """Convert the engine's progress; times of 0 (no answer) become None."""
     times = {name: state[name] or None for name in ("response_p50", "response_p99")}
@@ -179,11 +185,13 @@ def run_phase(
     answered: Callable[[str, bytes], None] | None = None,
     closing: Closing | None = None,
     window: Callable[[int, int], Adjustment | None] | None = None,
+    measuring: Callable[[OpenMeasures], None] | None = None,
 ) -> Outcome:
     """Run a phase that records into `folder`; return its outcome.
 
     - `ranks` generate the load, each its part of the plan; without ranks this process does.
     - `started` is called with the start of the load, s since the run began (`began` in the plan).
+    - `measuring` is called once the load starts, with access to the phase's measures over all ranks.
     - `tell` and `hosts` are called every 0.2 s. `hosts` returns the current hosts of the (measured) target.
     - `cores` are the cores of the worker threads.
     - `answered` gets the newest answers to the operations in the plan's `answers`, at most one a second each; with
@@ -205,6 +213,8 @@ def run_phase(
         try:
             if started:
                 started(handle.offset)
+            if measuring:
+                measuring(lambda: _reader(handle.measures()))
             # With several targets, only the hosts of the measured target may change.
             present = plan["target"].get("targets", {}).get(MAIN, plan["target"]).get("hosts", [])
             patience, recorded, late = math.inf, 0, None
@@ -243,6 +253,14 @@ def run_phase(
         if failed := outcome["failed"] or late:
             raise PhaseFailed(failed, outcome)
         return outcome
+
+
+def _reader(measures: "_engine.Measures") -> ReadMeasures:
+    def read() -> Mapping[str, Any]:
+        totals: Mapping[str, Any] = json.loads(measures.read())
+        return totals
+
+    return read
 
 
 def _adjust(handle: _engine.Handle | PhaseOfRanks, adjustment: Adjustment | None) -> str | None:

@@ -259,6 +259,11 @@ class PhaseOfRanks:
         figures: dict[str, Any] = self._top.recorder.progress()
         return figures
 
+    def measures(self) -> "_engine.Measures":
+        """Return the measures over all ranks."""
+        measures: _engine.Measures = self._top.recorder.measures()
+        return measures
+
     def answers(self) -> list[tuple[str, bytes]]:
         """Return an empty list: answers stay on their ranks."""
         return []

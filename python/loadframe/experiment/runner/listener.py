@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from loadframe.load import Progress
+    from loadframe.load import OpenMeasures, Progress
     from loadframe.record import RunWriter
 
 
@@ -37,6 +37,9 @@ class Listener:
 
     def phase(self, name: str, seconds: float | None) -> None:
         """A phase begins; `seconds` is its length, if known."""
+
+    def measuring(self, measures: "OpenMeasures") -> None:
+        """The load of the current phase begins. Call `measures` now for a reader that works also after its end."""
 
     def progress(self, progress: "Progress") -> None:
         """Report the progress of the current phase."""
@@ -95,6 +98,11 @@ class Listeners(Listener):
         """Forward the start of a phase."""
         for listener in self._listeners:
             listener.phase(name, seconds)
+
+    def measuring(self, measures: "OpenMeasures") -> None:
+        """Forward the start of the load."""
+        for listener in self._listeners:
+            listener.measuring(measures)
 
     def progress(self, progress: "Progress") -> None:
         """Forward progress."""

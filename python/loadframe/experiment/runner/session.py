@@ -472,6 +472,7 @@ class Session:
             answered=answered,
             closing=closing,
             window=window,
+            measuring=self.listener.measuring,
         )
         if window:
             outcome["window"] = window.result

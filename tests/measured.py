@@ -1,0 +1,59 @@
+"""Records of measures as the publisher creates them, and a receiver of OTLP that decodes what it gets."""
+
+import gzip
+from contextlib import contextmanager
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
+    ExportMetricsServiceRequest,
+    ExportMetricsServiceResponse,
+)
+
+from loadframe.load.measures import BOUNDS
+from loopback_server import Handler, LoopbackServer
+
+BUCKETS = len(BOUNDS) + 1
+COUNTS = dict.fromkeys(("documents", "dropped", "retries", "bytes_sent", "bytes_received", "in_flight"), 0)
+
+
+def measures(number, phase, successes, **more):
+    """Return the measures of a phase with one operation, whose requests take between 10 and 15 ms."""
+    bucket = BOUNDS.index(0.015)
+    times = {"counts": [successes if place == bucket else 0 for place in range(BUCKETS)], "sum": successes / 80}
+    operation = {"stream": "s", "operation": "read", "measured": True, "successes": successes}
+    operation |= {"errors": {"timeout": successes // 10}, "response": times, "service": times, **COUNTS, **more}
+    streams = [{"stream": "s", "clients": 4, "rate": None}]
+    return {"kind": "measures", "number": number, "phase": phase, "seconds": 1, "streams": streams,
+            "operations": [operation], "lateness": times}  # fmt: skip
+
+
+def finished(run, valid, *codes):
+    return {"kind": "finished", "run": run, "status": "done", "valid": valid, "codes": codes}
+
+
+@contextmanager
+def receiver(status=200):
+    """Answer pushes with `status`; yield the address, and the pushes, each a list of headers and metrics by name."""
+    pushes = []
+
+    class Receiver(Handler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.headers["Content-Encoding"] == "gzip":
+                body = gzip.decompress(body)
+            request = ExportMetricsServiceRequest.FromString(body)
+            scopes = [scope for resource in request.resource_metrics for scope in resource.scope_metrics]
+            metrics = {metric.name: metric for scope in scopes for metric in scope.metrics}
+            pushes.append((self.path, dict(self.headers), metrics))
+            answer = ExportMetricsServiceResponse().SerializeToString()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/x-protobuf")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+    with LoopbackServer(Receiver) as server:
+        yield f"http://{server.address}", pushes
+
+
+def labels(point):
+    return {attribute.key: attribute.value.string_value for attribute in point.attributes}
