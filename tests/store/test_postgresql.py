@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.store import Installation, NodePlan, NodeSpec, find, postgresql
 from loadframe.store.access import Access, Auth
@@ -129,6 +129,7 @@ def test_the_first_founder_makes_its_data_and_all_others_copy_it_once(installati
         ({"work_mem": ["1MB"]}, "must be a text, a number"),
         ({"work_mem": "1MB\nport = 1"}, "must be a text, a number"),
         ({"wal_level": "minimal"}, "does not allow replicas"),
+        ({"partitioned": "yes"}, "must be true or false"),
         ({"read_from": "nearest"}, "must be one of primary, replica, prefer_replica, any"),
     ],
 )
@@ -168,6 +169,28 @@ def test_a_collection_is_a_table_of_columns_or_of_documents():
     assert list(postgresql.create("t", {"columns": {"a": "text"}, "key": None})) == ['CREATE TABLE "t" ("a" text)']
 
 
+def test_rows_of_a_partitioned_table_go_by_the_hash_of_a_column():
+    definition = {"columns": {"n": "int", "page": "int"}, "key": "n", "partition_by": "page"}
+    assert list(postgresql.create_partitioned("t", definition, ["node_1"])) == [
+        'CREATE TABLE "t" ("n" int, "page" int) PARTITION BY HASH ("page")',
+        'CREATE TABLE "t_0" ("n" int, "page" int, PRIMARY KEY ("n"))',
+        'ALTER TABLE "t" ATTACH PARTITION "t_0" FOR VALUES WITH (MODULUS 2, REMAINDER 0)',
+        'CREATE FOREIGN TABLE "t_1" PARTITION OF "t" FOR VALUES WITH (MODULUS 2, REMAINDER 1) SERVER node_1',
+    ]
+    with pytest.raises(BadInput, match="neither key nor partition_by"):
+        list(postgresql.create_partitioned("t", {"key": None}, ["node_1"]))
+
+
+def test_a_shard_has_its_own_data_which_is_read_only_for_clients(installation):
+    shared = plan(installation, name="node-1", settings={"partitioned": True})
+    started = shared.files["config/start.sh"]
+    assert 'if [ ! -s "$data/PG_VERSION" ] && [ -n "yes" ]' in started
+    assert "default_transaction_read_only = on" in started
+    assert "partitioned" not in shared.files["config/postgresql.conf"]
+    coordinator = plan(installation, settings={"partitioned": True}).files["config/start.sh"]
+    assert "default_transaction_read_only" not in coordinator
+
+
 def test_a_replica_has_a_name_that_a_slot_may_have():
     assert config.slot("Node-12.x") == "node_12_x"
     assert config.source("node-1", "[::1]:5432") == "host=::1 port=5432 user=postgres application_name=node_1"
@@ -184,3 +207,30 @@ def test_the_wheel_starts_a_primary_and_a_replica_and_clusters_are_distinguished
         with pytest.raises(BadInput, match="are not a primary and its replicas"):
             Cluster.attach([*two.addresses, *one.addresses], "postgresql", two.access)
         assert Cluster.attach(two.addresses[1:], "postgresql", two.access).size == 2
+
+
+@pytest.mark.store
+def test_a_partitioned_cluster_spreads_rows_over_its_nodes_and_keeps_its_size():
+    try:
+        started = Cluster.start(ClusterSpec(store="postgresql", nodes=2, settings={"partitioned": True}))
+    except BadInput as error:
+        if "lacks postgres_fdw" not in str(error):
+            raise
+        pytest.skip(str(error))
+    with started as two:
+        assert (two.health().status, two.health().nodes) == ("partitioned", 2)
+        coordinator, shard = (two.store.client(address) for address in two.addresses)
+        two.create_collection("t", {"columns": {"n": "int", "page": "int"}, "key": "n"})
+        coordinator.ask("INSERT INTO t SELECT n, n FROM generate_series(1, 1000) n", "loadframe")
+        (there,) = shard.ask("SELECT count(*) AS rows FROM t_1", "loadframe")
+        assert two.count("t") == 1000
+        assert 300 < there["rows"] < 700
+        with pytest.raises(StoreFailed, match="read-only"):
+            shard.ask("DELETE FROM t_1", "loadframe")
+        for change in (two.grow, two.shrink):
+            with pytest.raises(BadInput, match="cannot add or remove nodes of a partitioned cluster"):
+                change()
+        with pytest.raises(StoreFailed, match="read-only"):
+            shard.ask("DELETE FROM t_1", "loadframe")
+        two.drop_collection("t")
+        assert not shard.ask("SELECT 1 FROM pg_class WHERE relname = 't_1'", "loadframe")

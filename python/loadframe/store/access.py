@@ -254,6 +254,11 @@ def split_address(address: str) -> tuple[str, int]:
     return host.strip("[]"), number
 
 
+def join_address(host: str, port: int | str) -> str:
+    """Return `host:port`, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 def invalid_certificate(address: str, error: ssl.SSLCertVerificationError) -> BadInput:
     """Return the error for a certificate that does not verify."""
     return BadInput(

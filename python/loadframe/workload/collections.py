@@ -74,7 +74,8 @@ class PostgresTable(Model):
     """A PostgreSQL table: column types, the id column (null for none), indexes and storage options.
 
     Without columns, the table has an id and a jsonb document. An index is the text after CREATE INDEX ON table; `with`
-    is the text after WITH in CREATE TABLE.
+    is the text after WITH in CREATE TABLE. In partitioned clusters, the hash of the column `partition_by` (default: the
+    id column) spreads the rows.
     """
 
     columns: Annotated[dict[Text, Text], NOT_EMPTY] | None = None
@@ -82,6 +83,7 @@ class PostgresTable(Model):
     indexes: list[Text] | None = None
     with_: Text | None = Field(None, alias="with")
     unlogged: bool | None = None
+    partition_by: Text | None = None
 
 
 class Collection(Model):

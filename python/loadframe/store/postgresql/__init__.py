@@ -1,4 +1,4 @@
-"""PostgreSQL: a primary with streaming replicas (`replication`), started with the files of `config`."""
+"""PostgreSQL: a primary with replicas (`replication`) or shards (`partitions`), started with the files of `config`."""
 
 import contextlib
 import socket
@@ -25,7 +25,7 @@ from loadframe.store.base import (
 )
 from loadframe.store.distribution import Distribution, Wheel
 from loadframe.store.encryption import Encryption, refuse_settings
-from loadframe.store.postgresql import config, figures, replication
+from loadframe.store.postgresql import config, figures, partitions, replication
 from loadframe.store.postgresql.client import DATABASE, SLOW, USER, Client, PostgresError
 from loadframe.store.postgresql.figures import sampled_rows
 
@@ -36,18 +36,43 @@ _WHOLE = {ID: "text", DOCUMENT: "jsonb"}
 
 def create(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
     """Yield the statements that create a table and its indexes. A key that is not a declared column is a text."""
-    columns: Mapping[str, str] = definition.get("columns") or {DOCUMENT: "jsonb NOT NULL"}
-    key = definition.get("key", ID)
-    if key is not None:
-        columns = {key: "text", **columns}
-    parts = [f"{quoted(column)} {kind}" for column, kind in columns.items()]
-    if key is not None:
+    parts = _columns(definition)
+    if (key := definition.get("key", ID)) is not None:
         parts.append(f"PRIMARY KEY ({quoted(key)})")
     unlogged = "UNLOGGED " if definition.get("unlogged") else ""
     options = f" WITH ({definition['with']})" if definition.get("with") else ""
     yield f"CREATE {unlogged}TABLE {quoted(name)} ({', '.join(parts)}){options}"
     for index in definition.get("indexes") or []:
         yield f"CREATE INDEX ON {quoted(name)} {index}"
+
+
+def create_partitioned(name: str, definition: Mapping[str, Any], shards: Sequence[str]) -> Iterator[str]:
+    """Yield the coordinator's statements for a table whose rows are spread over it and its shards.
+
+    The rows go by the hash of the column `partition_by`. Each partition is a table NAME_NUMBER of its server.
+    """
+    column = definition.get("partition_by") or definition.get("key", ID)
+    if column is None:
+        raise BadInput(
+            f"the table {name} of a partitioned cluster has neither key nor partition_by",
+            remedy="name the column whose hash spreads the rows with partition_by",
+        )
+    parent = quoted(name)
+    yield f"CREATE TABLE {parent} ({', '.join(_columns(definition))}) PARTITION BY HASH ({quoted(column)})"
+    yield from create(f"{name}_0", definition)
+    bounds = f"FOR VALUES WITH (MODULUS {len(shards) + 1}, REMAINDER"
+    yield f"ALTER TABLE {parent} ATTACH PARTITION {quoted(f'{name}_0')} {bounds} 0)"
+    for number, shard in enumerate(shards, 1):
+        partition = quoted(f"{name}_{number}")
+        yield f"CREATE FOREIGN TABLE {partition} PARTITION OF {parent} {bounds} {number}) SERVER {shard}"
+
+
+def _columns(definition: Mapping[str, Any]) -> list[str]:
+    """Return the columns of a table, as in CREATE TABLE."""
+    columns: Mapping[str, str] = definition.get("columns") or {DOCUMENT: "jsonb NOT NULL"}
+    if (key := definition.get("key", ID)) is not None:
+        columns = {key: "text", **columns}
+    return [f"{quoted(column)} {kind}" for column, kind in columns.items()]
 
 
 def quoted(name: str) -> str:
@@ -139,6 +164,11 @@ class Postgresql(Store):
     ) -> None:
         """Refuse conflicting settings, and an installation without TLS."""
         refuse_settings(encryption, settings, lambda name: name.lower() in config.TLS)
+        if settings.get(config.PARTITIONED) and encryption.clients and not encryption.nodes:
+            raise BadInput(
+                "the coordinator of a partitioned cluster is a client of the other nodes",
+                remedy="encrypt both kinds of connections, or those between nodes",
+            )
         if encryption.any and installation is not None:
             config.require_tls(installation)
 
@@ -183,16 +213,34 @@ class Postgresql(Store):
         return first_answer(addresses, greet, Unreachable)
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Return the health: ready if there is a primary and all its replicas follow it."""
+        """Return the health: ready if there is a primary, and all its replicas follow it or all its shards answer."""
+        coordinator = replication.find_primary(addresses, self.client)
+        if coordinator is not None and (shards := partitions.linked(coordinator)):
+            return partitions.health(shards, self.client)
         return replication.health(addresses, self.client)
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Create the database on the first member, and wait until the others have copied it."""
-        replication.form(members, self.client, watch)
+        """Create the database on the first member, and wait until the others have copied it, or connect them."""
+        if not settings.get(config.PARTITIONED):
+            replication.form(members, self.client, watch)
+            return
+        replication.form(members[:1], self.client, watch)
+        replication.answering(members, self.client, watch)
+        secret = self._access.auth.secret if self._access.auth else ""
+        partitions.connect(members[0], members[1:], self.client, secret)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Point replicas to the primary at its current address."""
-        replication.reunite(members, self.client, watch)
+        """Point replicas to the primary at its current address, or a coordinator to its shards."""
+        coordinator = replication.restarted_primary(members, self.client, watch)
+        if partitions.linked(coordinator):
+            replication.answering(members, self.client, watch)
+            partitions.reconnect(members, self.client)
+        else:
+            replication.reunite(coordinator, members, self.client)
+
+    def require_growing(self, addresses: Sequence[str]) -> None:
+        """BadInput for a partitioned cluster."""
+        partitions.refuse_change(self._primary(addresses))
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
         """Change parameters on every server; BadInput for unknown parameters, and if one needs a restart.
@@ -244,7 +292,8 @@ class Postgresql(Store):
         replication.balance(addresses, self.client, watch)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Remove a replica, or a primary after it has handed over."""
+        """Remove a replica, or a primary after it has handed over. BadInput for a partitioned cluster."""
+        partitions.refuse_change(self._primary([*addresses, member.address]))
         replication.leave(addresses, member, self.client, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
@@ -254,19 +303,25 @@ class Postgresql(Store):
             client.close()
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
-        """Make a primary writable again after an interrupted hand-over."""
-        replication.stay(member, self.client)
+        """Make a primary writable again after an interrupted hand-over. A shard stays read-only for clients."""
+        if not partitions.linked(self.client(member.address)):
+            replication.stay(member, self.client)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
         """Create the table with its indexes; without columns it has an id and the document as jsonb."""
         server = self._primary(addresses)
-        statements = list(create(name, definition))
+        shards = partitions.linked(server)
+        statements = list(create_partitioned(name, definition, list(shards)) if shards else create(name, definition))
         try:
             server.ask("SELECT 1", DATABASE)
         except PostgresError as error:
             if not error.no_database:
                 raise
             replication.create_database(server)
+        for number, address in enumerate(shards.values(), 1):
+            with partitions.writing(self.client(address)) as ask:
+                for statement in create(f"{name}_{number}", definition):
+                    ask(statement)
         for statement in statements:
             server.ask(statement, DATABASE, within=SLOW)
         replication.caught_up(addresses, self.client, _SEEN_WITHIN)
@@ -286,7 +341,11 @@ class Postgresql(Store):
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
         """Drop the table; do nothing if it does not exist."""
         try:
-            self._primary(addresses).ask(f"DROP TABLE IF EXISTS {quoted(name)}", DATABASE, within=SLOW)
+            server = self._primary(addresses)
+            server.ask(f"DROP TABLE IF EXISTS {quoted(name)}", DATABASE, within=SLOW)
+            for number, address in enumerate(partitions.linked(server).values(), 1):
+                with partitions.writing(self.client(address)) as ask:
+                    ask(f"DROP TABLE IF EXISTS {quoted(f'{name}_{number}')}")
         except PostgresError as error:
             if not error.no_database:
                 raise

@@ -22,6 +22,8 @@ OURS = (
 TLS = ("ssl", "ssl_ca_file", "ssl_cert_file", "ssl_key_file")
 #: Loadframe's setting of the servers that serve reads, unless an operation names them.
 READ_FROM = "read_from"
+#: Loadframe's setting for hash partitions on all nodes, in place of replicas.
+PARTITIONED = "partitioned"
 _PLACES = ("primary", "replica", "prefer_replica", "any")
 #: File with the primary's connection string, which a replica waits for.
 SOURCE = "config/source"
@@ -48,6 +50,8 @@ def check(settings: Mapping[str, Any]) -> None:
     """Raise BadInput for a setting that Loadframe controls, or an invalid name or value."""
     if (where := settings.get(READ_FROM, _PLACES[0])) not in _PLACES:
         raise BadInput(f"the setting {READ_FROM} must be one of {', '.join(_PLACES)}", where=str(where))
+    if not isinstance(settings.get(PARTITIONED, False), bool):
+        raise BadInput(f"the setting {PARTITIONED} must be true or false", where=str(settings[PARTITIONED]))
     for key, value in settings.items():
         if not _NAME.fullmatch(key):
             raise BadInput(f"invalid parameter name {key!r}", remedy="see pg_settings of the server")
@@ -61,7 +65,7 @@ def check(settings: Mapping[str, Any]) -> None:
 
 def parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that are server parameters."""
-    return {name: value for name, value in settings.items() if name != READ_FROM}
+    return {name: value for name, value in settings.items() if name not in (READ_FROM, PARTITIONED)}
 
 
 def program(installation: Installation, name: str) -> Path:
@@ -83,7 +87,10 @@ def slot(name: str) -> str:
 
 
 def plan(node: NodeSpec, installation: Installation) -> NodePlan:
-    """Bind one address, and write only into the folder. The first founder is the primary; others copy its data."""
+    """Bind one address, and write only into the folder. The first founder is the primary; others copy its data.
+
+    In partitioned clusters, the others have their own data, which only the coordinator may change.
+    """
     fixed: dict[str, Any] = {
         "listen_addresses": node.address,
         "port": node.port,
@@ -100,6 +107,8 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
         "wal_level": "replica",
         # How often a replica reconnects to a restarted primary; the default is 5 s.
         "wal_retrieve_retry_interval": "500ms",
+        # Shards join their own partitions, if both tables are partitioned by the joined column.
+        **({"enable_partitionwise_join": True} if node.settings.get(PARTITIONED) else {}),
         **parameters(node.settings),
         **fixed,
         "cluster_name": node.name,
@@ -180,7 +189,9 @@ def _script(node: NodeSpec, installation: Installation, fixed: Mapping[str, Any]
     secret = shlex.quote(str(node.folder / PASSWORD))
     config = shlex.quote(str(node.folder / "config" / "postgresql.conf"))
     options = " ".join(shlex.quote(f"--{name}={value}") for name, value in fixed.items())
-    founds = "yes" if node.founders and node.founders[0] == node.name else ""
+    first = bool(node.founders) and node.founders[0] == node.name
+    founds = "yes" if first or (node.founders and node.settings.get(PARTITIONED)) else ""
+    read_only = "" if first else 'echo "default_transaction_read_only = on" >> "$data.new/postgresql.auto.conf"'
     return f"""\
 set -eu
 data={data}
@@ -193,6 +204,7 @@ if [ ! -s "$data/PG_VERSION" ] && [ -n "{founds}" ]; then
     named=
     id -un >/dev/null 2>&1 || named="unshare --user --map-user=nobody"
     $named {initdb} -D "$data.new" -U {USER} -A {_METHOD} --pwfile={secret} --no-locale -E UTF8 --no-sync
+    {read_only}
     mv "$data.new" "$data"
 elif [ ! -s "$data/PG_VERSION" ] || [ -e "$data/standby.signal" ]; then
     # The process that adds this node writes the primary's connection string.

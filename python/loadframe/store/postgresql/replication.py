@@ -10,7 +10,9 @@ from dataclasses import dataclass
 
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, StoreFailed
+from loadframe.store.access import join_address
 from loadframe.store.base import Balancing, Health, Member, Unreachable, Watch, wait_until
+from loadframe.store.postgresql import partitions
 from loadframe.store.postgresql.client import DATABASE, Client, PostgresError
 from loadframe.store.postgresql.config import SOURCE, slot, source
 
@@ -62,7 +64,7 @@ def role(server: Client) -> Role:
 
 
 def find_primary(addresses: Sequence[str], clients: Clients) -> Client | None:
-    """Return the writable server: one of the addresses, or their upstream, or None.
+    """Return the writable server: one of the addresses, or their upstream or coordinator, or None.
 
     Unreachable if none of the addresses answers.
     """
@@ -74,8 +76,9 @@ def find_primary(addresses: Sequence[str], clients: Clients) -> Client | None:
             if role(server).writable:
                 return server
             for row in server.ask(_UPSTREAM):
-                host = str(row["host"])
-                upstream = clients(f"[{host}]:{row['port']}" if ":" in host else f"{host}:{row['port']}")
+                upstream = clients(join_address(str(row["host"]), row["port"]))
+            for linked in partitions.linked(server).values():
+                upstream = clients(linked)
         except Unreachable as error:
             last = error
     if upstream is not None:
@@ -131,8 +134,15 @@ def create_database(server: Client) -> None:
         server.ask(f"CREATE DATABASE {DATABASE}")
 
 
-def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
-    """Point restarted replicas to the primary, and drop the slots of removed replicas."""
+def answering(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
+    """Wait until all members answer."""
+    wait_until(
+        lambda: all(_answers(clients(member.address)) for member in members), watch, Balancing(0, "bytes", "starting")
+    )
+
+
+def restarted_primary(members: Sequence[Member], clients: Clients, watch: Watch) -> Client:
+    """Return the restarted member that accepts writes, and wait for it."""
     server: Client | None = None
 
     def there() -> bool:
@@ -146,6 +156,11 @@ def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
 
     wait_until(there, watch, Balancing(0, "bytes", "starting"))
     assert server
+    return server
+
+
+def reunite(server: Client, members: Sequence[Member], clients: Clients) -> None:
+    """Point restarted replicas to the primary `server`, and drop the slots of removed replicas."""
     replicas = [member for member in members if member.address != server.address]
     expected = {slot(member.name) for member in replicas}
     for row in server.ask(_AWAY):
