@@ -56,6 +56,8 @@ def test_a_busy_process_uses_a_core_and_an_idle_one_none(spawn):
     expected = (cpu_seconds(pids["busy"]) - used) / (time.monotonic() - start)
     assert figures(looks, "node:busy")["process.cpu"] == pytest.approx(expected, abs=0.1)
     assert figures(looks, "node:busy")["process.cpu"] > 0
+    halves = sum(figures(looks, "node:busy")[f"process.cpu_{mode}"] for mode in ("user", "system"))
+    assert figures(looks, "node:busy")["process.cpu"] == pytest.approx(halves)
     assert figures(looks, "node:idle")["process.cpu"] < 0.05
 
 

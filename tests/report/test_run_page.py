@@ -327,6 +327,19 @@ def test_the_cpu_of_each_node_and_the_traffic_are_drawn_over_time(tmp_path):
     assert sorted(drawn) == pytest.approx(sorted(rows["value"].to_pylist()))
 
 
+def test_the_cpu_of_each_node_is_drawn_in_user_mode_and_in_the_kernel(tmp_path):
+    run = write_run(tmp_path, "r1", Truth(seconds=6), nodes=2)
+    rows = run.telemetry.filter(pc.equal(run.telemetry["metric"], "process.cpu"))
+    place = rows.schema.get_field_index("metric")
+    parts = [
+        rows.set_column(place, "metric", pa.array([f"process.cpu_{mode}"] * len(rows))) for mode in ("user", "system")
+    ]
+    telemetry = pa.concat_tables([run.telemetry, *(part.cast(run.telemetry.schema) for part in parts)])
+    figure = Page(run_page(changed(run, telemetry=telemetry))).plots["resources"]
+    nodes = [trace["name"] for trace in figure["traces"] if trace["panel"] == 0]
+    assert nodes == ["0 system", "0 user", "1 system", "1 user"]
+
+
 def test_the_legend_of_many_operations_has_one_entry_for_each_percentile(run):
     first = run.summary.phases[0]
     names = [f"look-{number}" for number in range(6)]

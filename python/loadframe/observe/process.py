@@ -74,6 +74,8 @@ def _figures(pid: int, stat: list[str]) -> dict[str, float]:
         "process.resident": int(stat[21]) * _PAGE,
         "process.threads": int(stat[17]),
         "process.cpu": (int(stat[11]) + int(stat[12])) / _TICKS,
+        "process.cpu_user": int(stat[11]) / _TICKS,
+        "process.cpu_system": int(stat[12]) / _TICKS,
         **_storage(pid),
     }
 

@@ -166,6 +166,8 @@ OWN_GROUP = (
 #: Metrics of a node's process and control group.
 NODES = (
     Field("process.cpu", "rate", "cores", "CPU time per second; 1 is one busy core"),
+    Field("process.cpu_user", "rate", "cores", "the part of `process.cpu` outside the kernel"),
+    Field("process.cpu_system", "rate", "cores", "the part of `process.cpu` in the kernel"),
     Field("process.resident", "level", "B", "resident memory"),
     Field("process.threads", "level", "threads", "threads of the process"),
     Field("process.read", "rate", "B/s", "read from storage; absent without permission to see it"),

@@ -238,15 +238,25 @@ def _percentiles(rows: pa.Table, shift: float, panel: int, operation: str = "") 
 
 #: Metrics of a machine's network traffic by their names in plots; a node on its own link has the last two.
 _TRAFFIC = {"loopback.bytes": "loopback", "network.received": "received", "network.sent": "sent"}
+_HALVES = {"process.cpu_user": "user", "process.cpu_system": "system"}
 _DASHES: tuple[Dash, ...] = ("solid", "dash", "dot")
 
 
 def resources_over_time(run: Run, name: str) -> Figure | None:
-    """Draw the CPU of each node above, the network traffic of nodes and machines below; None without samples."""
+    """Draw the CPU of each node above, the network traffic of nodes and machines below; None without samples.
+
+    CPU is drawn in user mode and in the kernel if the run recorded both, and in total for many nodes.
+    """
     cpu = _samples(run, {"process.cpu": ""})
-    traffic = _samples(run, _TRAFFIC)
+    traffic = {
+        label: series for label, series in _samples(run, _TRAFFIC).items() if series[1].max() > _TRACE_OF_TRAFFIC
+    }
     if not cpu:
         return None
+    halves = _samples(run, _HALVES)
+    split = len(halves) == len(_HALVES) * len(cpu) <= _NAMED
+    if split:
+        cpu = halves
     # Panels share the legend, so their series differ in color.
     groups = ((cpu, 0, 1.0, 0), (traffic, 1, 1e-6, len(cpu)))
     traces = [
@@ -268,7 +278,7 @@ def resources_over_time(run: Run, name: str) -> Figure | None:
         Axis("seconds since the run began", from_zero=True),
         [Panel(Axis("cores", from_zero=True)), *([Panel(Axis("MB/s", from_zero=True))] if traffic else [])],
         traces,
-        "Above: CPU of each node."
+        f"Above: CPU of each node{', in user mode and in the kernel' if split else ''}."
         + (" Below: network traffic; on one machine, nodes and generator use loopback." if traffic else "")
         + " Vertical lines separate the phases; warm-up is shaded.",
         rules=[Rule(phase.start, color=GRID) for phase in phases],
@@ -279,7 +289,7 @@ def resources_over_time(run: Run, name: str) -> Figure | None:
 
 
 def _samples(run: Run, metrics: Mapping[str, str]) -> dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-    """Return times and values of these metrics of nodes and machines, by label; series without traffic are omitted."""
+    """Return times and values of these metrics of nodes and machines, by label."""
     telemetry = run.telemetry
     known = telemetry.filter(pc.is_in(telemetry["metric"], pa.array(list(metrics)))).sort_by("time")
     points: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -292,5 +302,4 @@ def _samples(run: Run, metrics: Mapping[str, str]) -> dict[str, tuple[npt.NDArra
     return {
         label: (np.array([time for time, _ in of_label]), np.array([value for _, value in of_label]))
         for label, of_label in sorted(points.items())
-        if "process.cpu" in metrics or max(value for _, value in of_label) > _TRACE_OF_TRAFFIC
     }
