@@ -14,6 +14,7 @@ COLLECTIONS = (
     "activity",
     "app_interaction",
     "app_settings",
+    "case",
     "data_description",
     "education_queue",
     "exercise",
@@ -24,7 +25,7 @@ COLLECTIONS = (
     "daily_goals",
 )
 #: Collections that are equal for all users.
-STATIC = ("exercise", "data_description", "variables")
+STATIC = ("case", "exercise", "data_description", "variables")
 #: Most used collections, which may be on a separate store.
 CRITICAL = ("activity", "achievement")
 #: Fields with numbers that are summed.

@@ -1,13 +1,15 @@
 """Time that a request spends in the stores, returned in its answer and logged with its identifier.
 
 `Server-Timing: store;dur=12.3, app;dur=1.9` (ms); the two are all of the time from the request's head to the answer's.
+Other names, such as `recommend`, are parts of `app`.
 """
 
 import json
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, TextIO
@@ -17,13 +19,25 @@ from documents import Documents
 
 @dataclass
 class Spent:
-    """Time of a request in stores so far."""
+    """Time of a request in stores so far, and in named parts of the application."""
 
     seconds: float = 0.0
     calls: int = 0
+    parts: dict[str, float] = field(default_factory=dict)
 
 
 _spent: ContextVar[Spent] = ContextVar("spent")
+
+
+@contextmanager
+def timed_part(name: str) -> Iterator[None]:
+    """Add the time of the block to a named part of the current request."""
+    began = time.perf_counter()
+    try:
+        yield
+    finally:
+        if (spent := _spent.get(None)) is not None:
+            spent.parts[name] = spent.parts.get(name, 0.0) + time.perf_counter() - began
 
 
 class Timed:
@@ -76,7 +90,8 @@ class Records:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 store, rest = spent.seconds, time.perf_counter() - began - spent.seconds
-                timing = f"store;dur={store * 1e3:.3f}, app;dur={rest * 1e3:.3f}".encode()
+                times = {"store": store, "app": rest, **spent.parts}
+                timing = ", ".join(f"{part};dur={seconds * 1e3:.3f}" for part, seconds in times.items()).encode()
                 added = [(b"x-request-id", name), (b"x-instance", self._instance), (b"server-timing", timing)]
                 message["headers"] = [*message["headers"], *added]
             await send(message)

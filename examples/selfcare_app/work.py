@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from documents import COLLECTIONS, STATIC, Document, Documents
+from recommender import recommend, stored_cases
+from timed import timed_part
 
 _HOUR = 3_600_000
 _DAY = 24 * _HOUR
@@ -42,7 +44,11 @@ class Work:
             for number in range(_STATIC_DOCUMENTS)
         }
         await self._store.put("exercise", documents)
-        await self._seen(["exercise"])
+        cases = stored_cases(_STATIC_DOCUMENTS, _PLANNED)
+        await self._store.put(
+            "case", {str(number): {"user": "-", "date": 0, **case} for number, case in enumerate(cases)}
+        )
+        await self._seen(["case", "exercise"])
         if self._merge:
             await self._store.merge(["exercise"])
         return len(documents)
@@ -142,15 +148,19 @@ class Work:
         return {"activities": count, "steps": int(steps), "seconds": int(seconds)}
 
     async def next_plan(self, user: str, answers: Mapping[str, Any], now: int) -> Document:
-        """Create a plan of exercises and lessons from the answers of the week."""
+        """Create a plan of exercises from the cases most similar to the user's, and of lessons."""
         if answers:
             await self._store.put("follow_up", {f"{now}-{user}": {"user": user, "date": now, "answers": dict(answers)}})
             await self._seen(["follow_up"])
         last = await self._checked("plan", user, "latest") or {}
-        await self._checked("follow_up", user, "latest")
-        choice = await self._store.all("exercise", "-")
+        told = await self._checked("follow_up", user, "latest") or {}
+        account = await self._store.get("account", user) or {}
+        reached = await self._store.get("achievement", user) or {}
+        cases = await self._store.all("case", "-")
         week = int(last.get("week", 0)) + 1
-        chosen = [str(row["name"]) for row in choice][week % 7 :: 7][:_PLANNED]
+        with timed_part("recommend"):
+            features = {"steps": reached.get("steps_week"), **account.get("answers", {}), **told.get("answers", {})}
+            chosen = recommend(features, cases, _PLANNED)
         plan = {"user": user, "date": now, "week": week, "exercises": chosen}
         await self._store.put("plan", {f"{now}-{user}": plan})
         lessons = {

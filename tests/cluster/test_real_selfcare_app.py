@@ -69,7 +69,10 @@ def test_two_instances_know_the_same_and_reckon_right(state):
         rows = ask(front, "GET", "/patient/achievements", **known)[1]["achievements"]
         (achieved,) = (row for row in rows if "days_with_goal" in row)
         assert (achieved["steps"], achieved["days_with_goal"]) == (sum(steps), 1)
-        assert ask(front, "POST", "/patient/plan/next", {"pain": 3}, **known)[1]["plan"]["week"] == 1
+        _, planned, headers = ask(front, "POST", "/patient/plan/next", {"pain": 3}, **known)
+        assert planned["plan"]["week"] == 1
+        assert len(planned["plan"]["exercises"]) == 6
+        assert "recommend;dur=" in headers["server-timing"]
         assert ask(front, "GET", "/patient/totals", Authorization="Bearer ann.99999999999.no")[0] == 401
         assert ask(front, "POST", "/patient/activity", {"activities": []}, **known)[0] == 422
         record = [

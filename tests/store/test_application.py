@@ -1,5 +1,6 @@
 """Start commands of an application's instances, balancer and stores."""
 
+import importlib
 import shutil
 from pathlib import Path
 
@@ -121,3 +122,19 @@ def test_a_later_cluster_at_the_same_address_is_logged_in_to_with_its_own_passwo
     first, again, second = (store._part("mongodb", "10.9.0.1:27017", login) for login in (*logins[:1], *logins))
     assert again is first
     assert (first._access.auth.secret, second._access.auth.secret) == ("first", "second")
+
+
+def test_the_recommender_chooses_the_exercises_of_the_most_similar_cases(monkeypatch):
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    recommender = importlib.import_module("recommender")
+    near = {"pain": 3, "sleep": 4, "exercises": ["walk", "bend"]}
+    nearer = {"pain": 2, "sleep": 4, "exercises": ["bend", "lift"]}
+    far = [{"pain": 10, "sleep": 0, "exercises": ["rest"]}] * 9
+    user = {"pain": 2, "sleep": 4, "work": None}
+    assert recommender.similarity(user, nearer) == 1
+    assert recommender.similarity(user, near) == pytest.approx(0.95)
+    # Five neighbours: both near cases, and three that share the exercise "rest" with a similarity of 0.4.
+    assert recommender.recommend(user, [*far, near, nearer], 2) == ["bend", "rest"]
+    assert recommender.recommend(user, [], 6) == []
+    cases = recommender.stored_cases(60, 6)
+    assert len({case["exercises"][0] for case in cases}) > 5
