@@ -10,7 +10,7 @@ export VIRTUAL_ENV := $(CURDIR)/.venv
 # Thousands of commands of the tests would compile the same modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: build demo test check trials lint lint-python lint-rust format docs bench dist lock clean
+.PHONY: build demo test check trials lint lint-python lint-rust format docs bench dist audit lock clean
 
 build: .venv/.built
 
@@ -60,6 +60,11 @@ dist: .venv/.installed
 	rm -rf dist
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/maturin build --release --zig --compatibility manylinux2014 --out dist
 	$(BIN)/maturin sdist --out dist
+	$(BIN)/twine check --strict dist/*
+
+# Known vulnerabilities of the locked packages; says "not checked" without the databases.
+audit: build
+	$(BIN)/python -m tools.audit
 
 lock: $(UV)
 	$(UV) pip compile --quiet --universal --generate-hashes --no-header --group dev --output-file requirements.lock pyproject.toml

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from loadframe.library.times import Times
     from loadframe.library.workload import Workload
 
-__version__ = "0.1.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "BadInput",
