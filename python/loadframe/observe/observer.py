@@ -11,11 +11,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from loadframe.base.errors import LoadframeError
 from loadframe.base.event_kinds import GAP, GAP_OVER
-from loadframe.record import RunWriter
+
+if TYPE_CHECKING:
+    # Agents on other machines import this module, and lack the libraries that the record needs.
+    from loadframe.record import RunWriter
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ class Observer:
     def __init__(
         self,
         samplers: Sequence[Sampler],
-        writer: RunWriter,
+        writer: "RunWriter",
         machine_of: Callable[[str], str | None] = lambda _: platform.node(),
     ):
         """`machine_of` returns the machine of a source; None for a source without a single machine."""
