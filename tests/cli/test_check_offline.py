@@ -126,6 +126,26 @@ def test_workloads_of_another_family_name_their_stores():
     assert "or choose a store of the family postgresql" in done.stderr
 
 
+@pytest.mark.parametrize("store", ["opensearch", "mongodb"])
+def test_ingested_events_are_shown_in_the_kinds_of_their_source(tmp_path, store):
+    kinds = "{sensor: {id: key, time: at.instant}, door: {id: number, time: opened}}"
+    (tmp_path / "w.yaml").write_text(
+        "workload: w\n"
+        "collections: {readings: {}}\n"
+        f"sources: {{wire: {{listen: '127.0.0.1:0', events: {{type: what, kinds: {kinds}}}}}}}\n"
+        "operations: {take_in: {take_in: {collection: readings}}}\n"
+        "phases: [{name: p, operation: take_in, source: wire, duration: 60s}]\n"
+    )
+    (shown,) = result("check", tmp_path / "w.yaml", "--offline", "--store", store)
+    request = "".join(shown["request"].split())
+    for event in (
+        '"sensor":{"key":"7","at":{"instant":"2017-03-01T12:00:00Z"},"what":"sensor"}',
+        '"door":{"number":"7","opened":"2017-03-01T12:00:00Z","what":"door"}',
+    ):
+        assert event in request
+    assert "bid" not in request
+
+
 def test_credentials_that_a_workload_carries_are_not_shown(tmp_path):
     file = tmp_path / "w.yaml"
     file.write_text(

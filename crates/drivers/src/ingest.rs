@@ -6,8 +6,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::time::Instant;
 
 use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 use loadframe_engine::plan::PlanError;
@@ -156,20 +154,6 @@ pub fn id<'a>(batch: &'a Batch, event: &Event) -> Option<Cow<'a, str>> {
     serde_json::from_str(&format!("\"{escaped}\"")).ok().map(Cow::Owned)
 }
 
-/// Returns a batch with one sample event, for display.
-pub fn sample() -> Batch {
-    let line = br#"{"type":"bid","id":"7","time":"2017-03-01T12:00:00Z"}"#;
-    let event = Event {
-        arrived: Instant::now(),
-        line: 0..line.len(),
-        id: 20..21,
-        kind: 0,
-        time: 1_488_369_600_000,
-        arrival: 1_488_369_600_000,
-    };
-    Batch { bytes: line.to_vec(), events: vec![event], kinds: Arc::new(["bid".to_owned()]) }
-}
-
 /// Returns the failure of an ingest operation without a source.
 pub fn without_source() -> Reply {
     Reply::unsent(Failure::new(ErrorClass::Client, "take_in sends the events of a source, and its phase names none"))
@@ -177,6 +161,9 @@ pub fn without_source() -> Reply {
 
 #[cfg(test)]
 pub mod tests {
+    use std::sync::Arc;
+    use std::time::Instant;
+
     use serde_json::json;
 
     use super::*;
@@ -243,17 +230,5 @@ pub mod tests {
         let kinds = |only: Option<&[u32]>| chosen(&batch, only).map(|event| event.kind).collect::<Vec<_>>();
         assert_eq!((kinds(None), kinds(Some(&[0, 2])), kinds(Some(&[]))), (vec![0, 1, 2], vec![0, 2], vec![]));
         assert_eq!((count(&batch, None), count(&batch, Some(&[0, 2]))), (3, 2));
-    }
-
-    #[test]
-    fn the_sample_has_the_id_and_kind_of_its_line() {
-        let sample = sample();
-        let event = &sample.events[0];
-        assert_eq!((sample.id(event), sample.kind(event)), (&b"7"[..], "bid"));
-        let line: Value = serde_json::from_slice(sample.line(event)).unwrap();
-        assert_eq!(
-            (&line["id"], calendar::milliseconds(line["time"].as_str().unwrap())),
-            (&json!("7"), Some(event.time))
-        );
     }
 }

@@ -181,18 +181,15 @@ pub trait Driver: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Returns a sample request of an ingesting operation, which cannot send without a source.
-    fn sample(
+    /// Returns the request of an ingesting operation for a batch as readable text, like [`Driver::render`].
+    fn render_events(
         &self,
-        connection: &mut Self::Connection,
-        operation: &Self::Operation,
-        context: &Context,
-        draw: &Draw,
-    ) -> (Reply, Exchange) {
-        let now = Instant::now();
-        let request = self.render(connection, operation, context, draw).unwrap_or_default();
-        let answer = "not sent: this is a sample; the operation sends the events of a source".to_owned();
-        (Reply::new(now, now, Ok(())), Exchange { request, answer })
+        _connection: &mut Self::Connection,
+        _operation: &Self::Operation,
+        _context: &Context,
+        _batch: &Batch,
+    ) -> Option<String> {
+        None
     }
 
     /// Executes the request and returns it with its answer as readable text, for `loadframe check`. Without
@@ -205,9 +202,6 @@ pub trait Driver: Sized + Send + Sync + 'static {
         draw: &Draw,
     ) -> impl Future<Output = (Reply, Exchange)> {
         async move {
-            if self.ingests(operation) {
-                return self.sample(connection, operation, context, draw);
-            }
             if let Some(taken_down) = Self::exchange(connection) {
                 *taken_down = Some(Exchange::default());
             }

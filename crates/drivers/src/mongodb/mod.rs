@@ -205,17 +205,25 @@ impl Driver for Mongo {
                 Ok(commands.ok()?.into_iter().next()?.0)
             }
             Kind::Neutral(neutral) => connection.buffers.verb(neutral, operation.concern, &values)?,
-            Kind::Ingest(form, buckets) => {
-                let sample = crate::ingest::sample();
-                let day = buckets.as_ref().map(|days| days.generations.name(sample.events[0].time));
-                let events = (0..).zip(&sample.events);
-                let into = day.as_ref().unwrap_or(&form.collection);
-                let commands = ingest::commands(form, into, &sample, events, operation.concern, &mut Tally::default());
-                Ok(commands.ok()?.into_iter().next()?.0)
-            }
-            Kind::DeleteDays(..) => return None,
+            Kind::Ingest(..) | Kind::DeleteDays(..) => return None,
         };
         bson::json(&command.ok()?).map(|command| command.to_string())
+    }
+
+    fn render_events(
+        &self,
+        _connection: &mut Connection,
+        operation: &Operation,
+        _context: &Context,
+        batch: &Batch,
+    ) -> Option<String> {
+        let Kind::Ingest(form, buckets) = &operation.kind else { return None };
+        // The sample events share one day.
+        let day = buckets.as_ref().zip(batch.events.first()).map(|(days, event)| days.generations.name(event.time));
+        let into = day.as_ref().unwrap_or(&form.collection);
+        let events = (0..).zip(&batch.events);
+        let commands = ingest::commands(form, into, batch, events, operation.concern, &mut Tally::default());
+        bson::json(&commands.ok()?.into_iter().next()?.0).map(|command| command.to_string())
     }
 }
 

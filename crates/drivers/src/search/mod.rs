@@ -29,7 +29,6 @@ use crate::http1::request::Request;
 use crate::http1::{Connection, Http1};
 use crate::net::deadline::Limit;
 use crate::search::dialect::Dialect;
-use crate::search::operation::IngestTarget;
 pub use crate::search::operation::Operation;
 use crate::search::request::SearchStep;
 
@@ -164,13 +163,21 @@ impl Driver for Search {
         draw: &Draw,
     ) -> Option<String> {
         let values = Values { variables: &context.variables, draw, captured: &Captured::NONE };
-        if let Some(IngestTarget { form, .. }) = &operation.ingest {
-            connection
-                .give(|body| operation::ingest::body(form, &List::default(), &crate::ingest::sample(), None, body));
-        }
         let mut written = |SearchStep { request, .. }: &SearchStep| self.http.written(connection, request, &values);
         let steps = [&operation.step].into_iter().chain(&operation.then);
         Some(steps.map(&mut written).collect::<Vec<_>>().join("\n"))
+    }
+
+    fn render_events(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        batch: &Batch,
+    ) -> Option<String> {
+        let form = &operation.ingest.as_ref()?.form;
+        connection.give(|body| operation::ingest::body(form, &List::default(), batch, None, body));
+        self.render(connection, operation, context, &Draw::new(0, 0, 0))
     }
 
     async fn show(
@@ -180,9 +187,6 @@ impl Driver for Search {
         context: &Context,
         draw: &Draw,
     ) -> (Reply, Exchange) {
-        if operation.ingest.is_some() {
-            return self.sample(connection, operation, context, draw);
-        }
         let (mut shown, mut exchanges) = (Exchange::default(), 0);
         let show = |connection: &Connection, request: &Request, reply: &Reply| {
             exchanges += 1;

@@ -201,6 +201,24 @@ macro_rules! any_of {
                 }
             }
 
+            /// See [`Driver::render_events`].
+            pub fn render_events(
+                &self,
+                connection: &mut AnyConnection,
+                operation: &AnyOperation,
+                context: &Context,
+                batch: &Batch,
+            ) -> Option<String> {
+                match (self, connection, operation) {
+                    $((
+                        Self::$variant(driver),
+                        AnyConnection::$variant(connection),
+                        AnyOperation::$variant(operation),
+                    ) => driver.render_events(connection, operation, context, batch),)*
+                    _ => unreachable!("operations and connections belong to the driver that created them"),
+                }
+            }
+
             /// See [`Driver::show`].
             pub async fn show(
                 &self,

@@ -189,6 +189,17 @@ impl Driver for Several {
         self.drivers[*target].render(&mut connection.connections[*target], operation, context, draw)
     }
 
+    fn render_events(
+        &self,
+        connection: &mut Connection,
+        operation: &Operation,
+        context: &Context,
+        batch: &Batch,
+    ) -> Option<String> {
+        let Operation { target, operation } = operation;
+        self.drivers[*target].render_events(&mut connection.connections[*target], operation, context, batch)
+    }
+
     async fn show(
         &self,
         connection: &mut Connection,

@@ -22,7 +22,7 @@ use crate::driver::{Driver, Exchange, Reply};
 use crate::ingest;
 use crate::ingest::{Source, SourceStats};
 use crate::pacing::start_time::StartTime;
-use crate::plan::{Plan, PlanError};
+use crate::plan::{self, Pacing, Plan, PlanError, Stream};
 use crate::ranks::RankRecorder;
 use crate::ranks::directives::Directives;
 use crate::recording::collector::Link;
@@ -400,7 +400,15 @@ pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<Checked>, PlanError
     tokio::task::LocalSet::new().block_on(&runtime()?, async {
         let mut connection = phase.driver.connection(0);
         let mut shown = Vec::new();
-        for (name, choice) in once(&phase, &slots) {
+        for (name, source, choice) in once(&phase, &slots) {
+            if let Some(source) = source {
+                let now = Instant::now();
+                let request = rendered(&phase, &mut connection, choice, source).unwrap_or_default();
+                let answer = "not sent: this is a sample; the operation sends the events of a source".to_owned();
+                let (reply, exchange) = (Reply::new(now, now, Ok(())), Exchange { request, answer });
+                shown.push(Checked { operation: name.to_owned(), reply, exchange, setup: None });
+                continue;
+            }
             let knows = |slot| phase.driver.memory(&mut connection).is_some_and(|memory| memory.has(slot));
             let (reply, exchange) = match choice.lacks(knows) {
                 Some(value) => {
@@ -424,17 +432,40 @@ pub fn render_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Option<St
     let (phase, slots) = prepare::<D>(plan, false)?;
     tokio::task::LocalSet::new().block_on(&runtime()?, async {
         let mut connection = phase.driver.connection(0);
-        let render = |(name, choice): (&str, &Choice<D>)| {
-            (name.to_owned(), phase.driver.render(&mut connection, &choice.operation, &phase.context, &draw))
-        };
-        Ok(once(&phase, &slots).map(render).collect())
+        let mut all = Vec::new();
+        for (name, source, choice) in once(&phase, &slots) {
+            let request = match source {
+                Some(source) => rendered(&phase, &mut connection, choice, source),
+                None => phase.driver.render(&mut connection, &choice.operation, &phase.context, &draw),
+            };
+            all.push((name.to_owned(), request));
+        }
+        Ok(all)
     })
 }
 
-/// Iterates over the operations of a phase, each once, with its name.
-fn once<'a, D: Driver>(phase: &'a Phase<D>, slots: &'a [Slot]) -> impl Iterator<Item = (&'a str, &'a Choice<D>)> {
+/// Returns the request for a sample event of each kind that the source defines.
+fn rendered<D: Driver>(
+    phase: &Phase<D>,
+    connection: &mut D::Connection,
+    choice: &Choice<D>,
+    source: &plan::Source,
+) -> Option<String> {
+    phase.driver.render_events(connection, &choice.operation, &phase.context, &ingest::samples(&source.events))
+}
+
+/// Iterates over the operations of a phase, each once, with its name and the source of its events, if any.
+fn once<'a, D: Driver>(
+    phase: &'a Phase<D>,
+    slots: &'a [Slot],
+) -> impl Iterator<Item = (&'a str, Option<&'a plan::Source>, &'a Choice<D>)> {
     let mut seen = HashSet::new();
-    let choices = phase.stream_plans.iter().flat_map(|stream_plan| &stream_plan.choices);
-    let named = choices.map(|choice| (slots[choice.slot].operation.as_str(), choice));
-    named.filter(move |(name, _)| seen.insert(*name))
+    let source = |stream: &Stream| match &stream.pacing {
+        Pacing::Source { source, .. } => phase.plan.sources.get(source),
+        _ => None,
+    };
+    let streams = phase.plan.streams.iter().map(source).zip(&phase.stream_plans);
+    let choices = streams.flat_map(|(source, stream)| stream.choices.iter().map(move |choice| (source, choice)));
+    let named = choices.map(|(source, choice)| (slots[choice.slot].operation.as_str(), source, choice));
+    named.filter(move |(name, ..)| seen.insert(*name))
 }

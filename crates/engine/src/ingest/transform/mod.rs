@@ -117,7 +117,7 @@ impl Act {
 }
 
 impl Step {
-    fn new(step: &TransformStep) -> Result<Self, PlanError> {
+    pub(super) fn new(step: &TransformStep) -> Result<Self, PlanError> {
         let (field, act) = match step {
             TransformStep::Rename { field, to } => (field, Act::Rename(Path::parse(to)?)),
             TransformStep::Drop { field } => (field, Act::Drop),
