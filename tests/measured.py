@@ -8,7 +8,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceResponse,
 )
 
-from loadframe.load.measures import BOUNDS
+from loadframe.live.metrics import BOUNDS
 from loopback_server import Handler, LoopbackServer
 
 BUCKETS = len(BOUNDS) + 1

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from commands import LOADFRAME, Running, loadframe, open_folder, until
-from loadframe.load.measures import BOUNDS
+from loadframe.live.metrics import BOUNDS
 from loadframe.record import Run
 from measured import labels, receiver
 from own_servers import REDIS

@@ -35,7 +35,8 @@ def places(measured: list[tuple[Path, int, str]]) -> str:
 
 
 def test_the_documentation_has_fewer_than_60000_words():
-    assert sum(map(words, WRITTEN)) < 60_000
+    # The changelog is a record that grows with each version.
+    assert sum(words(page) for page in WRITTEN if page.name != "CHANGELOG.md") < 60_000
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ import itertools
 import pytest
 from feeds import command
 
-from loadframe.live.metrics import Metrics, Times
-from loadframe.load.measures import BOUNDS
+from loadframe.live.metrics import BOUNDS, Metrics, Times
 from measured import BUCKETS, finished, measures
 
 

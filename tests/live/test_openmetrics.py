@@ -17,11 +17,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from commands import PATIENCE, until
 from loadframe._engine import HistogramLog
 from loadframe.base.errors import BadInput
-from loadframe.live.metrics import Metrics
+from loadframe.live.metrics import BOUNDS, Metrics
 from loadframe.live.openmetrics import MetricsServer
 from loadframe.live.publisher import Publisher
 from loadframe.load import run_phase
-from loadframe.load.measures import BOUNDS
 from loadframe.record import RunWriter
 from loopback_server import Handler, LoopbackServer
 

@@ -4,9 +4,8 @@ import pytest
 from feeds import command
 
 from loadframe.base.errors import BadInput
-from loadframe.live.metrics import Metrics
+from loadframe.live.metrics import BOUNDS, Metrics
 from loadframe.live.otlp import Pusher, metrics_endpoint
-from loadframe.load.measures import BOUNDS
 from measured import finished, labels, measures, receiver
 from own_servers import free_port
 

@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from loadframe import __version__
+from loadframe import __version__, _engine
 from loadframe.live.feed import Record
-from loadframe.load.measures import BOUNDS
 
 Kind = Literal["counter", "gauge", "histogram", "info"]
+
+#: Upper bounds of the engine's buckets of times, s; the last bucket has none.
+BOUNDS: tuple[float, ...] = tuple(_engine.MEASURE_BOUNDS)
 
 
 @dataclass(frozen=True)

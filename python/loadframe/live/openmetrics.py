@@ -17,8 +17,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from loadframe.base.errors import BadInput
-from loadframe.live.metrics import Family, Metrics, Times
-from loadframe.load.measures import BOUNDS
+from loadframe.live.metrics import BOUNDS, Family, Metrics, Times
 
 #: Prefix of the metrics' names.
 _PREFIX = "loadframe"

@@ -30,8 +30,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from loadframe import __version__
 from loadframe.base.errors import BadInput
-from loadframe.live.metrics import Family, Metrics, Times
-from loadframe.load.measures import BOUNDS
+from loadframe.live.metrics import BOUNDS, Family, Metrics, Times
 
 #: Interval of pushes, s.
 _EVERY = 5.0
