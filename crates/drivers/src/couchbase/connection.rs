@@ -65,6 +65,11 @@ impl Pipelined for NodeConnection {
 }
 
 impl NodeConnection {
+    /// Whether a usable connection exists.
+    pub fn is_open(&mut self) -> bool {
+        self.wire.as_mut().is_some_and(Wire::is_idle)
+    }
+
     /// Connects, authenticates and selects the bucket, unless a usable connection exists.
     pub async fn open(
         &mut self,

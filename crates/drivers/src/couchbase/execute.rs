@@ -53,15 +53,17 @@ impl ConnectionSet {
         limit: Limit,
     ) -> Result<(), Failure> {
         let connection = element(self.by_node(bucket), usize::from(node));
-        let Some(host) = nodes.known.host(node) else {
-            bucket.doubt();
-            return Err(unserved());
-        };
-        let opened = connection.open(&host, &nodes.connect_options, &bucket.name, limit).await;
-        if opened.is_err() {
-            bucket.doubt();
+        if !connection.is_open() {
+            let Some(host) = nodes.known.host(node) else {
+                bucket.doubt();
+                return Err(unserved());
+            };
+            let opened = connection.open(&host, &nodes.connect_options, &bucket.name, limit).await;
+            if opened.is_err() {
+                bucket.doubt();
+            }
+            opened?;
         }
-        opened?;
         if durable { connection.require_durable() } else { Ok(()) }
     }
 

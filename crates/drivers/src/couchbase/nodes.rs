@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::PlanError;
 
@@ -52,7 +53,7 @@ pub struct CouchbaseNodes {
     pub known: Known,
     buckets: Mutex<Vec<Arc<Bucket>>>,
     /// The nodes that run the query service: their numbers and addresses.
-    query: Mutex<Vec<(u16, Arc<Host>)>>,
+    query: ArcSwap<Vec<(u16, Arc<Host>)>>,
 }
 
 impl Bucket {
@@ -70,7 +71,13 @@ impl Bucket {
 impl CouchbaseNodes {
     /// Creates the state without contacting any node.
     pub fn new(topology: Arc<Topology>, connect_options: ConnectOptions) -> Self {
-        Self { topology, connect_options, known: Known::default(), buckets: Mutex::default(), query: Mutex::default() }
+        Self {
+            topology,
+            connect_options,
+            known: Known::default(),
+            buckets: Mutex::default(),
+            query: ArcSwap::default(),
+        }
     }
 
     /// Returns the bucket of that name, and adds it if it is new. Refuses invalid names.
@@ -107,7 +114,7 @@ impl CouchbaseNodes {
 
     /// Returns the query node for statement number `turn`, by round robin; `None` if no query node is known.
     pub fn query(&self, turn: u64) -> Option<(u16, Arc<Host>)> {
-        let query = self.query.lock().expect("no thread panics while it holds the lock");
+        let query = self.query.load();
         (!query.is_empty()).then(|| query[(turn % query.len() as u64) as usize].clone())
     }
 
@@ -165,7 +172,7 @@ impl CouchbaseNodes {
         for seat in configuration.query(&host.name, tls) {
             query.extend(self.asked(&seat).await);
         }
-        *self.query.lock().expect("no thread panics while it holds the lock") = query;
+        self.query.store(Arc::new(query));
         true
     }
 

@@ -13,7 +13,6 @@ use super::request::{Document, columns};
 use super::row::Row;
 use super::table::Table;
 use crate::crud::{Action, Bulk};
-use crate::net::deadline::Deadline;
 use crate::net::exchange::Exchanged;
 use crate::tally::Tally;
 
@@ -50,9 +49,7 @@ pub async fn execute(
     mut tally: Tally,
     shown: &mut Option<Exchange>,
 ) -> Reply {
-    let execute = async |(place, (statement, row)): &Placed| {
-        (*place, execution.execute(statement, row, &mut Deadline::default()).await)
-    };
+    let execute = async |(place, (statement, row)): &Placed| (*place, execution.execute(statement, row).await);
     let executions = ready.iter().map(execute);
     let answers: Vec<(usize, StatementOutcome)> = iter(executions).buffer_unordered(IN_FLIGHT).collect().await;
     if let (Some(shown), Some((_, (statement, _))), Some((_, asked))) = (shown, ready.first(), answers.first()) {

@@ -84,6 +84,8 @@ pub struct Thread {
     prepared: RefCell<Vec<HashMap<Box<[u8]>, Preparing>>>,
     tables: RefCell<HashMap<TableName, Rc<Table>>>,
     places: RefCell<Vec<(Uuid, u16)>>,
+    /// Timers of finished statements, for the next ones.
+    deadlines: RefCell<Vec<Deadline>>,
 }
 
 /// Opens a session within `patience`. A keep-alive check may take the longer of `patience` and `CHECK`: when it
@@ -127,7 +129,12 @@ pub async fn open(
 
 impl Thread {
     /// Returns the session. Opens it on first use, and replaces it when all its nodes are disconnected.
-    pub async fn session(&self, nodes: &CqlNodes, settings: &Settings, limit: Limit) -> Result<Rc<Session>, Failure> {
+    pub async fn session(
+        &self,
+        nodes: &CqlNodes,
+        settings: impl Fn() -> Settings,
+        limit: Limit,
+    ) -> Result<Rc<Session>, Failure> {
         if let Some(session) = self.current() {
             return Ok(self.replaced(session, nodes, settings, limit).await);
         }
@@ -138,7 +145,7 @@ impl Thread {
         }
         let contacts = nodes.contacts();
         let setup = Setup::begin();
-        let opened = limit.within(open(&contacts, settings, limit.timeout)).await.ok_or_else(late)?;
+        let opened = limit.within(open(&contacts, &settings(), limit.timeout)).await.ok_or_else(late)?;
         let session = Rc::new(opened.map_err(|error| error::session(&error))?);
         setup.finish();
         *self.session.borrow_mut() = Some(session.clone());
@@ -151,7 +158,13 @@ impl Thread {
 
     /// Returns the session, or a new one if no node is connected and the new session opens. One client opens it. The
     /// other clients keep the old session meanwhile, which may recover.
-    async fn replaced(&self, session: Rc<Session>, nodes: &CqlNodes, settings: &Settings, limit: Limit) -> Rc<Session> {
+    async fn replaced(
+        &self,
+        session: Rc<Session>,
+        nodes: &CqlNodes,
+        settings: impl Fn() -> Settings,
+        limit: Limit,
+    ) -> Rc<Session> {
         if !self.doubted.get()
             || self.is_connected(&session)
             || self.pause.get().is_some_and(|limit| !limit.has_passed())
@@ -161,7 +174,7 @@ impl Thread {
         let Ok(_one) = self.opening.try_lock() else { return session };
         let contacts = nodes.contacts();
         let setup = Setup::begin();
-        let opened = limit.at_most(REOPENING).within(open(&contacts, settings, limit.timeout)).await;
+        let opened = limit.at_most(REOPENING).within(open(&contacts, &settings(), limit.timeout)).await;
         self.pause.set(Some(Limit::starting_now(PAUSE)));
         let Some(Ok(other)) = opened else { return session };
         setup.finish();
@@ -237,17 +250,18 @@ impl Thread {
         prepared.cloned()
     }
 
-    /// Executes a statement within the client's `deadline`. The outcome has times, but no bytes.
+    /// Executes a statement. The outcome has times, but no bytes.
     pub async fn execute(
         &self,
         session: &Session,
         nodes: &CqlNodes,
         (statement, row): (&PreparedStatement, &Row),
         limit: Limit,
-        deadline: &mut Deadline,
     ) -> Outcome<QueryResult> {
+        let mut deadline = self.deadlines.borrow_mut().pop().unwrap_or_default();
         let execution = deadline.within(limit.due, session.execute_unpaged(statement, row));
         let (exchanged, (answer, picked)) = Exchanged::around(recorded(execution)).await;
+        self.deadlines.borrow_mut().push(deadline);
         let served = match &answer {
             Some(Ok(answer)) => Some(answer.request_coordinator().node().host_id),
             _ => picked,

@@ -11,7 +11,6 @@ use super::row::Row;
 use super::table::TableName;
 use crate::daily::Buckets;
 use crate::exchanges::Exchanges;
-use crate::net::deadline::Deadline;
 
 /// Runs statements for daily tables, one after the other.
 pub struct Days<'a> {
@@ -57,7 +56,7 @@ impl<'a> Days<'a> {
             let policy = SingleTargetLoadBalancingPolicy::new(NodeIdentifier::Node(node.clone()), None);
             statement.set_load_balancing_policy(Some(policy));
         }
-        let asked = self.execution.execute(&statement, &Row::default(), &mut Deadline::default()).await;
+        let asked = self.execution.execute(&statement, &Row::default()).await;
         self.exchanges.join(asked.exchange());
         asked.answer
     }

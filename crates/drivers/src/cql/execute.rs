@@ -14,7 +14,7 @@ use super::row::Row;
 use super::table::{Table, TableName};
 use crate::capture::Memory;
 use crate::exchanges::add_line;
-use crate::net::deadline::{Deadline, Limit};
+use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
 use crate::outcome::Outcome;
 
@@ -53,8 +53,8 @@ impl Execution<'_> {
 
     /// Executes a statement with the drawn values.
     pub async fn run(&self, connection: &mut Connection, statement: &PreparedStatement) -> StatementOutcome {
-        let Connection { buffers, deadline, shown, .. } = connection;
-        let asked = self.execute(statement, &buffers.row, deadline).await;
+        let Connection { buffers, shown, .. } = connection;
+        let asked = self.execute(statement, &buffers.row).await;
         if let Some(shown) = shown {
             show(shown, statement, &asked.answer);
         }
@@ -62,8 +62,8 @@ impl Execution<'_> {
     }
 
     /// Executes a statement with the given values.
-    pub async fn execute(&self, statement: &PreparedStatement, row: &Row, deadline: &mut Deadline) -> StatementOutcome {
-        let executed = self.thread.execute(self.session, self.nodes, (statement, row), self.limit, deadline).await;
+    pub async fn execute(&self, statement: &PreparedStatement, row: &Row) -> StatementOutcome {
+        let executed = self.thread.execute(self.session, self.nodes, (statement, row), self.limit).await;
         let answer = executed.answer.and_then(Answer::new);
         // The library connects while it sends, so a connect failure means that nothing was sent.
         let unsent = answer.as_ref().is_err_and(|failure| failure.class == ErrorClass::Connect);

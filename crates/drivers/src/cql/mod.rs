@@ -44,7 +44,7 @@ use crate::capture::{Memory, execute_with_memory};
 use crate::daily::generations::Register;
 use crate::daily::{Buckets, PARTS};
 use crate::net::connect_options::{User, user};
-use crate::net::deadline::{Deadline, Limit};
+use crate::net::deadline::Limit;
 use crate::net::per_thread::PerThread;
 
 /// Time limit for contacting a node before the load starts.
@@ -69,7 +69,6 @@ pub struct Cql {
 #[derive(Debug, Default)]
 pub struct Connection {
     buffers: Buffers,
-    deadline: Deadline,
     memory: Memory,
     /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
@@ -176,7 +175,7 @@ impl Cql {
     ) -> Reply {
         let thread = self.threads.get(Thread::default);
         let limit = Limit::starting_now(operation.statement_options.timeout);
-        let session = match thread.session(&self.nodes, &self.settings(), limit).await {
+        let session = match thread.session(&self.nodes, || self.settings(), limit).await {
             Ok(session) => session,
             Err(failure) => return Reply::unsent(failure),
         };

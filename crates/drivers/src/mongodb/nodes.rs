@@ -4,10 +4,11 @@
 //! A member reports its role on request. The driver asks before the load, after a failure that suggests an election,
 //! when the hosts change, and every few seconds.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use bson::Document;
 use futures_util::future::join_all;
 use loadframe_engine::driver::{ErrorClass, Failure};
@@ -62,7 +63,7 @@ pub struct MongoNodes {
     spread: Spread,
     known: Known,
     mode: AtomicU8,
-    members: RwLock<Arc<Members>>,
+    members: ArcSwap<Members>,
     refresh_throttle: RefreshThrottle,
 }
 
@@ -89,7 +90,7 @@ impl MongoNodes {
             spread,
             known: Known::default(),
             mode: AtomicU8::new(Mode::Unknown as u8),
-            members: RwLock::default(),
+            members: ArcSwap::default(),
             refresh_throttle: RefreshThrottle::default(),
         })
     }
@@ -105,7 +106,7 @@ impl MongoNodes {
 
     /// Returns the members as last described.
     pub fn members(&self) -> Arc<Members> {
-        self.members.read().expect("no thread panics while it holds the lock").clone()
+        self.members.load_full()
     }
 
     /// Returns all hosts that the target ever had, by their numbers in the records.
@@ -129,7 +130,7 @@ impl MongoNodes {
     /// none fits.
     pub fn pick(&self, prefer: Prefer, client: u64, draw: &Draw) -> Result<u16, Failure> {
         let turn = draw.turn_of(client, self.spread == Spread::Fixed);
-        self.members().pick(prefer, turn).ok_or_else(|| {
+        self.members.load().pick(prefer, turn).ok_or_else(|| {
             self.doubt();
             let wanted = if prefer == Prefer::Secondary { "secondary" } else { "primary" };
             Failure::new(ErrorClass::Connect, format!("the replica set has no {wanted} now"))
@@ -213,14 +214,14 @@ impl MongoNodes {
         if answered {
             members.secondaries.sort_unstable();
             members.missing = missing;
-            *self.members.write().expect("no thread panics while it holds the lock") = Arc::new(members);
+            self.members.store(Arc::new(members));
             self.mode.store(Mode::Set as u8, Ordering::Release);
             return Ok(());
         }
         // Without an answer, no member is available.
         if self.mode() == Mode::Set {
             let members = Members { missing, ..Members::default() };
-            *self.members.write().expect("no thread panics while it holds the lock") = Arc::new(members);
+            self.members.store(Arc::new(members));
         }
         last.map_or(Ok(()), Err)
     }

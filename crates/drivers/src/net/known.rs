@@ -1,39 +1,45 @@
 //! The nodes that a cluster reports, by their numbers in the records.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::ArcSwap;
 use loadframe_engine::plan::PlanError;
 
 use crate::net::target_node::Host;
 
-/// Every node that the cluster ever reported, by its number.
+/// Every node that the cluster ever reported, by its number. Reads take no lock.
 #[derive(Debug, Default)]
-pub struct Known(Mutex<Vec<Arc<Host>>>);
+pub struct Known {
+    hosts: ArcSwap<Vec<Arc<Host>>>,
+    /// Held by the caller that changes the nodes.
+    changing: Mutex<()>,
+}
 
 impl Known {
     /// The names of the nodes, in the order of their numbers.
     pub fn texts(&self) -> Vec<String> {
-        self.lock().iter().map(|host| host.text.clone()).collect()
+        self.hosts.load().iter().map(|host| host.text.clone()).collect()
     }
 
     /// Returns the node with this number; `None` if there is none.
     pub fn host(&self, number: u16) -> Option<Arc<Host>> {
-        self.lock().get(usize::from(number)).cloned()
+        self.hosts.load().get(usize::from(number)).cloned()
     }
 
     /// Returns the number of the node at `address` (`host:port`). An unknown node gets a new number.
     pub async fn number(&self, address: &str) -> Result<u16, PlanError> {
         let place = |known: &[Arc<Host>]| known.iter().position(|host| host.text == address);
-        if let Some(number) = place(&self.lock()) {
+        if let Some(number) = place(&self.hosts.load()) {
             return Ok(number as u16);
         }
         // The user may have given a name for the address that the cluster reports.
         let resolved = Host::look_up(address).await?;
-        let mut known = self.lock();
+        let _one = self.change();
+        let known = self.hosts.load();
         let same = |host: &Arc<Host>| host.addresses.iter().any(|address| resolved.addresses.contains(address));
         let number = known.iter().position(same).unwrap_or_else(|| {
-            known.push(Arc::new(resolved));
-            known.len() - 1
+            self.hosts.store(Arc::new([known.as_slice(), &[Arc::new(resolved)]].concat()));
+            known.len()
         });
         u16::try_from(number).map_err(|_| PlanError::new(format!("there were {number} nodes already")))
     }
@@ -41,15 +47,18 @@ impl Known {
     /// Like `number`, for a node with `name` in the records.
     pub async fn number_of(&self, address: &str, name: &str) -> Result<u16, PlanError> {
         let number = self.number(address).await?;
-        let known = &mut self.lock()[usize::from(number)];
-        if known.text != name {
-            *known = Arc::new(Host { text: name.to_owned(), ..Host::clone(known) });
+        let _one = self.change();
+        let mut known = Vec::clone(&self.hosts.load());
+        let host = &mut known[usize::from(number)];
+        if host.text != name {
+            *host = Arc::new(Host { text: name.to_owned(), ..Host::clone(host) });
+            self.hosts.store(Arc::new(known));
         }
         Ok(number)
     }
 
-    fn lock(&self) -> MutexGuard<'_, Vec<Arc<Host>>> {
-        self.0.lock().expect("no thread panics while it holds the lock")
+    fn change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

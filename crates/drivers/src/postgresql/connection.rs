@@ -140,20 +140,15 @@ impl NodeConnection {
         self.driven.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 
-    /// Returns the operation's statement for `key`. Prepares it at the first call.
-    pub async fn statement(
-        &mut self,
-        operation: usize,
-        key: &[u8],
-        text: impl FnOnce() -> String,
-    ) -> Result<Statement, Failure> {
-        let statements = element(&mut self.statements, operation);
-        if let Some(statement) = statements.get(key) {
-            return Ok(statement.clone());
-        }
-        let text = text();
-        let statement = drive(&mut self.driven, self.client.prepare(&text)).await.map_err(|broken| broken.failure())?;
-        statements.insert(key.into(), statement.clone());
+    /// Returns the operation's statement for `key`, if it was prepared.
+    pub fn prepared(&self, operation: usize, key: &[u8]) -> Option<Statement> {
+        self.statements.get(operation)?.get(key).cloned()
+    }
+
+    /// Prepares the operation's statement for `key`.
+    pub async fn prepare(&mut self, operation: usize, key: &[u8], text: &str) -> Result<Statement, Failure> {
+        let statement = drive(&mut self.driven, self.client.prepare(text)).await.map_err(|broken| broken.failure())?;
+        element(&mut self.statements, operation).insert(key.into(), statement.clone());
         Ok(statement)
     }
 

@@ -96,9 +96,9 @@ impl Execution<'_> {
             Kind::Neutral(neutral) => {
                 let table = turn.table(neutral.collection()).await?;
                 if let Neutral::Bulk(bulk) = neutral {
-                    return bulk::ask(&mut turn, &table, (bulk, only), k).await;
+                    return bulk::ask(&mut turn, table, (bulk, only), k).await;
                 }
-                turn.neutral(neutral, &table, values).await
+                turn.neutral(neutral, table, values).await
             }
         }
     }

@@ -3,11 +3,11 @@
 //! The driver queries the roles before the load, after a failure that suggests a new primary, after a change of hosts,
 //! and once a second while a server is missing.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::{PlanError, Spread};
@@ -17,7 +17,6 @@ use tokio_postgres::SimpleQueryMessage;
 use super::connection::{ConnectOptions, NodeConnection};
 use super::error::is_refusal;
 use super::read_from::ReadFrom;
-use super::table::Table;
 use crate::net::deadline::Limit;
 use crate::net::refresh_throttle::RefreshThrottle;
 use crate::net::target_node::Host;
@@ -54,9 +53,8 @@ pub struct PostgresNodes {
     /// Options for connections to the servers.
     pub connect_options: ConnectOptions,
     spread: Spread,
-    roles: RwLock<Arc<Roles>>,
+    roles: ArcSwap<Roles>,
     known: AtomicBool,
-    tables: Mutex<HashMap<String, Arc<Table>>>,
     refresh_throttle: RefreshThrottle,
     /// Duration of the slowest role query so far, ms; 0 before the first.
     slowest: AtomicU64,
@@ -77,9 +75,8 @@ impl PostgresNodes {
             topology: Arc::new(Topology::new(hosts, spread, None)?),
             connect_options,
             spread,
-            roles: RwLock::default(),
+            roles: ArcSwap::default(),
             known: AtomicBool::new(false),
-            tables: Mutex::default(),
             refresh_throttle: RefreshThrottle::default(),
             slowest: AtomicU64::new(0),
         })
@@ -92,7 +89,7 @@ impl PostgresNodes {
 
     /// The last known roles.
     pub fn roles(&self) -> Arc<Roles> {
-        self.roles.read().expect("no thread panics while it holds the lock").clone()
+        self.roles.load_full()
     }
 
     /// Changes the hosts.
@@ -105,7 +102,7 @@ impl PostgresNodes {
     /// Chooses the server for a request of client number `client`, by its turn; returns its number.
     pub fn pick(&self, from: ReadFrom, client: u64, draw: &Draw) -> Result<u16, Failure> {
         let turn = draw.turn_of(client, self.spread == Spread::Fixed);
-        self.roles().pick(from, turn).ok_or_else(|| {
+        self.roles.load().pick(from, turn).ok_or_else(|| {
             self.doubt();
             let wanted =
                 if from == ReadFrom::Replica { "no replica answers now" } else { "no server takes writes now" };
@@ -122,16 +119,6 @@ impl PostgresNodes {
                 Err(Failure::new(ErrorClass::Connect, "the server that was asked before has left"))
             }
         }
-    }
-
-    /// Returns the table of a collection, if cached.
-    pub fn table(&self, name: &str) -> Option<Arc<Table>> {
-        self.tables.lock().expect("no thread panics while it holds the lock").get(name).cloned()
-    }
-
-    /// Caches the table of a collection.
-    pub fn remember(&self, name: &str, table: Arc<Table>) {
-        self.tables.lock().expect("no thread panics while it holds the lock").insert(name.to_owned(), table);
     }
 
     /// Marks the roles as possibly out of date.
@@ -170,7 +157,7 @@ impl PostgresNodes {
         if roles.primary.is_none() || !roles.missing.is_empty() {
             self.refresh_throttle.watch();
         }
-        *self.roles.write().expect("no thread panics while it holds the lock") = Arc::new(roles);
+        self.roles.store(Arc::new(roles));
         self.refresh_throttle.over();
         match refused {
             Some(failure) if !answered => Err(failure),

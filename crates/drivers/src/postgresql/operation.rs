@@ -1,5 +1,6 @@
 //! Operations: a neutral verb, an SQL statement, or several statements in one transaction.
 
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use loadframe_engine::driver::Context;
@@ -12,6 +13,7 @@ use super::connection::ConnectOptions;
 use super::control::{Control, TRANSACTION};
 use super::read_from::{ReadFrom, word};
 use super::request::Pieces;
+use super::table::Table;
 use crate::assertion::Assertion;
 use crate::capture::{Captures, Place};
 use crate::crud::{Cell, Neutral, VERBS};
@@ -39,6 +41,8 @@ const ISOLATIONS: [(&str, &str); 3] = [
 pub struct Operation {
     /// Its number among the driver's operations, used to find its prepared statements.
     pub number: usize,
+    /// The table of its collection, once a client has queried it.
+    pub table: OnceLock<Table>,
     /// The request.
     pub kind: Kind,
     /// Timeout of the operation.
@@ -127,6 +131,7 @@ impl Operation {
         let captures = Captures::of_documents(form, kind.answers().1, &context.variables)?;
         Ok(Self {
             number,
+            table: OnceLock::new(),
             kind,
             timeout: timeout::of_operation(form, connect_options.timeout)?,
             from,

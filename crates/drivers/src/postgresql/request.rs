@@ -103,19 +103,38 @@ fn quote(text: &[u8], out: &mut BytesMut) {
     out.put_u8(b'"');
 }
 
-/// Draws values, each into its own buffer.
-pub fn draw(cells: &[Cell], values: &Values) -> Vec<Vec<u8>> {
-    let drawn = |cell: &Cell| {
-        let mut buffer = Vec::new();
-        cell.json(values, &mut buffer);
-        buffer
-    };
-    cells.iter().map(drawn).collect()
+/// Drawn values of a statement, as JSON in one buffer.
+#[derive(Debug, Default)]
+pub struct Drawn {
+    json: Vec<u8>,
+    /// The end of each value.
+    ends: Vec<usize>,
 }
 
-/// Parses drawn values.
-pub fn params(drawn: &[Vec<u8>]) -> Result<Vec<Param<'_>>, Failure> {
-    drawn.iter().map(|json| Scalar::parse(json).map(Param::Scalar).ok_or_else(unfit)).collect()
+impl Drawn {
+    /// Draws a value for each cell.
+    pub fn new<'a>(cells: impl IntoIterator<Item = &'a Cell>, values: &Values) -> Self {
+        let mut drawn = Self::default();
+        for cell in cells {
+            cell.json(values, &mut drawn.json);
+            drawn.ends.push(drawn.json.len());
+        }
+        drawn
+    }
+
+    /// Returns the JSON of each value.
+    pub fn values(&self) -> impl Iterator<Item = &[u8]> {
+        let begins = std::iter::once(0).chain(self.ends.iter().copied());
+        begins.zip(&self.ends).map(|(begin, end)| &self.json[begin..*end])
+    }
+
+    /// Parses the values and appends them to `params`.
+    pub fn add_to<'a>(&'a self, params: &mut Vec<Param<'a>>) -> Result<(), Failure> {
+        for json in self.values() {
+            params.push(Param::Scalar(Scalar::parse(json).ok_or_else(unfit)?));
+        }
+        Ok(())
+    }
 }
 
 /// Draws an id.

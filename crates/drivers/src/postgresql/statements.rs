@@ -1,5 +1,6 @@
 //! Executes the statements of one operation on one connection in sequence, and judges each.
 
+use std::iter::empty;
 use std::sync::Arc;
 
 use futures_util::TryStreamExt;
@@ -13,7 +14,7 @@ use super::control::Control;
 use super::nodes::PostgresNodes;
 use super::operation::{COMMIT, Native, Operation, Transaction};
 use super::request;
-use super::request::{Param, draw, params};
+use super::request::{Drawn, Param};
 use super::table::{Table, quoted};
 use crate::assertion::assertion;
 use crate::capture::Memory;
@@ -56,24 +57,29 @@ pub struct Turn<'a> {
     pub shown: &'a mut Option<Exchange>,
 }
 
-impl Turn<'_> {
-    /// Returns the table of a collection. The first call queries the server; later ones use the cache.
-    pub async fn table(&mut self, collection: &str) -> Result<Arc<Table>, Failure> {
-        if let Some(table) = self.execution.nodes.table(collection) {
+impl<'a> Turn<'a> {
+    /// Returns the table of the operation's collection. Queries the server until it knows the table.
+    pub async fn table(&mut self, collection: &str) -> Result<&'a Table, Failure> {
+        let known = &self.execution.operation.table;
+        if let Some(table) = known.get() {
             return Ok(table);
         }
         let question = Table::question(collection);
         let looked = self.execution.limit.within(self.connection.run(|client| client.simple_query(&question))).await;
         let answer = looked.ok_or_else(|| self.execution.limit.missed())?.map_err(|broken| broken.failure())?;
-        let table = Arc::new(Table::read(collection, &answer)?);
-        self.execution.nodes.remember(collection, table.clone());
-        Ok(table)
+        let table = Table::read(collection, &answer)?;
+        Ok(known.get_or_init(|| table))
     }
 
-    /// Returns the operation's prepared statement for this key.
+    /// Returns the operation's statement for this key. Prepares it at the first call.
     pub async fn statement(&mut self, key: &[u8], text: impl FnOnce() -> String) -> Result<Statement, Failure> {
-        let prepared = self.connection.statement(self.execution.operation.number, key, text);
-        self.execution.limit.within(prepared).await.unwrap_or_else(|| Err(self.execution.limit.missed()))
+        let Execution { operation, limit, .. } = self.execution;
+        if let Some(statement) = self.connection.prepared(operation.number, key) {
+            return Ok(statement);
+        }
+        let text = text();
+        let preparing = self.connection.prepare(operation.number, key, &text);
+        limit.within(preparing).await.unwrap_or_else(|| Err(limit.missed()))
     }
 
     /// Waits for the result of a request, within the operation's limit.
@@ -144,21 +150,21 @@ impl Turn<'_> {
 
     /// Executes one SQL statement: prepared, or by the simple protocol.
     async fn one(&mut self, native: &Native, prepared: Option<&Statement>, values: &Values<'_>) -> StatementOutcome {
-        let drawn = draw(&native.values, values);
-        let params = match params(&drawn) {
-            Ok(params) => params,
-            Err(failure) => return Outcome::unsent(0, failure),
-        };
+        let drawn = Drawn::new(&native.values, values);
+        let mut params = Vec::with_capacity(native.values.len());
+        if let Err(failure) = drawn.add_to(&mut params) {
+            return Outcome::unsent(0, failure);
+        }
         let asked = match (&native.pieces, prepared) {
             (Some(pieces), _) => {
                 let text = pieces.fill(&params);
                 let asked = self.simple(&text).await;
-                self.show(&text, &[], &asked);
+                self.show(&text, empty(), &asked);
                 asked
             }
             (None, Some(statement)) => {
                 let asked = self.execute(statement, &params).await;
-                self.show(&native.text, &drawn, &asked);
+                self.show(&native.text, drawn.values(), &asked);
                 asked
             }
             (None, None) => unreachable!("a statement is simple or prepared"),
@@ -193,7 +199,7 @@ impl Turn<'_> {
             prepared.push(self.prepare(native, place).await?);
         }
         let begun = self.simple(&transaction.begin).await;
-        self.show(&transaction.begin, &[], &begun);
+        self.show(&transaction.begin, empty(), &begun);
         let begun = begun.reply();
         let mut whole = Reply { parts: vec![begun.part(0)], documents: 0, ..begun };
         if whole.outcome.is_err() {
@@ -228,7 +234,7 @@ impl Turn<'_> {
             if !matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout) {
                 let undone = self.simple("ROLLBACK").await;
                 if is_expected {
-                    self.show("ROLLBACK", &[], &undone);
+                    self.show("ROLLBACK", empty(), &undone);
                     let undone = undone.reply();
                     whole.parts.push(undone.part(2));
                     (whole.done, whole.outcome) = (undone.done, undone.outcome);
@@ -239,7 +245,7 @@ impl Turn<'_> {
             return Ok(whole);
         }
         let ended = self.simple(transaction.end).await;
-        self.show(transaction.end, &[], &ended);
+        self.show(transaction.end, empty(), &ended);
         let ended = ended.reply();
         let mut part = ended.part(2);
         let committed = transaction.end == COMMIT && ended.outcome.is_ok();
@@ -285,9 +291,9 @@ impl Turn<'_> {
                 self.ask(b"", || table.delete(), &[id]).await?.then(Answer::there).reply()
             }
             Neutral::Scan(scan) => {
-                let drawn = draw(std::slice::from_ref(&scan.count), values);
+                let drawn = Drawn::new([&scan.count], values);
                 let mut given = vec![request::id(&scan.from.id, values)];
-                given.extend(params(&drawn)?);
+                drawn.add_to(&mut given)?;
                 let asked = self.ask(b"", || table.scan(), &given).await?;
                 self.judged(asked, document, values).reply()
             }
@@ -328,17 +334,15 @@ impl Turn<'_> {
             name.render(values, &mut names);
             names.push(SEPARATOR);
         }
-        let drawn: Vec<_> = write
-            .document
-            .iter()
-            .map(|(_, cell)| {
-                let mut json = Vec::new();
-                cell.json(values, &mut json);
-                json
-            })
-            .collect();
-        let mut given = params(&drawn)?;
-        given.insert(if kind == WriteKind::Update { given.len() } else { 0 }, id);
+        let drawn = Drawn::new(write.document.iter().map(|(_, cell)| cell), values);
+        let mut given = Vec::with_capacity(write.document.len() + 1);
+        if kind == WriteKind::Update {
+            drawn.add_to(&mut given)?;
+            given.push(id);
+        } else {
+            given.push(id);
+            drawn.add_to(&mut given)?;
+        }
         let columns = columns(&names)?;
         self.ask(&names, || kind.text(table, &columns), &given).await
     }
@@ -361,7 +365,7 @@ impl Turn<'_> {
         let asked = self.execute(&statement, given).await;
         if let Some(text) = written {
             let values: Vec<_> = given.iter().map(shown_param).collect();
-            self.show(&text, &values, &asked);
+            self.show(&text, values.iter().map(Vec::as_slice), &asked);
         }
         Ok(asked)
     }
@@ -376,9 +380,9 @@ impl Turn<'_> {
         })
     }
 
-    fn show(&mut self, text: &str, drawn: &[Vec<u8>], asked: &StatementOutcome) {
+    fn show<'v>(&mut self, text: &str, values: impl Iterator<Item = &'v [u8]>, asked: &StatementOutcome) {
         let Some(shown) = self.shown else { return };
-        let values: Vec<_> = drawn.iter().map(|json| String::from_utf8_lossy(json).into_owned()).collect();
+        let values: Vec<_> = values.map(String::from_utf8_lossy).collect();
         let with = if values.is_empty() { String::new() } else { format!("\n[{}]", values.join(", ")) };
         add_line(&mut shown.request, &format!("{text}{with}"));
         add_line(

@@ -116,6 +116,9 @@ impl ConnectionSet {
     /// Connects to a node of a cluster.
     pub async fn open(&mut self, nodes: &RedisNodes, node: u16, limit: Limit) -> Result<(), Failure> {
         let connection = route::element(&mut self.by_node, usize::from(node));
+        if connection.is_open() {
+            return Ok(());
+        }
         let Some(host) = nodes.known.host(node) else {
             nodes.doubt();
             return Err(Failure::new(ErrorClass::Server, "the cluster names a node that it does not list"));
