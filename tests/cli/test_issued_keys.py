@@ -158,8 +158,9 @@ def test_metadata_that_does_not_answer_is_one_message(folder, kind, cause):
     assert done.stderr.count("\n") == 2
 
 
-def test_a_token_is_not_sent_unencrypted_to_another_machine(folder):
-    known = environment(folder, AWS_CONTAINER_CREDENTIALS_FULL_URI="http://keys.example/container")
+@pytest.mark.parametrize("host", ["keys.example", "127.0.0.1.keys.example"])
+def test_a_token_is_not_sent_unencrypted_to_another_machine(folder, host):
+    known = environment(folder, AWS_CONTAINER_CREDENTIALS_FULL_URI=f"http://{host}/container")
     done = loadframe("cluster", "status", "--hosts", "127.0.0.1:9", *AWS, env=known)
     assert done.returncode == 2
     assert "would send the container's token unencrypted" in done.stderr

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,7 +37,7 @@ _LEFT_OVER = 2 * 86_400
 _ENDPOINT = "http://169.254.169.254"
 _ROLES = "/latest/meta-data/iam/security-credentials/"
 _CONTAINER = "http://169.254.170.2"
-#: Addresses that receive the token of a container without TLS, besides loopback.
+#: Hosts that receive the token of a container without TLS, besides loopback addresses.
 _CONTAINERS = ("169.254.170.2", "169.254.170.23", "fd00:ec2::23", "localhost")
 
 
@@ -87,7 +88,7 @@ def of_container(environment: Mapping[str, str]) -> Fetch | None:
         return None
     parts = urlsplit(url)
     host = parts.hostname or ""
-    if parts.scheme != "https" and not host.startswith("127.") and host not in (*_CONTAINERS, "::1"):
+    if parts.scheme != "https" and host not in _CONTAINERS and not _is_loopback(host):
         what = "AWS_CONTAINER_CREDENTIALS_FULL_URI would send the container's token unencrypted"
         raise BadInput(what, where=f"{parts.scheme}://{host}", remedy="use https://, or an address of this machine")
 
@@ -126,6 +127,13 @@ def of_instance(environment: Mapping[str, str]) -> tuple[Fetch, str]:
         return _read(_request("GET", url, headers), _WEB, url, "the answer")
 
     return fetch, endpoint
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 _WEB = ("AccessKeyId", "SecretAccessKey", "Token")
