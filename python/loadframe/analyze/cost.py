@@ -1,16 +1,17 @@
 """Cost of a cluster per month and per million requests or documents, from the prices in the experiment file."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Literal
 
+from loadframe.analyze.capacity.criteria import LimitedFigures, Slo, limited_figures
 from loadframe.analyze.compare import Measure
-from loadframe.analyze.estimate import Estimate, half_width, on_log_scale, session_units
+from loadframe.analyze.estimate import ONE_SIDED, Estimate, half_width, mean_share, on_log_scale, session_units
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
+from loadframe.analyze.figures import UNKNOWN, Figure, stretch_of
 from loadframe.analyze.rates import THROUGHPUT, rate_of
-from loadframe.analyze.scale.treatments import main_operation
 from loadframe.analyze.sessions import sessions_of
 
 #: Hours of a month, on average over years.
@@ -29,8 +30,8 @@ class Prices:
     levels: Sequence[Any]
     #: Price of the storage of one node for an hour.
     storage_hour: float
-    #: Maximum p99 of response times, s, of the configurations to choose from; None without an SLO.
-    p99: float | None = None
+    #: Service level objective of the configurations to choose from; None without one.
+    slo: Slo | None = None
 
     @classmethod
     def of(cls, description: Mapping[str, Any]) -> "Prices | None":
@@ -41,14 +42,60 @@ class Prices:
         price, by = given["node_hour"], given.get("by")
         levels = description["factors"][by] if by else ()
         storage = (given.get("storage") or 0) / _GB * (given.get("gb_month") or 0.0) / MONTH
-        return cls(
-            given["currency"], price if by else [price], by, levels, storage, (given.get("slo") or {}).get("p99")
-        )
+        slo = dict(given.get("slo") or {})
+        if "p99" in slo:
+            # The short form of files, and the only one of earlier versions.
+            slo = {"response": slo["p99"]}
+        return cls(given["currency"], price if by else [price], by, levels, storage, Slo.read(slo) if slo else None)
 
     def hourly(self, nodes: int, levels: Mapping[str, Any]) -> float:
         """Return the price of a cluster for an hour, by the levels of its treatment."""
         number = 0 if self.by is None else list(self.levels).index(levels[self.by])
         return nodes * (self.node_hour[number] + self.storage_hour)
+
+
+Standing = Literal["yes", "no", "unknown"]
+ERRORS = "errors"
+
+
+@dataclass(frozen=True)
+class LimitAt:
+    """One limit of the SLO at a treatment: a percentile of response times, s, or the share of failed requests.
+
+    Ends of the interval of a share are one-sided 95 % limits. `operation` is None for the general limit, whose
+    percentile is the worst of the operations.
+    """
+
+    operation: str | None
+    figure: str
+    limit: float
+    #: None if no run has the figure.
+    estimate: Estimate | None
+
+    @property
+    def name(self) -> str:
+        """The figure with its operation: `p99`, `get_totals: errors`."""
+        return self.figure if self.operation is None else f"{self.operation}: {self.figure}"
+
+    @property
+    def standing(self) -> Standing:
+        """Whether the whole interval is within the limit; `unknown` if it contains the limit."""
+        if self.estimate is None:
+            return "unknown"
+        # Shares of errors must be below their limit, and response times may reach theirs.
+        within = [end < self.limit if self.figure == ERRORS else end <= self.limit
+                  for end in (self.estimate.low, self.estimate.high)]  # fmt: skip
+        return "yes" if all(within) else "unknown" if any(within) else "no"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the limit and its estimate for JSON."""
+        return {
+            "operation": self.operation,
+            "figure": self.figure,
+            "limit": self.limit,
+            "estimate": self.estimate and self.estimate.as_dict(),
+            "within": self.standing,
+        }
 
 
 @dataclass(frozen=True)
@@ -62,27 +109,25 @@ class Cost:
     million: Estimate
     #: Whether the ends of the throughput are the tried rates of one search, and no interval.
     by_one_search: bool = False
-    #: p99 of response times, s; None if it is unknown.
-    p99: Estimate | None = None
+    #: Each limit of the SLO; empty without an SLO.
+    limits: tuple[LimitAt, ...] = ()
     #: Whether the store failed in a run.
     failed: bool = False
     #: What the throughput and `million` count: requests or documents.
     counted: str = THROUGHPUT.counted
 
-    def meets(self, p99: float | None) -> Literal["yes", "no", "unknown"]:
-        """Return whether the interval of the p99 is within a maximum; without one, whether the store never failed."""
-        if self.failed:
+    @property
+    def standing(self) -> Standing:
+        """Whether the intervals are within each limit of the SLO; without an SLO, whether the store never failed."""
+        standings = {limit.standing for limit in self.limits}
+        if self.failed or "no" in standings:
             return "no"
-        if p99 is None:
-            return "yes"
-        if self.p99 is None or self.p99.low <= p99 < self.p99.high:
-            return "unknown"
-        return "yes" if self.p99.high <= p99 else "no"
+        return "unknown" if "unknown" in standings else "yes"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the cost for JSON."""
         return {
-            **({} if self.p99 is None else {"p99": self.p99.as_dict()}),
+            **({"within": self.standing, "limits": [limit.as_dict() for limit in self.limits]} if self.limits else {}),
             "treatment": dict(self.treatment),
             "nodes": self.nodes,
             "per_month": self.month,
@@ -117,58 +162,126 @@ def cost(
     )
 
 
-def estimates(measure: Measure, groups: Sequence[Sequence[RecordedRun]]) -> list[Estimate | None]:
-    """Return the geometric mean of each group of runs, or None for a group without a figure.
+def estimates(
+    figure_of: Callable[[RecordedRun], Figure], groups: Sequence[Sequence[RecordedRun]]
+) -> list[Estimate | None]:
+    """Return the geometric mean of a figure over each group of runs, or None for a group without the figure.
 
     The intervals are Student's, with the variance of the logarithms pooled over the groups. The units are runs, or
     session means if the runs are of several sessions. Bounds of figures widen the intervals.
     """
     everything = [run for runs in groups for run in runs]
     sessions = {id(run): number for run, number in zip(everything, sessions_of(everything), strict=True)}
+    figures = [[(figure_of(run), sessions[id(run)]) for run in runs] for runs in groups]
     logs = []
-    for runs in groups:
-        known = [(math.log(value), sessions[id(run)]) for run in runs if (value := measure.of(run))]
+    for group in figures:
+        known = [(math.log(it.value), session) for it, session in group if it.counts and it.value]
         logs.append(session_units([log for log, _ in known], [session for _, session in known]))
     freedom = sum(len(group) - 1 for group in logs if group)
     squares = sum((value - fmean(group)) ** 2 for group in logs for value in group)
     variation = math.sqrt(squares / freedom) if freedom else math.inf
     return [
-        measure.stretch(runs).widened(
+        stretch_of(it for it, _ in of_group).widened(
             on_log_scale(math.exp(fmean(group)), half_width(variation / math.sqrt(len(group)), freedom))
         )
         if group
         else None
-        for group, runs in zip(logs, groups, strict=True)
+        for of_group, group in zip(figures, logs, strict=True)
     ]
 
 
+def limits_at(slo: Slo | None, phase: str, groups: Sequence[Sequence[RecordedRun]]) -> list[tuple[LimitAt, ...]]:
+    """Return the limits of the SLO in a phase for each group of runs; empty ones without an SLO."""
+    if slo is None:
+        return [() for _ in groups]
+    everything = [run for runs in groups for run in runs]
+    sessions = {id(run): number for run, number in zip(everything, sessions_of(everything), strict=True)}
+    figures = {id(run): _limited(run, slo, phase) for run in everything}
+    named: list[tuple[str | None, Slo]] = [*slo.operations]
+    limits: list[list[LimitAt]] = [[] for _ in groups]
+    for name, bounds in [*named, (None, slo)]:
+        if name is None and (slo.response is None or (named and not any(None in known for known in figures.values()))):
+            continue  # Each operation has a limit of its own.
+        for of_group, time, runs in zip(limits, _times(bounds, name, figures, groups), groups, strict=True):
+            known = [(it, sessions[id(run)]) for run in runs if (it := figures[id(run)].get(name)) and it.due]
+            of_group.append(LimitAt(name, bounds.subject, bounds.response or math.inf, time))
+            of_group.append(LimitAt(name, ERRORS, bounds.errors, _failed_share(known)))
+    return [tuple(of_group) for of_group in limits]
+
+
+def _limited(run: RecordedRun, slo: Slo, phase: str) -> Mapping[str | None, LimitedFigures]:
+    """Return the run's figures under each limit; empty if it lacks some."""
+    entry = run.phase(phase)
+    try:
+        return {figures.name: figures for figures in limited_figures(run, slo, [entry])} if entry else {}
+    except LookupError:
+        return {}
+
+
+def _times(
+    slo: Slo,
+    name: str | None,
+    figures: Mapping[int, Mapping[str | None, LimitedFigures]],
+    groups: Sequence[Sequence[RecordedRun]],
+) -> Iterator[Estimate | None]:
+    """Yield the percentile of response times of each group, s; None without one."""
+
+    def response(run: RecordedRun) -> Figure:
+        it = figures[id(run)].get(name)
+        return (it and it.response) or UNKNOWN
+
+    def finite(run: RecordedRun) -> Figure:
+        it = response(run)
+        return UNKNOWN if it.value is not None and math.isinf(it.value) else it
+
+    for runs, estimate in zip(groups, estimates(finite, groups), strict=True):
+        endless = [it for run in runs if (it := response(run)).value is not None and math.isinf(it.value)]
+        if endless:
+            # Too many requests of a run had no answer: no time bounds the percentile.
+            yield Estimate(math.inf, min(it.low for it in endless), math.inf)
+        elif estimate is None and slo.of == "failures" and any(figures[id(run)].get(name) for run in runs):
+            yield Estimate(0.0, 0.0, 0.0)  # Without failures the limit on their response times is met.
+        else:
+            yield estimate
+
+
+def _failed_share(known: Sequence[tuple[LimitedFigures, int | None]]) -> Estimate | None:
+    """Return the share of failed requests over runs, each with its session; None without requests."""
+    if not known:
+        return None
+    sessions = [session for _, session in known]
+    share = mean_share([(it.failed, it.due) for it, _ in known], sessions, ONE_SIDED)
+    # The load generator may have caused some of the failures.
+    low = mean_share([(it.failed_low, it.due) for it, _ in known], sessions, ONE_SIDED).low
+    return Estimate(share.value, low, share.high)
+
+
 def costs_of(folder: RecordedExperiment, prices: Prices) -> list[Cost]:
-    """Return the cost of each treatment at its throughput in the first measured phase, with its p99."""
+    """Return the cost of each treatment at its throughput in the first measured phase, with the limits of the SLO."""
     groups: dict[str, list[RecordedRun]] = {}
     for run in folder.counted:
         groups.setdefault(run.treatment_key, []).append(run)
     measured = [[run for run in runs if folder.counts(run)] for runs in groups.values()]
     phase, default = folder.description["measure"][0], int(folder.description["store"].get("nodes") or 1)
-    main = main_operation([run for runs in measured for run in runs], phase)
     unit = rate_of(folder.description)
-    rates = estimates(Measure(phase, unit.name), measured)
-    times = estimates(Measure(phase, "p99", main), measured)
+    rates = estimates(Measure(phase, unit.name).figure, measured)
+    limits = limits_at(prices.slo, phase, measured)
     return [
         replace(
             cost(prices, used[0].treatment, used[0].nodes or default, rate, counted=unit.counted),
-            p99=time,
+            limits=of_slo,
             failed=any(run.requests_failed for run in runs),
         )
-        for runs, used, rate, time in zip(groups.values(), measured, rates, times, strict=True)
+        for runs, used, rate, of_slo in zip(groups.values(), measured, rates, limits, strict=True)
         if rate is not None
     ]
 
 
 @dataclass(frozen=True)
 class CheapestWithin:
-    """The treatment with the lowest cost per million and a p99 certainly within the SLO, and its rivals."""
+    """The treatment with the lowest cost per million that is certainly within the SLO, and its rivals."""
 
-    p99: float | None
+    slo: Slo | None
     cost: Cost | None
     #: Within the SLO, with a cost that does not differ significantly.
     alike: tuple[Cost, ...]
@@ -178,25 +291,25 @@ class CheapestWithin:
     def as_dict(self) -> dict[str, Any]:
         """Return the answer for JSON."""
         return {
-            "p99": self.p99,
+            "slo": self.slo and str(self.slo),
             "cheapest": self.cost and dict(self.cost.treatment),
             "perhaps_cheaper": [dict(entry.treatment) for entry in self.alike],
             "undecided": [dict(entry.treatment) for entry in self.open],
         }
 
 
-def cheapest_within(costs: Sequence[Cost], p99: float | None) -> CheapestWithin:
-    """Return the cheapest treatment per million, without store failures and with a p99 of at most `p99`, s."""
+def cheapest_within(costs: Sequence[Cost], slo: Slo | None) -> CheapestWithin:
+    """Return the cheapest treatment per million, without store failures and within each limit of the SLO."""
     ordered = sorted(costs, key=lambda entry: entry.million.value)
-    certain = [entry for entry in ordered if entry.meets(p99) == "yes"]
+    certain = [entry for entry in ordered if entry.standing == "yes"]
     best = certain[0] if certain else None
     limit = best.million.high if best else math.inf
     rivals = [entry for entry in ordered if entry is not best and entry.million.low <= limit]
     return CheapestWithin(
-        p99,
+        slo,
         best,
-        tuple(entry for entry in rivals if entry.meets(p99) == "yes"),
-        tuple(entry for entry in rivals if entry.meets(p99) == "unknown"),
+        tuple(entry for entry in rivals if entry.standing == "yes"),
+        tuple(entry for entry in rivals if entry.standing == "unknown"),
     )
 
 

@@ -1,5 +1,6 @@
 """Sections that all kinds of reports may have: latency buckets, CPU, cost, stored events, published figures."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from loadframe.analyze.cost import Cheapest, CheapestWithin, Cost, Prices, cheapest_within
+from loadframe.analyze.cost import ERRORS, Cheapest, CheapestWithin, Cost, LimitAt, Prices, cheapest_within
 from loadframe.analyze.executions import ExecutionsAt, executions_at
 from loadframe.analyze.experiment import RecordedExperiment, by_treatment
 from loadframe.analyze.percentiles import BandsAt, band_names, bands_at, bands_of
@@ -19,6 +20,7 @@ from loadframe.analyze.stored import EventsOfRun, stored_at
 from loadframe.base.units import counted, format_count, format_duration, format_nodes, format_share
 from loadframe.record import Run
 from loadframe.record.schema.figures import StoredEvents
+from loadframe.report.capacity_words import slo_text
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
 from loadframe.report.plot import Figure
@@ -284,9 +286,14 @@ _COST_NOTE = (
     " throughput all the time. In brackets: 95 % intervals. One search gives the costs at two tried rates instead."
 )
 
+_SLO_NOTE = (
+    "A configuration is within the SLO if the whole interval of each figure is within its limit; `unknown` if an"
+    " interval contains the limit. Intervals of error shares have one-sided 95 % limits."
+)
+
 
 def _cost_columns(prices: Prices, costs: Sequence[Cost]) -> tuple[str, ...]:
-    within = () if prices.p99 is None else ("p99", f"within {format_duration(prices.p99)}")
+    within = (*(limit.name for limit in costs[0].limits), "within the SLO") if prices.slo else ()
     million = f"{prices.currency} per million {costs[0].counted}"
     return ("treatment", "nodes", f"{prices.currency} per month", million, *within)
 
@@ -298,10 +305,19 @@ def _cost_rows(prices: Prices, costs: Sequence[Cost]) -> list[tuple[str, ...]]:
             format_count(entry.nodes),
             f"{entry.month:,.2f}",
             _million_text(entry),
-            *(() if prices.p99 is None else (seconds_estimate(entry.p99), entry.meets(prices.p99))),
+            *((*map(_limit_text, entry.limits), entry.standing) if prices.slo else ()),
         )
         for entry in costs
     ]
+
+
+def _limit_text(limit: LimitAt) -> str:
+    """Write the estimate under a limit of the SLO; a dash if it is unknown."""
+    if limit.estimate is None:
+        return "–"
+    if limit.figure == ERRORS:
+        return percent_text(limit.estimate)
+    return "unanswered" if math.isinf(limit.estimate.value) else seconds_estimate(limit.estimate)
 
 
 def _million_text(entry: Cost) -> str:
@@ -315,7 +331,8 @@ def _million_text(entry: Cost) -> str:
 def cost_table(prices: Prices, costs: Sequence[Cost]) -> Table:
     """Return a row for each treatment."""
     rows = [[Cell(name), *map(interval_cell, figures)] for name, *figures in _cost_rows(prices, costs)]
-    return Table(_cost_columns(prices, costs), rows, names=1, note=_COST_NOTE)
+    note = f"{_COST_NOTE} {_SLO_NOTE}" if prices.slo else _COST_NOTE
+    return Table(_cost_columns(prices, costs), rows, names=1, note=note)
 
 
 def cost_on_terminal(prices: Prices, costs: Sequence[Cost]) -> TerminalTable:
@@ -346,13 +363,13 @@ def cheapest_text(prices: Prices, answer: Cheapest) -> str:
 
 def within_text(prices: Prices, costs: Sequence[Cost]) -> tuple[str, CheapestWithin]:
     """Return the sentences on the cheapest treatment within the SLO, and the answer."""
-    answer = cheapest_within(costs, prices.p99)
-    slo = "" if prices.p99 is None else f" with a p99 of at most {format_duration(prices.p99)}"
+    answer = cheapest_within(costs, prices.slo)
+    slo = f" within the SLO ({slo_text(prices.slo)})" if prices.slo else ""
     if answer.cost:
         price = f"{_million_text(answer.cost)} {prices.currency} per million {answer.cost.counted}"
         words = f"Cheapest configuration{slo}: {_treatment_name(answer.cost)} at {price}."
     elif answer.open:
-        words = f"Whether a configuration has a p99 of at most {format_duration(prices.p99 or 0.0)} is inconclusive."
+        words = f"Whether a configuration is{slo} is inconclusive."
     else:
         words = f"No configuration{slo or ' without failures'} was measured."
     if answer.alike:

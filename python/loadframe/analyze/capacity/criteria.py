@@ -102,7 +102,7 @@ class Judgement:
 
 
 @dataclass(frozen=True)
-class _Bounded:
+class LimitedFigures:
     """Figures of some operations and their limits; `name` is set for an operation with separate limits."""
 
     name: str | None
@@ -157,7 +157,7 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judg
     measured = [phase for phase in summary.phases if phase.name in phases]
     recorded = RecordedRun(run.path.name, None, {}, run)
     try:
-        judged = list(_bounded(recorded, slo, measured, most_users(measured) if rate is None else None))
+        judged = list(limited_figures(recorded, slo, measured, most_users(measured) if rate is None else None))
     except LookupError as missing:
         return Judgement(Outcome.INVALID, (str(missing.args[0]),), None, None, None, None)
     achieved = summary.generator.achieved
@@ -204,7 +204,7 @@ def _possible(run: RecordedRun, phases: Sequence[PhaseSummary]) -> float:
     return stretch_of(run.figure(phase.name, "throughput") for phase in phases).high
 
 
-def _delay_growth(judged: Sequence[_Bounded], phases: Sequence[PhaseSummary], rate: float) -> float:
+def _delay_growth(judged: Sequence[LimitedFigures], phases: Sequence[PhaseSummary], rate: float) -> float:
     """Return the growth of requests in flight per second that the generator's delays alone may explain.
 
     By Little's law, delays of d seconds add `rate` times d requests in flight by the end of a phase.
@@ -214,7 +214,9 @@ def _delay_growth(judged: Sequence[_Bounded], phases: Sequence[PhaseSummary], ra
     return rate * max(delays, default=0.0) / shortest if shortest else 0.0
 
 
-def _bounded(run: RecordedRun, slo: Slo, phases: Sequence[PhaseSummary], users: int | None) -> Iterator[_Bounded]:
+def limited_figures(
+    run: RecordedRun, slo: Slo, phases: Sequence[PhaseSummary], users: int | None = None
+) -> Iterator[LimitedFigures]:
     """Yield the figures under each limit; LookupError with a message if the run lacks some."""
     named = dict(slo.operations)
     grouped: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
@@ -234,7 +236,7 @@ def _bounded(run: RecordedRun, slo: Slo, phases: Sequence[PhaseSummary], users: 
 
 def _figures(
     run: RecordedRun, name: str | None, slo: Slo, places: Sequence[tuple[str, str]], users: int | None
-) -> _Bounded:
+) -> LimitedFigures:
     operations = [run.operations(phase)[operation] for phase, operation in places]
     if any(_latency(entry, slo) is None for entry in operations):
         what = f"the run was recorded without the response times of {_SUBJECTS[slo.of].removeprefix(' of ')}"
@@ -256,7 +258,7 @@ def _figures(
         # The response time of unanswered requests exceeds any limit.
         response = Figure(math.inf, 0.0 if saturated else math.inf, math.inf, "bounded" if saturated else "good")
     # A saturated generator may cause drops and time-outs, so only answered failures are certain.
-    return _Bounded(name, slo, response, failed, due, answered if saturated else failed, waiting, users)
+    return LimitedFigures(name, slo, response, failed, due, answered if saturated else failed, waiting, users)
 
 
 def _response(run: RecordedRun, place: tuple[str, str], entry: OperationFigures, slo: Slo) -> Figure | None:

@@ -4,7 +4,16 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, ConfigDict, Field, Strict, Tag, model_validator
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    Strict,
+    Tag,
+    model_serializer,
+    model_validator,
+)
 from pydantic.types import Discriminator
 
 from loadframe.analyze.levels import SIZES, Spacing, numeric_levels
@@ -22,6 +31,7 @@ from loadframe.base.units import Cores as CoreSets
 from loadframe.cluster import SCALED_WITHIN, is_path, parse_machine
 from loadframe.experiment.file.factors import expression, is_expression
 from loadframe.load.phase import Spread
+from loadframe.workload.forms import Text
 from loadframe.workload.pacing import Arrivals
 from loadframe.workload.window import Length, Warmup
 from loadframe.yamlfile import (
@@ -319,13 +329,60 @@ class Until(Model):
     most: Annotated[int, Field(ge=2, le=1000)]
 
 
+Percentile = Literal["p50", "p90", "p99", "p999"]
+Subject = Literal["successes", "all", "failures"]
+
+
+class OwnSlo(Model):
+    """Bounds of one operation; missing keys are taken from the general SLO."""
+
+    response: Annotated[Duration, Field(gt=0)] | None = None
+    percentile: Percentile | None = None
+    errors: Share | None = None
+    of: Subject | None = None
+
+
+class SloEntry(Model):
+    """Service level objective: a percentile of response times, and a maximum share of failed requests.
+
+    `of` selects the requests for the percentile: failed requests have response times, too. `operations` override the
+    bounds for some operations; without a general `response`, the others have no bound on response times.
+    """
+
+    response: Annotated[Duration, Field(gt=0)] | None = None
+    percentile: Percentile = "p99"
+    errors: Share = 0.01
+    of: Subject = "successes"
+    operations: Annotated[dict[Text, OwnSlo], NOT_EMPTY] | None = None
+
+    @model_validator(mode="after")
+    def _check_response(self) -> "SloEntry":
+        if self.response is None:
+            if self.operations is None:
+                raise wrong("'response' is missing", "set response: 100ms, or a response for each of operations")
+            for name, bounds in self.operations.items():
+                if bounds.response is None:
+                    raise wrong(f"the operation {name!r} needs a response, because the slo has none", key="operations")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit `operations` if unset, so that folders of older versions can be resumed."""
+        return {key: value for key, value in dump(self).items() if key != "operations" or value is not None}
+
+
 Price = Annotated[float, Field(gt=0)]
 
 
 class PriceSlo(Model):
-    """Service level objective of the configurations to choose from: maximum p99 of response times, s."""
+    """Short form of a service level objective: `p99` stands for `response`, the maximum p99 of response times, s."""
 
     p99: Annotated[Duration, Field(gt=0)]
+
+
+def _slo_form(value: object) -> str:
+    short = isinstance(value, PriceSlo) or (isinstance(value, Mapping) and "p99" in value)
+    return "p99" if short else "slo"
 
 
 class Prices(Model):
@@ -342,7 +399,13 @@ class Prices(Model):
     storage: Size | None = None
     gb_month: Price | None = None
     currency: Annotated[str, Field(min_length=1, max_length=8)] = "USD"
-    slo: PriceSlo | None = None
+    slo: (
+        Annotated[
+            Annotated[SloEntry, Tag("slo")] | Annotated[PriceSlo, Tag("p99")],
+            Discriminator(_slo_form),
+        ]
+        | None
+    ) = None
 
     @model_validator(mode="after")
     def _check_pairs(self) -> "Prices":

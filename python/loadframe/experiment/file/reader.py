@@ -13,9 +13,10 @@ from loadframe.experiment import kinds
 from loadframe.experiment.experiment import PACES, Experiment, check_expressions, with_hard_factors
 from loadframe.experiment.file.existing import check_existing, with_kind
 from loadframe.experiment.file.factors import Factor, Level, is_expression, read_factors
-from loadframe.experiment.file.model import ONCE, ExperimentFile, PacedFile
+from loadframe.experiment.file.model import ONCE, ExperimentFile, PacedFile, SloEntry
 from loadframe.experiment.file.options import options_as_keys
 from loadframe.experiment.kinds import Kind
+from loadframe.experiment.kinds.base import check_slo
 from loadframe.workload import Workload, load_workload
 from loadframe.workload.resolved import with_levels
 from loadframe.yamlfile import Document, Place, did_you_mean, read, short_json, validate
@@ -57,6 +58,9 @@ def experiment_of(document: Document, given: Workload | None = None) -> Experime
     experiment = _with_capacities(experiment)
     check_existing(experiment)
     kind.check(experiment)
+    if file.prices and isinstance(file.prices.slo, SloEntry):
+        # Costs are those of the first measured phase.
+        check_slo(experiment, file.prices.slo, ("prices", "slo"), measured[:1])
     check_expressions(experiment)
     if file.published:
         # Imported here because the statistics take a second to import.

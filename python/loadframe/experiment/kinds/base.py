@@ -14,13 +14,13 @@ from loadframe.experiment.design.estimate import phase_length
 from loadframe.experiment.design.plans import factorial, next_block, with_repetitions
 from loadframe.experiment.experiment import PACES, Experiment
 from loadframe.experiment.file.factors import Level
-from loadframe.experiment.file.model import ExperimentFile, Levels
+from loadframe.experiment.file.model import ExperimentFile, Levels, SloEntry
 from loadframe.experiment.runner.session import RunHook
 from loadframe.experiment.runner.stage import Stage
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.pacing import Arrivals
 from loadframe.workload.resolved import with_arrivals, with_levels
-from loadframe.yamlfile import Place
+from loadframe.yamlfile import Place, did_you_mean
 
 
 class Crash(RunHook):
@@ -46,6 +46,16 @@ def spacing(experiment: Experiment, *, clients: bool = False, rate: bool = False
         if phase.name in experiment.measured:
             streams = with_levels(phase.named_streams, 1 if clients else None, 1.0 if rate else None, phase.name)
             yield from filter(None, (stream.spacing for stream in with_arrivals(streams, experiment.file.arrivals)))
+
+
+def check_slo(experiment: Experiment, slo: SloEntry, place: Place, measured: Sequence[str]) -> None:
+    """Refuse limits of operations that the measured phases do not record; `place` is the SLO's in the file."""
+    phases = [phase for phase in experiment.workload.file.phases if phase.name in measured]
+    recorded = {name for phase in phases for name in phase.recorded}
+    for name in slo.operations or ():
+        if name not in recorded:
+            what = f"unknown operation {name!r} in the measured phases"
+            raise experiment.document.error((*place, "operations", name), what, did_you_mean(name, recorded), key=True)
 
 
 class Kind:

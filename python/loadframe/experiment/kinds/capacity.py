@@ -16,59 +16,16 @@ from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.plans import factorial, run_id
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
-from loadframe.experiment.file.model import ExperimentFile, Factors, Levels, Share
-from loadframe.experiment.kinds.base import Kind, spacing
+from loadframe.experiment.file.model import ExperimentFile, Factors, Levels, Share, SloEntry
+from loadframe.experiment.kinds.base import Kind, check_slo, spacing
 from loadframe.experiment.runner.stage import Stage
 from loadframe.workload import Workload
-from loadframe.workload.forms import Text
 from loadframe.workload.pacing import Arrivals
 from loadframe.workload.resolved import with_levels
-from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Rate, did_you_mean, wrong
+from loadframe.yamlfile import Model, Rate, wrong
 
 #: Typical number of trials: four steps up, a failure twice, four bisections with one or two failures, a confirmation.
 _TRIALS = 14
-
-
-Percentile = Literal["p50", "p90", "p99", "p999"]
-Subject = Literal["successes", "all", "failures"]
-
-
-class OwnSlo(Model):
-    """Bounds of one operation; missing keys are taken from the general SLO."""
-
-    response: Annotated[Duration, Field(gt=0)] | None = None
-    percentile: Percentile | None = None
-    errors: Share | None = None
-    of: Subject | None = None
-
-
-class SloEntry(Model):
-    """Service level objective: a percentile of response times, and a maximum share of failed requests.
-
-    `of` selects the requests for the percentile: failed requests have response times, too. `operations` override the
-    bounds for some operations; without a general `response`, the others have no bound on response times.
-    """
-
-    response: Annotated[Duration, Field(gt=0)] | None = None
-    percentile: Percentile = "p99"
-    errors: Share = 0.01
-    of: Subject = "successes"
-    operations: Annotated[dict[Text, OwnSlo], NOT_EMPTY] | None = None
-
-    @model_validator(mode="after")
-    def _check_response(self) -> "SloEntry":
-        if self.response is None:
-            if self.operations is None:
-                raise wrong("'response' is missing", "set response: 100ms, or a response for each of operations")
-            for name, bounds in self.operations.items():
-                if bounds.response is None:
-                    raise wrong(f"the operation {name!r} needs a response, because the slo has none", key="operations")
-        return self
-
-    @model_serializer(mode="wrap")
-    def _as_before(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Omit `operations` if unset, so that folders of older versions can be resumed."""
-        return {key: value for key, value in dump(self).items() if key != "operations" or value is not None}
 
 
 class SearchEntry(Model):
@@ -159,11 +116,7 @@ class Capacity(Kind):
                 with_levels(phase.named_streams, clients=None, rate=rate, users=users, phase=phase.name)
             except BadInput as error:
                 raise document.error((), error.what, error.remedy) from None
-        recorded = {name for phase in measured for name in phase.recorded}
-        for name in _capacity_file(experiment.file).slo.operations or ():
-            if name not in recorded:
-                what = f"unknown operation {name!r} in the measured phases"
-                raise document.error(("slo", "operations", name), what, did_you_mean(name, recorded), key=True)
+        check_slo(experiment, _capacity_file(experiment.file).slo, ("slo",), experiment.measured)
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
         """Return the arrival processes of the trials, with an open load if the rate is searched."""

@@ -8,11 +8,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from loadframe.analyze.compare import Measure
-from loadframe.analyze.cost import Cost, Prices, cost, estimates
+from loadframe.analyze.cost import Cost, Prices, cost, limits_at
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.scale.sweep import PhaseCurves, Sweep, Tiers, read_sweep
-from loadframe.analyze.scale.treatments import main_operation
 from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted, format_count, format_nodes
 from loadframe.record.schema.manifest import RecordedStore
@@ -295,10 +293,10 @@ def _costs(sweep: Sweep, prices: Prices) -> list[Cost]:
             nodes, unit = treatment.nodes or default, sweep.rate.counted
             costs.append(cost(prices, named, nodes, treatment.throughput, counted=unit))
             groups.append([by_name[point.run] for point in treatment.points])
-    times = estimates(Measure(phase, "p99", main_operation(by_name.values(), phase)), groups)
+    limits = limits_at(prices.slo, phase, groups)
     return [
-        replace(entry, p99=time, failed=any(run.treatment_key in failed for run in runs))
-        for entry, time, runs in zip(costs, times, groups, strict=True)
+        replace(entry, limits=of_slo, failed=any(run.treatment_key in failed for run in runs))
+        for entry, of_slo, runs in zip(costs, limits, groups, strict=True)
     ]
 
 
