@@ -347,12 +347,12 @@ impl Cell {
 
     /// Appends this request's value to `buffer`, as JSON.
     pub fn json(&self, values: &Values, buffer: &mut Vec<u8>) {
-        buffer.clear();
         self.0.render(values, buffer);
     }
 
     /// Returns this request's value, with its bytes in `buffer`. `None` if it is not JSON; every variable yields JSON.
     pub fn scalar<'a>(&self, values: &Values, buffer: &'a mut Vec<u8>) -> Option<Scalar<'a>> {
+        buffer.clear();
         self.json(values, buffer);
         Scalar::parse(buffer)
     }

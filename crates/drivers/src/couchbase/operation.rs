@@ -219,6 +219,7 @@ impl Buffers {
         let packet = Packet::begin(request, Opcode::Mutate, vbucket, durability, changed(action), key);
         for (field, cell) in &write.document {
             name.clear();
+            value.clear();
             field.render(values, name);
             cell.json(values, value);
             subdoc::put(request, name, value);

@@ -251,6 +251,10 @@ fn literal(param: &Param, out: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use loadframe_engine::util::draw::Draw;
+    use loadframe_engine::workload::variables::{Captured, Variables};
+    use serde_json::json;
+
     use super::*;
 
     fn sent(json: &str, kind: &Type) -> String {
@@ -259,6 +263,21 @@ mod tests {
             IsNull::Yes => "NULL".to_owned(),
             IsNull::No => String::from_utf8(out.to_vec()).unwrap(),
         }
+    }
+
+    #[test]
+    fn each_cell_has_its_own_part_of_the_drawn_values() {
+        let forms = json!({"n": {"constant": 7}, "t": {"constant": "a"}});
+        let variables = Variables::parse(forms.as_object().unwrap()).unwrap();
+        let cells = ["${n}", "${t}", "b"].map(|text| Cell::new(&text.into(), &variables).unwrap());
+        let draw = Draw::new(1, 2, 3);
+        let values = Values { variables: &variables, draw: &draw, captured: &Captured::NONE };
+        let drawn = Drawn::new(&cells, &values);
+        assert_eq!(drawn.values().collect::<Vec<_>>(), [&b"7"[..], b"\"a\"", b"\"b\""]);
+        let mut params = Vec::new();
+        drawn.add_to(&mut params).unwrap();
+        let texts: Vec<_> = params.iter().map(|param| format!("{param:?}")).collect();
+        assert_eq!(texts, ["Scalar(Int(7))", r#"Scalar(Text("a"))"#, r#"Scalar(Text("b"))"#]);
     }
 
     #[test]
