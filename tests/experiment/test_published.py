@@ -27,6 +27,16 @@ measure: look
 transitions: {grow: {timeline: [{at: 20s, add: 1}]}}
 loads: {steady: {clients: 4}}
 """
+CAPACITY = """\
+experiment: e
+published: paper.csv
+store: {kind: opensearch}
+workload: small.yaml
+kind: capacity
+measure: look
+slo: {response: 100ms}
+factors: {nodes: [1, 2]}
+"""
 HEADER = "series,phase,nodes,clients,measure,value,unit,against,source"
 
 
@@ -78,6 +88,34 @@ def test_instants_are_those_of_elastic_experiments(figures):
     assert (fired.value, fired.change, dict(fired.against)) == (110.0, None, {})
     with pytest.raises(BadInput, match=r"paper\.csv:3: trigger_fired is only valid in elastic experiments"):
         figures("trigger_fired,110,s,p. 9", header="measure,value,unit,source")
+
+
+def test_a_capacity_is_the_result_of_a_search_over_its_quantity(figures):
+    header = "phase,nodes,measure,value,unit,against,source"
+
+    def read(*lines, text=CAPACITY):
+        return figures(*lines, header=header, text=text)
+
+    one, two = read(",1,capacity,500,requests/s,,x", ",2,capacity,800,requests/s,,x")
+    assert (one.value, two.change, two.against) == (500.0, pytest.approx(0.6), {"nodes": 1})
+    journeys = "workload: selfcare\nwith: {users: 8, weeks: 1}\nprepare: [static, merge, reset, make, register]"
+    over_users = (
+        CAPACITY.replace("workload: small.yaml", journeys).replace("look", "weeks").replace("opens", "elastics")
+    )
+    over_users += "search: {over: users, start: 8}\n"
+    (users,) = read(",1,users,60,users,,x", text=over_users)
+    assert (users.measure, users.value) == ("users", 60.0)
+    for line, words in (
+        (",1,users,60,users,,x", "a capacity experiment that searches over the rate has no single users"),
+        (",1,p99,60,ms,,x", "a capacity experiment that searches over the rate has no single p99"),
+        ("look,1,capacity,60,requests/s,,x", "capacity is of all measured phases"),
+        (",1,capacity,60,users,,x", "'users' is not a unit of throughput"),
+    ):
+        with pytest.raises(BadInput, match=words) as refused:
+            read(line)
+        assert str(refused.value.where).endswith("paper.csv:3")
+    with pytest.raises(BadInput, match="capacity is only valid in capacity experiments; this one is of kind scale"):
+        figures(",look,1,,capacity,1,requests/s,,x")
 
 
 @pytest.mark.parametrize(

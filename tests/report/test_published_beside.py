@@ -2,8 +2,10 @@
 
 import io
 import json
+import math
 
 import pytest
+from capacity_folder import write_capacity
 from pages import Page
 from rich.console import Console
 
@@ -168,3 +170,47 @@ def test_runs_that_the_store_failed_stand_beside_the_mean_of_the_others(scale):
     assert (result.runs, result.failed) == (1, 1)
     assert result.as_dict()["failed_runs"] == 1
     assert "1 run, 1 failed" in read_report(path).page
+
+
+ONE_NODE = [(30.0, True), (60.0, False), (60.0, False), (30.0, True), (30.0, True)]
+TWO_NODES = [(30.0, True), (60.0, True), (120.0, False), (120.0, False), (60.0, True), (60.0, True)]
+
+
+def capacity(path, trials, *figures, searches):
+    search = {"start": 30.0, "least": 1.0, "most": 120.0, "factor": 2.0, "precision": 5.0}
+    return write_capacity(path, trials, searches=searches, search=search, published=published(*figures))
+
+
+def test_a_published_capacity_stands_beside_the_result_of_the_searches(tmp_path):
+    of_both = (
+        figure("capacity", {"nodes": 1}, value=500.0, phase=""),
+        figure("capacity", {"nodes": 2}, value=800.0, change=0.6, against={"nodes": 1}, phase=""),
+    )
+    path = capacity(tmp_path / "e", {1: ONE_NODE, 2: TWO_NODES}, *of_both, searches=3)
+    first, second = beside(read_experiment(path))
+    (one,), (two,) = first.measured, second.measured
+    assert (one.runs, one.others, one.change) == (3, {}, None)
+    # A search ends between the rate that passed and the one that failed: 30 to 60, and 60 to 120.
+    assert 30 <= one.mean.low < one.mean.value < one.mean.high <= 60
+    assert two.change.value == pytest.approx(1.0, abs=0.05)
+    assert -1 < two.change.low < two.change.value < two.change.high
+    report = read_report(path)
+    page = Page(report.page)
+    assert "Published and measured" in page.text
+    assert "3 searches" in page.text
+    assert "800 requests/s" in page.text
+    assert "+60 %" in page.text
+    assert "capacity, change in %" in str(report.page)
+    assert [row["measured"][0]["mean"]["value"] for row in report.document["published"]] == [
+        one.mean.value,
+        two.mean.value,
+    ]
+
+
+def test_a_capacity_that_no_trial_exceeds_is_a_lower_bound_beside_the_published_one(tmp_path):
+    asked = figure("capacity", {"nodes": 2}, value=800.0, change=0.6, against={"nodes": 1}, phase="")
+    bounded = [(30.0, True), (60.0, True), *[(120.0, True)] * 3]
+    path = capacity(tmp_path / "e", {1: ONE_NODE, 2: bounded}, asked, searches=1)
+    ((two,),) = (row.measured for row in beside(read_experiment(path)))
+    assert two.change is None, "the ratio of a bound is unknown"
+    assert (two.mean.value, two.mean.low, two.mean.high) == (120.0, 120.0, math.inf)

@@ -3,16 +3,21 @@
 Absolute figures depend on the machine, so the comparison uses changes: the ratio of a figure to the one at its
 reference levels, minus 1. The measured ratio is one of means over runs, with a 95 % interval on a log scale from the
 spread that all treatments share.
+
+The ratio of two capacities has an interval by MOVER: on a log scale, the distance from the ratio to an end is the root
+of the sum of squares of the distances of both capacities (Zou and Donner, "Construction of confidence limits about
+effect measures: a general approach", Statistics in Medicine 27, 2008).
 """
 
 import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from statistics import fmean
 from typing import Any
 
+from loadframe.analyze.capacity import RATE, USERS, Capacity, Kind, capacities_in
 from loadframe.analyze.compare import KINDS, Measure
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
@@ -58,9 +63,11 @@ SAMPLES = {
 YCSB = ("min", "p95")
 #: Maximum and sum of request time over ranks (or clients): names, and the fields of `RequestTime`.
 REQUEST_TIMES = {"wall_time": "wall", "summed_time": "summed"}
-MEASURES = (*KINDS, *YCSB, *SAMPLES, *REQUEST_TIMES, *INSTANTS)
+#: Results of capacity experiments by the quantity that they search for: the sustained rate or number of users.
+CAPACITIES = {RATE: "capacity", USERS: "users"}
+MEASURES = (*KINDS, *YCSB, *SAMPLES, *REQUEST_TIMES, *INSTANTS, *CAPACITIES.values())
 #: Measures per second.
-PER_SECOND = (*RATES, *SAMPLES)
+PER_SECOND = (*RATES, *SAMPLES, CAPACITIES[RATE])
 
 
 @dataclass(frozen=True)
@@ -98,8 +105,8 @@ _LOADS = (_CLIENTS, "ranks_per_node")
 class MeasuredBeside:
     """Measured counterpart of a figure; `others` are the levels that the figure does not name.
 
-    `mean` is over `runs` runs in the unit of the figure. `change` is the ratio to the mean at its reference minus 1;
-    None if the reference was not measured.
+    `mean` is over `runs` runs (of a capacity: searches) in the unit of the figure. `change` is the ratio to the mean at
+    its reference minus 1; None if the reference was not measured.
     """
 
     phase: str
@@ -141,6 +148,9 @@ def beside(folder: RecordedExperiment) -> tuple[Beside, ...]:
 
 
 def _measurements(folder: RecordedExperiment, figure: PublishedFigure) -> Iterator[MeasuredBeside]:
+    if figure.measure in CAPACITIES.values():
+        yield from _capacities(folder, figure)
+        return
     for phase in folder.description["measure"]:
         if figure.phase in ("", phase):
             yield from _in_phase(folder, figure, phase)
@@ -172,6 +182,48 @@ def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -
         )
 
 
+def _capacities(folder: RecordedExperiment, figure: PublishedFigure) -> Iterator[MeasuredBeside]:
+    capacities = {id(it.treatment): it for it in capacities_in(folder).capacities if it.rate}
+    groups = [
+        _Group(it.treatment, {**_fixed(folder), "nodes": it.nodes, **it.treatment}, [it.rate.value], it.rate.value)
+        for it in capacities.values()
+        if it.rate
+    ]
+    named = {*figure.levels, *figure.against}
+    for place, members in _by_others(groups, named).items():
+        chosen = _best(members, figure.levels, figure.measure)
+        base = _best(members, {**figure.levels, **figure.against}, figure.measure) if figure.against else None
+        if chosen is None:
+            continue
+        capacity = capacities[id(chosen.treatment)]
+        rate = capacity.rate
+        assert rate
+        yield MeasuredBeside(
+            phase="",
+            others=json.loads(place),
+            runs=len(capacity.conclusive),
+            mean=rate if rate.low or capacity.kind is Kind.BRACKETED else replace(rate, low=rate.value),
+            change=_capacity_change(capacity, capacities[id(base.treatment)]) if base else None,
+        )
+
+
+def _capacity_change(chosen: Capacity, base: Capacity) -> Estimate | None:
+    """Return the ratio of two capacities minus 1; None if one is only bounded."""
+    if chosen is base:
+        return Estimate(0.0, 0.0, 0.0)
+    if not chosen.rate or not base.rate or {chosen.kind, base.kind} != {Kind.BRACKETED}:
+        return None
+
+    def distance(high: float, low: float) -> float:
+        return math.log(high / low) if low > 0 else math.inf
+
+    one, other = chosen.rate, base.rate
+    down = math.hypot(distance(one.value, one.low), distance(other.high, other.value))
+    up = math.hypot(distance(one.high, one.value), distance(other.value, other.low))
+    ratio = one.value / other.value
+    return Estimate(ratio - 1, ratio * math.exp(-down) - 1, ratio * math.exp(up) - 1)
+
+
 def _at(run: RecordedRun, treatment: Mapping[str, Any]) -> bool:
     """Return whether a run has a treatment's levels, and its event if runs with and without it exist."""
     levels = {name: level for name, level in run.treatment.items() if name != "event"}
@@ -198,13 +250,18 @@ def _by_others(groups: Sequence[_Group], named: Set[str]) -> Mapping[str, list[_
     return places
 
 
-def _groups(folder: RecordedExperiment, kind: str, phase: str) -> list[_Group]:
-    """Return the treatments that have the measure, with its value in each included run."""
+def _fixed(folder: RecordedExperiment) -> dict[str, Any]:
+    """Return the levels that all runs share: the store and the workload's parameters."""
     description = folder.description
-    fixed = {
+    return {
         "store.kind": description.get("store", {}).get("kind"),
         **{f"with.{name}": level for name, level in (description.get("with") or {}).items()},
     }
+
+
+def _groups(folder: RecordedExperiment, kind: str, phase: str) -> list[_Group]:
+    """Return the treatments that have the measure, with its value in each included run."""
+    fixed = _fixed(folder)
     operation = main_operation(folder.runs, phase)
     by_treatment: dict[str, list[RecordedRun]] = defaultdict(list)
     for run in folder.used:
@@ -259,6 +316,7 @@ def _change(chosen: _Group, base: _Group, noise: Noise) -> Estimate | None:
 
 
 __all__ = [
+    "CAPACITIES",
     "INSTANTS",
     "MEASURES",
     "PER_SECOND",

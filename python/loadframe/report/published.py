@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.published import INSTANTS, PER_SECOND, SAMPLES, Beside, MeasuredBeside
+from loadframe.analyze.published import CAPACITIES, INSTANTS, PER_SECOND, SAMPLES, Beside, MeasuredBeside
 from loadframe.analyze.rates import RATES
 from loadframe.base.units import counted, format_change, format_count, format_duration, format_share
 from loadframe.report.labels import treatment_text
@@ -18,6 +18,8 @@ _WORDS = {
     **{name: sample.words for name, sample in SAMPLES.items()},
     **{name: name for name in RATES},
     "errors": "errors",
+    "capacity": "capacity",
+    "users": "number of users",
     "wall_time": "request time, maximum over ranks",
     "summed_time": "request time, sum over ranks",
 }
@@ -33,7 +35,7 @@ def published_section(figures: Sequence[Beside]) -> Table:
             Cell(_levels(at), _reference(at)),
             Cell(_value(at)),
             Cell(_NONE if at.figure.change is None else format_change(at.figure.change)),
-            Cell((measured and _others(measured)) or _NONE, (measured and _runs(measured)) or ""),
+            Cell((measured and _others(measured)) or _NONE, (measured and _runs(at, measured)) or ""),
             interval_cell(_mean(at, measured)),
             interval_cell(_change(measured)),
             Cell(at.figure.source, tone="muted"),
@@ -210,7 +212,9 @@ def _others(measured: MeasuredBeside) -> str:
     return treatment_text(measured.others)
 
 
-def _runs(measured: MeasuredBeside) -> str:
+def _runs(at: Beside, measured: MeasuredBeside) -> str:
+    if at.figure.measure in CAPACITIES.values():
+        return counted(measured.runs, "search", "searches")
     failed = f", {format_count(measured.failed)} failed" if measured.failed else ""
     return f"{counted(measured.runs, 'run')}{failed}"
 
@@ -219,6 +223,8 @@ def _value(at: Beside) -> str:
     value, measure = at.figure.value, at.figure.measure
     if value is None:
         return _NONE
+    if measure in CAPACITIES.values():
+        return f"{format_count(value)} {'requests/s' if measure in PER_SECOND else measure}"
     if measure in PER_SECOND:
         rate = SAMPLES[measure].rate if measure in SAMPLES else RATES[measure]
         return f"{format_count(value)} {rate.unit}"
@@ -228,7 +234,7 @@ def _value(at: Beside) -> str:
 def _mean(at: Beside, measured: MeasuredBeside | None) -> str:
     if measured is None:
         return _NONE
-    if at.figure.measure in PER_SECOND:
+    if at.figure.measure in (*PER_SECOND, *CAPACITIES.values()):
         return measured_text(measured.mean)
     if at.figure.measure == "errors":
         return percent_text(measured.mean)

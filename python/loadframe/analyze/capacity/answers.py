@@ -204,7 +204,11 @@ class Capacities:
 
 def read_capacities(path: Path) -> Capacities:
     """Read and analyse an experiment's folder; BadInput if it is not one or is broken."""
-    folder = read_experiment(path)
+    return capacities_in(read_experiment(path))
+
+
+def capacities_in(folder: RecordedExperiment) -> Capacities:
+    """Return the analysis of a capacity experiment."""
     description = folder.description
     slo, bounds = Slo.read(description["slo"]), Bounds(**description["search"])
     grouped: dict[str, list[RecordedRun]] = {}

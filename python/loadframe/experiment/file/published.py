@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from loadframe.analyze.published import INSTANTS, MEASURES, PER_SECOND, PHASE, PublishedFigure
+from loadframe.analyze.published import CAPACITIES, INSTANTS, MEASURES, PER_SECOND, PHASE, PublishedFigure
 from loadframe.base.errors import BadInput
 from loadframe.base.units import counted, parse_duration
 from loadframe.base.untrusted import read_input
@@ -44,9 +44,6 @@ class _PublishedLine:
 def read_published(experiment: "Experiment", name: str) -> tuple[PublishedFigure, ...]:
     """Return the published figures of an experiment in file order; BadInput with file and line."""
     document = experiment.document
-    if experiment.file.kind == "capacity":
-        what = "capacity experiments do not support published figures"
-        raise document.error(("published",), what, "remove published, or use kind: scale", key=True)
     path = document.path.parent / name
     try:
         content = read_input(path, _MAX_BYTES)
@@ -114,6 +111,7 @@ def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _Pu
     if measure in INSTANTS and experiment.file.kind != "elastic":
         what = f"{measure} is only valid in elastic experiments; this one is of kind {experiment.file.kind}"
         raise BadInput(what, where=where, remedy="remove the line")
+    _check_capacity(measure, phase, where, experiment)
     if phase:
         _check_phase(phase, where, experiment)
     value = _number(cells["value"], where)
@@ -139,6 +137,21 @@ def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _Pu
         source=cells["source"],
     )
     return _PublishedLine(figure, relative, where)
+
+
+def _check_capacity(measure: str, phase: str, where: str, experiment: "Experiment") -> None:
+    """Refuse other figures than the result of the search in capacity experiments, and that result in others."""
+    file: Any = experiment.file
+    result = CAPACITIES[file.search.over] if file.kind == "capacity" else None
+    if result is None and measure in CAPACITIES.values():
+        what = f"{measure} is only valid in capacity experiments; this one is of kind {file.kind}"
+        raise BadInput(what, where=where, remedy="remove the line")
+    if result is not None and measure != result:
+        what = f"a capacity experiment that searches over the {file.search.over} has no single {measure}"
+        remedy = f"use the measure {result}, or kind: scale for figures at a given load"
+        raise BadInput(what, where=where, remedy=remedy)
+    if result is not None and phase:
+        raise BadInput(f"{measure} is of all measured phases", where=where, remedy="leave the column phase empty")
 
 
 def _check_phase(phase: str, where: str, experiment: "Experiment") -> None:
@@ -193,6 +206,10 @@ def _scale(unit: str, measure: str, where: str) -> float:
         if unit not in ("%", ""):
             raise BadInput(f"{unit!r} is not a unit of errors", where=where, remedy="write %, or leave the unit empty")
         return 0.01 if unit else 1.0
+    if measure == CAPACITIES["users"]:
+        if unit != "users":
+            raise BadInput(f"{unit!r} is not a number of users", where=where, remedy="write users; or % for a change")
+        return 1.0
     if unit not in _SECONDS:
         remedy = f"write one of {', '.join(_SECONDS)}; or % for a change"
         raise BadInput(f"{unit!r} is not a unit of time", where=where, remedy=remedy)
