@@ -34,6 +34,9 @@ def tab(tmp_path, monkeypatch, state):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{LOADFRAME.parent}{os.pathsep}{os.environ['PATH']}")
     Path("mine.yaml").touch()
+    for name in ("nightly", "notes"):
+        Path(name).mkdir()
+    Path("nightly", "gates.jsonl").touch()
     for name, nodes in (("trial", 2), ("other", 1)):
         for number in range(nodes):
             (state / "clusters" / name / f"node-{number}").mkdir(parents=True)
@@ -56,6 +59,8 @@ def tab(tmp_path, monkeypatch, state):
         (("cluster", "gr"), ["grow"]),
         (("bench", "nyc"), ["nyc_taxis"]),
         (("bench", "mi"), ["mine.yaml"]),
+        (("history", ""), ["nightly"]),
+        (("history", "./ni"), ["./nightly"]),
         (("bench", "nyc_taxis", "--store", "e"), ["elasticsearch"]),
         (("bench", "nyc_taxis", "--cluster", ""), ["other", "trial"]),
         (("bench", "nyc_taxis", "--arr"), ["--arrivals"]),

@@ -11,6 +11,7 @@ from chromium import Chromium
 from commands import within
 from elastic_folder import write_elastic
 from loadframe.report.run.page import run_page
+from recorded_history import write_history
 from simulated import Truth, write_experiment, write_run
 
 if lacking := chromium.missing():
@@ -73,6 +74,8 @@ def pages(tmp_path_factory):
     ):
         assert within("report", folder)[0] == 0
         pages[kind] = folder / "report.html"
+    assert within("history", write_history(root / "history"))[0] == 0
+    pages["history"] = root / "history" / "history.html"
     pages["run"] = root / "run.html"
     pages["run"].write_text(run_page(write_run(root, "r1", Truth(seconds=12, failed_share=0.01), nodes=2)))
     return pages

@@ -19,7 +19,7 @@ measures at all treatments share one chance of a false change.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
 from statistics import median
@@ -203,7 +203,7 @@ SHORT_HISTORY = Rule(
 
 
 @dataclass(frozen=True, eq=False)
-class _Series:
+class Series:
     """One measure at one treatment: the numbers of the sessions in order, and the median of each."""
 
     measure: Measure
@@ -219,7 +219,7 @@ def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list
     runs = history.usable
     numbers = {id(run): -1 if number is None else number for run, number in zip(runs, sessions_of(runs), strict=True)}
     by_treatment = [
-        (usable := history.at(treatment).usable, _series(usable, numbers, kinds)) for treatment in history.treatments
+        (usable := history.at(treatment).usable, series_of(usable, numbers, kinds)) for treatment in history.treatments
     ]
     searched = sum(len(series) for _, series in by_treatment)
     level = LEVEL / max(searched, 1)
@@ -257,7 +257,8 @@ def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list
     return replace(history, runs=tuple(kept)), [*findings, *failed_and_excluded([before])]
 
 
-def _series(runs: Sequence[RecordedRun], numbers: dict[int, int], kinds: Sequence[str]) -> list[_Series]:
+def series_of(runs: Sequence[RecordedRun], numbers: Mapping[int, int], kinds: Sequence[str]) -> list[Series]:
+    """Return the series of each measure; `numbers` gives the number of each run's session by the run's `id()`."""
     series = []
     for measure in measures_of(runs, kinds):
         by_session: dict[int, list[float]] = {}
@@ -266,8 +267,8 @@ def _series(runs: Sequence[RecordedRun], numbers: dict[int, int], kinds: Sequenc
             if (value := measure.of(run)) and isfinite(measure.figure(run).high):
                 by_session.setdefault(numbers[id(run)], []).append(value)
         ordered = sorted(by_session)
-        series.append(_Series(measure, tuple(ordered), tuple(median(by_session[number]) for number in ordered)))
+        series.append(Series(measure, tuple(ordered), tuple(median(by_session[number]) for number in ordered)))
     return series
 
 
-__all__ = ["LEVEL_CHANGE", "SHORT_HISTORY", "ChangePoint", "change_points", "since_last_change"]
+__all__ = ["LEVEL_CHANGE", "SHORT_HISTORY", "ChangePoint", "Series", "change_points", "series_of", "since_last_change"]

@@ -33,6 +33,7 @@ SUMMARIES = {
     "report": "Write a self-contained HTML report, and print a summary.",
     "compare": "Compare runs: ratios with intervals, and whether they exceed run-to-run variance.",
     "gate": "Judge new runs by exit code: 0 passed, 1 regression, 2 bad input, 3 inconclusive.",
+    "history": "Show measures by commit over time, with change points, and write them as a page.",
     "fit": "Fit linear scaling, Amdahl's law, a hard knee and the USL to measured throughputs.",
     "cluster": "Start and manage named clusters that stay up for other commands.",
     "watch": "Show live metrics of each node, once a second: process, limits and store.",

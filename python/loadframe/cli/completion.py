@@ -8,6 +8,8 @@ import typer
 #: The folder of built-in workloads. Their package takes seconds to import.
 _LIBRARY = Path(__file__).parents[1] / "workload" / "library"
 _ENDINGS = (".yaml", ".yml")
+#: The log in a history folder; importing its module takes longer than a completion should.
+_GATE_LOG = "gates.jsonl"
 
 
 def workloads(incomplete: str) -> list[str]:
@@ -40,4 +42,21 @@ def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
     with contextlib.suppress(OSError):
         folders = identity.cluster_folder(ctx.params["name"]).glob("node-*")
         return sorted(folder.name for folder in folders if folder.is_dir() and folder.name.startswith(incomplete))
+    return []
+
+
+def histories(incomplete: str) -> list[str]:
+    """Return the folders with a log of gates, at the typed path and below the folder that it starts with.
+
+    Without any, shells complete file names.
+    """
+    with contextlib.suppress(OSError):
+        place, _, start = incomplete.rpartition("/")
+        below = Path(f"{place}/" if place or incomplete.startswith("/") else ".")
+        prefix = incomplete[: len(incomplete) - len(start)]
+        return sorted(
+            f"{prefix}{path.name}"
+            for path in below.iterdir()
+            if path.name.startswith(start) and (path / _GATE_LOG).is_file()
+        )
     return []

@@ -10,13 +10,14 @@ from loadframe.base.errors import BadInput, ExitCode, NothingUsable
 from loadframe.base.units import counted
 from loadframe.cli.app import Topic, app, option
 from loadframe.cli.choices import Strict, assignments, measure_kinds, option_name
-from loadframe.cli.output import Json, out, print_json
+from loadframe.cli.output import Json, out, print_json, tell
 from loadframe.library.options import exclude, share
 
 _EXAMPLES = """\b
 Examples:
   loadframe gate results/new --baseline results/main
   loadframe gate results/new --history 'results/nightly-*' --junit gate.xml --markdown gate.md
+  loadframe gate results/new --history /srv/history --record /srv/history
   loadframe gate results/new --bound 'p99<=50ms' --bound 'errors<=0.1%'
   loadframe gate results/versions             # kind compare: its second variant against its first
   loadframe gate results/new --baseline results/main --measure throughput --least 3% --catch 10%
@@ -78,6 +79,17 @@ def gate(
     ] = "5%",
     junit: Annotated[Path | None, option(Topic.OUTPUT, help="Write JUnit XML to this file.")] = None,
     markdown: Annotated[Path | None, option(Topic.OUTPUT, help="Write Markdown to this file.")] = None,
+    record: Annotated[
+        Path | None,
+        option(Topic.OUTPUT, help="History folder: copy the new runs and the outcome there, for `loadframe history`."),
+    ] = None,
+    commit: Annotated[
+        str | None,
+        option(
+            Topic.OUTPUT,
+            help="Commit of the new runs, for --record. Default: GITHUB_SHA, CI_COMMIT_SHA or GIT_COMMIT, if set.",
+        ),
+    ] = None,
     strict: Strict = False,
     as_json: Json = False,
 ) -> None:
@@ -85,6 +97,8 @@ def gate(
     exclude({"--baseline": baseline, "--history": history}, ["--baseline"], ["--history"], "both name the earlier runs")
     earlier = baseline or history
     kinds = measure_kinds(measure)
+    if commit is not None and record is None:
+        raise BadInput("--commit requires --record", remedy="add --record FOLDER, or leave --commit out")
 
     from loadframe.analyze.gate import Thresholds
     from loadframe.library.comparing import gate_groups, parse_bound
@@ -111,6 +125,10 @@ def gate(
     for path, text in ((junit, junit_text), (markdown, markdown_text)):
         if path:
             _write(path, text(judged))
+    if record:
+        from loadframe.library.gate_history import record_gate
+
+        tell(f"recorded: {record_gate(record, judged, groups[0], commit)}")
     if as_json:
         print_json(judged.as_dict())
     else:

@@ -12,6 +12,7 @@ from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, Re
 from loadframe.analyze.sessions import started
 from loadframe.base.errors import BadInput
 from loadframe.record import Run
+from loadframe.record.gate_log import GATE_LOG, read_gate_log
 from loadframe.record.schema import MANIFEST_FILE
 from loadframe.record.schema.manifest import RecordedStore
 
@@ -66,8 +67,8 @@ class Group:
 def read_groups(arguments: Sequence[str]) -> tuple[Group, ...]:
     """Return a group for each argument, labelled by the shortest distinct ends of the paths.
 
-    An argument names a run folder, a parent of run folders, an experiment folder, or is a pattern of these such as
-    `results/old-*`. BadInput if it matches no run.
+    An argument names a run folder, a parent of run folders, an experiment folder, a history folder, or is a pattern of
+    these such as `results/old-*`. BadInput if it matches no run.
     """
     folders = [(argument, read_runs(argument)) for argument in arguments]
     labels = _labels([argument for argument, _ in folders])
@@ -120,10 +121,14 @@ def _runs_in(path: Path) -> list[RecordedRun]:
     if (path / EXPERIMENT_FILE).is_file():
         return list(read_experiment(path).counted)
     if (path / MANIFEST_FILE).is_file():
-        return [_single(path)]
+        return [single_run(path)]
     if not path.is_dir():
         return []
-    return [_single(child) for child in sorted(path.glob("[!.]*")) if (child / MANIFEST_FILE).is_file()]
+    if (path / GATE_LOG).is_file():
+        # Runs of a stopped release must not become the baseline.
+        refused = read_gate_log(path).refused
+        return [run for child in sorted(path.glob("[!.]*")) if child.name not in refused for run in _runs_in(child)]
+    return [single_run(child) for child in sorted(path.glob("[!.]*")) if (child / MANIFEST_FILE).is_file()]
 
 
 def uses_robust_estimate(argument: str) -> bool:
@@ -144,7 +149,8 @@ def is_robust(folder: RecordedExperiment) -> bool:
     return folder.description.get("estimate") == "robust"
 
 
-def _single(path: Path) -> RecordedRun:
+def single_run(path: Path) -> RecordedRun:
+    """Return the run in a folder; BadInput if it is damaged."""
     run = Run(path)
     return RecordedRun(path.name, run.manifest.block, run.manifest.treatment, run)
 

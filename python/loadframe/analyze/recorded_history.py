@@ -1,0 +1,336 @@
+"""The history of a folder: the measures of its runs by commit over time, with change points and accepted changes.
+
+A point is the median of the runs of one commit in one session. Each folder below the history folder has the runs of one
+commit. The method of change points is that of the gate (`analyze.history`): all series share one chance of a false
+change.
+"""
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from loadframe.analyze.compare import Group
+from loadframe.analyze.compare.groups import single_run
+from loadframe.analyze.compare.measures import USUAL, Measure
+from loadframe.analyze.compare.warnings import failed_and_excluded
+from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedRun
+from loadframe.analyze.finding import Finding, Rule
+from loadframe.analyze.history import (
+    LEVEL,
+    SHORT_HISTORY,
+    ChangePoint,
+    change_points,
+    fewest_sessions,
+    series_of,
+)
+from loadframe.analyze.sessions import reference_times, sessions_of, started
+from loadframe.base.errors import BadInput
+from loadframe.record.gate_log import GATE_LOG, Acceptance, GateLog, GateRecord, read_gate_log
+from loadframe.record.schema import MEMBERS
+
+#: References of the machine in the order of reports.
+REFERENCES = ("cpu", "disk", "network")
+_REFERENCE_CHANGE = Rule(
+    "reference_change",
+    "the {reference} reference of the machine changed by {change:change} at {label}",
+    "compare changes of the measures at that point with caution: the machine may be their cause",
+)
+_MACHINE_CHANGE = Rule(
+    "machine_change",
+    "the machine changed at {label}: from {before} to {after}",
+    "compare changes of the measures at that point with caution: the machine may be their cause",
+)
+_UNKNOWN_START = Rule(
+    "unknown_start",
+    "{runs:counted run} without a recorded start: the history leaves them out",
+    "record the runs with this version",
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """The runs of one commit in one session, in time order.
+
+    `gate` is the gate's record of them, `accepted` the user's acceptance of a change there, if there is one.
+    """
+
+    number: int
+    folder: str
+    runs: tuple[RecordedRun, ...]
+    gate: GateRecord | None = None
+    accepted: Acceptance | None = None
+
+    @property
+    def time(self) -> str:
+        """The start of the first run."""
+        return started(self.runs[0])
+
+    @property
+    def commit(self) -> str | None:
+        """The commit that the gate recorded."""
+        return self.gate.commit if self.gate else None
+
+    @property
+    def label(self) -> str:
+        """A short name: the first digits of the commit; else the folder, or the day if the folder has all points."""
+        return self.commit[:12] if self.commit else self.folder or self.time[:10]
+
+    @property
+    def references(self) -> Mapping[str, float]:
+        """The references of the machine: of the runs for the CPU (time, s), else of the gate (B/s)."""
+        recorded = dict(self.gate.references) if self.gate else {}
+        if times := reference_times(self.runs):
+            recorded["cpu"] = median(times)
+        return recorded
+
+    def is_at(self, name: str) -> bool:
+        """Return whether a name is the folder or a run of the point, or the commit (or at least 7 digits of it)."""
+        if self.gate and self.gate.is_at(name):
+            return True
+        return name in {self.folder, *(run.id for run in self.runs)} - {""}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the point for JSON."""
+        return {
+            "point": self.number,
+            "label": self.label,
+            "commit": self.commit,
+            "folder": self.folder,
+            "started": self.time,
+            "runs": [run.id for run in self.runs],
+            "gate": self.gate.outcome if self.gate else None,
+            "accepted": self.accepted.reason if self.accepted else None,
+            "failed_checks": list(self.gate.failed) if self.gate else [],
+            "references": dict(self.references),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Change:
+    """A change point of a measure, and its first point."""
+
+    measure: Measure
+    treatment: Mapping[str, Any]
+    step: ChangePoint
+    point: Point
+
+    @property
+    def accepted(self) -> Acceptance | None:
+        """The user's acceptance of the change, if there is one."""
+        return self.point.accepted
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether the measure became worse."""
+        return (self.step.change > 0) == (self.measure.better == "lower")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the change for JSON."""
+        return {
+            **self.measure.as_dict(),
+            "treatment": dict(self.treatment),
+            "point": self.point.number,
+            "label": self.point.label,
+            "runs": [run.id for run in self.point.runs],
+            "before": self.step.before,
+            "after": self.step.after,
+            "change": self.step.change,
+            "p": self.step.p,
+            "worse": self.is_worse,
+            "accepted": self.accepted.reason if self.accepted else None,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Line:
+    """One measure at one treatment: its points in time order, their values, and its changes."""
+
+    title: str
+    measure: Measure
+    treatment: Mapping[str, Any]
+    points: tuple[Point, ...]
+    values: tuple[float, ...]
+    changes: tuple[Change, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the line for JSON."""
+        values = [
+            {"point": point.number, "value": value} for point, value in zip(self.points, self.values, strict=True)
+        ]
+        return {**self.measure.as_dict(), "title": self.title, "treatment": dict(self.treatment), "values": values}
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """The history of a folder. `skipped` are damaged records: name and cause."""
+
+    folder: Path
+    points: tuple[Point, ...]
+    lines: tuple[Line, ...]
+    skipped: tuple[tuple[str, str], ...]
+    warnings: tuple[Finding, ...]
+
+    @property
+    def changes(self) -> list[Change]:
+        """The changes of all measures, the newest first."""
+        return sorted((change for line in self.lines for change in line.changes), key=lambda it: -it.point.number)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the history for JSON."""
+        return {
+            "folder": str(self.folder),
+            "points": [point.as_dict() for point in self.points],
+            "series": [line.as_dict() for line in self.lines],
+            "changes": [change.as_dict() for change in self.changes],
+            "skipped": [{"record": name, "cause": cause} for name, cause in self.skipped],
+            "warnings": [warning.as_dict() for warning in self.warnings],
+        }
+
+
+def read_history(folder: Path, kinds: Sequence[str] = USUAL) -> History:
+    """Read the runs below a folder and the log of its gates. BadInput if it has no readable run."""
+    skipped: list[tuple[str, str]] = []
+    by_folder = list(_readable(folder, skipped))
+    if not by_folder:
+        named = f": {skipped[0][0]} {skipped[0][1]}" if skipped else ""
+        raise BadInput(
+            f"the folder has no readable run{named}" if folder.is_dir() else "the folder does not exist",
+            where=str(folder),
+            remedy="name a folder of runs, such as one that `loadframe gate --record FOLDER` wrote",
+        )
+    log = read_gate_log(folder)
+    skipped += [(f"{GATE_LOG}, line {number}", cause) for number, cause in log.damaged]
+    group = Group(folder.name, tuple(run for _, run in by_folder))
+    folders = {id(run): name for name, run in by_folder}
+    points, unknown = _points(group.usable, folders, log)
+    lines = _lines(points, kinds)
+    warnings = [*failed_and_excluded([group]), *_reference_changes(points)]
+    if unknown:
+        warnings.append(_UNKNOWN_START(runs=unknown))
+    if points and len(points) < (needed := fewest_sessions(LEVEL / max(len(lines), 1))):
+        warnings.append(SHORT_HISTORY(sessions=len(points), needed=needed))
+    return History(folder, points, lines, tuple(skipped), tuple(warnings))
+
+
+def _readable(folder: Path, skipped: list[tuple[str, str]]) -> Iterator[tuple[str, RecordedRun]]:
+    """Yield the runs below a folder, each with the folder of its commit; add damaged records to `skipped`.
+
+    The folder of a commit is empty for runs directly in `folder`.
+    """
+    for name, path in _run_folders(folder):
+        try:
+            run = single_run(path)
+            # Reads the summary, which can be damaged, too.
+            _ = run.sound, run.failures
+        except BadInput as error:
+            skipped.append((str(path.relative_to(folder)) if path != folder else folder.name, error.what))
+        else:
+            yield name, run
+
+
+def _run_folders(folder: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the run folders of a run, an experiment, or a folder of these or of folders of runs.
+
+    Each has the folder of its commit, which is empty at the top.
+    """
+    if _is_run(folder):
+        yield "", folder
+    elif (folder / EXPERIMENT_FILE).is_file():
+        yield from (("", run) for run in _runs_below(folder / "runs"))
+    else:
+        for child in sorted(folder.glob("[!.]*")):
+            if _is_run(child):
+                yield "", child
+            else:
+                runs = child / "runs" if (child / EXPERIMENT_FILE).is_file() else child
+                yield from ((child.name, run) for run in _runs_below(runs))
+
+
+def _runs_below(folder: Path) -> list[Path]:
+    return [child for child in sorted(folder.glob("[!.]*")) if _is_run(child)]
+
+
+def _is_run(path: Path) -> bool:
+    """Return whether a folder has a file of a run, so that a damaged run is not overlooked."""
+    return any((path / member).is_file() for member in MEMBERS)
+
+
+def _points(runs: Sequence[RecordedRun], folders: Mapping[int, str], log: GateLog) -> tuple[tuple[Point, ...], int]:
+    """Return the points in time order, and the number of runs without a known start."""
+    members: dict[tuple[int, str], list[RecordedRun]] = {}
+    unknown = 0
+    for run, number in zip(runs, sessions_of(runs), strict=True):
+        if number is None:
+            unknown += 1
+        else:
+            members.setdefault((number, folders[id(run)]), []).append(run)
+    gates = {gate.folder: gate for gate in log.gates}
+    points = []
+    ordered = sorted(members.items(), key=lambda item: started(item[1][0]))
+    for number, ((_, folder), of_point) in enumerate(ordered, start=1):
+        point = Point(number, folder, tuple(of_point), gates.get(folder))
+        accepted = next((entry for entry in reversed(log.accepted) if point.is_at(entry.at)), None)
+        points.append(replace(point, accepted=accepted))
+    return tuple(points), unknown
+
+
+def _lines(points: Sequence[Point], kinds: Sequence[str]) -> tuple[Line, ...]:
+    numbers = {id(run): index for index, point in enumerate(points) for run in point.runs}
+    # Runs of other workloads or stores are other series, even at the same treatment.
+    groups: dict[Hashable, list[RecordedRun]] = {}
+    for point in points:
+        for run in point.runs:
+            manifest = run.manifest
+            groups.setdefault((manifest.workload.name, manifest.store.kind, run.treatment_key), []).append(run)
+    searched = [(runs, series_of(runs, numbers, kinds)) for runs in groups.values()]
+    level = LEVEL / max(sum(len(series) for _, series in searched), 1)
+    titles = _titles([runs[0] for runs, _ in searched])
+    lines = []
+    for title, (runs, series) in zip(titles, searched, strict=True):
+        treatment = runs[0].treatment
+        for row in series:
+            if not row.values:
+                continue
+            of_row = tuple(points[number] for number in row.sessions)
+            changes = tuple(
+                Change(row.measure, treatment, step, of_row[step.index])
+                for step in change_points(row.values, level=level)
+            )
+            lines.append(Line(title, row.measure, treatment, of_row, row.values, changes))
+    return tuple(lines)
+
+
+def _titles(examples: Sequence[RecordedRun]) -> list[str]:
+    """Return a title for each group of runs: workload, store and treatment, without the parts that all share."""
+    parts = [
+        (run.manifest.workload.name or "", run.manifest.store.kind or "",
+         ", ".join(f"{name.rpartition('.')[2]} {level}" for name, level in run.treatment.items()))
+        for run in examples
+    ]  # fmt: skip
+    differing = [index for index in range(3) if len({part[index] for part in parts}) > 1]
+    return [", ".join(part[index] for index in differing if part[index]) for part in parts]
+
+
+def reference_series(points: Sequence[Point], name: str) -> tuple[list[Point], list[float]]:
+    """Return the points with a reference of the machine, and its values."""
+    known = [point for point in points if name in point.references]
+    return known, [point.references[name] for point in known]
+
+
+def _reference_changes(points: Sequence[Point]) -> list[Finding]:
+    findings = []
+    for name in REFERENCES:
+        known, values = reference_series(points, name)
+        for change in change_points(values, level=LEVEL / len(REFERENCES)):
+            words = "CPU" if name == "cpu" else name
+            findings.append(_REFERENCE_CHANGE(reference=words, change=change.change, label=known[change.index].label))
+    machines = [(point, point.runs[0].manifest.hardware) for point in points]
+    findings += [
+        _MACHINE_CHANGE(label=point.label, before=before.hostname or "unknown", after=after.hostname or "unknown")
+        for (_, before), (point, after) in pairwise(machines)
+        if (before.hostname, before.cpu) != (after.hostname, after.cpu)
+    ]
+    return findings

@@ -1,0 +1,77 @@
+"""`loadframe history`: measures by commit over time, with change points, as a page and a summary."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from loadframe.base.errors import BadInput
+from loadframe.cli import completion
+from loadframe.cli.app import app
+from loadframe.cli.choices import measure_kinds
+from loadframe.cli.output import Json, out, print_json, tell
+
+_EXAMPLES = """\b
+Examples:
+  loadframe gate results/new --history /srv/history --record /srv/history
+  loadframe history /srv/history
+  loadframe history /srv/history --accept 1f3870be274f --reason 'checksums cost 8 %'
+  loadframe history /srv/history --measure throughput,p99.9 --json
+"""
+
+
+@app.command(epilog=_EXAMPLES)
+def history(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder that `gate --record` writes, or another folder of runs.", autocompletion=completion.histories
+        ),
+    ],
+    measure: Annotated[
+        str,
+        typer.Option(
+            help="Measures, comma-separated: throughput, documents, p50, p90, p99, p99.9, max, mean."
+            " The prefix all-, as in all-p99, includes failed requests."
+        ),
+    ] = "throughput,p50,p99",
+    accept: Annotated[
+        str | None, typer.Option(help="Accept the changes at this commit, folder or run. Requires --reason.")
+    ] = None,
+    reason: Annotated[str | None, typer.Option(help="Why the change is accepted.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Page to write. Default: history.html in the folder.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Show measures by commit over time, with change points, and write them as a page."""
+    kinds = measure_kinds(measure)
+    if "errors" in kinds:
+        raise BadInput(
+            "--measure errors has no history: change points use logarithms, and shares of errors are often 0",
+            remedy="leave errors out; the gate judges them",
+        )
+    if (accept is None) != (reason is None):
+        raise BadInput(
+            "--accept and --reason require each other", remedy="write --accept COMMIT --reason 'why it is accepted'"
+        )
+
+    from loadframe.analyze.recorded_history import read_history
+    from loadframe.report.history import history_page, print_history
+
+    if accept is None or reason is None:
+        result = read_history(folder, kinds)
+    else:
+        from loadframe.library.gate_history import accept_change
+
+        result = accept_change(folder, accept, reason, kinds)
+    target = output or folder / "history.html"
+    try:
+        target.write_text(history_page(result), encoding="utf-8")
+    except OSError as error:
+        raise BadInput(
+            f"the page cannot be written: {error.strerror}", where=str(target), remedy="name another file with --output"
+        ) from error
+    tell(f"report: {target}")
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        print_history(result, out)

@@ -1,0 +1,140 @@
+"""Log of gates in a history folder: one JSON object per line for each gate, and for each change that a user accepts."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from loadframe.base.errors import BadInput
+
+GATE_LOG = "gates.jsonl"
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class GateRecord:
+    """One gate: its time (ISO 8601), the folder of its runs, their commit, its outcome, and the checks that failed.
+
+    `references` are the speeds of the machine at that time: `cpu` (time of a computation, s), `disk` and `network`
+    (B/s). Some can be missing.
+    """
+
+    time: str
+    folder: str
+    commit: str | None
+    outcome: str
+    failed: Sequence[str] = ()
+    references: Mapping[str, float] = field(default_factory=dict)
+
+    def is_at(self, name: str) -> bool:
+        """Return whether a name is the folder, the commit, or at least its first 7 digits."""
+        commit = self.commit or ""
+        return name in (self.folder, commit) or (len(name) >= 7 and commit.startswith(name))
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """A change that a user accepted: `at` is the commit, run or folder of its first point."""
+
+    time: str
+    at: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class GateLog:
+    """Content of a log. `damaged` are the unreadable lines: number and cause."""
+
+    gates: Sequence[GateRecord] = ()
+    accepted: Sequence[Acceptance] = ()
+    damaged: Sequence[tuple[int, str]] = ()
+
+    @property
+    def refused(self) -> set[str]:
+        """The folders of gates with a regression that no user accepted."""
+        return {
+            gate.folder
+            for gate in self.gates
+            if gate.outcome == "regression" and not any(gate.is_at(entry.at) for entry in self.accepted)
+        }
+
+
+def read_gate_log(folder: Path) -> GateLog:
+    """Read the log of a folder; an empty one if there is none. BadInput if the file cannot be read."""
+    path = folder / GATE_LOG
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except FileNotFoundError:
+        return GateLog()
+    except OSError as error:
+        raise BadInput(
+            f"the log of gates cannot be read: {error.strerror}", where=str(path), remedy="restore its permissions"
+        ) from error
+    gates: list[GateRecord] = []
+    accepted: list[Acceptance] = []
+    damaged = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            entry = _parse(line)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            damaged.append((number, f"lacks {error}" if isinstance(error, KeyError) else "is not a record of a gate"))
+            continue
+        if isinstance(entry, GateRecord):
+            gates.append(entry)
+        else:
+            accepted.append(entry)
+    return GateLog(gates, accepted, damaged)
+
+
+def add_to_gate_log(folder: Path, entry: GateRecord | Acceptance) -> None:
+    """Append an entry to the log of a folder. BadInput if the file cannot be written."""
+    path = folder / GATE_LOG
+    kind = "gate" if isinstance(entry, GateRecord) else "accepted"
+    line = json.dumps({"format": _FORMAT, "kind": kind, **vars(entry)}) + "\n"
+    try:
+        with path.open("ab+") as file:
+            # A line that an interrupted command left unfinished must not damage this one.
+            if file.tell() and not _ends_with_newline(file.fileno(), file.tell()):
+                line = f"\n{line}"
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise BadInput(
+            f"the log of gates cannot be written: {error.strerror}", where=str(path), remedy="name another folder"
+        ) from error
+
+
+def _ends_with_newline(descriptor: int, size: int) -> bool:
+    return os.pread(descriptor, 1, size - 1) == b"\n"
+
+
+def _parse(line: str) -> GateRecord | Acceptance:
+    entry = json.loads(line)
+    if entry["format"] != _FORMAT or entry["kind"] not in ("gate", "accepted"):
+        raise ValueError
+    if entry["kind"] == "accepted":
+        return Acceptance(_text(entry["time"]), _text(entry["at"]), _text(entry["reason"]))
+    return GateRecord(
+        _text(entry["time"]),
+        _text(entry["folder"]),
+        None if entry["commit"] is None else _text(entry["commit"]),
+        _text(entry["outcome"]),
+        [_text(name) for name in entry["failed"]],
+        {name: _speed(speed) for name, speed in entry["references"].items()},
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value
+
+
+def _speed(value: Any) -> float:
+    # Booleans are integers in Python, and JSON of Python may hold NaN.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ValueError
+    return float(value)

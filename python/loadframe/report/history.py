@@ -1,0 +1,261 @@
+"""Report on the history of a folder: page and terminal output."""
+
+from collections.abc import Callable, Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from loadframe.analyze.recorded_history import REFERENCES, Change, History, Line, Point, reference_series
+from loadframe.base.terminal import PrintableConsole
+from loadframe.base.units import counted, format_change, format_count, format_duration
+from loadframe.report.compare_words import p_text, quantity
+from loadframe.report.fit import print_findings
+from loadframe.report.page import Page, render
+from loadframe.report.plot import COLORS, INK, MUTED, Axis, Figure, Label, LineStyle, Mark, Panel, Rule, Trace, numbers
+from loadframe.report.tables import Cell, Sections, Table
+from loadframe.report.terminal_table import TerminalTable
+
+#: Most measures and most points that are drawn, so that the page stays small; measures with changes come first.
+_DRAWN, _DRAWN_POINTS = 40, 3000
+#: Most runs that a row or a tooltip names.
+_NAMED = 8
+
+
+def _speed(rate: float) -> str:
+    return f"{format_count(rate / 1e6)} MB/s"
+
+
+#: Axis title, factor to its unit, and text of each reference of the machine.
+_REFERENCES: dict[str, tuple[str, float, Callable[[float], str]]] = {
+    "cpu": ("CPU time, ms", 1e3, format_duration),
+    "disk": ("disk, MB/s", 1e-6, _speed),
+    "network": ("network, MB/s", 1e-6, _speed),
+}
+
+
+def history_page(history: History) -> Page:
+    """Return the page of a history."""
+    lines = sorted(history.lines, key=lambda line: not line.changes)
+    drawn = lines[: max(2, min(_DRAWN, _DRAWN_POINTS // max(len(history.points), 1)))]
+    figures = [_figure(history, line, f"h{index}") for index, line in enumerate(drawn)]
+    changed = sum(bool(line.changes) for line in drawn)
+    return render(
+        "history.html.j2",
+        title=f"{history.folder.name}: loadframe history",
+        folder=str(history.folder),
+        lead=sentences(history),
+        skipped=[f"{name}: {cause}" for name, cause in history.skipped],
+        changes=changes_table(history.changes) if history.changes else None,
+        changed=figures[:changed],
+        unchanged=figures[changed:],
+        not_drawn=len(lines) - len(figures),
+        machine=_machine(history),
+        points=_points_table(history),
+        warnings=history.warnings,
+    )
+
+
+def sentences(history: History) -> list[str]:
+    """Return the answer: the number of changes, then the newest change of each measure that is not accepted."""
+    points = counted(len(history.points), "point")
+    if not history.lines:
+        return [f"No conclusion: {points}, and no valid measurement."]
+    changes = history.changes
+    if not changes:
+        return [f"No change of a level in {points} and {counted(len(history.lines), 'measure')}."]
+    accepted = sum(change.accepted is not None for change in changes)
+    words = [f"{counted(len(changes), 'change')} of a level in {points}, {accepted} accepted."]
+    newest: dict[object, Change] = {}
+    for change in changes:
+        newest.setdefault((change.measure, str(change.treatment)), change)
+    unaccepted = [change for change in newest.values() if not change.accepted]
+    return words + [f"{_name(change)} {'worsened' if change.is_worse else 'improved'} by"
+                    f" {format_change(abs(change.step.change)).lstrip('+')} at {change.point.label}"
+                    f" ({change.point.time[:10]})." for change in unaccepted[:6]]  # fmt: skip
+
+
+def changes_table(changes: Sequence[Change]) -> Table:
+    """Return a row for each change, the newest first."""
+    rows = [
+        [
+            Cell(_name(change)),
+            Cell(change.point.label, change.point.time[:10]),
+            Cell(change.accepted.reason if change.accepted else "no", tone="muted" if change.accepted else ""),
+            Cell(quantity(change.step.before, change.measure)),
+            Cell(quantity(change.step.after, change.measure)),
+            Cell(format_change(change.step.change), tone="invalid" if change.is_worse else "valid"),
+            Cell(p_text(change.step.p)),
+        ]
+        for change in changes
+    ]
+    return Table(
+        ("measure", "from", "accepted", "before", "after", "change", "p"),
+        rows,
+        names=3,
+        note="Before and after are geometric means of points, up to the next change. p is the chance of such a change"
+        " in a history without one. The chance of any false change on this page is 5 %.",
+    )
+
+
+def _points_table(history: History) -> Table:
+    rows = [
+        [
+            Cell(str(point.number)),
+            Cell(point.label, point.time[:16].replace("T", " ")),
+            Cell(_gate_text(point), f"accepted: {point.accepted.reason}" if point.accepted else ""),
+            Cell(_runs_text(point)),
+        ]
+        for point in reversed(history.points)
+    ]
+    return Table(("point", "commit", "gate", "runs"), rows, names=4)
+
+
+def _gate_text(point: Point) -> str:
+    if not point.gate:
+        return "–"
+    failed = f": {', '.join(point.gate.failed)}" if point.gate.failed else ""
+    return f"{point.gate.outcome}{failed}"
+
+
+def _runs_text(point: Point) -> str:
+    names = [run.id for run in point.runs]
+    more = [f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else []
+    return ", ".join([*names[:_NAMED], *more])
+
+
+def _name(change: Change) -> str:
+    treatment = ", ".join(f"{name.rpartition('.')[2]} {level}" for name, level in change.treatment.items())
+    return f"{change.measure.name}, {treatment}" if treatment else change.measure.name
+
+
+def _axis(history: History) -> Axis:
+    """Return the x axis: one place for each point, labelled by the first digits of its commit."""
+    labels = [(float(point.number), point.commit[:7] if point.commit else point.label) for point in history.points]
+    return Axis("commit, in order of time", range=(0.5, len(labels) + 0.5), ticks=labels, grid=False)
+
+
+def _figure(history: History, line: Line, name: str) -> Figure:
+    """Draw a measure: its points, the levels between changes, and a rule at each change."""
+    scale, unit = (1.0, "1/s") if line.measure.unit == "1/s" else (1e3, "ms")
+    x = [float(point.number) for point in line.points]
+    texts = [
+        f"{point.label}, {point.time[:10]}\n{quantity(value, line.measure)}\nruns: {_runs_text(point)}"
+        for point, value in zip(line.points, line.values, strict=True)
+    ]
+    traces = [
+        Trace(x, numbers([scale * value for value in line.values]), "median of runs",
+              LineStyle(COLORS[0], width=1), Mark(COLORS[0]), texts=texts)
+    ]  # fmt: skip
+    if line.changes:
+        traces.append(_levels(line, scale))
+    words = f"{line.title}: " if line.title else ""
+    listed = "; ".join(
+        f"{format_change(change.step.change)} at {change.point.label}"
+        f"{f' (accepted: {change.accepted.reason})' if change.accepted else ''}"
+        for change in line.changes
+    )
+    return Figure(
+        name,
+        _axis(history),
+        [Panel(Axis(f"{line.measure.kind}, {unit}", from_zero=True))],
+        traces,
+        f"{words}{line.measure.phrase}. {f'Changes: {listed}.' if listed else 'No change.'}",
+        rules=[
+            Rule(change.point.number - 0.5, color=MUTED if change.accepted else INK, dash="dot")
+            for change in line.changes
+        ],
+        labels=[
+            Label(change.point.number - 0.5, format_change(change.step.change))
+            for change in line.changes
+        ],
+        height=270,
+    )  # fmt: skip
+
+
+def _levels(line: Line, scale: float) -> Trace:
+    """Return the geometric means between changes, with a gap at each change."""
+    x: list[float | None] = []
+    y: list[float] = []
+    levels = [line.changes[0].step.before, *(change.step.after for change in line.changes)]
+    starts = [line.points[0].number, *(change.point.number for change in line.changes), line.points[-1].number + 1]
+    for level, start, end in zip(levels, starts, starts[1:], strict=False):
+        x += [start - 0.4, end - 0.6, None]
+        y += [level, level, float("nan")]
+    return Trace(
+        x, numbers([scale * value for value in y]), "level", LineStyle(COLORS[1], width=2.4, dash="dash"), hover=False
+    )
+
+
+def _machine(history: History) -> Sections:
+    """Return the section of the machine's references; empty if no run and no gate recorded one."""
+    panels: list[Panel] = []
+    traces: list[Trace] = []
+    for name in REFERENCES:
+        known, values = reference_series(history.points, name)
+        if not values:
+            continue
+        title, factor, write = _REFERENCES[name]
+        color = COLORS[len(panels)]
+        traces.append(
+            Trace(
+                [float(point.number) for point in known],
+                numbers([factor * value for value in values]),
+                title.partition(",")[0],
+                LineStyle(color, width=1),
+                Mark(color),
+                panel=len(panels),
+                texts=[f"{point.label}\n{write(value)}" for point, value in zip(known, values, strict=True)],
+            )
+        )
+        panels.append(Panel(Axis(title, from_zero=True)))
+    if not panels:
+        return []
+    figure = Figure(
+        "machine",
+        _axis(history),
+        panels,
+        traces,
+        "References of the machine: CPU time of a fixed computation, synchronised writes to the folder's disk, and one"
+        " TCP connection over loopback. A change here can explain a change of a measure.",
+        height=120 + 130 * len(panels),
+    )
+    rows = [
+        [Cell(point.label), *(Cell(write(point.references[name]) if name in point.references else "–")
+                              for name, (_, _, write) in _REFERENCES.items())]
+        for point in reversed(history.points)
+    ]  # fmt: skip
+    return [("Machine", Table(("commit", "CPU", "disk", "network"), rows, figures=[figure]))]
+
+
+def print_history(history: History, console: Console | None = None) -> None:
+    """Print a history, on standard output unless another console is given."""
+    console = console or PrintableConsole()
+    first, *others = sentences(history)
+    console.print(Text(first, style="bold"))
+    for words in others:
+        console.print(Text(words))
+    if history.changes:
+        console.print()
+        table = TerminalTable(("measure", "from", "date", "before", "after", "change", "p", "accepted"), names=3)
+        for change in history.changes:
+            table.add(
+                _name(change),
+                change.point.label,
+                change.point.time[:10],
+                quantity(change.step.before, change.measure),
+                quantity(change.step.after, change.measure),
+                Text(format_change(change.step.change), style="red" if change.is_worse else "green"),
+                p_text(change.step.p),
+                change.accepted.reason if change.accepted else "no",
+            )
+        table.print(console)
+    for name in REFERENCES:
+        _, values = reference_series(history.points, name)
+        if values:
+            title, _, write = _REFERENCES[name]
+            console.print(
+                Text(f"{title.partition(',')[0]} reference: {write(min(values))} to {write(max(values))}", style="dim")
+            )
+    for name, cause in history.skipped:
+        console.print(Text(f"skipped {name}: {cause}", style="yellow"))
+    print_findings(console, history.warnings)

@@ -1,0 +1,204 @@
+"""The history of a folder: its change points, the runs behind them, accepted changes, references, damaged records."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pages import Page
+
+from commands import within
+from loadframe.analyze.compare import read_groups
+from loadframe.analyze.history import change_points
+from loadframe.analyze.recorded_history import read_history
+from loadframe.base.machine_references import disk_reference, network_reference
+from loadframe.record.gate_log import GATE_LOG, Acceptance, GateRecord, add_to_gate_log, read_gate_log
+from loadframe.report.history import history_page
+from recorded_history import CHANGED, NIGHTS, commit, write_history
+from simulated import Truth, write_run
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    return write_history(tmp_path_factory.mktemp("histories") / "recorded")
+
+
+@pytest.fixture
+def folder(recorded, tmp_path):
+    return shutil.copytree(recorded, tmp_path / "history")
+
+
+def test_the_change_is_found_at_its_commit_with_its_size_and_runs(recorded):
+    history = read_history(recorded, ["throughput"])
+    (change,) = history.changes
+    assert change.point.commit == commit(CHANGED)
+    assert change.step.change == pytest.approx(-0.3, abs=0.03)
+    assert change.is_worse
+    assert [run.id for run in change.point.runs] == ["run-0", "run-1"]
+    assert [point.commit for point in history.points] == [commit(night) for night in range(NIGHTS)]
+
+
+def test_it_is_the_change_that_the_gate_finds_in_these_values(recorded):
+    (line,) = read_history(recorded, ["throughput"]).lines
+    assert [change.step for change in line.changes] == list(change_points(np.array(line.values)))
+    medians = [np.median([line.measure.of(run) for run in point.runs]) for point in line.points]
+    assert line.values == pytest.approx(medians)
+
+
+def test_a_history_without_a_change_has_none(tmp_path):
+    history = read_history(write_history(tmp_path / "flat", loss=0.0))
+    assert history.changes == []
+    assert len(history.lines) == 3
+
+
+def test_the_page_shows_the_answer_the_changes_the_runs_and_the_machine(recorded):
+    text = history_page(read_history(recorded))
+    page = Page(text)
+    label = commit(CHANGED)[:12]
+    assert re.search(rf"range_100 throughput worsened by [23]\d(\.\d)? % at {label} \(2026-01-07\)\.", page.text)
+    assert page.loads == []
+    assert {"Changes", "Machine", "Runs of each point"} <= set(page.headings)
+    assert {"h0", "machine"} <= set(page.plots)
+    assert [panel["title"] for panel in page.plots["machine"]["panels"]] == [
+        "CPU time, ms",
+        "disk, MB/s",
+        "network, MB/s",
+    ]
+    assert any("run-0, run-1" in words for words in page.plots["h0"]["traces"][0]["texts"])
+
+
+def test_the_command_writes_the_page_and_prints_the_change(folder):
+    status, printed, messages = within("history", folder)
+    assert status == 0, messages
+    assert commit(CHANGED)[:12] in printed
+    assert "CPU time reference" in printed
+    assert (folder / "history.html").read_text().startswith("<!doctype html>")
+    # The page is not read as a record.
+    assert within("history", folder)[:2] == (status, printed)
+
+
+def test_json_has_points_series_and_changes(folder):
+    status, printed, _ = within("history", folder, "--measure", "throughput", "--json")
+    document = json.loads(printed)
+    assert status == 0
+    assert [change["label"] for change in document["changes"]] == [commit(CHANGED)[:12]]
+    assert len(document["points"]) == len(document["series"][0]["values"]) == NIGHTS
+    assert document["points"][0]["references"].keys() == {"cpu", "disk", "network"}
+
+
+def test_an_accepted_change_is_shown_with_its_reason(folder):
+    status, printed, _ = within("history", folder, "--accept", commit(CHANGED)[:9], "--reason", "checksums")
+    assert status == 0
+    assert "checksums" in printed
+    assert "worsened" not in printed
+    assert "checksums" in Page((folder / "history.html").read_text()).text
+
+
+def test_only_a_change_can_be_accepted(folder):
+    before = (folder / GATE_LOG).read_bytes()
+    status, _, messages = within("history", folder, "--accept", commit(1), "--reason", "no change")
+    assert status == 2
+    assert commit(CHANGED)[:12] in messages
+    assert (folder / GATE_LOG).read_bytes() == before
+
+
+@pytest.mark.parametrize("options", [("--accept", "x"), ("--reason", "x"), ("--measure", "errors")])
+def test_options_that_do_not_fit_are_refused(folder, options):
+    status, printed, messages = within("history", folder, *options)
+    assert (status, printed) == (2, "")
+    assert options[0] in messages
+
+
+def test_damaged_records_are_named_and_skipped(folder):
+    (folder / "night-03" / "run-0" / "summary.json").write_text("{")
+    (folder / "night-04" / "run-1" / "manifest.json").unlink()
+    with (folder / GATE_LOG).open("a") as file:
+        file.write('{"format": 1, "kind": "gate"}\nnonsense')
+    status, printed, messages = within("history", folder)
+    assert status == 0, messages
+    text = Page((folder / "history.html").read_text()).text
+    for name in (
+        "night-03/run-0",
+        "night-04/run-1",
+        f"{GATE_LOG}, line {NIGHTS + 1}",
+        f"{GATE_LOG}, line {NIGHTS + 2}",
+    ):
+        assert f"skipped {name}" in printed
+        assert name in text
+    assert commit(CHANGED)[:12] in printed
+
+
+def test_an_unfinished_line_does_not_damage_the_next(folder):
+    with (folder / GATE_LOG).open("a") as file:
+        file.write('{"format": 1, "ki')
+    add_to_gate_log(folder, Acceptance("2026-01-20T00:00:00+00:00", commit(CHANGED), "checksums"))
+    log = read_gate_log(folder)
+    assert [entry.reason for entry in log.accepted] == ["checksums"]
+    assert [number for number, _ in log.damaged] == [NIGHTS + 1]
+
+
+@pytest.mark.parametrize("content", ["empty", "foreign", "absent", "file"])
+def test_a_folder_without_runs_gives_one_message_and_status_2(tmp_path, content):
+    folder = tmp_path / content
+    if content == "file":
+        folder.write_text("text")
+    elif content != "absent":
+        folder.mkdir()
+    if content == "foreign":
+        (folder / "notes").mkdir()
+        (folder / "notes" / "todo.txt").write_text("text")
+    status, printed, messages = within("history", folder)
+    assert (status, printed) == (2, "")
+    assert str(folder) in messages
+    assert "Traceback" not in messages
+    assert not (tmp_path / content / "history.html").exists()
+
+
+def test_a_folder_with_only_damaged_runs_names_the_first(tmp_path):
+    write_run(tmp_path, "run-0", Truth(seconds=2))
+    (tmp_path / "run-0" / "summary.json").write_text("{")
+    status, _, messages = within("history", tmp_path)
+    assert status == 2
+    assert "run-0" in messages
+
+
+def test_the_gate_records_its_runs_outcome_commit_and_the_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("GITHUB_SHA", commit(0))
+    for seed in range(3):
+        write_run(tmp_path / "new", f"run-{seed}", Truth(seconds=2), seed=seed)
+    history = tmp_path / "history"
+    place = ("--bound", "throughput>=1/s", "--measure", "throughput", "--record", history)
+    assert within("gate", tmp_path / "new", *place)[0] == 0
+    assert within("gate", tmp_path / "new", *place, "--commit", "v2")[0] == 0
+    log = read_gate_log(history)
+    assert [(gate.commit, gate.outcome) for gate in log.gates] == [(commit(0), "passed"), ("v2", "passed")]
+    assert all(gate.references.keys() == {"cpu", "disk", "network"} for gate in log.gates)
+    for gate in log.gates:
+        assert sorted(path.name for path in (history / gate.folder).iterdir()) == ["run-0", "run-1", "run-2"]
+    assert [point.label for point in read_history(history).points] == [commit(0)[:12], "v2"]
+
+
+def test_runs_of_a_stopped_release_are_no_baseline_until_they_are_accepted(folder):
+    gate = GateRecord("2026-01-20T02:00:00+00:00", "night-20", commit(20), "regression", ["range_100 p50"])
+    write_run(folder / "night-20", "run-0", Truth(seconds=2))
+    add_to_gate_log(folder, gate)
+    assert len(read_groups([str(folder)])[0].runs) == 2 * NIGHTS
+    assert within("history", folder, "--accept", commit(20), "--reason", "agreed")[0] == 0
+    assert len(read_groups([str(folder)])[0].runs) == 2 * NIGHTS + 1
+
+
+def test_a_record_folder_that_cannot_be_written_is_bad_input(tmp_path):
+    write_run(tmp_path / "new", "run-0", Truth(seconds=2))
+    (tmp_path / "file").write_text("")
+    place = ("--bound", "throughput>=1/s", "--record", tmp_path / "file")
+    status, _, messages = within("gate", tmp_path / "new", *place)
+    assert status == 2
+    assert str(tmp_path / "file") in messages
+
+
+def test_the_references_of_disk_and_network_are_positive(tmp_path: Path):
+    assert disk_reference(tmp_path) > 0
+    assert network_reference() > 0
+    assert list(tmp_path.iterdir()) == []
