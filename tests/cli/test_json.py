@@ -13,7 +13,7 @@ from loadframe.cli.app import app
 DOCS = Path(__file__).parents[2] / "docs" / "reference" / "command-line.md"
 
 #: Commands without a result that a program could use, each with the reason.
-WITHOUT_RESULT: dict[str, str] = {}
+WITHOUT_RESULT = {"dashboard": "it prints JSON only"}
 
 #: Calls that start no store, by the name of their row in the documentation.
 CALLS = {

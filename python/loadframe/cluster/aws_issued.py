@@ -19,8 +19,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import httpx
-
 from loadframe.base import folders, nofollow
 from loadframe.base.errors import BadInput
 
@@ -141,6 +139,9 @@ _WEB = ("AccessKeyId", "SecretAccessKey", "Token")
 
 def _request(method: str, url: str, headers: Mapping[str, str]) -> bytes:
     """Return the answer of a metadata service. NoMetadata if it does not answer, BadInput if it refuses."""
+    # Every command with a cluster imports this module, and only a container or an instance needs httpx.
+    import httpx
+
     try:
         with httpx.Client(trust_env=False, timeout=_ANSWER) as client:
             answer = client.request(method, url, headers=headers)
