@@ -18,6 +18,7 @@ from loadframe.report.fit import print_findings
 from loadframe.report.kinds import Report
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, numbers
+from loadframe.report.plots.forest import Effect, forest
 from loadframe.report.run_status import print_trust
 from loadframe.report.sections import further
 from loadframe.report.setup import manifest_facts
@@ -26,8 +27,8 @@ from loadframe.report.terminal_table import TerminalTable
 
 _TONES = {"better": "valid", "worse": "invalid", "alike": "muted", "open": ""}
 _DELTA = "Cliff's delta"
-#: Ratios that differ by more than this factor get a logarithmic axis.
-_WIDE = 2.0
+#: The number of drawn effects.
+_EFFECTS = 40
 
 
 def comparison_page(
@@ -50,6 +51,7 @@ def comparison_page(
         lead=compare_words.lead(comparison),
         runs_text=compare_words.runs_text(comparison),
         limits=[compare_words.limited_text(comparison), compare_words.inconclusive_text(comparison)],
+        effects=effects_plot(comparison, "effects"),
         figure=strip_plot(comparison, "runs") if comparison.contrasts else None,
         contrasts=contrasts_table(comparison) if comparison.contrasts else None,
         warnings=comparison.warnings,
@@ -126,21 +128,37 @@ def strip_plot(comparison: Comparison, name: str) -> Figure:
     ]
     ratios = [x for points in marks.values() for x, _, _ in points if x > 0] or [1.0]
     low, high = min(*ratios, 1.0), max(*ratios, 1.0)
-    # Ratios of 1/4 and 4 are equally far from 1 on a logarithmic axis.
-    logarithmic = high > _WIDE * low
-    margin = max(0.05 * (high - low), 0.01)
-    ends = (low / 1.1, high * 1.1) if logarithmic else (low - margin, high + margin)
-    title = f"relative to the mean of {comparison.groups[0].label}{' (log scale)' if logarithmic else ''}"
+    edge = max((high / low) ** 0.05, 1.01)
+    title = f"relative to the mean of {comparison.groups[0].label} (log scale)"
     ticks = [(-float(index), row) for index, row in enumerate(rows)]
     return Figure(
         name,
-        Axis(title, "log" if logarithmic else "linear", range=ends),
+        # Ratios of 1/4 and 4 are equally far from 1 on a logarithmic axis.
+        Axis(title, "log", range=(low / edge, high * edge)),
         [Panel(Axis("", range=(0.6 - len(rows), 0.6), ticks=ticks, grid=False))],
         traces,
         "Each mark is a run. Marks without overlap show a difference larger than the run-to-run variance. The table has"
         " the results, which also include the number of runs and the limits of the load generator.",
         rules=[Rule(1)],
         height=110 + math.ceil(len(rows) * (30 + 14 * len(shift))),
+    )
+
+
+def effects_plot(comparison: Comparison, name: str) -> Figure | None:
+    """Draw the ratio of each measure with its interval; None without a ratio."""
+    effects = []
+    for contrast in comparison.contrasts[:_EFFECTS]:
+        label = compare_words.name(contrast) + (f", {contrast.label}" if _names_groups(comparison) else "")
+        text = f"{label}\n{compare_words.ratio_text(contrast)}"
+        effects.append(Effect(label, contrast.ratio, text, compare_words.OUTCOMES[contrast.outcome]))
+    omitted = len(comparison.contrasts) - _EFFECTS
+    return forest(
+        effects,
+        name,
+        f"ratio to {comparison.groups[0].label}",
+        "Each mark is a ratio of geometric means with its 95 % interval, if runs bound it. The line at 1 means no"
+        " difference." + (f" The table has {omitted} more." if omitted > 0 else ""),
+        logarithmic=True,
     )
 
 

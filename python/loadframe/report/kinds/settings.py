@@ -1,8 +1,9 @@
 """Report on a settings experiment: page and terminal output."""
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ from rich.console import Console
 from rich.text import Text
 
 from loadframe.analyze.cost import Prices, costs_of
+from loadframe.analyze.estimate import half_width
 from loadframe.analyze.exclusion import excluded_document
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.settings.analysis import Response, Settings, SettingsAt, read_settings, short
 from loadframe.base.terminal import PrintableConsole
-from loadframe.base.units import format_share
+from loadframe.base.units import counted, format_share
 from loadframe.report import settings_words
 from loadframe.report.compare_words import p_text, quantity
 from loadframe.report.fit import print_findings
@@ -25,6 +27,7 @@ from loadframe.report.kinds.compare import contrasts_table
 from loadframe.report.numbers import estimate_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, LineStyle, Mark, Panel, Trace, numbers
+from loadframe.report.plots.forest import Effect, forest
 from loadframe.report.run_status import print_trust
 from loadframe.report.sections import Further, further
 from loadframe.report.setup import experiment_facts
@@ -33,6 +36,8 @@ from loadframe.report.terminal_table import TerminalTable
 
 #: The number of drawn interactions, those with the largest shares.
 _DRAWN = 4
+#: The number of drawn effects of one measure.
+_EFFECTS = 30
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,13 @@ def _view(result: SettingsAt, description: Mapping[str, Any], prefix: str) -> Re
         heading=settings_words.heading(result),
         lead=settings_words.lead(result, description["factors"]),
         effects=[
-            (response.measure.name, effects_table(result, index, description["factors"]))
+            (
+                response.measure.name,
+                replace(
+                    effects_table(result, index, description["factors"]),
+                    figures=effects_plots(result, index, description["factors"], f"{prefix}-e{index}"),
+                ),
+            )
             for index, response in enumerate(result.responses)
         ],
         interactions=interactions(result, prefix),
@@ -85,6 +96,30 @@ def _view(result: SettingsAt, description: Mapping[str, Any], prefix: str) -> Re
         confirmation=contrasts_table(result.confirmation) if result.confirmation else None,
         warnings=result.warnings,
     )
+
+
+def effects_plots(result: SettingsAt, index: int, levels: Mapping[str, Sequence[Any]], name: str) -> list[Figure]:
+    """Draw the ratios of one response with their intervals, the largest share first; empty without ratios."""
+    response = result.responses[index]
+    effects = []
+    for fit in sorted(response.model.terms, key=lambda fit: -fit.share):
+        for contrast in (contrast for contrast in response.model.contrasts if contrast.term == fit.term):
+            label = (
+                f"{settings_words.term_text(result, fit.term)}: {settings_words.level_text(result, contrast, levels)}"
+            )
+            outcome = "significant" if response.claimed(fit.term) else "not significant"
+            text = f"{label}\n{settings_words.effect_text(contrast)}"
+            effects.append(Effect(label, contrast.ratio, text, outcome))
+    omitted = len(effects) - _EFFECTS
+    more = f" {counted(omitted, 'smaller effect')} in the table only." if omitted > 0 else ""
+    figure = forest(
+        effects[:_EFFECTS],
+        name,
+        f"{response.measure.phrase}, ratio to the default",
+        "Each mark is an effect with its 95 % interval, if runs bound it. The line at 1 is the default:"
+        f" effects whose intervals cross it may be chance.{more}",
+    )
+    return [figure] if figure else []
 
 
 def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[Any]]) -> Table:
@@ -179,25 +214,45 @@ def _interaction(result: SettingsAt, term: Sequence[int], name: str) -> Figure:
         levels = result.combinations[number]
         cells[str(levels[by])][str(levels[over])].append(np.log(value))
     scale, unit = _unit(result)
-    traces = [
-        Trace(
-            list(values_at),
-            numbers([scale * float(np.exp(np.mean(values))) for values in values_at.values()]),
-            f"{short(result.factors[by])} {label}",
-            LineStyle(COLORS[index % len(COLORS)]),
-            Mark(COLORS[index % len(COLORS)], SYMBOLS[index % len(SYMBOLS)]),
+    error, freedom = _run_to_run(result)
+    traces = []
+    for index, (label, values_at) in enumerate(cells.items()):
+        color = COLORS[index % len(COLORS)]
+        means = np.array([np.mean(values) for values in values_at.values()])
+        halves = np.array([half_width(error / math.sqrt(len(values)), freedom) for values in values_at.values()])
+        bounded = bool(np.isfinite(halves).all())
+        traces.append(
+            Trace(
+                list(values_at),
+                numbers(scale * np.exp(means)),
+                f"{short(result.factors[by])} {label}",
+                LineStyle(color),
+                Mark(color, SYMBOLS[index % len(SYMBOLS)]),
+                low=numbers(scale * np.exp(means - halves)) if bounded else (),
+                high=numbers(scale * np.exp(means + halves)) if bounded else (),
+            )
         )
-        for index, (label, values_at) in enumerate(cells.items())
-    ]
+    intervals = "with 95 % intervals from the run-to-run variance" if freedom else "without intervals: no repetitions"
     return Figure(
         name,
         Axis(short(result.factors[over]), "category"),
         [Panel(Axis(f"{result.objective.kind}, {unit}", from_zero=True))],
         traces,
-        f"{settings_words.term_text(result, term)}: geometric means over runs. Parallel lines do not interact.",
+        f"{settings_words.term_text(result, term)}: geometric means over runs, {intervals}. Parallel lines do"
+        " not interact.",
         width=440,
         height=300,
     )
+
+
+def _run_to_run(result: SettingsAt) -> tuple[float, int]:
+    """Return the pooled standard deviation of logarithms within a combination, and its degrees of freedom."""
+    by_combination: dict[int, list[float]] = defaultdict(list)
+    for number, value in result.course:
+        by_combination[number].append(math.log(value))
+    freedom = len(result.course) - len(by_combination)
+    squares = sum(float(((np.array(logs) - np.mean(logs)) ** 2).sum()) for logs in by_combination.values())
+    return (math.sqrt(squares / freedom), freedom) if freedom else (0.0, 0)
 
 
 def _unit(result: SettingsAt) -> tuple[float, str]:

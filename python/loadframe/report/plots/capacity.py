@@ -1,6 +1,7 @@
 """Plots of a capacity experiment: response time of each trial against its rate, and capacity against nodes."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -60,9 +61,12 @@ def trials_plot(capacity: Capacity, capacities: Capacities, name: str) -> Figure
     over = "response of the worst operation / its limit" if apart else f"{subject_text(capacities.slo)}, ms"
     return Figure(
         name,
-        logarithmic(
-            "users (log scale)" if capacity.over == USERS else "offered rate, requests/s (log scale)",
-            [attempt.rate for attempt in attempts],
+        replace(
+            logarithmic(
+                "users (log scale)" if capacity.over == USERS else "offered rate, requests/s (log scale)",
+                [attempt.rate for attempt in attempts],
+            ),
+            whole=capacity.over == USERS,
         ),
         [Panel(logarithmic(f"{over} (log scale)", [limit]))],
         traces,

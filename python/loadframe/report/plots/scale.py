@@ -70,7 +70,8 @@ def _figure(curve: CurveOver, name: str) -> Figure:
     values = [value for trace in traces for value in (*trace.y, *trace.low, *trace.high)]
     title = _name(curve.factor) + (f", {levels.unit}" if levels.unit else "")
     logarithmic = levels.spacing == "log"
-    x = Axis(f"{title} (log scale)" if logarithmic else title, levels.spacing)
+    whole = all(float(at).is_integer() for at in levels.numbers.values())
+    x = Axis(f"{title} (log scale)" if logarithmic else title, levels.spacing, whole=whole)
     if logarithmic:
         ticks = [(at, format_count(at)) for at in levels.numbers.values()]
         x = replace(x, ticks=ticks)

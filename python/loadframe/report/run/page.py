@@ -212,7 +212,7 @@ def sources_over_time(run: Run, name: str) -> Figure | None:
     return Figure(
         name,
         Axis("seconds since the run began", from_zero=True),
-        [Panel(Axis("events/s", from_zero=True)), Panel(Axis("events waiting", from_zero=True))],
+        [Panel(Axis("events/s", from_zero=True)), Panel(Axis("events waiting", from_zero=True, whole=True))],
         traces,
         _CAPTION,
         rules=[Rule(phase.start, color=GRID) for phase in run.summary.phases],

@@ -1,0 +1,113 @@
+"""Forest plots of effects, intervals of interactions, logarithmic ratios, and whole numbers on integer axes."""
+
+import math
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.settings.analysis import read_settings
+from loadframe.report.kinds import read_report
+from loadframe.report.plot.draw import draw
+from loadframe.report.plot.figure import scale, ticks
+from loadframe.report.plots.forest import Effect, forest
+from simulated import Truth, write_experiment, write_run
+
+FOLDERS = Path(__file__).parent.parent / "data" / "older_folders"
+
+
+def effect(low, value, high, outcome="significant"):
+    return Effect(f"effect {value}", Estimate(value, low, high), "text", outcome)
+
+
+def drawn(*effects, **options):
+    return forest(effects, "f", "ratio", "caption", **options)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    root = tmp_path_factory.mktemp("recorded")
+    for kind in ("settings", "compare"):
+        with tarfile.open(FOLDERS / f"{kind}.tar.xz") as members:
+            members.extractall(root)
+    return root
+
+
+def figures(folder):
+    return {figure.name: figure for figure in read_report(folder).page.figures}
+
+
+def test_the_axis_is_logarithmic_if_the_ratios_span_more_than_4():
+    assert drawn(effect(0.6, 1.2, 2.0)).x.kind == "linear"
+    assert drawn(effect(0.6, 1.2, 2.5)).x.kind == "log"
+    assert drawn(effect(0.6, 1.2, 2.0), logarithmic=True).x.kind == "log"
+
+
+def test_the_line_at_1_is_within_the_axis():
+    for figure in (drawn(effect(2.0, 2.1, 2.2)), drawn(effect(0.1, 0.2, 0.3), logarithmic=True)):
+        (rule,) = figure.rules
+        assert (rule.at, rule.over) == (1, "x")
+        assert figure.x.range[0] < 1 < figure.x.range[1]
+
+
+def test_each_effect_has_a_row_with_its_interval():
+    figure = drawn(effect(0.8, 0.9, 1.1, "not significant"), effect(1.2, 1.3, 1.5))
+    assert [label for _, label in figure.panels[0].y.ticks] == ["effect 0.9", "effect 1.3"]
+    bars = {trace.group: (list(trace.x), list(trace.y)) for trace in figure.traces if trace.line}
+    assert bars == {
+        "not significant": ([0.8, 1.1, None], [0.0, 0.0, None]),
+        "significant": ([1.2, 1.5, None], [-1.0, -1.0, None]),
+    }
+
+
+def test_an_interval_without_an_end_reaches_the_edge():
+    figure = drawn(effect(0.8, 1.2, math.inf), effect(1e-9, 1.1, 1.3))
+    first, second = figure.traces[0].x[:2], figure.traces[0].x[3:5]
+    assert first == [0.8, figure.x.range[1]]
+    assert second == [figure.x.range[0], 1.3]
+    assert draw(figure).startswith("<svg")
+
+
+def test_an_unknown_variance_has_a_mark_without_an_interval():
+    figure = drawn(effect(0.0, 1.2, math.inf))
+    assert [(trace.line, list(trace.x)) for trace in figure.traces] == [(None, [1.2])]
+    assert drawn() is None
+
+
+def test_settings_reports_draw_the_ratios_of_the_table(recorded):
+    (result,) = read_settings(recorded / "settings").results
+    figure = figures(recorded / "settings")["s0-e0"]
+    marks = sorted(x for trace in figure.traces if trace.mark for x in trace.x)
+    assert marks == pytest.approx(sorted(it.ratio.value for it in result.responses[0].model.contrasts), rel=1e-5)
+
+
+def test_interactions_have_intervals_about_their_means(recorded):
+    figure = figures(recorded / "settings")["s0-i0"]
+    for trace in figure.traces:
+        assert len(trace.low) == len(trace.high) == len(trace.y) == 2
+        assert all(low < y < high for low, y, high in zip(trace.low, trace.y, trace.high, strict=True))
+
+
+def test_ratios_of_comparisons_are_logarithmic(recorded):
+    drawn = figures(recorded / "compare")
+    assert [drawn[name].x.kind for name in ("effects", "runs")] == ["log", "log"]
+    assert [label for _, label in drawn["effects"].panels[0].y.ticks] == ["c throughput", "c read p50", "c read p99"]
+
+
+def test_axes_of_whole_levels_have_only_whole_ticks(tmp_path):
+    levels = [1, 2]
+    design = [
+        {"run": f"b{block}-shards{level}", "block": block, "treatment": {"with.shards": level}}
+        for block in (1, 2)
+        for level in levels
+    ]
+    path = write_experiment(
+        tmp_path / "e", missing=[entry["run"] for entry in design], design=design, factors={"with.shards": levels}
+    )
+    for seed, entry in enumerate(design):
+        labels = {"treatment": entry["treatment"], "block": entry["block"], "repetition": entry["block"]}
+        write_run(path / "runs", entry["run"], Truth(seconds=2), seed=seed, **labels)
+    axis = figures(path)["over-0"].x
+    shown = [label for _, label in ticks(axis, scale(axis, levels, 0, 700), 9)]
+    assert shown == ["1", "2"]
