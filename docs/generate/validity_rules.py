@@ -64,6 +64,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "unsteady": {**_PHASE, "change": -0.12, "seconds": 60, "settled": True, "beside_documents": False},
     "left_over": {"phase": "ingest", "source": "events", "left_over": 310, "accepted": 60_000},
     "missing_events": {"collection": "adbids", "missing": 12, "indexed": 60_000},
+    "check_failed": {"phase": "check", "what": "2 requests of totals_are_right failed"},
     "node_lost": {"loss": "node-1 has ended"},
     "copies_lost": {"loss": "2 replicas are missing"},
     "documents_lost": {"collection": "nyc_taxis", "held": 199_990, "acknowledged": 200_000},

@@ -174,6 +174,17 @@ def test_a_load_that_changes_by_plan_is_not_called_unsteady(pacing):
     assert moving.not_judged == ("steadiness of phase range: its load changes in stages",)
 
 
+def test_the_course_of_one_journey_is_not_called_unsteady():
+    measured = phase("weeks", {"activity": operation(100.0, response=Latency(p99=0.1), service=Latency(p99=0.1))})
+    moving = np.linspace(80, 120, 60)
+    judged = judge([JudgedPhase(measured, QUIET, moving, one_journey=True)], ())
+    assert judged.valid
+    assert judged.not_judged == (
+        "steadiness of phase weeks: each user makes one journey, whose steps determine the load",
+    )
+    assert not judge([JudgedPhase(measured, QUIET, moving)], ()).valid
+
+
 def test_short_runs_report_that_steadiness_was_not_checked():
     short = verdict(throughput=np.array([100.0, 10.0, 500.0]))
     assert short.valid

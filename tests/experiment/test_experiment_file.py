@@ -207,6 +207,19 @@ def test_in_weak_scaling_the_data_grow_with_the_nodes(load):
     assert experiment.resolve({"nodes": 4, "clients": 1}, "elasticsearch").corpora["things"]["documents"] == 2000
 
 
+def test_phases_that_finish_a_run_are_not_measured(load):
+    experiment = load(EXPERIMENT + "finish: settle\n")
+    assert (experiment.prepared, experiment.measured, experiment.finished) == (("fill",), ("look",), ("settle",))
+    told = experiment.describe()
+    assert (told["prepare"], told["measure"], told["finish"]) == (["fill"], ["look"], ["settle"])
+    assert "finish" not in load(EXPERIMENT).describe(), "folders of earlier versions cannot be resumed"
+    run = experiment.kind.design(experiment).runs[0]
+    workload = experiment.workload_at(run.treatment)
+    resolved = workload.for_family("elasticsearch", 1)
+    phases = experiment.kind.phases(experiment, resolved, run.treatment)
+    assert [(phase.name, phase.finishes) for phase in phases] == [("look", False), ("settle", True)]
+
+
 def test_phases_to_measure_and_prepare_can_be_chosen(load):
     experiment = load(EXPERIMENT + "measure: fill\nprepare: []\n")
     assert (experiment.prepared, experiment.measured) == ((), ("fill",))
@@ -273,6 +286,8 @@ def test_an_experiment_describes_itself_for_its_folder(load):
         ("kind: scale", "kind: scale\nmeasure: loko", "loko", "unknown phase 'loko'", "'look'"),
         ("kind: scale", "kind: scale\nmeasure: [look, look]", "[look", "duplicate", "remove"),
         ("kind: scale", "kind: scale\nmeasure: []", "[]", "at least one entry", ""),
+        ("kind: scale", "kind: scale\nmeasure: look\nfinish: look", "look", "in measure and finish", "remove"),
+        ("kind: scale", "kind: scale\nfinish: loko", "loko", "unknown phase 'loko'", "'look'"),
         ("kind: scale", "kind: scale\nrepetitions: 0", "0", "at least 1", ""),
         ("kind: scale", "kind: scale\nduration: 0s", "0s", "above 0", ""),
         ("kind: scale", "kind: scale\nseed: -1", "-1", "at least 0", ""),

@@ -83,6 +83,22 @@ def test_data_that_are_not_all_there_are_not_measured(session, node, tmp_path):
     assert caught.value.exit_status == 1
 
 
+def test_a_failed_check_after_the_load_is_the_stores_failure_and_no_result(session, tmp_path):
+    mine = session('{"amount": 1.5, "unknown": true}')
+    mine.create_collections()
+    fill, _, look = mine.workload.phases
+    check = replace(fill, name="check", prepares=False, finishes=True)
+    run = Run(mine.record(tmp_path, "run", [look, check], Labels({}, block=1, repetition=1)))
+    assert run.summary.status == "done"
+    assert [entry.name for entry in run.summary.phases] == ["look", "check"]
+    assert [entry.name for entry in run.summary.measured] == ["look"]
+    (reason,) = (reason for reason in run.summary.verdict.reasons if reason.code == "check_failed")
+    assert "in phase check, which finishes the run, 1 request of fill failed" in reason.cause
+    recorded = RecordedRun("run", 1, {}, run)
+    assert (recorded.sound, recorded.usable) == (True, False)
+    assert {entry.phase for entry in recorded.qualities} == {"look"}
+
+
 def test_documents_added_by_other_clients_are_noticed(session, node, tmp_path):
     mine = session()
     mine.create_collections()

@@ -164,8 +164,9 @@ def summarize(
 ) -> Summary:
     """Return the summary of a completed run: its phases, generator and verdict.
 
-    - `outcomes`: the engine's outcome of each phase. `prepares` marks a preparing phase. `gains` and `held` are the
-      documents that its operations add and those before it, if known.
+    - `outcomes`: the engine's outcome of each phase. `prepares` marks a phase without results, `one_journey` a phase
+      in which each user makes one journey. `gains` and `held` are the documents that its operations add and those
+      before it, if known.
     - `ceiling`: requests/s that one worker sustains, from calibration.
     - `deviations`, `lost`: sentences on differences between the cluster and its specification, and on lost nodes.
     - `disturbed`: the cluster was changed on purpose during the load.
@@ -191,7 +192,13 @@ def summarize(
         figures = replace(figures, achieved=both(figures.achieved, offered_share(outcome, of_phase)))
         (prepares if phase.prepares else judged).append(
             JudgedPhase(
-                phase, figures, throughput_by_second(outcome, rows), _silent(events, phase), documents, histograms
+                phase,
+                figures,
+                throughput_by_second(outcome, rows),
+                _silent(events, phase),
+                documents,
+                histograms,
+                outcome.get("one_journey", False),
             )
         )
     judged = judged or prepares

@@ -123,6 +123,8 @@ class Experiment:
     #: Names of the phases that fill the store once per cluster state, and of the phases that each run measures.
     prepared: tuple[str, ...]
     measured: tuple[str, ...]
+    #: Names of the phases after the measured ones; reports exclude their figures.
+    finished: tuple[str, ...] = ()
     #: Published figures that the report shows beside the measured ones.
     published: tuple["PublishedFigure", ...] = ()
     #: Rates (1/s) that an earlier experiment found, with their treatments, for a rate that is a share of them.
@@ -325,7 +327,7 @@ class Experiment:
     def describe(self) -> dict[str, Any]:
         """Return the experiment as JSON values, for `experiment.json`."""
         description = self.file.model_dump(
-            mode="json", by_alias=True, exclude={"factors", "prepare", "measure", "published"}
+            mode="json", by_alias=True, exclude={"factors", "prepare", "measure", "finish", "published"}
         )
         if self.file.store.host not in REMOTE_HOSTS:
             # Keys at their defaults are left out here and below, so that folders of older versions can be resumed.
@@ -355,6 +357,7 @@ class Experiment:
             "hard": [factor.name for factor in self.factors if factor.hard],
             "prepare": list(self.prepared),
             "measure": list(self.measured),
+            **({"finish": list(self.finished)} if self.finished else {}),
             **({"arrivals": spaced} if (spaced := self.arrivals) else {}),
             **({PUBLISHED: self._published()} if self.published else {}),
         }

@@ -57,6 +57,8 @@ class ResolvedPhase:
     auto_duration: AutoDuration | None = None
     #: Maximum wait after the warm-up until no request is in flight, in seconds; None: no wait.
     wait_for_queue: float | None = None
+    #: Whether it only checks or completes the phases before it, so that reports exclude its figures.
+    finishes: bool = False
 
     @property
     def adjustable(self) -> bool:

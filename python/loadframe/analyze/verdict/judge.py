@@ -63,6 +63,7 @@ class JudgedPhase:
     silent: Mapping[str, float] = field(default_factory=dict)  #: how long machines did not answer, s
     documents: npt.NDArray[np.float64] | None = None  #: documents in the collections; None if unknown
     histograms: "HistogramLog | None" = None  #: histograms of the run, for exact bounds of response times
+    one_journey: bool = False  #: whether each user makes one journey, so that its steps determine the throughput
 
 
 Detector = Callable[[JudgedPhase], Iterator[Finding]]
@@ -122,6 +123,8 @@ def judge(
             unjudged.append(f"steadiness of phase {name}: its load changes in stages")
         elif any(stream.source is not None for stream in phase.summary.streams):
             unjudged.append(f"steadiness of phase {name}: its sources determine the load")
+        elif phase.one_journey:
+            unjudged.append(f"steadiness of phase {name}: each user makes one journey, whose steps determine the load")
         elif steady is None:
             unjudged.append(f"steadiness of phase {name}: {len(phase.throughput)} s is too short (20 s are needed)")
         elif not steady.steady:

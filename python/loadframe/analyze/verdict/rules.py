@@ -369,6 +369,14 @@ MISSING_EVENTS = ValidityRule(
     effect="result",
     failure="documents",
 )
+CHECK_FAILED = ValidityRule(
+    "check_failed",
+    "in phase {phase}, which finishes the run, {what}",
+    "look at the answers with `loadframe check`, and at the store's log",
+    fault="store",
+    effect="result",
+    failure="requests",
+)
 NODE_LOST = ValidityRule(
     "node_lost",
     "the store did not survive the load: {loss}",

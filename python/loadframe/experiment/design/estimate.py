@@ -110,7 +110,7 @@ def why_unknown(experiment: Experiment) -> str | None:
         seen.add(key)
         workload = experiment.workload_at(run.treatment)
         phases = {phase.name: phase for phase in workload.file.phases}
-        for name in (*experiment.prepared, *measured):
+        for name in (*experiment.prepared, *measured, *experiment.finished):
             levels = times if name in measured else {}
             length = phase_length(workload, phases[name], experiment.measured_rates.get(name), **levels)
             if length.unknown:

@@ -448,6 +448,7 @@ class ExperimentFile(Model):
     kind: str
     prepare: Phases | None = None
     measure: Annotated[Phases, NOT_EMPTY] | None = None
+    finish: Annotated[Phases, NOT_EMPTY] | None = None
     repetitions: Annotated[int, Field(ge=1, le=1000)] = 1
     until: Until | None = None
     warmup: Warmup | None = None

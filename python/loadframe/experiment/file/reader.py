@@ -45,13 +45,14 @@ def experiment_of(document: Document, given: Workload | None = None) -> Experime
         fixed, folder=folder, where=lambda name: document.where(("with", name), key=name not in workload.defaults)
     )
     prepared, measured = _phases(document, file, workload)
-    workload = workload.choose((*prepared, *measured))
+    finished = file.finish or ()
+    workload = workload.choose((*prepared, *measured, *finished))
     factors = read_factors(
         document, kind.factors(file), workload, prepared, lambda name, index: kind.place(file, name, index)
     )
     _check_pacing(document, file, factors, workload, measured, lambda name: kind.place(file, name, None))
     _check_files_of_stores(document, file, factors, lambda index: kind.place(file, "store.kind", index))
-    experiment = with_hard_factors(Experiment(document, file, kind, workload, factors, prepared, measured))
+    experiment = with_hard_factors(Experiment(document, file, kind, workload, factors, prepared, measured, finished))
     if file.until and not kind.open_ended:
         what = f"experiments of kind {file.kind} do not support until"
         raise document.error(("until",), what, "remove until, and set repetitions", key=True)
@@ -123,12 +124,15 @@ def _kind(document: Document) -> Kind:
 def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the names of the phases to prepare and to measure."""
     phases = workload.fill(1).file.phases
-    for key, names in (("measure", file.measure), ("prepare", file.prepare)):
+    for key, names in (("measure", file.measure), ("prepare", file.prepare), ("finish", file.finish)):
         for index, name in enumerate(() if names == (ONCE,) and key == "prepare" else names or ()):
             if name not in [phase.name for phase in phases]:
                 remedy = did_you_mean(name, [phase.name for phase in phases])
                 raise document.error((key, index), f"unknown phase {name!r} of the workload", remedy)
-    measured = file.measure or tuple(phase.name for phase in workload.file.phases if not phase.prepares)
+    others = tuple(
+        phase.name for phase in workload.file.phases if not phase.prepares and phase.name not in (file.finish or ())
+    )
+    measured = file.measure or others
     if file.measure is None and len(measured) != 1:
         what = f"the workload {workload.name} has {len(measured)} phases that could be measured"
         raise document.error((), what, f"set measure to some of {', '.join(phase.name for phase in phases)}")
@@ -136,7 +140,13 @@ def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tup
     if prepared == (ONCE,) and ONCE not in [phase.name for phase in phases]:
         prepared = None
     if prepared is None:
-        prepared = tuple(phase.name for phase in phases if phase.prepares and phase.name not in measured)
+        used = (*measured, *(file.finish or ()))
+        prepared = tuple(phase.name for phase in phases if phase.prepares and phase.name not in used)
+    if file.finish and file.kind == "elastic":
+        raise document.error(("finish",), "elastic experiments do not support finish", "remove finish", key=True)
+    for name in file.finish or ():
+        if name in measured:
+            raise document.error(("finish",), f"{name!r} is in measure and finish", "remove it from one of them")
     # A phase may be in both prepare and measure, which warms the caches.
     for name in measured:
         if measured.count(name) > 1:

@@ -5,6 +5,7 @@ workload on an unchanged cluster.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from loadframe.base.errors import LoadframeError
@@ -121,13 +122,14 @@ class Kind:
     def phases(
         self, experiment: Experiment, workload: ResolvedWorkload, treatment: Mapping[str, Level]
     ) -> list[ResolvedPhase]:
-        """Return the phases that a run measures, with the levels of its treatment."""
+        """Return the phases that a run measures, with the levels of its treatment, then those that finish it."""
         levels = experiment.overrides(treatment)
         clients = experiment.ranks_by_node(treatment)
         # A phase with a fixed number of requests, such as one refresh, keeps its number of clients.
         shared = levels if clients is None else {**levels, "clients": clients}
         phases = [workload.phase(name) for name in experiment.measured]
-        return [phase.override(**(levels if "requests" in phase.stop else shared)) for phase in phases]
+        measured = [phase.override(**(levels if "requests" in phase.stop else shared)) for phase in phases]
+        return [*measured, *(replace(workload.phase(name), finishes=True) for name in experiment.finished)]
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:
         """Return the arrival processes of the open loads."""
@@ -140,9 +142,9 @@ class Kind:
         times = experiment.overrides(treatment)
         phases = {phase.name: phase for phase in workload.file.phases}
         known = experiment.measured_rates
-        return sum(
-            phase_length(workload, phases[name], known.get(name), **times).seconds for name in experiment.measured
-        )
+        measured = [phase_length(workload, phases[name], known.get(name), **times) for name in experiment.measured]
+        after = [phase_length(workload, phases[name], known.get(name)) for name in experiment.finished]
+        return sum(length.seconds for length in (*measured, *after))
 
     def record(self, stage: Stage, run: PlannedRun) -> None:
         """Execute one run on a cluster that is filled and in the run's state, and record it as `run.id`.

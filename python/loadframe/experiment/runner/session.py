@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from loadframe.analyze.failures import failed_changes
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.summary import summarize
-from loadframe.analyze.verdict.rules import COPIES_LOST, documents_lost
+from loadframe.analyze.verdict.rules import CHECK_FAILED, COPIES_LOST, documents_lost
 from loadframe.base import folders, interrupts
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.event_kinds import PHASE_ENDED, PHASE_STARTED
@@ -313,6 +313,7 @@ class Session:
 
             gains = self._acknowledged.gains(phase.operations, phase.corpora)
             extra = {"held": self._acknowledged.held, "gains": gains, "looks": phase.visibility_probes}
+            extra["one_journey"] = phase.stop == {"journeys": 1}
             try:
                 outcome = self._phase(
                     phase,
@@ -321,7 +322,7 @@ class Session:
                     hook=hook,
                     started=started,
                     kept=writer.folder,
-                    closing=closing if phase.sources and not phase.prepares else None,
+                    closing=closing if phase.sources and not (phase.prepares or phase.finishes) else None,
                     events=events,
                 )
             except KeyboardInterrupt:
@@ -333,11 +334,14 @@ class Session:
             self._sources.tell({})
             events.ended(outcome)
             extra["sources"] = phase_files.with_dead_letter_names(outcome, writer.folder)
-            outcomes.append(outcome | {"prepares": phase.prepares, **extra})
+            outcomes.append(outcome | {"prepares": phase.prepares or phase.finishes, **extra})
             if failure or outcome["interrupted"]:
                 return failure
-            if phase.prepares and (missing := self._preparation_error(phase, outcome)):
+            missing = self._preparation_error(phase, outcome) if phase.prepares or phase.finishes else None
+            if missing and not phase.finishes:
                 return missing
+            if missing:
+                failures.append(CHECK_FAILED(phase=phase.name, what=missing.what))
             # With a hook that stops nodes, unreachable nodes are expected.
             for host in () if hook.disturbs else outcome["unreachable"]:
                 deviations.append(f"cannot connect to {host['host']}: {host['why']}")
@@ -354,7 +358,7 @@ class Session:
         return None
 
     def _preparation_error(self, phase: ResolvedPhase, outcome: Outcome) -> LoadframeError | None:
-        """Return the error of a preparing phase with failed requests or unacknowledged events; None if it is complete.
+        """Return the error of a phase with failed requests or unacknowledged events; None if it is complete.
 
         Managed services refuse `force_merge`, `flush` and `refresh`. Notes that in `_refused` and returns no error.
         """

@@ -256,7 +256,8 @@ class PhaseSummary:
 
     name: str = field(metadata=doc_metadata("the phase's name"))
     prepares: bool = field(
-        default=False, metadata=doc_metadata("whether the phase only prepares measured phases, such as by loading data")
+        default=False,
+        metadata=doc_metadata("whether the phase only prepares or checks measured phases; reports exclude its figures"),
     )
     start: float = field(
         metadata=doc_metadata("start of its load, since the run began; the origin of its seconds", "s")
