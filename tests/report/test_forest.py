@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+import loadframe
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.settings.analysis import read_settings
 from loadframe.report.kinds import read_report
@@ -84,6 +85,8 @@ def test_settings_reports_draw_the_ratios_of_the_table(recorded):
 
 def test_interactions_have_intervals_about_their_means(recorded):
     figure = figures(recorded / "settings")["s0-i0"]
+    assert [trace.name for trace in figure.traces] == ["nodes 1", "nodes 2"]
+    assert [list(trace.x) for trace in figure.traces] == [["2", "4"]] * 2
     for trace in figure.traces:
         assert len(trace.low) == len(trace.high) == len(trace.y) == 2
         assert all(low < y < high for low, y, high in zip(trace.low, trace.y, trace.high, strict=True))
@@ -111,3 +114,10 @@ def test_axes_of_whole_levels_have_only_whole_ticks(tmp_path):
     axis = figures(path)["over-0"].x
     shown = [label for _, label in ticks(axis, scale(axis, levels, 0, 700), 9)]
     assert shown == ["1", "2"]
+
+
+def test_the_library_has_the_plots_of_effects(recorded):
+    assert {"effects", "runs"} <= set(loadframe.open(recorded / "compare").plot)
+    plots = loadframe.open(recorded / "settings").plot
+    assert {"effects", "effects 2", "effects 3", "interaction"} <= set(plots)
+    assert "<svg" in plots["effects"]._repr_html_()

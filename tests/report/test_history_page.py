@@ -53,6 +53,13 @@ def test_a_history_without_a_change_has_none(tmp_path):
     assert len(history.lines) == 3
 
 
+def test_a_short_history_says_how_many_points_it_needs(recorded, tmp_path):
+    shutil.copytree(recorded / "night-00", tmp_path / "short" / "night-00")
+    status, printed, _ = within("history", tmp_path / "short")
+    assert status == 0
+    assert "Too few points to find a change: 1 of at least 9 for 3 measures." in " ".join(printed.split())
+
+
 def test_the_page_shows_the_answer_the_changes_the_runs_and_the_machine(recorded):
     text = history_page(read_history(recorded))
     page = Page(text)

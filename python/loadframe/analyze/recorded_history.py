@@ -20,7 +20,6 @@ from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedRun
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.history import (
     LEVEL,
-    SHORT_HISTORY,
     ChangePoint,
     change_points,
     fewest_sessions,
@@ -165,9 +164,13 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """The history of a folder. `skipped` are damaged records: name and cause."""
+    """The history of a folder. `needed` is the least number of points in which a change can be significant.
+
+    `skipped` are damaged records: name and cause.
+    """
 
     folder: Path
+    needed: int
     points: tuple[Point, ...]
     lines: tuple[Line, ...]
     skipped: tuple[tuple[str, str], ...]
@@ -182,6 +185,7 @@ class History:
         """Return the history for JSON."""
         return {
             "folder": str(self.folder),
+            "needed": self.needed,
             "points": [point.as_dict() for point in self.points],
             "series": [line.as_dict() for line in self.lines],
             "changes": [change.as_dict() for change in self.changes],
@@ -210,9 +214,8 @@ def read_history(folder: Path, kinds: Sequence[str] = USUAL) -> History:
     warnings = [*failed_and_excluded([group]), *_reference_changes(points)]
     if unknown:
         warnings.append(_UNKNOWN_START(runs=unknown))
-    if points and len(points) < (needed := fewest_sessions(LEVEL / max(len(lines), 1))):
-        warnings.append(SHORT_HISTORY(sessions=len(points), needed=needed))
-    return History(folder, points, lines, tuple(skipped), tuple(warnings))
+    needed = fewest_sessions(LEVEL / max(len(lines), 1))
+    return History(folder, needed, points, lines, tuple(skipped), tuple(warnings))
 
 
 def _readable(folder: Path, skipped: list[tuple[str, str]]) -> Iterator[tuple[str, RecordedRun]]:

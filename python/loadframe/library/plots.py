@@ -138,8 +138,8 @@ class ExperimentPlots(Mapping[str, Plot]):
     """The plots of an experiment by name, as in its report. The names depend on its kind.
 
     scale: `throughput over nodes`, `throughput over clients`, `response over clients`. capacity: `capacity`, `trials`.
-    elastic: `run`. compare: `runs`. settings: `interaction`, `trials`. With several curves or treatments the names have
-    a number, such as `trials 2`.
+    elastic: `run`. compare: `effects`, `runs`. settings: `effects`, `interaction`, `trials`. With several curves or
+    treatments the names have a number, such as `trials 2`.
 
     >>> plots = loadframe.open("results/nodes").plot
     >>> list(plots)
@@ -224,17 +224,24 @@ def _elastic(path: Path) -> _Named:
 def _compare(path: Path) -> _Named:
     from loadframe.analyze.compare import compare_variants
     from loadframe.analyze.experiment import read_experiment
-    from loadframe.report.kinds.compare import strip_plot
+    from loadframe.report.kinds.compare import effects_plot, strip_plot
 
-    yield "runs", strip_plot(compare_variants(read_experiment(path)), "runs")
+    comparison = compare_variants(read_experiment(path))
+    yield "effects", effects_plot(comparison, "effects")
+    yield "runs", strip_plot(comparison, "runs")
 
 
 def _settings(path: Path) -> _Named:
     from loadframe.analyze.settings.analysis import read_settings
-    from loadframe.report.kinds.settings import course, interactions
+    from loadframe.report.kinds.settings import course, effects_plots, interactions
 
-    for result in read_settings(path).results:
-        for figure in interactions(result, "interaction"):
+    settings = read_settings(path)
+    levels = settings.folder.description["factors"]
+    for result in settings.results:
+        for index in range(len(result.responses)):
+            for figure in effects_plots(result, index, levels, "effects"):
+                yield "effects", figure
+        for figure in interactions(result, "interaction", levels):
             yield "interaction", figure
         if result.course and not result.responses:
             yield "trials", course(result, "trials")

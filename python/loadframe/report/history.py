@@ -61,6 +61,11 @@ def sentences(history: History) -> list[str]:
     if not history.lines:
         return [f"No conclusion: {points}, and no valid measurement."]
     changes = history.changes
+    if not changes and len(history.points) < history.needed:
+        return [
+            f"Too few points to find a change: {len(history.points)} of at least {history.needed}"
+            f" for {counted(len(history.lines), 'measure')}."
+        ]
     if not changes:
         return [f"No change of a level in {points} and {counted(len(history.lines), 'measure')}."]
     accepted = sum(change.accepted is not None for change in changes)

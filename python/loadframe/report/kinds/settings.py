@@ -90,7 +90,7 @@ def _view(result: SettingsAt, description: Mapping[str, Any], prefix: str) -> Re
             )
             for index, response in enumerate(result.responses)
         ],
-        interactions=interactions(result, prefix),
+        interactions=interactions(result, prefix, description["factors"]),
         course=None if result.responses or not result.course else course(result, f"{prefix}-course"),
         ranking=ranking_table(result) if result.standings else None,
         confirmation=contrasts_table(result.confirmation) if result.confirmation else None,
@@ -198,26 +198,28 @@ def ranking_table(result: SettingsAt) -> Table:
     )
 
 
-def interactions(result: SettingsAt, prefix: str) -> list[Figure]:
+def interactions(result: SettingsAt, prefix: str, levels: Mapping[str, Sequence[Any]]) -> list[Figure]:
     """Draw the objective at the levels of two settings, for the interactions with the largest shares."""
     if not result.responses:
         return []
     pairs = [fit for fit in result.responses[0].model.terms if len(fit.term) == 2]
     chosen = sorted(pairs, key=lambda fit: -fit.share)[:_DRAWN]
-    return [_interaction(result, fit.term, f"{prefix}-i{index}") for index, fit in enumerate(chosen)]
+    return [_interaction(result, fit.term, f"{prefix}-i{index}", levels) for index, fit in enumerate(chosen)]
 
 
-def _interaction(result: SettingsAt, term: Sequence[int], name: str) -> Figure:
+def _interaction(result: SettingsAt, term: Sequence[int], name: str, levels: Mapping[str, Sequence[Any]]) -> Figure:
     over, by = term
-    cells: dict[Any, dict[Any, list[float]]] = defaultdict(lambda: defaultdict(list))
+    cells: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for number, value in result.course:
-        levels = result.combinations[number]
-        cells[str(levels[by])][str(levels[over])].append(np.log(value))
+        combination = result.combinations[number]
+        cells[str(combination[by])][str(combination[over])].append(math.log(value))
+    ordered = [_in_order(levels[result.factors[factor]]) for factor in (by, over)]
     scale, unit = _unit(result)
     error, freedom = _run_to_run(result)
     traces = []
-    for index, (label, values_at) in enumerate(cells.items()):
+    for index, label in enumerate(label for label in ordered[0] if label in cells):
         color = COLORS[index % len(COLORS)]
+        values_at = {level: cells[label][level] for level in ordered[1] if level in cells[label]}
         means = np.array([np.mean(values) for values in values_at.values()])
         halves = np.array([half_width(error / math.sqrt(len(values)), freedom) for values in values_at.values()])
         bounded = bool(np.isfinite(halves).all())
@@ -243,6 +245,12 @@ def _interaction(result: SettingsAt, term: Sequence[int], name: str) -> Figure:
         width=440,
         height=300,
     )
+
+
+def _in_order(levels: Sequence[Any]) -> list[str]:
+    """Return levels as text: numbers by size, other levels in the order of the experiment file."""
+    numeric = all(isinstance(level, int | float) for level in levels)
+    return [str(level) for level in (sorted(levels) if numeric else levels)]
 
 
 def _run_to_run(result: SettingsAt) -> tuple[float, int]:
