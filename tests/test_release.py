@@ -56,6 +56,8 @@ def test_the_source_archive_is_complete_and_passes_twine(tmp_path):
         [uv, "tool", "run", "--quiet", "--from", twine(), "twine", "check", "--strict", archive],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
+    if "Failed to fetch" in checked.stderr:
+        pytest.skip("the package index cannot be reached: twine is not checked here, but by make dist")
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 

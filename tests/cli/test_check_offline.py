@@ -114,7 +114,7 @@ def test_nothing_offline_touches_a_network(tmp_path):
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in LIBRARY.glob("*.yaml")))
 def test_every_workload_of_the_library_can_be_rendered(name):
-    store = ("--store", "postgresql") if name == "pgbench" else ()
+    store = ("--store", "postgresql") if name in ("pgbench", "wikipedia_sql") else ()
     shown = result("check", name, "--offline", *store)
     assert all(rendered["request"] or store for rendered in shown)
     assert shown

@@ -1,6 +1,7 @@
 """`loadframe workloads` on the command line."""
 
 import json
+import re
 
 import pytest
 
@@ -11,7 +12,7 @@ from loadframe.workload.workload import library_names
 def test_the_library_is_listed_with_a_line_on_each():
     done = loadframe("workloads")
     assert done.returncode == 0
-    assert "nyc_taxis  Taxi trips" in done.stdout
+    assert re.search(r"^nyc_taxis +Taxi trips", done.stdout, re.MULTILINE)
     assert {"name", "description"} == set(json.loads(loadframe("workloads", "--json").stdout)[0])
 
 

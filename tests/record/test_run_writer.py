@@ -145,6 +145,8 @@ def test_a_run_of_a_container_with_the_same_host_name_is_left_alone(tmp_path):
         record(tmp_path)
         assert list(tmp_path.glob(".elsewhere.*"))
         child.kill()
+        # The writer must not see the end of its input before its death, or it removes the folder itself.
+        child.wait()
     end = time.monotonic() + 60
     while not unfinished.stale(tmp_path) and time.monotonic() < end:
         time.sleep(0.01)
