@@ -134,6 +134,14 @@ def test_refusals_of_slurm_are_reported_in_its_words(slurm, folder):
     assert "invalid partition" in done.stderr.lower()
 
 
+def test_a_refused_job_keeps_the_former_script_which_a_job_may_submit_again(slurm, folder):
+    assert slurm.run(LOADFRAME, "slurm", "small.yaml", folder=folder).returncode == 0
+    former = (folder / "small.sbatch").read_text()
+    done = slurm.run(LOADFRAME, "slurm", "small.yaml", "--submit", "--sbatch=--partition=none", folder=folder)
+    assert (done.returncode, "the former script was kept" in done.stderr) == (2, True), done.stderr
+    assert (folder / "small.sbatch").read_text() == former
+
+
 @pytest.mark.store
 @pytest.mark.timeout(1500)
 def test_a_job_that_ends_before_the_last_run_is_followed_by_one_that_goes_on(slurm, folder, state):

@@ -222,8 +222,8 @@ def slurm(
         setup=setup or (),
         again=again,
     )
-    _write(path, batch)
-    job = _submit(path) if submit else None
+    former = _write(path, batch)
+    job = _submit(path, former) if submit else None
     if as_json:
         print_json({"script": str(path), "job": job, "time": limit, **planned.as_dict(), "machines": machines})
         return
@@ -316,10 +316,11 @@ def _loadframe() -> str:
     return str(ours.absolute()) if ours.name == "loadframe" else shutil.which("loadframe") or "loadframe"
 
 
-def _write(path: Path, batch: Batch) -> None:
-    """Write the script. BadInput if the file exists and is not a script of this command."""
+def _write(path: Path, batch: Batch) -> str | None:
+    """Write the script; return the text of the former one. BadInput if the file is not a script of this command."""
     try:
-        if path.exists() and _MARK not in path.read_text(errors="replace"):
+        former = path.read_text(errors="replace") if path.exists() else None
+        if former is not None and _MARK not in former:
             raise BadInput(
                 "the file exists, and is not a script of `loadframe slurm`",
                 where=str(path),
@@ -330,10 +331,14 @@ def _write(path: Path, batch: Batch) -> None:
         raise BadInput(
             f"the script cannot be written: {error.strerror}", where=str(path), remedy="name another file with --script"
         ) from error
+    return former
 
 
-def _submit(path: Path) -> str:
-    """Submit the script and return the job number. BadInput with Slurm's message if it refuses."""
+def _submit(path: Path, former: str | None) -> str:
+    """Submit the script and return the job number.
+
+    BadInput with Slurm's message if it refuses; then the script is the `former` one again, which a job may resubmit.
+    """
     command = ["sbatch", "--parsable", str(path)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_ANSWER_WITHIN)
@@ -353,10 +358,13 @@ def _submit(path: Path) -> str:
                 f"no Slurm is configured on this machine: {messages[-1]}",
                 remedy=f"copy {path} to a login node of the cluster and run `sbatch {path}` there",
             )
+        if former is not None:
+            path.write_text(former)
         raise BadInput(
             f"Slurm refused the job: {messages[-1] if messages else f'sbatch exited with code {done.returncode}'}",
             where=str(path),
-            remedy="change the script, or add options with --sbatch=--option",
+            remedy="change the options of the job, such as --sbatch=--partition=NAME"
+            + ("; the former script was kept" if former is not None else ""),
         )
     for line in done.stderr.strip().splitlines():
         tell(line)
