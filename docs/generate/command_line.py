@@ -74,7 +74,11 @@ RESULTS = (
     ),
     ("`check --offline`", "a list of operations", "`phase`, `operation`, `request`"),
     ("`compare`", "the comparisons", "`least_effect`, `level`, `estimate`, `groups`, `excluded`, `failed`, ..."),
-    ("`history`", "the points and the changes", "`folder`, `needed`, `points`, `series`, `changes`, `skipped`, `warnings`"),
+    (
+        "`history`",
+        "the points and the changes",
+        "`folder`, `needed`, `points`, `series`, `changes`, `skipped`, `warnings`",
+    ),
     ("`gate`", "the judgement", "`standing`, `runs`, `checks`, `warnings`, `excluded`, `comparison`"),
     (
         "`fit`",

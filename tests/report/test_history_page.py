@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from loadframe.analyze.history import change_points
 from loadframe.analyze.recorded_history import read_history
 from loadframe.base.machine_references import disk_reference, network_reference
 from loadframe.record.gate_log import GATE_LOG, Acceptance, GateRecord, add_to_gate_log, read_gate_log
-from loadframe.report.history import history_page
+from loadframe.report.history import history_page, sentences
 from recorded_history import CHANGED, NIGHTS, commit, write_history
 from simulated import Truth, write_run
 
@@ -189,10 +190,13 @@ def test_the_gate_records_its_runs_outcome_commit_and_the_machine(tmp_path, monk
 
 def test_runs_of_a_stopped_release_are_no_baseline_until_they_are_accepted(folder):
     gate = GateRecord("2026-01-20T02:00:00+00:00", "night-20", commit(20), "regression", ["range_100 p50"])
-    write_run(folder / "night-20", "run-0", Truth(seconds=2))
+    write_run(folder / "night-20", "run-0", Truth(seconds=2), started=datetime(2026, 1, 20, 2, tzinfo=UTC))
     add_to_gate_log(folder, gate)
     assert len(read_groups([str(folder)])[0].runs) == 2 * NIGHTS
+    stopped = f"The gate stopped {commit(20)[:12]}: range_100 p50."
+    assert sentences(read_history(folder))[-1] == stopped
     assert within("history", folder, "--accept", commit(20), "--reason", "agreed")[0] == 0
+    assert stopped not in sentences(read_history(folder))
     assert len(read_groups([str(folder)])[0].runs) == 2 * NIGHTS + 1
 
 

@@ -75,7 +75,7 @@ def markdown(gate: Gate) -> str:
     if gate.checks:
         lines += ["| | check | before | now | worse by, or bound |", "|---|---|--:|--:|---|"]
         for check in gate.checks:
-            before, now = _medians(check)
+            before, now = _means(check)
             cells = (f"{_SIGNS[check.standing]} {STANDINGS[check.standing]}", _name(check), before, now, check.why)
             lines.append(f"| {' | '.join(map(escaped, cells))} |")
     if gate.warnings:
@@ -99,10 +99,11 @@ def _name(check: Check) -> str:
     return f"{check.name}{f' ({at})' if at else ''}"
 
 
-def _medians(check: Check) -> tuple[str, str]:
+def _means(check: Check) -> tuple[str, str]:
+    """Return the means of both groups, whose ratio is the change but for the adjustment for blocks and sessions."""
     if check.contrast is None:
         return "", ""
-    before, now = (quantity(value, check.measure) for value in check.contrast.medians)
+    before, now = (quantity(mean.value, check.measure) for mean in check.contrast.means)
     return before, now
 
 

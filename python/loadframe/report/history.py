@@ -56,7 +56,15 @@ def history_page(history: History) -> Page:
 
 
 def sentences(history: History) -> list[str]:
-    """Return the answer: the number of changes, then the newest change of each measure that is not accepted."""
+    """Return the answer: the changes, and the newest commit if a gate stopped it."""
+    gate = history.points[-1].gate if history.points else None
+    stopped = gate is not None and gate.outcome == "regression" and not history.points[-1].accepted
+    checks = f": {', '.join(gate.failed)}" if gate and gate.failed else ""
+    return _of_changes(history) + [f"The gate stopped {history.points[-1].label}{checks}."] * stopped
+
+
+def _of_changes(history: History) -> list[str]:
+    """Return the number of changes, then the newest change of each measure that is not accepted."""
     points = counted(len(history.points), "point")
     if not history.lines:
         return [f"No conclusion: {points}, and no valid measurement."]
