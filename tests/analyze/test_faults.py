@@ -20,14 +20,16 @@ def test_rules_name_the_component_to_blame():
     faults = {code: fault_of(code) for code in RULES}
     assert {code for code, fault in faults.items() if fault == "store"} == {
         "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "node_lost", "left_over", "missing_events",
-        "documents_lost", "copies_lost", "change_failed", "backlog", "no_steady_state", "queue_not_empty",
+        "documents_lost", "copies_lost", "change_failed", "check_failed", "backlog", "no_steady_state",
+        "queue_not_empty",
     }  # fmt: skip
     assert {code for code, fault in faults.items() if fault == "cluster"} == {
         "cluster_state", "machine_silent"
     }  # fmt: skip
     assert {code for code in faults if effect_of(code) == "result"} == {
         "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "node_lost", "left_over", "missing_events",
-        "documents_lost", "copies_lost", "change_failed", "backlog", "no_steady_state", "queue_not_empty",
+        "documents_lost", "copies_lost", "change_failed", "check_failed", "backlog", "no_steady_state",
+        "queue_not_empty",
         "imprecise",
     }  # fmt: skip
 

@@ -20,7 +20,7 @@ phases:
   - {name: closed, operation: look, clients: 1, duration: 300ms}
 """
 #: Minimum duration of the uninterrupted command, s.
-WHOLE = 2.5
+WHOLE = 1.6
 
 
 def interrupt(folder, at, wait_for=None, delay=0.0, workload=WORKLOAD):
