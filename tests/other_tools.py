@@ -1,4 +1,4 @@
-"""Other tools from PyPI, each in an environment of its own: their requirements contradict those of Loadframe."""
+"""Other tools from PyPI, each in a separate environment: the packages they require contradict those of Loadframe."""
 
 import shutil
 import subprocess

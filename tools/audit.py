@@ -1,6 +1,6 @@
 """Report known vulnerabilities of the locked Python and Rust packages, by pip-audit and cargo audit.
 
-Exit status 1 if there are any. A package list whose database cannot be reached is "not checked", which is no failure.
+Exit status 1 if there are any. A package list is "not checked" if its database does not answer; the exit status is 0.
 """
 
 import json

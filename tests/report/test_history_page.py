@@ -14,6 +14,7 @@ from commands import within
 from loadframe.analyze.compare import read_groups
 from loadframe.analyze.history import change_points
 from loadframe.analyze.recorded_history import read_history
+from loadframe.base.errors import BadInput
 from loadframe.base.machine_references import disk_reference, network_reference
 from loadframe.record.gate_log import GATE_LOG, Acceptance, GateRecord, add_to_gate_log, read_gate_log
 from loadframe.report.history import history_page, sentences
@@ -136,6 +137,18 @@ def test_damaged_records_are_named_and_skipped(folder):
         assert f"skipped {name}" in printed
         assert name in text
     assert commit(CHANGED)[:12] in printed
+    # The runs of a stopped release would become the baseline.
+    with pytest.raises(BadInput, match="the outcome of a gate is unknown") as refused:
+        read_groups([str(folder)])
+    assert refused.value.where == f"{folder / GATE_LOG}, line {NIGHTS + 1}"
+
+
+def test_a_page_does_not_replace_a_record(folder):
+    for name in (GATE_LOG, "night-03/run-0/summary.json"):
+        before = (folder / name).read_text()
+        status, _, messages = within("history", folder, "--output", folder / name)
+        assert (status, "part of a recorded run" in messages) == (2, True)
+        assert (folder / name).read_text() == before
 
 
 def test_an_unfinished_line_does_not_damage_the_next(folder):

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from loadframe.base.errors import BadInput
 from loadframe.cli.app import app
 from loadframe.cli.choices import measure_kinds
 from loadframe.cli.output import Json, out, print_json, tell
@@ -57,15 +56,10 @@ def compare(
         groups, kinds, least=smallest, level=level, session_spread=share(session_spread, "--session-spread")
     )
     if output:
+        from loadframe.library.reports import save_text
         from loadframe.report.kinds.compare import comparison_page
 
-        try:
-            output.write_text(comparison_page(comparison), encoding="utf-8")
-        except OSError as error:
-            raise BadInput(
-                f"the page cannot be written: {error.strerror}", where=str(output), remedy="name another file"
-            ) from error
-        tell(f"report: {output}")
+        tell(f"report: {save_text(comparison_page(comparison), output)}")
     if as_json:
         print_json(comparison.as_dict())
     else:

@@ -102,6 +102,7 @@ def gate(
 
     from loadframe.analyze.gate import Thresholds
     from loadframe.library.comparing import gate_groups, parse_bound
+    from loadframe.library.reports import save_text
     from loadframe.report.gate import junit as junit_text
     from loadframe.report.gate import markdown as markdown_text
     from loadframe.report.gate import print_gate
@@ -124,7 +125,7 @@ def gate(
     )
     for path, text in ((junit, junit_text), (markdown, markdown_text)):
         if path:
-            _write(path, text(judged))
+            save_text(text(judged), path)
     if record:
         from loadframe.library.gate_history import record_gate
 
@@ -155,12 +156,3 @@ def _shares(texts: Sequence[str], option: str, kinds: Sequence[str]) -> dict[str
     shares = {kind: share(text, option) for text in general for kind in kinds}
     named = assignments([text for text in texts if "=" in text], option)
     return shares | shares_by_measure(named, kinds, option)
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(
-            f"the file cannot be written: {error.strerror}", where=str(path), remedy="name another file"
-        ) from error

@@ -55,6 +55,7 @@ def history(
         )
 
     from loadframe.analyze.recorded_history import read_history
+    from loadframe.library.reports import save_text
     from loadframe.report.history import history_page, print_history
 
     if accept is None or reason is None:
@@ -63,14 +64,7 @@ def history(
         from loadframe.library.gate_history import accept_change
 
         result = accept_change(folder, accept, reason, kinds)
-    target = output or folder / "history.html"
-    try:
-        target.write_text(history_page(result), encoding="utf-8")
-    except OSError as error:
-        raise BadInput(
-            f"the page cannot be written: {error.strerror}", where=str(target), remedy="name another file with --output"
-        ) from error
-    tell(f"report: {target}")
+    tell(f"report: {save_text(history_page(result), output or folder / 'history.html')}")
     if as_json:
         print_json(result.as_dict())
     else:

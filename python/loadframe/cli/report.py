@@ -305,19 +305,7 @@ def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple
 
 
 def _write(target: Path, text: str) -> None:
-    from loadframe.analyze.experiment import EXPERIMENT_FILE
-    from loadframe.record.schema import MEMBERS, SAMPLES_FILE
+    from loadframe.library.reports import save_text
 
-    if target.exists() and target.resolve().name in (*MEMBERS, SAMPLES_FILE, EXPERIMENT_FILE):
-        raise BadInput(
-            "the file is part of a recorded run", where=str(target), remedy="name another file with --output"
-        )
-    try:
-        target.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(
-            f"the report cannot be written: {error.strerror}",
-            where=str(target),
-            remedy="name another file with --output",
-        ) from error
+    save_text(text, target)
     tell(f"report: {target}")

@@ -12,7 +12,8 @@ from loadframe.base.errors import BadInput, NothingUsable
 from loadframe.base.terminal import PrintableConsole
 from loadframe.library.arguments import checked
 from loadframe.record import Run
-from loadframe.record.schema import MANIFEST_FILE
+from loadframe.record.gate_log import GATE_LOG
+from loadframe.record.schema import MANIFEST_FILE, MEMBERS, SAMPLES_FILE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -38,8 +39,10 @@ def text_of(show: "Callable[[Console], None]") -> str:
 
 
 def save_text(text: str, path: str | os.PathLike[str]) -> Path:
-    """Write a file and return its path; BadInput if that fails."""
+    """Write a file and return its path; BadInput if that fails, or if the file is part of a recorded run or history."""
     target = Path(path)
+    if target.exists() and target.resolve().name in (*MEMBERS, SAMPLES_FILE, EXPERIMENT_FILE, GATE_LOG):
+        raise BadInput("the file is part of a recorded run", where=str(target), remedy="name another file")
     try:
         target.write_text(text, encoding="utf-8")
     except OSError as error:

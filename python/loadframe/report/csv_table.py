@@ -105,7 +105,7 @@ def _numeric(cells: Sequence[Cell]) -> list[_Parts] | None:
 
 
 def _parts(cell: Cell) -> _Parts | None:
-    """Read a cell: a number, a range, or nothing; None for words."""
+    """Read a cell: a number, a range, or nothing. Return None if it holds words."""
     low, high, note = _interval(cell.small)
     text = cell.text.strip()
     if text in ("", _DASH):
@@ -119,7 +119,7 @@ def _parts(cell: Cell) -> _Parts | None:
     value = _quantity(text)
     if value is None:
         return None
-    # The interval of a percentage has no unit of its own.
+    # The ends of a percentage are written without a unit.
     low, high = (_Number(end.text, end.unit or value.unit) if end else None for end in (low, high))
     return _Parts(value, low, high, note)
 
@@ -136,7 +136,7 @@ def _interval(small: str) -> tuple[_Number | None, _Number | None, str]:
 
 
 def _quantity(text: str) -> _Number | None:
-    """Read a number with its unit in the base unit, such as `3 min 20 s`; None for other text."""
+    """Convert a number with its unit, such as `3 min 20 s`, to the base unit. Return None for other text."""
     match = _QUANTITY.fullmatch(text)
     if match is None:
         return None

@@ -100,7 +100,7 @@ def _name(check: Check) -> str:
 
 
 def _means(check: Check) -> tuple[str, str]:
-    """Return the means of both groups, whose ratio is the change but for the adjustment for blocks and sessions."""
+    """Return the mean of each group, without the adjustment for blocks and sessions that the change has."""
     if check.contrast is None:
         return "", ""
     before, now = (quantity(mean.value, check.measure) for mean in check.contrast.means)

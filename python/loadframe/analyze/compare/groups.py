@@ -126,7 +126,15 @@ def _runs_in(path: Path) -> list[RecordedRun]:
         return []
     if (path / GATE_LOG).is_file():
         # Runs of a stopped release must not become the baseline.
-        refused = read_gate_log(path).refused
+        log = read_gate_log(path)
+        if log.damaged:
+            number, cause = log.damaged[0]
+            raise BadInput(
+                f"the outcome of a gate is unknown, and its runs must not become the baseline: the line {cause}",
+                where=f"{path / GATE_LOG}, line {number}",
+                remedy="restore the line, or delete it, and the folder of its runs if that gate stopped them",
+            )
+        refused = log.refused
         return [run for child in sorted(path.glob("[!.]*")) if child.name not in refused for run in _runs_in(child)]
     return [single_run(child) for child in sorted(path.glob("[!.]*")) if (child / MANIFEST_FILE).is_file()]
 

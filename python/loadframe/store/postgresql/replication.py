@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, StoreFailed
@@ -125,7 +126,7 @@ def form(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
     for member in members[1:]:
         _invite(server, member)
     for member in members[1:]:
-        wait_until(lambda member=member: _follows(server, member, clients), watch, Balancing(0, "bytes", "copying"))  # type: ignore[misc]
+        wait_until(partial(_follows, server, member, clients), watch, Balancing(0, "bytes", "copying"))
 
 
 def create_database(server: Client) -> None:
