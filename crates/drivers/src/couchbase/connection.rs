@@ -13,6 +13,7 @@ use crate::net::client::Client;
 use crate::net::connect_options::{User, user};
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
+use crate::net::route::Wired;
 use crate::net::target_node::Host;
 use crate::net::tls::Tls;
 use crate::net::trouble::Trouble;
@@ -58,6 +59,12 @@ impl Default for NodeConnection {
     }
 }
 
+impl Wired for NodeConnection {
+    fn wire(&mut self) -> &mut Option<Wire> {
+        &mut self.wire
+    }
+}
+
 impl Pipelined for NodeConnection {
     async fn send(&mut self, requests: &[u8], count: usize, limit: Limit) -> (Exchanged, Result<(), Trouble>) {
         self.speak(requests, count, limit).await
@@ -65,11 +72,6 @@ impl Pipelined for NodeConnection {
 }
 
 impl NodeConnection {
-    /// Whether a usable connection exists.
-    pub fn is_open(&mut self) -> bool {
-        self.wire.as_mut().is_some_and(Wire::is_idle)
-    }
-
     /// Connects, authenticates and selects the bucket, unless a usable connection exists.
     pub async fn open(
         &mut self,

@@ -10,7 +10,7 @@ use super::nodes::{Bucket, CouchbaseNodes, unserved};
 use super::packet::Response;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
-use crate::net::route::element;
+use crate::net::route::{Wired, element};
 
 /// Pause between two attempts while the owner of a vbucket is unknown.
 const PAUSE: Duration = Duration::from_millis(10);

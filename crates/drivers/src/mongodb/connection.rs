@@ -116,11 +116,6 @@ impl<'a> Batch<'a> {
 }
 
 impl NodeConnection {
-    /// Returns whether a connection exists that the client believes usable.
-    pub fn is_open(&mut self) -> bool {
-        self.wire.as_mut().is_some_and(Wire::is_idle)
-    }
-
     /// Connects and authenticates, unless a usable connection exists. The error is a refusal if the node rejects the
     /// user.
     pub async fn open(

@@ -19,7 +19,7 @@ use crate::crud::Action;
 use crate::exchanges::add_line;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
-use crate::net::route::{element, turn};
+use crate::net::route::{Wired, element, turn};
 use crate::outcome::Outcome;
 use crate::tally::Tally;
 use loadframe_engine::util::json::Unexpected;

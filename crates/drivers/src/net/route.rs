@@ -24,6 +24,11 @@ impl Route {
 pub trait Wired: Default {
     /// The connection, or the empty place for one.
     fn wire(&mut self) -> &mut Option<Wire>;
+
+    /// Whether a usable connection exists.
+    fn is_open(&mut self) -> bool {
+        self.wire().as_mut().is_some_and(Wire::is_idle)
+    }
 }
 
 impl Wired for Option<Wire> {
@@ -65,9 +70,9 @@ pub fn element<T: Default>(list: &mut Vec<T>, index: usize) -> &mut T {
 
 /// Returns whether there is a usable connection to a node; drops an unusable one.
 fn is_open<W: Wired>(wires: &mut Vec<W>, number: usize) -> bool {
-    let wire = element(wires, number).wire();
-    let open = wire.as_mut().is_some_and(Wire::is_idle);
-    if !open && wire.take().is_some() {
+    let connection = element(wires, number);
+    let open = connection.is_open();
+    if !open && connection.wire().take().is_some() {
         reconnects::lost();
     }
     open

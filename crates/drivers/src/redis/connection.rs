@@ -41,11 +41,6 @@ impl Pipelined for NodeConnection {
 }
 
 impl NodeConnection {
-    /// Whether a usable connection exists.
-    pub fn is_open(&mut self) -> bool {
-        self.wire.as_mut().is_some_and(Wire::is_idle)
-    }
-
     /// Connects and authenticates, unless the connection is usable.
     pub async fn open(&mut self, host: &Host, connect_options: &ConnectOptions, limit: Limit) -> Result<(), Failure> {
         let Some(setup) = Wire::open_for(&mut self.wire, host, connect_options.tls.as_ref(), limit).await? else {

@@ -14,6 +14,7 @@ use crate::net::assignment::Assignment;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
 use crate::net::route;
+use crate::net::route::Wired;
 
 /// Largest number of redirections: a longer chain means that nodes redirect to each other.
 const REDIRECTIONS: usize = 8;
