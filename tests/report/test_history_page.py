@@ -151,6 +151,21 @@ def test_a_page_does_not_replace_a_record(folder):
         assert (folder / name).read_text() == before
 
 
+@pytest.mark.parametrize("change", [{"outcome": "Regression"}, {"references": {"cpu": 10**400}}, {"outcome": None}])
+def test_a_record_with_values_that_no_gate_writes_is_damaged(folder, change):
+    with (folder / GATE_LOG).open("a") as file:
+        gate = GateRecord("2026-01-20T02:00:00+00:00", "night-03", commit(20), "regression")
+        file.write(json.dumps({"format": 1, "kind": "gate", **vars(gate), "references": {}, **change}) + "\n")
+    assert read_gate_log(folder).damaged == [(NIGHTS + 1, "is not a record of a gate")]
+
+
+def test_an_empty_name_accepts_nothing(folder):
+    add_to_gate_log(folder, GateRecord("2026-01-20T02:00:00+00:00", "night-03", None, "regression"))
+    assert within("history", folder, "--accept", "", "--reason", "agreed")[0] == 2
+    add_to_gate_log(folder, Acceptance("2026-01-21T02:00:00+00:00", "", "agreed"))
+    assert read_gate_log(folder).refused == {"night-03"}
+
+
 def test_an_unfinished_line_does_not_damage_the_next(folder):
     with (folder / GATE_LOG).open("a") as file:
         file.write('{"format": 1, "ki')
@@ -206,6 +221,10 @@ def test_runs_of_a_stopped_release_are_no_baseline_until_they_are_accepted(folde
     write_run(folder / "night-20", "run-0", Truth(seconds=2), started=datetime(2026, 1, 20, 2, tzinfo=UTC))
     add_to_gate_log(folder, gate)
     assert len(read_groups([str(folder)])[0].runs) == 2 * NIGHTS
+    # A pattern names the same runs, and a folder alone may be judged again.
+    for pattern in ("night-*", "night-*/run-*"):
+        assert len(read_groups([str(folder / pattern)])[0].runs) == 2 * NIGHTS
+    assert len(read_groups([str(folder / "night-20")])[0].runs) == 1
     stopped = f"The gate stopped {commit(20)[:12]}: range_100 p50."
     assert sentences(read_history(folder))[-1] == stopped
     assert within("history", folder, "--accept", commit(20), "--reason", "agreed")[0] == 0

@@ -11,6 +11,7 @@ from loadframe.base.errors import BadInput
 
 GATE_LOG = "gates.jsonl"
 _FORMAT = 1
+_OUTCOMES = ("passed", "regression", "inconclusive")
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,7 @@ class GateRecord:
 
     def is_at(self, name: str) -> bool:
         """Return whether a name is the folder, the commit, or at least its first 7 digits."""
-        commit = self.commit or ""
-        return name in (self.folder, commit) or (len(name) >= 7 and commit.startswith(name))
+        return name in (self.folder, self.commit) or (len(name) >= 7 and (self.commit or "").startswith(name))
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def read_gate_log(folder: Path) -> GateLog:
     for number, line in enumerate(lines, start=1):
         try:
             entry = _parse(line)
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
+        except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
             damaged.append((number, f"lacks {error}" if isinstance(error, KeyError) else "is not a record of a gate"))
             continue
         if isinstance(entry, GateRecord):
@@ -117,6 +117,8 @@ def _parse(line: str) -> GateRecord | Acceptance:
         raise ValueError
     if entry["kind"] == "accepted":
         return Acceptance(_text(entry["time"]), _text(entry["at"]), _text(entry["reason"]))
+    if entry["outcome"] not in _OUTCOMES:
+        raise ValueError
     return GateRecord(
         _text(entry["time"]),
         _text(entry["folder"]),

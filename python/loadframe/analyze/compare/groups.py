@@ -106,7 +106,8 @@ def read_runs(argument: str) -> tuple[RecordedRun, ...]:
     """Return the runs that an argument names; BadInput if it names none."""
     paths = [Path(argument)]
     if not paths[0].exists() and glob.has_magic(argument):
-        paths = [Path(name) for name in sorted(glob.glob(argument))]  # noqa: PTH207 - the pattern may be absolute
+        matches = [Path(name) for name in sorted(glob.glob(argument))]  # noqa: PTH207 - the pattern may be absolute
+        paths = [path for path in matches if not _is_stopped(path)]
     runs = [run for path in paths for run in _runs_in(path)]
     if not runs:
         raise BadInput(
@@ -125,18 +126,28 @@ def _runs_in(path: Path) -> list[RecordedRun]:
     if not path.is_dir():
         return []
     if (path / GATE_LOG).is_file():
-        # Runs of a stopped release must not become the baseline.
-        log = read_gate_log(path)
-        if log.damaged:
-            number, cause = log.damaged[0]
-            raise BadInput(
-                f"the outcome of a gate is unknown, and its runs must not become the baseline: the line {cause}",
-                where=f"{path / GATE_LOG}, line {number}",
-                remedy="restore the line, or delete it, and the folder of its runs if that gate stopped them",
-            )
-        refused = log.refused
+        refused = _refused(path)
         return [run for child in sorted(path.glob("[!.]*")) if child.name not in refused for run in _runs_in(child)]
     return [single_run(child) for child in sorted(path.glob("[!.]*")) if (child / MANIFEST_FILE).is_file()]
+
+
+def _is_stopped(path: Path) -> bool:
+    """Return whether a folder, or the folder of a run, is in a history folder whose gate stopped it."""
+    places = [path.absolute(), *path.absolute().parents[:1]]
+    return any((place.parent / GATE_LOG).is_file() and place.name in _refused(place.parent) for place in places)
+
+
+def _refused(folder: Path) -> set[str]:
+    """Return the folders of stopped releases, which must not become the baseline. BadInput for a damaged log."""
+    log = read_gate_log(folder)
+    if log.damaged:
+        number, cause = log.damaged[0]
+        raise BadInput(
+            f"the outcome of a gate is unknown, and its runs must not become the baseline: the line {cause}",
+            where=f"{folder / GATE_LOG}, line {number}",
+            remedy="restore the line, or delete it, and the folder of its runs if that gate stopped them",
+        )
+    return log.refused
 
 
 def uses_robust_estimate(argument: str) -> bool:
