@@ -10,8 +10,11 @@ import pytest
 
 from commands import loadframe, within
 from loadframe import simulate
+from loadframe.experiment.design.plans import describe, design
+from loadframe.experiment.file.reader import load_experiment
 from loadframe.experiment.power import capacity_half_width
-from simulated import Truth, write_experiment
+from loadframe.experiment.runner.folder import ExperimentFolder
+from simulated import Truth, write_experiment, write_run
 
 FILE = """\
 experiment: e
@@ -53,7 +56,7 @@ def test_the_text_names_the_next_measurement(tmp_path):
     status, told, _ = within("plan", tmp_path / "e.yaml")
     words = " ".join(told.split())
     assert status == 0
-    assert "The true peak is at 44 nodes" in words
+    assert "The simulation assumes a peak at 44 nodes (contention 3 %, coherency 0.05 %); set your own" in words
     assert "The most informative design per run is" in words
 
 
@@ -250,3 +253,78 @@ def test_the_plan_and_the_dry_run_of_a_capacity_experiment_count_searches(tmp_pa
     for command, words in ((["plan"], "2 searches take"), (["run", "--dry-run"], "2 searches, about")):
         done = loadframe(*command, path)
         assert words in done.stdout, done.stderr
+
+
+SMALL = """\
+experiment: small
+store: {kind: sim}
+workload: nyc_taxis
+kind: scale
+factors: {nodes: [1, 2], clients: [1, 2]}
+measure: range_100
+duration: 10s
+"""
+
+
+@pytest.fixture
+def partly_recorded(tmp_path, monkeypatch):
+    """Write an experiment; return a function that records some of its four runs, or a function that records all."""
+    monkeypatch.chdir(tmp_path)
+    Path("e.yaml").write_text(SMALL)
+
+    def record(number):
+        experiment = load_experiment(Path("e.yaml"))
+        planned = design(experiment)
+        folder = ExperimentFolder(Path("results/small"), describe(experiment, planned))
+        for run in planned.runs[:number]:
+            nodes, clients = (int(run.treatment[name]) for name in ("nodes", "clients"))
+            write_run(folder.runs_path, run.id, Truth(seconds=10), nodes=nodes, clients=clients)
+        folder.close()
+
+    return record
+
+
+def test_a_dry_run_gives_the_time_of_the_runs_that_remain(partly_recorded):
+    whole = json.loads(within("run", "e.yaml", "--dry-run", "--json")[1])
+    assert whole["remaining_runs"] == 4
+    partly_recorded(3)
+    _, told, _ = within("run", "e.yaml", "--dry-run")
+    assert told.startswith("small: 3 of 4 runs are already recorded in results/small; 1 run remains, about ")
+    left = json.loads(within("run", "e.yaml", "--dry-run", "--json")[1])
+    assert left["remaining_runs"] == 1
+    assert 10 <= left["remaining_seconds"] < whole["remaining_seconds"] / 2
+
+
+def test_a_finished_experiment_says_so_and_how_to_repeat_it(partly_recorded):
+    for words in (("plan", "e.yaml"), ("plan", "results/small")):
+        if Path(words[-1]).exists():
+            assert "Finished" not in within(*words)[1]
+    partly_recorded(4)
+    finished = "all 4 runs are already recorded in results/small. To repeat the experiment, give another folder"
+    _, told, _ = within("run", "e.yaml", "--dry-run")
+    assert f"small: finished: {finished}" in told
+    assert "about" not in told
+    status, _, said = within("run", "e.yaml")
+    assert finished in " ".join(said.split()) and "in all" not in said, said
+    for path, words in (
+        ("e.yaml", "all 4 runs are already recorded"),
+        ("results/small", "all 4 runs of the design are"),
+    ):
+        status, told, _ = within("plan", path)
+        told = " ".join(told.split())
+        assert (status, f"Finished: {words}" in told, "on this machine" in told) == (0, True, False)
+        assert json.loads(within("plan", path, "--json")[1])["finished"] is True
+
+
+def test_runs_of_another_version_of_the_file_do_not_count(partly_recorded):
+    partly_recorded(4)
+    Path("e.yaml").write_text(SMALL.replace("duration: 10s", "duration: 20s"))
+    assert within("run", "e.yaml", "--dry-run")[1].startswith("small: 4 runs, about ")
+
+
+def test_a_fitted_peak_is_not_called_an_assumption(tmp_path):
+    truth = Truth(node_sigma=0.2, noise=0.02, seconds=2)
+    path = write_experiment(tmp_path / "e", truth, nodes=(1, 2, 4, 8), clients=(8,), repetitions=3)
+    words = " ".join(within("plan", path)[1].split())
+    assert "The curve that was fitted to the recorded runs (contention " in words
+    assert "assumes" not in words

@@ -1,6 +1,5 @@
 """`loadframe slurm`: a batch script to be read, which a real Slurm carries out in as many jobs as it takes."""
 
-import json
 import re
 import subprocess
 from pathlib import Path
@@ -8,6 +7,9 @@ from pathlib import Path
 import pytest
 
 from commands import LOADFRAME, within
+from loadframe.experiment.design.plans import describe, design
+from loadframe.experiment.file.reader import load_experiment
+from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.record import Run
 
 EXPERIMENT = """\
@@ -82,8 +84,8 @@ def test_more_is_written_where_it_belongs_and_the_time_is_what_is_expected_and_a
     assert lines.index("module load x") < next(number for number, line in enumerate(lines) if line.startswith("srun"))
     assert any(line.endswith("--output 'my results'") for line in lines)
     assert 'if [ "$status" -eq 75 ]; then sbatch small.sbatch; fi' in lines
-    # A minute is expected; the least spare time are ten, in steps of five.
-    assert "#SBATCH --time=00:15:00" in lines
+    # A minute is expected; the least spare time is five, and the limit a multiple of five.
+    assert "#SBATCH --time=00:10:00" in lines
     # The command overwrites its own script.
     assert "module load x" not in written()
 
@@ -148,12 +150,12 @@ def test_a_job_that_ends_before_the_last_run_is_followed_by_one_that_goes_on(slu
     Path("small.yaml").write_text(BRIEF)
     Path("keys.yaml").write_text(KEYS)
     words = (LOADFRAME, "slurm", "small.yaml", "--again")
-    # The first run is always tried. The second does not fit in the remaining time, even on a fast machine.
-    done = slurm.run(*words, "--time", "30m", "--submit", "--json", folder=folder, LOADFRAME_STATE=str(state))
-    assert done.returncode == 0, done.stderr
-    first = json.loads(done.stdout)["job"]
-    # A job submits the current version of the script.
     assert slurm.run(*words, "--time", "3h", folder=folder).returncode == 0
+    # The first run of a job is always tried. The second does not fit in 30 minutes, even on a fast machine.
+    done = slurm.run("sbatch", "--parsable", "--time=30", "small.sbatch", folder=folder, LOADFRAME_STATE=str(state))
+    assert done.returncode == 0, done.stderr
+    # The job submits the script, with its own limit of 3 h.
+    first = done.stdout.strip()
     slurm.wait(first, within=600)
     said = Path(f"small-{first}.log").read_text()
     assert f"job {first} of Slurm" in said
@@ -169,6 +171,40 @@ def test_a_job_that_ends_before_the_last_run_is_followed_by_one_that_goes_on(slu
     assert [address.split(":")[0] for address in placed[3]] == ["127.0.9.1", "127.0.9.2", "127.0.9.3"]
     assert list((state / "passing").iterdir()) == []
     assert [process for job in (first, second) for process in slurm.processes(job)] == []
+
+
+@pytest.mark.parametrize("words", [("--again",), ("--again", "--submit"), ()])
+def test_a_limit_in_which_no_run_could_finish_is_refused_before_anything_is_submitted(folder, words):
+    (folder / "small.yaml").write_text(EXPERIMENT.replace("duration: 3s", "duration: 2h"))
+    status, _, said = within("slurm", "small.yaml", "--time", "1h", *words)
+    said = " ".join(said.split())
+    assert status == 2
+    assert "--time 1 h 00 min is too short for one run" in said and "takes at least 2 h" in said
+    needed = re.search(r"give at least --time (\d+m)", said)[1]
+    assert not (folder / "small.sbatch").exists()
+    # The advised time is accepted, and a minute less is not.
+    minutes = int(needed.removesuffix("m"))
+    assert 120 < minutes < 130
+    assert within("slurm", "small.yaml", "--time", f"{minutes - 1}m")[0] == 2
+    assert within("slurm", "small.yaml", "--time", needed)[0] == 0
+
+
+def test_a_job_for_an_interrupted_experiment_is_limited_by_its_remaining_time(folder):
+    (folder / "small.yaml").write_text(EXPERIMENT.replace("duration: 3s", "duration: 1h"))
+    experiment = load_experiment(folder / "small.yaml")
+    planned = design(experiment)
+    results = ExperimentFolder(folder / "results" / "small", describe(experiment, planned))
+    assert "#SBATCH --time=10:05:00" in written()
+    *most, last = planned.runs
+    for run in most:
+        (results.runs_path / run.id).mkdir()
+    assert "#SBATCH --time=01:20:00" in written()
+    (results.runs_path / last.id).mkdir()
+    results.close()
+    status, _, said = within("slurm", "small.yaml")
+    said = " ".join(said.split())
+    assert (status, "a job has nothing to do: all 8 runs are already recorded" in said) == (2, True), said
+    assert "in another folder with --output" in said
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:6379", "localhost:6379", "[::1]:6379", "10.0.0.1:6379,127.0.0.2:6379"])

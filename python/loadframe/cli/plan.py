@@ -17,7 +17,7 @@ from loadframe.cli.output import Json, out, print_json
 if TYPE_CHECKING:
     from loadframe.analyze.estimate import Estimate
     from loadframe.experiment.design.estimate import ResourceEstimate
-    from loadframe.experiment.plan import Plan
+    from loadframe.experiment.plan import Plan, Question
     from loadframe.experiment.power import Power
     from loadframe.simulate import Law
 
@@ -64,11 +64,11 @@ def plan(
         if path.is_dir()
         else question_from_file(load_experiment(path), assumed, generators)
     )
-    planned = simulate(question, budget)
+    planned, finished = simulate(question, budget), _finished(path, question)
     if as_json:
-        print_json(document(planned))
+        print_json({**document(planned), "finished": finished is not None})
     else:
-        _show(planned)
+        _show(planned, finished)
 
 
 def _assumed(sigma: float | None, kappa: float | None, noise: float | None) -> "Law":
@@ -87,7 +87,35 @@ def _assumed(sigma: float | None, kappa: float | None, noise: float | None) -> "
     )
 
 
-def _show(planned: "Plan") -> None:
+def _finished(path: Path, question: "Question") -> str | None:
+    """Return a sentence on an experiment whose planned runs are all recorded; None for others.
+
+    `path` is its folder, or its file if the runs are in the default folder.
+    """
+    folder = path if path.is_dir() else Path("results") / question.name
+    if not path.is_dir():
+        from loadframe.experiment.design.plans import design
+        from loadframe.experiment.file.reader import load_experiment
+        from loadframe.experiment.runner.folder import recorded_count
+
+        loaded = load_experiment(path)
+        count = recorded_count(loaded, design(loaded), folder)
+        if count is None or count.remaining().runs:
+            return None
+        words = count.recorded_text()
+    else:
+        runs = [entry["run"] for entry in question.description.get("design", ())]
+        if not runs or any(not (folder / "runs" / run).exists() for run in runs):
+            return None
+        words = (
+            "the run of the design is recorded"
+            if len(runs) == 1
+            else f"all {len(runs)} runs of the design are recorded"
+        )
+    return f"Finished: {words} in {folder}. To repeat the experiment, run it with another folder in --output."
+
+
+def _show(planned: "Plan", finished: str | None) -> None:
     question, law = planned.question, planned.question.law
     out.print(Text(f"{question.name}: expected precision", style="bold"))
     valid = f"{counted(question.valid_runs, 'valid run')} so far"
@@ -95,7 +123,9 @@ def _show(planned: "Plan") -> None:
     curve = f"contention {100 * law.sigma:.3g} %, coherency {100 * law.kappa:.3g} %, " if question.over else ""
     article = "An" if question.kind[0] in "aeiou" else "A"
     out.print(Text(f"{article} {question.kind} experiment: {curve}{variance}"))
-    if question.resource_estimate:
+    if finished:
+        out.print(Text(finished))
+    elif question.resource_estimate:
         out.print(Text(_extent_text(question.resource_estimate, question.kind)))
         for sentence in question.resource_estimate.missing:
             out.print(Text(f"! {sentence}", style="yellow"))
@@ -178,11 +208,16 @@ def _percent(estimate: "Estimate") -> str:
 def _advice(planned: "Plan") -> str:
     best, law, over = planned.best, planned.question.law, planned.question.over
     assert best
-    true = f"The true peak is at {law.peak:.0f} {over}." if math.isfinite(law.peak) else "The true curve has no peak."
+    values = f"contention {100 * law.sigma:.3g} %, coherency {100 * law.kappa:.3g} %"
+    peak = f"a peak at {law.peak:.0f} {over}" if math.isfinite(law.peak) else "no peak"
+    if planned.question.fitted:
+        curve = f"The curve that was fitted to the recorded runs ({values}) has {peak}."
+    else:
+        curve = f"The simulation assumes {peak} ({values}); set your own with --sigma and --kappa."
     more = best.runs - planned.question.valid_runs
     cost = counted(more, "more run") if planned.question.valid_runs and more > 0 else counted(best.runs, "run")
     return (
-        f"{true} The most informative design per run is"
+        f"{curve} The most informative design per run is"
         f" {best.name!r}: {over} {', '.join(map(str, best.sizes))}, {best.repetitions} times each ({cost})."
     )
 

@@ -81,7 +81,7 @@ def run(
     loaded = loaded.with_measured_rates(path)
     planned = design(loaded)
     if dry_run:
-        _print_design(loaded, planned, as_json)
+        _print_design(loaded, planned, path, as_json)
         return
     most = loaded.kind.largest_design(loaded)
     longest = estimate(most, loaded)
@@ -115,13 +115,16 @@ def carry_out(
     from loadframe.cli.console import Console
     from loadframe.cli.report import write_report
     from loadframe.experiment.runner.existing import NotRestored
-    from loadframe.experiment.runner.folder import opened_folder
+    from loadframe.experiment.runner.folder import opened_folder, recorded_count
     from loadframe.experiment.runner.listener import Listeners
     from loadframe.experiment.runner.loop import run_experiment
     from loadframe.library.reports import require_usable
 
     folder = opened_folder(loaded, planned, path, retry_failed=retry_failed)
-    tell(f"{_extent(loaded, planned)} in all")
+    if recorded_count(loaded, planned, path) is None:
+        tell(f"{_extent(loaded, planned)} in all")
+    else:
+        tell(_left_text(loaded, planned, path))
     deadline, unrestored = _deadline(), None
     try:
         with Console(loaded.kind.entries[0]) as console, deadline.watched():
@@ -180,10 +183,32 @@ def _extent(loaded: "Experiment", planned: "Design") -> str:
     return words if known else f"{words} ({unknown})"
 
 
-def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> None:
+def _left_text(loaded: "Experiment", planned: "Design", path: Path) -> str:
+    """Return the number and duration of the missing runs as text; if none is missing, how to repeat them."""
+    from loadframe.experiment.design.estimate import estimate, least_estimate, length_text, why_unknown
+    from loadframe.experiment.runner.folder import recorded_count
+
+    count = recorded_count(loaded, planned, path)
+    if count is None:
+        return _extent(loaded, planned)
+    left = count.remaining()
+    if not left.runs:
+        return (
+            f"finished: {count.recorded_text()} in {path}. To repeat the experiment, give another folder with --output"
+        )
+    unknown = why_unknown(loaded)
+    expected = length_text(estimate(left, loaded), unknown is None, least_estimate(left, loaded))
+    one, several = loaded.kind.entries
+    verb = "remains" if len(left.runs) == 1 else "remain"
+    words = f"{count.recorded_text()} in {path}; {counted(len(left.runs), one, several)} {verb}, {expected}"
+    return words if unknown is None else f"{words} ({unknown})"
+
+
+def _print_design(loaded: "Experiment", planned: "Design", path: Path, as_json: bool) -> None:
     from loadframe.experiment.design.estimate import estimate, least_estimate, length_is_known
     from loadframe.experiment.design.plans import describe
     from loadframe.experiment.experiment import expression_values
+    from loadframe.experiment.runner.folder import recorded_count
 
     if as_json:
         most = loaded.kind.largest_design(loaded)
@@ -194,13 +219,16 @@ def _print_design(loaded: "Experiment", planned: "Design", as_json: bool) -> Non
             "most_seconds": round(estimate(most, loaded)),
             "length_known": length_is_known(loaded),
         }
+        count = recorded_count(loaded, planned, path)
+        left = count.remaining() if count else most
+        expected |= {"remaining_runs": len(left.runs), "remaining_seconds": round(estimate(left, loaded))}
         described = describe(loaded, planned)
         for entry, planned_run in zip(described["design"], planned.runs, strict=True):
             if values := expression_values(loaded, planned_run.treatment):
                 entry["follows"] = values
         print_json({**described, **expected})
         return
-    out.print(f"{loaded.name}: {_extent(loaded, planned)}", markup=False, highlight=False, soft_wrap=True)
+    out.print(f"{loaded.name}: {_left_text(loaded, planned, path)}", markup=False, highlight=False, soft_wrap=True)
     table = Table(box=None, pad_edge=False)
     table.add_column("run")
     table.add_column("block", justify="right")

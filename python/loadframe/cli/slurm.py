@@ -21,11 +21,12 @@ from loadframe.cli.app import Topic, app, option
 from loadframe.cli.output import Json, out, print_json, tell
 
 if TYPE_CHECKING:
+    from loadframe.experiment.design import Design
     from loadframe.experiment.design.estimate import ResourceEstimate
     from loadframe.experiment.experiment import Experiment
 
 #: Margin of the time limit: a share of the expected time, at least this many s, rounded up to steps of s.
-_SPARE, _LEAST_SPARE, _STEP = 0.25, 600.0, 300.0
+_SPARE, _LEAST_SPARE, _STEP = 0.25, 300.0, 300.0
 #: Time limit for an answer of the controller, s.
 _ANSWER_WITHIN = 60.0
 
@@ -161,7 +162,11 @@ def slurm(
         int | None, option(Topic.MACHINES, min=1, help="Cores for each rank. Default: Slurm's choice.")
     ] = None,
     time: Annotated[
-        str | None, option(Topic.JOB, help="Time limit, such as 4h. Default: the expected time and a quarter.")
+        str | None,
+        option(
+            Topic.JOB,
+            help="Time limit, such as 4h. Default: the expected time of the missing runs, plus a quarter or 5 min.",
+        ),
     ] = None,
     mpi: Annotated[str, option(Topic.JOB, help="Type of MPI for srun; see `srun --mpi=list`.")] = "pmix",
     sbatch: Annotated[
@@ -188,11 +193,22 @@ def slurm(
     runs are done, submit the same script again to continue.
     """
     from loadframe.experiment.design.estimate import resource_estimate, why_unknown
+    from loadframe.experiment.design.plans import design
     from loadframe.experiment.file.reader import load_experiment
+    from loadframe.experiment.runner.folder import recorded_count
 
     loaded = load_experiment(experiment)
-    loaded = loaded.with_measured_rates(output or Path("results") / loaded.name)
-    planned = resource_estimate(loaded, generators)
+    results = output or Path("results") / loaded.name
+    loaded = loaded.with_measured_rates(results)
+    count = recorded_count(loaded, design(loaded), results)
+    remaining = count.remaining() if count else loaded.kind.largest_design(loaded)
+    if count and not remaining.runs:
+        raise BadInput(
+            f"a job has nothing to do: {count.recorded_text()}",
+            where=str(results),
+            remedy=f"read `loadframe report {results}`, or repeat the experiment in another folder with --output",
+        )
+    planned = resource_estimate(loaded, generators, remaining)
     machines = _machines(loaded, planned, nodes)
     path = script or Path(f"{loaded.name}.sbatch")
     if time is None and not planned.known:
@@ -203,6 +219,7 @@ def slurm(
             remedy="give --time",
         )
     limit = _with_spare(planned.seconds) if time is None else parse_duration(time)
+    _require_time_for_first(loaded, remaining, limit, str(experiment))
     run = [_loadframe(), "run", str(experiment), "--yes", *(["--output", str(output)] if output else [])]
     batch = Batch(
         name=loaded.name,
@@ -228,6 +245,36 @@ def slurm(
         print_json({"script": str(path), "job": job, "time": limit, **planned.as_dict(), "machines": machines})
         return
     _show(batch, planned, job)
+
+
+def _require_time_for_first(loaded: "Experiment", remaining: "Design", limit: float, where: str) -> None:
+    """Refuse a time limit, s, that ends before the first run could: each job would lose that run and start it again."""
+    from loadframe.experiment.design.estimate import run_seconds, shortest_share
+    from loadframe.experiment.runner.deadline import margin
+
+    seconds = run_seconds(remaining, loaded, shortest_share(loaded))
+    if loaded.kind.searches:
+        return  # The estimate is of all trials of a search, and the job may end after any of them.
+    first = remaining.runs[0]
+    if seconds[first.id] > limit - margin(limit):
+        longest = max(seconds.values())
+        raise BadInput(
+            f"--time {format_duration(limit)} is too short for one run: {first.id} with the start of its cluster takes"
+            f" at least {format_duration(seconds[first.id])}, and Loadframe keeps {format_duration(margin(limit))} to"
+            " stop and record",
+            where=where,
+            remedy=f"give at least --time {_needed(longest)}, which lets the longest run finish",
+        )
+
+
+def _needed(seconds: float) -> str:
+    """Return the shortest whole minutes of --time in which a run of this length finishes."""
+    from loadframe.experiment.runner.deadline import margin
+
+    minutes = math.ceil(seconds / 60)
+    while minutes * 60 - margin(minutes * 60) < seconds:
+        minutes += 1
+    return f"{minutes}m"
 
 
 def _show(batch: Batch, planned: "ResourceEstimate", job: str | None) -> None:

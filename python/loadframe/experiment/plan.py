@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 #: Assumed without data: a store that peaks at 44 nodes, and the run-to-run variance of a quiet machine.
 SUPPOSED = Law(sigma=0.03, kappa=5e-4, noise=0.03)
+#: Origin of a law whose parameters come from recorded runs.
+_FITTED = "fitted to the recorded runs"
 #: Largest size that is simulated.
 _LARGEST = 1024
 
@@ -69,6 +71,11 @@ class Question:
     def kind(self) -> str:
         """The experiment's kind."""
         return str(self.description["kind"])
+
+    @property
+    def fitted(self) -> bool:
+        """Whether the scaling law was fitted to recorded runs; otherwise it is assumed."""
+        return self.origin == _FITTED
 
     @property
     def repetitions(self) -> int:
@@ -115,7 +122,7 @@ def question_from_folder(path: Path, assumed: Law) -> Question:
     if fitted is not None:
         usl = fitted.models["usl"].parameters
         law = Law(max(usl["sigma"].value, 0.0), usl["kappa"].value, law.noise)
-        origin = "fitted to the recorded runs"
+        origin = _FITTED
     return Question(description, over, sizes, law, origin, len(usable), shape_of_folder(description, usable))
 
 

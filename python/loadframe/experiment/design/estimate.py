@@ -249,12 +249,14 @@ class ResourceEstimate:
         }
 
 
-def resource_estimate(experiment: Experiment, generators: int | None = None) -> ResourceEstimate:
-    """Estimate the resources of an experiment with the largest number of runs.
+def resource_estimate(
+    experiment: Experiment, generators: int | None = None, remaining: Design | None = None
+) -> ResourceEstimate:
+    """Estimate the resources of an experiment with the largest number of runs, or of its `remaining` runs.
 
     `generators` is the number of machines for ranks; by default one, or none if ranks may share machines with nodes.
     """
-    most = experiment.kind.largest_design(experiment)
+    most = remaining or experiment.kind.largest_design(experiment)
     nodes = experiment.kind.most_nodes(experiment)
     store = experiment.file.store
     machines = 1

@@ -18,6 +18,11 @@ from loadframe.base.units import format_duration
 _SHARE, _LEAST, _MOST = 0.05, 15.0, 180.0
 
 
+def margin(left: float) -> float:
+    """Return the time reserved at the end of `left` s, s."""
+    return min(max(_SHARE * left, _LEAST), _MOST)
+
+
 class OutOfTime(LoadframeError):
     """The time limit was reached before the last run. Exit code TRY_AGAIN if some runs were recorded, else FAILED."""
 
@@ -35,9 +40,8 @@ class Deadline:
         """`owner` names the limit in messages, such as `job 17 of Slurm`."""
         self._owner = owner
         left = None if ends is None else ends - time.time()
-        margin = 0.0 if left is None else min(max(_SHARE * left, _LEAST), _MOST)
         #: Latest end of the last run, on the monotonic clock.
-        self._last = None if left is None else time.monotonic() + left - margin
+        self._last = None if left is None else time.monotonic() + left - margin(left)
         self._made = 0
         self._interrupted = False
 

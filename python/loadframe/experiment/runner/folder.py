@@ -27,13 +27,29 @@ FURTHER = "further"
 SESSIONS = "sessions"
 
 
-class ExperimentFolder:
+class RecordedRuns:
+    """The recorded runs of an experiment's folder, which need not exist. Changes nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.runs_path = path / "runs"
+
+    def has(self, run_id: str) -> bool:
+        """Whether the run is recorded, with any status."""
+        return (self.runs_path / run_id).exists()
+
+    def further(self) -> list[str]:
+        """Return the identifiers of runs that were added to the design."""
+        description = json.loads((self.path / _FILE).read_text(encoding="utf-8"))
+        return [entry["run"] for entry in description.get(FURTHER, ())]
+
+
+class ExperimentFolder(RecordedRuns):
     """The folder of one experiment, new or resumed. A lock admits one process at a time."""
 
     def __init__(self, path: Path, description: Mapping[str, Any]) -> None:
         """Open or create and lock the folder; BadInput if it holds other data, is not writable or is in use."""
-        self.path = path
-        self.runs_path = path / "runs"
+        super().__init__(path)
         try:
             if path.is_dir() and not (path / _FILE).exists() and any(path.iterdir()):
                 raise BadInput(
@@ -121,18 +137,9 @@ class ExperimentFolder:
         known += [run.describe() for run in runs if run.id not in names]
         _write(file, description)
 
-    def further(self) -> list[str]:
-        """Return the identifiers of runs that were added to the design."""
-        description = json.loads((self.path / _FILE).read_text(encoding="utf-8"))
-        return [entry["run"] for entry in description.get(FURTHER, ())]
-
     def _recorded(self) -> list[Path]:
         """Return the folders of recorded runs; hidden folders are unfinished and omitted."""
         return [path for path in sorted(self.runs_path.iterdir()) if not path.name.startswith(".")]
-
-    def has(self, run_id: str) -> bool:
-        """Whether the run is recorded, with any status."""
-        return (self.runs_path / run_id).exists()
 
     def failed(self) -> list[str]:
         """Return the identifiers of failed runs."""
@@ -195,7 +202,22 @@ def _require_same(file: Path, description: Mapping[str, Any]) -> dict[str, Any]:
     return earlier
 
 
-def next_runs(experiment: Experiment, folder: ExperimentFolder) -> tuple[PlannedRun, ...]:
+def recorded_count(experiment: Experiment, design: Design, path: Path) -> "RunCount | None":
+    """Return the count of the runs that `path` holds of this experiment; None for no runs, or another experiment.
+
+    Writes nothing and takes no lock.
+    """
+    folder = RecordedRuns(path)
+    try:
+        if not any(not entry.name.startswith(".") for entry in folder.runs_path.iterdir()):
+            return None
+        _require_same(path / _FILE, describe(experiment, design))
+    except (OSError, BadInput):
+        return None
+    return RunCount(experiment, design, folder)
+
+
+def next_runs(experiment: Experiment, folder: RecordedRuns) -> tuple[PlannedRun, ...]:
     """Return the runs that the kind adds to the design now and that are not recorded."""
     return tuple(run for run in experiment.kind.next_runs(experiment, folder.runs_path) if not folder.has(run.id))
 
@@ -203,7 +225,7 @@ def next_runs(experiment: Experiment, folder: ExperimentFolder) -> tuple[Planned
 class RunCount:
     """Count of an experiment's runs, or of its searches if each entry of its design is a search."""
 
-    def __init__(self, experiment: Experiment, design: Design, folder: ExperimentFolder) -> None:
+    def __init__(self, experiment: Experiment, design: Design, folder: RecordedRuns) -> None:
         self._experiment = experiment
         self._design = design
         self._folder = folder
@@ -212,6 +234,21 @@ class RunCount:
         """Return the missing runs of the design; if there are none, the runs that the kind adds now."""
         missing = [run for run in self._design.runs if not self._folder.has(run.id)]
         return missing or next_runs(self._experiment, self._folder)
+
+    def remaining(self) -> Design:
+        """Return the missing runs of the largest design; no runs if the experiment is finished.
+
+        An upper bound for runs that depend on results. Of searches, those that are not finished.
+        """
+        pending = self.pending()
+        if not pending:
+            return Design(self._design.seed, ())
+        if self._experiment.kind.searches:
+            unfinished = {self._search(run) for run in [*pending, *next_runs(self._experiment, self._folder)]}
+            return Design(self._design.seed, tuple(run for run in self._design.runs if self._search(run) in unfinished))
+        most = self._experiment.kind.largest_design(self._experiment)
+        missing = tuple(run for run in most.runs if not self._folder.has(run.id))
+        return Design(most.seed, missing or tuple(pending))
 
     def position(self, run: PlannedRun) -> tuple[int, int]:
         """Return the index (from 0) of an unrecorded run and the number of known runs; or of its search, and searches.
