@@ -40,6 +40,23 @@ def test_invalid_input_is_refused(tmp_path, monkeypatch, words, what):
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.parametrize("words", [("--listen", "127.0.0.1:0", "--idle", "500ms"), ("--for", "500ms")])
+def test_options_end_a_port_of_the_workload_that_never_ends(tmp_path, monkeypatch, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "w.yaml").write_text(
+        "workload: w\n"
+        "collections: {things: {}}\n"
+        'sources: {ads: {listen: "127.0.0.1:0", events: {kinds: {bid: {id: id, time: time}}}}}\n'
+        "operations: {take_in: {take_in: {collection: things}}}\n"
+        "phases: [{name: filling, operation: take_in, source: ads, until: exhausted}]\n"
+    )
+    status, _, errors = within("ingest", "./w.yaml", "--store", "sim", *words)
+    assert "never ends" not in errors
+    assert (status, "no line arrived" in errors) == (1, True), errors
+    status, _, errors = within("bench", "./w.yaml", "--hosts", "127.0.0.1:1")
+    assert (status, "never ends" in errors) == (2, True), errors
+
+
 def test_a_port_that_is_taken_is_refused():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -127,7 +127,7 @@ def ingest(  # noqa: PLR0915 - one list of options and the order of their checks
     from loadframe.experiment.runner.ingest import documents, ingest_phase, ingest_result, with_feed
     from loadframe.workload import load_workload
 
-    loaded = load_workload(workload, assignments(set_))
+    loaded = load_workload(workload, assignments(set_), endless=True)
     name = ingest_phase(loaded, only)
     loaded = loaded.choose([name])
     path = output or Path("results") / f"{loaded.name}-ingest-{time.strftime('%Y%m%d-%H%M%S')}"

@@ -76,8 +76,11 @@ class WorkloadFile(Model):
 _SOURCE_KINDS = {"derived": None, "linear": "number", "hash": "whole number", "several": None, "part": "document"}
 
 
-def check_references(document: Document, file: WorkloadFile) -> None:
-    """Refuse unknown names, wrong kinds and duplicates, with BadInput at the reference; suggests similar names."""
+def check_references(document: Document, file: WorkloadFile, *, endless: bool = False) -> None:
+    """Refuse unknown names, wrong kinds and duplicates, with BadInput at the reference; suggests similar names.
+
+    `endless` admits `until: exhausted` for sources without an end, which the command stops.
+    """
     place: Place
     for name, operation in file.operations.items():
         for family, form in every_form(operation).items():
@@ -97,7 +100,7 @@ def check_references(document: Document, file: WorkloadFile) -> None:
                 ("phases", index, "name"), f"duplicate phase name {phase.name!r}", "rename one of them"
             )
         seen.add(phase.name)
-        _check_phase(document, file, phase, ("phases", index))
+        _check_phase(document, file, phase, ("phases", index), endless=endless)
 
 
 def _check_target(document: Document, file: WorkloadFile, form: Form, place: Place) -> None:
@@ -206,7 +209,7 @@ def _check_variables(document: Document, file: WorkloadFile) -> None:
         raise document.error(("variables", names_in_cycle[0]), what, "remove one of the references", key=True)
 
 
-def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Place) -> None:
+def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Place, *, endless: bool) -> None:
     fed: set[str] = set()
     for index, stream in enumerate(phase.named_streams):
         within: Place = place if phase.streams is None else (*place, "streams", index)
@@ -232,7 +235,7 @@ def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Pl
             ended = within if stream.ends_itself else place
             until = stream.until if stream.ends_itself else phase.until
             if until == "exhausted" and stream.source is not None:
-                _check_ends(document, file, stream.source, (*ended, "until"))
+                _check_ends(document, file, stream.source, (*ended, "until"), endless=endless)
             elif until == "exhausted" and not reads:
                 what = f"until: exhausted requires an operation that reads a corpus; {name!r} does not"
                 raise document.error((*ended, "until"), what, "use duration or requests")
@@ -254,9 +257,9 @@ def _check_source(document: Document, file: WorkloadFile, name: str, place: Plac
     fed.add(name)
 
 
-def _check_ends(document: Document, file: WorkloadFile, name: str, place: Place) -> None:
-    """Refuse `until: exhausted` for a source without an end."""
-    if not file.sources[name].ends:
+def _check_ends(document: Document, file: WorkloadFile, name: str, place: Place, *, endless: bool) -> None:
+    """Refuse `until: exhausted` for a source without an end, unless `endless` admits it."""
+    if not endless and not file.sources[name].ends:
         remedy = "use duration here, or set idle in the source"
         if file.sources[name].generate is not None:
             remedy = "use duration here, or set documents in the source"

@@ -47,6 +47,8 @@ class Workload:
     settings: Mapping[str, Setting]
     #: The selected phases, besides those that prepare; None for all that are not optional.
     only: tuple[str, ...] | None = None
+    #: Whether the command decides when sources end, as `loadframe ingest` does.
+    endless: bool = False
 
     @cached_property
     def file(self) -> WorkloadFile:
@@ -87,7 +89,7 @@ class Workload:
 
     def check(self) -> None:
         """Refuse invalid references between parts of the workload and unknown selected phases."""
-        check_references(self.document, self.fill(1).file)
+        check_references(self.document, self.fill(1).file, endless=self.endless)
         self.check_choice()
 
     def check_choice(self, where: str | None = None) -> None:
@@ -280,20 +282,28 @@ def _used_sources(phases: Iterable[Phase]) -> list[str]:
 
 
 def load_workload(
-    name_or_path: str, overrides: Mapping[str, Value] | None = None, *, folder: Path | None = None
+    name_or_path: str,
+    overrides: Mapping[str, Value] | None = None,
+    *,
+    folder: Path | None = None,
+    endless: bool = False,
 ) -> Workload:
     """Load and check a workload: a built-in one by name, or a file whose path ends with .yaml or has a slash.
 
     `NAME/PHASE[,PHASE...]` selects phases of a built-in workload, in addition to those that prepare. `overrides` set
     parameters, like `--set name=value`. A relative path is resolved against `folder` (default: the current one).
-    BadInput names file, line and column.
+    `endless` admits sources without an end, which the command stops. BadInput names file, line and column.
     """
     name_or_path, only = _split_name(name_or_path)
-    return workload_of(read(_path_of(name_or_path, folder or Path())), overrides, only)
+    return workload_of(read(_path_of(name_or_path, folder or Path())), overrides, only, endless=endless)
 
 
 def workload_of(
-    document: Document, overrides: Mapping[str, Value] | None = None, only: tuple[str, ...] | None = None
+    document: Document,
+    overrides: Mapping[str, Value] | None = None,
+    only: tuple[str, ...] | None = None,
+    *,
+    endless: bool = False,
 ) -> Workload:
     """Check the workload in a document; `only` names the selected phases. BadInput names the place of an error."""
     if not isinstance(document.data, dict):
@@ -302,7 +312,7 @@ def workload_of(
     _check_variables(document, variables)
     defaults = parameters.check(document, document.data.get("parameters", {}), variables)
     _check_captured(document, {"a variable": variables, "a parameter": defaults})
-    workload = Workload(document, defaults, {}, only)
+    workload = Workload(document, defaults, {}, only, endless)
     # Check only with the settings: a default may be a placeholder, such as an empty file name.
     if overrides:
         return workload.with_parameters(overrides)
