@@ -67,8 +67,10 @@ def test_without_a_curve_there_is_no_answer_beyond_the_measured_range():
     assert fitted is None
     assert why
     _, words = said(500.0, two, fitted)
-    expected = "No measured number of nodes sustains 500 requests/s, and no curve reaches beyond them."
-    assert words == expected
+    assert words == (
+        "No measured number of nodes sustains 500 requests/s, and no curve predicts more than 2 nodes. Measure larger"
+        " clusters, and at least three sizes for a curve (factors: {nodes: [1, 2, 4]})."
+    )
 
 
 def test_lower_bounds_make_no_curve():

@@ -72,6 +72,7 @@ def test_trials_of_a_search_have_its_number(counted):
     assert (count.position(first), count.position(second)) == ((0, 2), (1, 2))
     assert count.recorded_text() == "0 of 2 searches are already finished"
     record(second)
+    assert count.recorded_text() == "0 of 2 searches finished, with 1 recorded trial in all"
     trials = {run.treatment["nodes"]: run for run in next_runs(experiment, folder)}
     for run in (first, second):
         trial = trials[run.treatment["nodes"]]

@@ -1,10 +1,13 @@
 """Metrics of a command from its records: labels, totals over phases and runs, and values of the current run."""
 
 import itertools
+import re
+from pathlib import Path
 
 import pytest
 from feeds import command
 
+from loadframe.live import metrics as served
 from loadframe.live.metrics import BOUNDS, Metrics, Times
 from measured import BUCKETS, finished, measures
 
@@ -93,3 +96,17 @@ def test_times_add_up():
     one = Times((1,) * BUCKETS, 2.0)
     assert (one + one).count == 2 * BUCKETS
     assert (one + Times()).sum == 2.0
+
+
+def test_the_page_lists_the_metrics_that_are_served_and_no_others():
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "metrics.md").read_text()
+    rows = page.split("| metric, after `loadframe_` |")[1].split("\n\n")[0].splitlines()[2:]
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    endings = {"counter": "_total", "info": "_info"}
+    families = (*served._LASTING, *served._GAUGES, *served._TOTALS, *served._COUNTS)
+    names = {
+        (family.name if family.name.endswith(family.unit) else f"{family.name}_{family.unit}")
+        + endings.get(family.kind, "")
+        for family in families
+    }
+    assert listed == names

@@ -60,13 +60,18 @@ def test_a_short_history_says_how_many_points_it_needs(recorded, tmp_path):
     status, printed, _ = within("history", tmp_path / "short")
     assert status == 0
     assert "Too few points to find a change: 1 of at least 9 for 3 measures." in " ".join(printed.split())
+    text = Page((tmp_path / "short" / "history.html").read_text()).text
+    assert "Too few points to find a change: 1 of at least 9." in text
+    assert "No change." not in text
 
 
 def test_the_page_shows_the_answer_the_changes_the_runs_and_the_machine(recorded):
     text = history_page(read_history(recorded))
     page = Page(text)
     label = commit(CHANGED)[:12]
-    assert re.search(rf"range_100 throughput worsened by [23]\d(\.\d)? % at {label} \(2026-01-07\)\.", page.text)
+    assert re.search(
+        rf"range_100 throughput worsened by [23]\d(\.\d)? % at {label} \(2026-01-07 \d\d:\d\d\)\.", page.text
+    )
     assert page.loads == []
     assert {"Changes", "Machine", "Runs of each point"} <= set(page.headings)
     assert {"h0", "machine"} <= set(page.plots)
@@ -111,6 +116,15 @@ def test_only_a_change_can_be_accepted(folder):
     assert status == 2
     assert commit(CHANGED)[:12] in messages
     assert (folder / GATE_LOG).read_bytes() == before
+
+
+def test_the_page_does_not_replace_the_target_of_a_link(folder, tmp_path):
+    target = tmp_path / "precious"
+    target.write_text("kept")
+    (folder / "history.html").symlink_to(target)
+    status, _, messages = within("history", folder)
+    assert (status, "is a symbolic link" in messages, target.read_text()) == (2, True, "kept")
+    assert within("history", folder, "--output", tmp_path / "page.html")[0] == 0
 
 
 @pytest.mark.parametrize("options", [("--accept", "x"), ("--reason", "x"), ("--measure", "errors")])

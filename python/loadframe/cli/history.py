@@ -64,7 +64,14 @@ def history(
         from loadframe.library.gate_history import accept_change
 
         result = accept_change(folder, accept, reason, kinds)
-    tell(f"report: {save_text(history_page(result), output or folder / 'history.html')}")
+    page = output or folder / "history.html"
+    if output is None and page.is_symlink():
+        raise BadInput(
+            "the file is a symbolic link, and writing it would overwrite another file",
+            where=str(page),
+            remedy="remove the link, or name a file with --output",
+        )
+    tell(f"report: {save_text(history_page(result), page)}")
     if as_json:
         print_json(result.as_dict())
     else:

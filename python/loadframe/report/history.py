@@ -84,7 +84,19 @@ def _of_changes(history: History) -> list[str]:
     unaccepted = [change for change in newest.values() if not change.accepted]
     return words + [f"{_name(change)} {'worsened' if change.is_worse else 'improved'} by"
                     f" {format_change(abs(change.step.change)).lstrip('+')} at {change.point.label}"
-                    f" ({change.point.time[:10]})." for change in unaccepted[:6]]  # fmt: skip
+                    f" ({_when(change.point)})." for change in unaccepted[:6]]  # fmt: skip
+
+
+def _no_change(history: History, line: Line) -> str:
+    """Return a sentence on a measure without changes: none found, or too few points to find one."""
+    if len(line.points) < history.needed:
+        return f"Too few points to find a change: {len(line.points)} of at least {history.needed}."
+    return "No change."
+
+
+def _when(point: Point) -> str:
+    """Return the date and time of a point to the minute, as recorded."""
+    return point.time[:16].replace("T", " ")
 
 
 def changes_table(changes: Sequence[Change]) -> Table:
@@ -92,7 +104,7 @@ def changes_table(changes: Sequence[Change]) -> Table:
     rows = [
         [
             Cell(_name(change)),
-            Cell(change.point.label, change.point.time[:10]),
+            Cell(change.point.label, _when(change.point)),
             Cell(change.accepted.reason if change.accepted else "no", tone="muted" if change.accepted else ""),
             Cell(quantity(change.step.before, change.measure)),
             Cell(quantity(change.step.after, change.measure)),
@@ -114,7 +126,7 @@ def _points_table(history: History) -> Table:
     rows = [
         [
             Cell(str(point.number)),
-            Cell(point.label, point.time[:16].replace("T", " ")),
+            Cell(point.label, _when(point)),
             Cell(_gate_text(point), f"accepted: {point.accepted.reason}" if point.accepted else ""),
             Cell(_runs_text(point)),
         ]
@@ -152,7 +164,7 @@ def _figure(history: History, line: Line, name: str) -> Figure:
     scale, unit = (1.0, "1/s") if line.measure.unit == "1/s" else (1e3, "ms")
     x = [float(point.number) for point in line.points]
     texts = [
-        f"{point.label}, {point.time[:10]}\n{quantity(value, line.measure)}\nruns: {_runs_text(point)}"
+        f"{point.label}, {_when(point)}\n{quantity(value, line.measure)}\nruns: {_runs_text(point)}"
         for point, value in zip(line.points, line.values, strict=True)
     ]
     traces = [
@@ -172,7 +184,7 @@ def _figure(history: History, line: Line, name: str) -> Figure:
         _axis(history),
         [Panel(Axis(f"{line.measure.kind}, {unit}", from_zero=True))],
         traces,
-        f"{words}{line.measure.phrase}. {f'Changes: {listed}.' if listed else 'No change.'}",
+        f"{words}{line.measure.phrase}. {f'Changes: {listed}.' if listed else _no_change(history, line)}",
         rules=[
             Rule(change.point.number - 0.5, color=MUTED if change.accepted else INK, dash="dot")
             for change in line.changes
@@ -254,7 +266,7 @@ def print_history(history: History, console: Console | None = None) -> None:
             table.add(
                 _name(change),
                 change.point.label,
-                change.point.time[:10],
+                _when(change.point),
                 quantity(change.step.before, change.measure),
                 quantity(change.step.after, change.measure),
                 Text(format_change(change.step.change), style="red" if change.is_worse else "green"),

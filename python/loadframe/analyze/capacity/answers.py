@@ -507,7 +507,11 @@ def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
         return f"The data do not show how many nodes sustain {load}."
     if answer.nodes is None and answer.reach <= largest:
         allowed = f" (though the intervals allow {format_nodes(answer.least)})" if answer.least else ""
-        return f"No measured number of nodes sustains {load}{allowed}, and no curve reaches beyond them."
+        return (
+            f"No measured number of nodes sustains {load}{allowed}, and no curve predicts more than"
+            f" {format_nodes(largest)}. Measure larger clusters, and at least three sizes for a curve"
+            " (factors: {nodes: [1, 2, 4]})."
+        )
     if answer.nodes is None:
         return (
             f"No number of nodes up to {answer.reach} sustains {load}, EXTRAPOLATED from at most {largest}. Further"

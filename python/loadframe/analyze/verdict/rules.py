@@ -108,6 +108,10 @@ def _stolen(share: float) -> str:
     return f"; the hypervisor took {format_share(share)} of this machine's processor time"
 
 
+#: Remedy for other processes on the generator's cores; --cores is refused for clusters that exist already.
+OWN_CORES = "give the generator its own cores (--cores if Loadframe starts the nodes, taskset for other stores)"
+
+
 def _unless_stolen(remedy: str) -> Callable[[float], str]:
     """Return a sentence that is `remedy`, or another one if the hypervisor took processor time."""
 
@@ -203,7 +207,7 @@ STARVED = ValidityRule(
     "starved",
     "in phase {phase}{place} a generator thread waited for a core for {share:share} of the time because other processes"
     f" used it (limit {format_share(WAITED_LIMIT)})",
-    "stop other programs on this machine, or reserve cores for the generator with --cores",
+    f"stop other programs on this machine, or {OWN_CORES}",
     effect="delayed",
     severity="share",
 )
@@ -234,27 +238,21 @@ GENERATOR_CEILING = ValidityRule(
 LATENESS = ValidityRule(
     "lateness",
     _late,
-    _unless_stolen("reserve cores for the generator with --cores, give it more threads, or lower the rate"),
+    _unless_stolen(f"{OWN_CORES}, give it more threads, or lower the rate"),
     effect="late",
     severity="lateness",
 )
 LOOP_LAG = ValidityRule(
     "loop_lag",
     _loop_lag,
-    _unless_stolen(
-        "other processes used the generator's cores: confine the nodes to other cores with --cores, or stop other"
-        " programs"
-    ),
+    _unless_stolen(f"other processes used the generator's cores: {OWN_CORES}, or stop other programs"),
     effect="delayed",
     severity="lag",
 )
 STALLED = ValidityRule(
     "stalled",
     _stalled,
-    _unless_stolen(
-        "reserve cores for the generator with --cores, and look for what stops it: a suspended process or machine,"
-        " swapping, a debugger"
-    ),
+    _unless_stolen(f"{OWN_CORES}, and look for what stops it: a suspended process or machine, swapping, a debugger"),
     effect="delayed",
     severity="longest",
 )

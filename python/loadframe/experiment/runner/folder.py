@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.units import counted
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.plans import describe
 from loadframe.experiment.experiment import Experiment
@@ -268,6 +269,10 @@ class RunCount:
             unfinished = [*self.pending(), *next_runs(self._experiment, self._folder)]
             total, state = len(self._design.runs), "finished"
             done = total - len({self._search(run) for run in unfinished})
+            trials = sum(not path.name.startswith(".") for path in self._folder.runs_path.iterdir())
+            if done < total and trials:
+                kept = counted(trials, "recorded trial")
+                return f"{done} of {counted(total, one, several)} finished, with {kept} in all"
         else:
             known = self._known() | {run.id for run in self.pending()}
             total, state = len(known), "recorded"
