@@ -38,8 +38,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "simulate": COMMON | {"store", "analyze", "record"},
     "report": COMMON | {"analyze", "record"},
     "experiment": COMMON | {"yamlfile", "load", "observe", "cluster", "analyze", "simulate", "workload", "record"},
-    # Metrics have the buckets of the engine's histograms.
-    "live": COMMON | {"load", "record", "experiment", "_engine"},
+    # Metrics have the buckets of the engine's histograms. Documents of stores are explored.
+    "live": COMMON | {"load", "record", "experiment", "store", "_engine"},
 }
 #: The public interface: imports everything but the command line, which is a layer over it.
 MAY_IMPORT["library"] = set(MAY_IMPORT)

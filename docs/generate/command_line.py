@@ -99,6 +99,7 @@ RESULTS = (
     ),
     ("`cluster down`", "the end of the cluster", "`name`, `state`, `unreached`"),
     ("`watch`", "a line for each poll", "`time`, `nodes`, `host`, `gaps`"),
+    ("`explore`", "the address of the page, which it serves until it is stopped", "`source`, `url`"),
     (
         "`import sample`, `import mapping`, `import queries`, `import ycsb`, `import rally`",
         "the workload",

@@ -9,6 +9,7 @@ import httpx
 
 from loadframe.live.feed import Feed, Relay, commands
 from loadframe.live.server import Server
+from loadframe.live.site import LiveSite
 
 #: Seconds; machines are busy.
 PATIENCE = 60
@@ -32,7 +33,7 @@ def feed(*records: dict[str, Any]) -> Iterator[Feed]:
 def served() -> Iterator[str]:
     """Serve the live page of all running commands; yield its address."""
     relay = Relay(lambda: [path for path, _ in commands()])
-    with Server("127.0.0.1", 0, relay) as server, relay:
+    with Server("127.0.0.1", 0, LiveSite(relay)) as server, relay:
         yield server.url
 
 

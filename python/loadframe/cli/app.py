@@ -37,6 +37,7 @@ SUMMARIES = {
     "fit": "Fit linear scaling, Amdahl's law, a hard knee and the USL to measured throughputs.",
     "cluster": "Start and manage named clusters that stay up for other commands.",
     "watch": "Show live metrics of each node, once a second: process, limits and store.",
+    "explore": "Serve a page with charts of a recorded run, or of documents in OpenSearch or Elasticsearch.",
     "dashboard": "Print a Grafana dashboard for the metrics of --metrics and --otlp, as JSON to import.",
     "import": "Create a workload from your data, or from the workload of another tool.",
     "new": "Create a workload and an experiment from your documents, and check both.",

@@ -38,7 +38,7 @@ Otlp = Annotated[
 ]
 
 #: The default of --web-address.
-_ADDRESS = "127.0.0.1:8350"
+DEFAULT_ADDRESS = "127.0.0.1:8350"
 
 
 def require_web(web: bool, address: str | None) -> tuple[str, int] | None:
@@ -47,7 +47,7 @@ def require_web(web: bool, address: str | None) -> tuple[str, int] | None:
 
     if address is not None and not web:
         raise BadInput("--web-address requires --web", remedy="give --web, too")
-    return parse_address(address or _ADDRESS) if web else None
+    return parse_address(address or DEFAULT_ADDRESS) if web else None
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,8 @@ def _pushing(url: str, metrics: "CurrentMetrics") -> Iterator["Pusher"]:
 def serving(page: tuple[str, int], relay: "Relay") -> Iterator["Server"]:
     """Serve the page with the records of a relay."""
     from loadframe.live.server import Server
+    from loadframe.live.site import LiveSite
 
-    server = Server(*page, relay)
+    server = Server(*page, LiveSite(relay))
     with server, relay:
         yield server

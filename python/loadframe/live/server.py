@@ -1,52 +1,23 @@
-"""HTTP server of the live page.
+"""HTTP server of pages: the live page, and the page of `loadframe explore`.
 
-`/TOKEN/` is the page, `/TOKEN/events` are server-sent events, each a JSON list of records. The token is random and
-printed only by the command. No files are served. To prevent DNS rebinding, requests need a Host header with an IP
-address, this machine's name, or the configured host.
+`/TOKEN/` is the page, paths below are its data. The token is random and printed only by the command. No files are
+served, and only GET is answered. To prevent DNS rebinding, requests need a Host header with an IP address, this
+machine's name, or the configured host; pages that only loopback may see require a loopback address or `localhost`.
 """
 
-import base64
-import hashlib
 import hmac
 import ipaddress
-import json
 import socket
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from secrets import token_urlsafe
 from types import TracebackType
 from typing import Any, Self
 
 from loadframe.base.errors import BadInput
-from loadframe.live.feed import Relay
+from loadframe.live.site import Site
 
-_PARTS = Path(__file__).parent / "parts"
-
-
-def _part(name: str) -> str:
-    return (_PARTS / name).read_text(encoding="utf-8")
-
-
-def _hash(text: str) -> str:
-    """Return the hash of an inline script or style for a Content-Security-Policy (CSP, `hash-source`)."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-_STYLE = _part("page.css")
-_SCRIPT = "".join(map(_part, ("chart.js", "answer.js", "page.js")))
-
-#: The HTML page.
-PAGE = _part("page.html").replace("{style}", _STYLE).replace("{script}", _SCRIPT).encode()
-#: Content-Security-Policy of the page: only its inline script and style, and connections to its server.
-POLICY = (
-    f"default-src 'none'; script-src {_hash(_SCRIPT)}; style-src {_hash(_STYLE)}; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-
-#: Interval of comment lines without records, which detect closed connections, s.
-_HEARTBEAT = 5.0
 #: Timeout of a browser's reads and writes, s.
 _PATIENCE = 5.0
 
@@ -64,15 +35,20 @@ def parse_address(text: str, what: str = "the live page") -> tuple[str, int]:
 
 
 class Server:
-    """HTTP server of a relay's records, active while it is entered. BadInput if it cannot listen at the address."""
+    """HTTP server of a site, active while it is entered. BadInput if it cannot or may not listen at the address."""
 
-    def __init__(self, host: str, port: int, relay: Relay) -> None:
+    def __init__(self, host: str, port: int, site: Site) -> None:
         try:
             family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-            self._http = _Http(family, address, host, relay)
+            if site.only_loopback and not ipaddress.ip_address(address[0]).is_loopback:
+                raise BadInput(
+                    f"{site.name} is served to this machine only; got {host}",
+                    remedy="give a loopback address, such as 127.0.0.1:8350, and forward the port over SSH",
+                )
+            self._http = _Http(family, address, host, site)
         except OSError as error:
             raise BadInput(
-                f"cannot serve the live page: {error.strerror or error}",
+                f"cannot serve {site.name}: {error.strerror or error}",
                 where=f"{host}:{port}",
                 remedy="give another address with --web-address; port 0 selects a free port",
             ) from error
@@ -100,10 +76,10 @@ class Server:
 class _Http(ThreadingHTTPServer):
     daemon_threads = False
 
-    def __init__(self, family: int, address: Any, host: str, relay: Relay) -> None:
+    def __init__(self, family: int, address: Any, host: str, site: Site) -> None:
         self.address_family = family
         self.host = host.lower()
-        self.relay = relay
+        self.site = site
         self.token = token_urlsafe(16)
         super().__init__(address, _Handler)
 
@@ -114,16 +90,19 @@ class _Http(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
 
     def is_ours(self, host: str | None) -> bool:
-        """Return whether a Host header is an IP address, this machine's name, or the configured host."""
+        """Return whether a Host header is permitted; see the module."""
         name = (host or "").strip().lower()
         name = name[1 : name.find("]")] if name.startswith("[") else name.partition(":")[0]
-        if name in {"localhost", self.host, socket.gethostname().lower()}:
+        if name == "localhost":
+            return True
+        only_loopback = self.site.only_loopback
+        if not only_loopback and name in {self.host, socket.gethostname().lower()}:
             return True
         try:
-            ipaddress.ip_address(name)
+            address = ipaddress.ip_address(name)
         except ValueError:
             return False
-        return True
+        return address.is_loopback or not only_loopback
 
     def inside(self, path: str) -> str | None:
         """Return the path after the token; None if the token is missing or wrong."""
@@ -143,7 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Answer with the page or with events."""
+        """Answer with the page or its data."""
         if not self.server.is_ours(self.headers["Host"]):
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, "use the address that the command printed")
         elif (path := self.server.inside(self.path)) is None:
@@ -151,24 +130,15 @@ class _Handler(BaseHTTPRequestHandler):
                 HTTPStatus.FORBIDDEN, "the token is missing or wrong; use the address that the command printed"
             )
         elif path == "":
-            self._begin(HTTPStatus.OK, "text/html; charset=utf-8", {"Content-Security-Policy": POLICY})
-            self.wfile.write(PAGE)
-        elif path == "events":
-            self._begin(HTTPStatus.OK, "text/event-stream")
-            self._stream()
-        else:
+            page = self.server.site.page
+            self._begin(HTTPStatus.OK, "text/html; charset=utf-8", {"Content-Security-Policy": page.policy})
+            self.wfile.write(page.content)
+        elif (answer := self.server.site.answer(path)) is None:
             self._answer(HTTPStatus.NOT_FOUND, "not found; use the address that the command printed")
-
-    def _stream(self) -> None:
-        number, relay = 0, self.server.relay
-        while True:
-            # Check before taking records, so that the last records are sent.
-            last = relay.left
-            number, records = relay.after(number, _HEARTBEAT)
-            data = f"data: {json.dumps(records)}\n\n" if records else ": nothing new\n\n"
-            self.wfile.write(data.encode())
-            if last:
-                return
+        else:
+            self._begin(answer.status, answer.kind)
+            for content in answer.content:
+                self.wfile.write(content)
 
     def _answer(self, status: HTTPStatus, text: str) -> None:
         self._begin(status, "text/plain; charset=utf-8")

@@ -18,6 +18,7 @@ from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.store.access import OPEN, Access
 from loadframe.store.distribution import Distribution, Offer
 from loadframe.store.encryption import Certificates, Encryption
+from loadframe.store.exploring import Findings, Kind, Question
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -243,6 +244,7 @@ class Store(ABC):
     administrator: str = ""
     #: Command line for an interactive session, with {host}, {port} and {file}, the password's file.
     console: str = ""
+    explores: bool = False  #: answers questions about documents
     watched: tuple[Figure, ...] = ()  #: statistics that `loadframe watch` shows of each node, most important first
     #: Columns of `report --format statistics`, in the order and with the names of the store's own tool.
     exported: tuple[Figure, ...] = ()
@@ -497,6 +499,29 @@ class Store(ABC):
         """
         raise BadInput(f"Loadframe cannot count documents of {self.kind} by field", remedy="count them by other means")
 
+    def require_explored(self) -> None:
+        """BadInput unless the store answers questions about documents."""
+        if not self.explores:
+            raise self._not_explored()
+
+    def _not_explored(self) -> BadInput:
+        return BadInput(
+            f"Loadframe cannot explore the documents of {self.kind}",
+            remedy="explore OpenSearch or Elasticsearch, or a run folder",
+        )
+
+    def collections(self, addresses: Sequence[str]) -> list[str]:
+        """Return the names of all collections, in stores that answer questions about documents."""
+        raise self._not_explored()
+
+    def fields(self, addresses: Sequence[str], name: str) -> dict[str, Kind]:
+        """Return the fields of a collection that questions can name, by name; BadInput for an unknown collection."""
+        raise self._not_explored()
+
+    def explore(self, addresses: Sequence[str], question: Question) -> Findings:
+        """Answer a question about documents, by reading only; BadInput for unknown names."""
+        raise self._not_explored()
+
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
         """Return up to `documents` random documents of a collection. BadInput if it does not exist.
 
@@ -518,6 +543,7 @@ class Store(ABC):
 
 
 _EVERY_DAY = "-*"
+_DAY = r"-\d{4}\.\d\d\.\d\d"
 
 
 def daily_collections(name: str, known: Iterable[str], *, dotted: bool = True) -> list[str]:
@@ -527,6 +553,13 @@ def daily_collections(name: str, known: Iterable[str], *, dotted: bool = True) -
     """
     if not name.endswith(_EVERY_DAY):
         return [name]
-    day = r"-\d{4}\.\d\d\.\d\d" if dotted else r"_\d{4}_\d\d_\d\d"
+    day = _DAY if dotted else r"_\d{4}_\d\d_\d\d"
     daily = re.compile(re.escape(name.removesuffix(_EVERY_DAY)) + day)
     return [other for other in known if daily.fullmatch(other)]
+
+
+def daily_families(known: Iterable[str]) -> list[str]:
+    """Return `ads-*` for known daily collections such as `ads-2017.03.01`."""
+    daily = re.compile(f"(.+){_DAY}")
+    matches = filter(None, map(daily.fullmatch, known))
+    return sorted({f"{match[1]}{_EVERY_DAY}" for match in matches})

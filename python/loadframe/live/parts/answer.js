@@ -14,7 +14,7 @@ class Answer {
   draw(record) {
     this.title.textContent = record.title;
     const more = record.more ? `; ${number(record.more)} more are not shown` : "";
-    this.when.textContent = `${record.operation}, at ${number(record.time)} s${more}`;
+    this.when.textContent = `${record.when ?? `${record.operation}, at ${number(record.time)} s`}${more}`;
     const kind = { bars, columns, figures }[record.chart];
     this.body.replaceChildren(...kind(record, this.box.clientWidth - 28));
   }
@@ -31,7 +31,7 @@ const head = (record, name) => (record.unit && name === "value" ? record.unit : 
 
 function bars(record) {
   if (!record.rows.length) return [element("p", { class: "soft" }, "The answer has no rows.")];
-  const names = element("tr", {}, element("th", { class: "word" }), element("th", { class: "bar" }),
+  const names = element("tr", {}, element("th", { class: "word" }, "label"), element("td", { class: "bar" }),
     element("th", {}, head(record, "value")), ...record.beside.map((name) => element("th", {}, name)));
   const rows = record.rows.map(([label, value, beside]) => {
     const bar = shape("svg", { "aria-hidden": "true", viewBox: "0 0 100 10", preserveAspectRatio: "none" });

@@ -42,13 +42,21 @@ function step(most, steps) {
 }
 
 function timeStep(span, steps) {
-  const widths = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800];
-  return widths.find((width) => span / width <= steps) ?? 3600;
+  const hours = [1, 2, 6, 12, 24, 48, 168, 720, 2160, 8760].map((hour) => hour * 3600);
+  const widths = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, ...hours];
+  return widths.find((width) => span / width <= steps) ?? Math.ceil(span / steps);
 }
 
 function timeText(seconds) {
-  if (seconds % 60 || !seconds) return `${seconds} s`;
-  return `${seconds / 60} min`;
+  if (seconds % 60 || !seconds) return `${Number(seconds.toFixed(3))} s`;
+  if (seconds % 3600 || seconds < 7200) return `${seconds / 60} min`;
+  return seconds % 86400 ? `${seconds / 3600} h` : `${seconds / 86400} d`;
+}
+
+// A time since the epoch in UTC: the date for steps of days, else the time of day, with fractions below a second.
+function clockText(seconds, step) {
+  const text = new Date(seconds * 1000).toISOString();
+  return step >= 86400 ? text.slice(0, 10) : step >= 60 ? text.slice(5, 16).replace("T", " ") : text.slice(11, step < 1 ? 23 : 19);
 }
 
 class Chart {
@@ -61,8 +69,8 @@ class Chart {
   }
 
   // `lines`: {name, points: [[s, value or null]], style, text: the latest value}. `notes`: [name, text] of values
-  // without a line. `from`, `to`: s. `events`: [s, number]. `unit`: unit of the y axis.
-  draw({ lines, notes = [], unit, from, to, events }) {
+  // without a line. `from`, `to`: s. `events`: [s, number]. `unit`: unit of the y axis. `clock`: times are since the epoch.
+  draw({ lines, notes = [], unit, from, to, events, clock = false }) {
     this.list(lines, notes);
     const width = Math.max(this.svg.clientWidth, 200);
     const right = width - RIGHT, bottom = HEIGHT - BOTTOM;
@@ -76,9 +84,9 @@ class Chart {
       shapes.push(shape("line", { class: "grid", x1: LEFT, x2: right, y1: y(value), y2: y(value) }));
       shapes.push(shape("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, short(value)));
     }
-    const every = timeStep(to - from, Math.max(2, Math.floor((right - LEFT) / 70)));
+    const every = timeStep(to - from, Math.max(2, Math.floor((right - LEFT) / (clock ? 100 : 70))));
     for (let time = Math.ceil(from / every) * every; time <= to; time += every) {
-      const text = timeText(time), half = (text.length * LETTER) / 2;
+      const text = clock ? clockText(time, every) : timeText(time), half = (text.length * LETTER) / 2;
       const middle = Math.min(Math.max(x(time), half), width - half);
       shapes.push(shape("text", { x: middle, y: HEIGHT - 5, "text-anchor": "middle" }, text));
     }

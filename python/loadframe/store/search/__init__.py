@@ -11,7 +11,8 @@ from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.base.units import counted
 from loadframe.store.access import OPEN, Access, Auth, first_answer
 from loadframe.store.base import Figure, Health, Member, RunningSetting, Sample, Store, Unreachable, Watch
-from loadframe.store.search import collections, membership
+from loadframe.store.exploring import Findings, Kind, Question, require_known
+from loadframe.store.search import collections, exploring, membership
 from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
 
 #: Documents in a bulk request, and its time-out, s.
@@ -71,6 +72,7 @@ class SearchStore(Store):
     speaks_http = True
     joins_without_all = True
     knows_racks = True
+    explores = True
     #: Path of the sections of a node's statistics that we read.
     _sections = "/process,jvm,thread_pool,indices,breaker,indexing_pressure"
     watched: tuple[Figure, ...] = (
@@ -348,6 +350,24 @@ class SearchStore(Store):
             what = f"the cluster does not have the index {name}"
             raise BadInput(what, where=", ".join(addresses), remedy="check --collection")
         return collections.sample(self.request, addresses, name, documents, indices)
+
+    def collections(self, addresses: Sequence[str]) -> list[str]:
+        """Return indices, aliases, data streams, and `NAME-*` for daily indices."""
+        return exploring.collections(self.request, addresses)
+
+    def fields(self, addresses: Sequence[str], name: str) -> dict[str, Kind]:
+        """Return the fields of an index, alias or data stream that can be aggregated. BadInput if it is unknown."""
+        # A name that is not listed never becomes part of a path.
+        if name not in self.collections(addresses):
+            where = ", ".join(addresses)
+            raise BadInput(f"the cluster lacks the index {name}", where=where, remedy="select another collection")
+        return exploring.fields(self.request, addresses, name)
+
+    def explore(self, addresses: Sequence[str], question: Question) -> Findings:
+        """Answer a question with searches."""
+        kinds = self.fields(addresses, question.collection)
+        require_known(question, kinds)
+        return exploring.explore(self.request, addresses, question, kinds)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Refresh the index, and count its documents."""

@@ -22,6 +22,7 @@ class Sim(SearchStore):
 
     kind = "sim"
     only_here = True  # nodes share queues in a folder, and run this installation of Loadframe
+    explores = False  # it keeps no documents
     start_seconds = (1.0, 0.2)
     watched: tuple[Figure, ...] = (
         Figure("queries/s", "search_query_total", total=True),

@@ -1,0 +1,188 @@
+"""The page of `loadframe explore`: questions about a run folder or a store's documents, and their answers as JSON.
+
+The page is untrusted input to the server, and field values are untrusted input to the page: the source checks all
+names, and the page inserts all values as plain text.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from http import HTTPStatus
+from typing import Any, Protocol
+from urllib.parse import parse_qs
+
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.live.feed import Record
+from loadframe.live.publisher import LETTERS
+from loadframe.live.site import Answer, Page, page_of
+from loadframe.store import Store
+from loadframe.store.exploring import Findings, Kind, Question
+
+#: Maximum length of a document's JSON, letters.
+_LONGEST = 4000
+
+
+class Source(Protocol):
+    """Collections of documents that answer questions."""
+
+    @property
+    def title(self) -> str:
+        """Title of the page."""
+
+    @property
+    def clock(self) -> bool:
+        """Whether times are since the epoch, and not since the start of a run."""
+
+    def collections(self) -> list[str]:
+        """Return the names of all collections."""
+
+    def fields(self, collection: str) -> dict[str, Kind]:
+        """Return the fields of a collection; BadInput if it is unknown."""
+
+    def explore(self, question: Question) -> Findings:
+        """Answer a question; BadInput for unknown names."""
+
+    def answers(self) -> Sequence[Record]:
+        """Return recorded answers as chart data."""
+
+    def events(self) -> Sequence[Record]:
+        """Return recorded events."""
+
+
+class StoreSource:
+    """The documents of a store."""
+
+    clock = True
+
+    def __init__(self, store: Store, addresses: Sequence[str]) -> None:
+        self._store, self._addresses = store, addresses
+        self.title = f"{store.kind} at {', '.join(addresses)}"
+
+    def collections(self) -> list[str]:
+        """Return the names of all collections."""
+        return self._store.collections(self._addresses)
+
+    def fields(self, collection: str) -> dict[str, Kind]:
+        """Return the fields of a collection; BadInput if it is unknown."""
+        return self._store.fields(self._addresses, collection)
+
+    def explore(self, question: Question) -> Findings:
+        """Answer a question; BadInput for unknown names."""
+        return self._store.explore(self._addresses, question)
+
+    def answers(self) -> Sequence[Record]:
+        """Return an empty list: nothing is recorded."""
+        return []
+
+    def events(self) -> Sequence[Record]:
+        """Return an empty list: nothing is recorded."""
+        return []
+
+
+_PAGE = page_of("explore.html", ("chart.js", "answer.js", "explore.js"))
+
+
+class Exploration:
+    """Site with the page of a source. Answers requests for `source`, `fields?...` and `findings?...`."""
+
+    name = "the page"
+    only_loopback = True
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+
+    @property
+    def page(self) -> Page:
+        """The HTML page."""
+        return _PAGE
+
+    def answer(self, path: str) -> Answer | None:
+        """Return the answer to a path below the token; None for an unknown path."""
+        name, _, query = path.partition("?")
+        handler = {"source": self._described, "fields": self._fields, "findings": self._findings}.get(name)
+        if handler is None:
+            return None
+        try:
+            content, status = handler(_parameters(query)), HTTPStatus.OK
+        except BadInput as error:
+            content, status = {"error": _sentence(error)}, HTTPStatus.BAD_REQUEST
+        except LoadframeError as error:
+            content, status = {"error": _sentence(error)}, HTTPStatus.BAD_GATEWAY
+        return Answer("application/json", iter([json.dumps(_plain(content)).encode()]), status)
+
+    def _described(self, _: Mapping[str, str]) -> dict[str, Any]:
+        source = self._source
+        return {
+            "title": source.title,
+            "clock": source.clock,
+            "collections": source.collections(),
+            "answers": source.answers(),
+            "events": source.events(),
+        }
+
+    def _fields(self, given: Mapping[str, str]) -> dict[str, Any]:
+        return {"fields": self._source.fields(given.get("collection", ""))}
+
+    def _findings(self, given: Mapping[str, str]) -> dict[str, Any]:
+        name = given.get("where")
+        question = Question(
+            collection=given.get("collection", ""),
+            time=given.get("time"),
+            start=self._time(given.get("start")),
+            end=self._time(given.get("end")),
+            field=given.get("field"),
+            filters={name: given.get("value", "")} if name else {},
+            largest="largest" in given,
+        )
+        findings = self._source.explore(question)
+        return {
+            **asdict(findings),
+            "values": [[_label(value), count] for value, count in findings.values],
+            "documents": [_short(json.dumps(_plain(document), indent=1), _LONGEST) for document in findings.documents],
+        }
+
+    def _time(self, text: str | None) -> float | None:
+        """Return a time in s: of ISO 8601 (UTC without a zone) for times since the epoch, else of a number."""
+        if text is None:
+            return None
+        try:
+            if self._source.clock:
+                at = datetime.fromisoformat(text)
+                return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
+            seconds = float(text)
+        except (ValueError, OverflowError):
+            seconds = math.nan
+        if not math.isfinite(seconds):
+            form = "a time such as 2017-03-01T12:00 (UTC)" if self._source.clock else "a number of seconds"
+            raise BadInput(f"invalid time {text!r}", remedy=f"give {form}")
+        return seconds
+
+
+def _parameters(query: str) -> dict[str, str]:
+    """Return the non-empty parameters of a URL."""
+    return {name: values[-1] for name, values in parse_qs(query).items()}
+
+
+def _sentence(error: LoadframeError) -> str:
+    return ". ".join(filter(None, [error.what, error.remedy]))
+
+
+def _label(value: Any) -> str:
+    return _short(value if isinstance(value, str) else json.dumps(_plain(value)), LETTERS)
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _plain(value: Any) -> Any:
+    """Return a value that is JSON, with null for numbers that are not finite."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, str | int | float) else str(value)

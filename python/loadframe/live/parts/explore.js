@@ -1,0 +1,137 @@
+// The page of `loadframe explore`, from the server's JSON. Names and values are inserted as plain text.
+
+const part = (id) => document.getElementById(id);
+// The latest findings and the time axis that they have.
+let source, kinds = {}, findings, axis, asked = 0;
+const charts = {}, answers = {};
+
+async function get(name, parameters = {}) {
+  const given = Object.entries(parameters).filter(([, value]) => value);
+  const answer = await fetch(`${name}?${new URLSearchParams(given)}`);
+  const content = await answer.json();
+  if (!answer.ok) throw new Error(content.error);
+  return content;
+}
+
+// Runs a step, and shows its error instead of the page's state.
+async function attempt(step) {
+  part("lost").hidden = true;
+  try {
+    await step();
+  } catch (error) {
+    part("stand").textContent = "";
+    part("lost").textContent = error instanceof TypeError ? "The server does not answer. Start loadframe explore again." : error.message;
+    part("lost").hidden = false;
+  }
+}
+
+function options(id, names, none) {
+  const entries = names.map((name) => element("option", { value: name }, name));
+  part(id).replaceChildren(...(none === undefined ? [] : [element("option", { value: "" }, none)]), ...entries);
+}
+
+async function begin() {
+  source = await get("source");
+  part("name").textContent = source.title;
+  document.title = `${source.title} · loadframe explore`;
+  part("hint").textContent = source.clock
+    ? "Times are UTC, such as 2017-03-01T12:00." : "Times are seconds since the start of the run.";
+  options("collection", source.collections);
+  part("answers").hidden = !source.answers.length;
+  for (const record of source.answers)
+    new Answer(part("recorded")).draw({ ...record, when: record.operation });
+  if (!source.collections.length) part("stand").textContent = "There are no collections.";
+  else await choose();
+}
+
+async function choose() {
+  kinds = (await get("fields", { collection: part("collection").value })).fields;
+  const names = (...wanted) => Object.keys(kinds).filter((name) => wanted.includes(kinds[name]));
+  options("time", names("time"), "none");
+  if (names("time").length) part("time").value = names("time").includes("time") ? "time" : names("time")[0];
+  options("field", names("number", "keyword"), "none");
+  options("where", names("number", "keyword"), "any");
+  part("value").value = "";
+  await show();
+}
+
+async function show() {
+  const number = ++asked;
+  part("stand").textContent = "Loading";
+  const latest = await get("findings", {
+    collection: part("collection").value, time: part("time").value, field: part("field").value,
+    where: part("where").value, value: part("value").value, start: part("start").value.trim(),
+    end: part("end").value.trim(), [part("order").value || "newest"]: "1",
+  });
+  // A slow answer does not replace the answer to a later question.
+  if (number !== asked) return;
+  findings = latest;
+  draw();
+}
+
+function draw() {
+  if (!findings) return;
+  const field = part("field").value, statistics = findings.statistics;
+  part("stand").textContent = `${findings.total.toLocaleString("en")} documents`;
+  axis = null;
+  if (findings.periods.length) {
+    const width = findings.width;
+    const from = findings.periods[0].start, to = findings.periods.at(-1).start + width;
+    axis = { from, to, clock: source.clock, events: marks(from, to) };
+    over(`Documents in ${timeText(width)}`, "count", "documents", [["count", "s0"]], 0);
+  }
+  drop("count", !axis);
+  const measured = axis && findings.periods.some((period) => period.mean !== null);
+  if (measured) over(`${field}: mean and maximum`, "numbers", "", [["mean", "s2"], ["most", "s1 dash"]], null);
+  drop("numbers", !measured);
+  const rows = findings.values.map(([label, count]) => [label, count, []]);
+  answer("values", rows.length > 0, { title: `Most frequent values of ${field}`, chart: "bars", rows, beside: [], unit: "documents" });
+  answer("statistics", Object.keys(statistics).length > 0, { title: `Statistics of ${field}`, chart: "figures", figures: statistics });
+  part("documents").hidden = !findings.documents.length;
+  part("documents").querySelector("ol").replaceChildren(
+    ...findings.documents.map((text) => element("li", {}, element("pre", { tabindex: 0 }, text))));
+}
+
+// Draws a chart over the periods. `empty` is the value of a period without documents.
+function over(title, key, unit, lines, empty) {
+  const known = new Map(findings.periods.map((period) => [Math.round((period.start - axis.from) / findings.width), period]));
+  const places = Array.from({ length: Math.round((axis.to - axis.from) / findings.width) }, (_, place) => place);
+  const names = { most: "maximum" };
+  charts[key]?.title === title || drop(key, true);
+  charts[key] ??= new Chart(part("charts"), title);
+  charts[key].draw({
+    ...axis, unit, lines: lines.map(([name, style]) => {
+      const points = places.map((place) => [axis.from + (place + 0.5) * findings.width, known.get(place)?.[name] ?? empty]);
+      const last = points.filter((point) => point[1] !== null).at(-1);
+      return { name: names[name] ?? name, points, style, text: last ? number(last[1]) : "–" };
+    }),
+  });
+}
+
+function drop(key, unwanted) {
+  if (!unwanted) return;
+  charts[key]?.box.remove();
+  delete charts[key];
+}
+
+function answer(key, wanted, record) {
+  if (wanted) (answers[key] ??= new Answer(part("drawn"))).draw({ more: 0, when: part("collection").value, ...record });
+  else if (answers[key]) {
+    answers[key].box.remove();
+    delete answers[key];
+  }
+}
+
+function marks(from, to) {
+  const events = source.events.map((event, at) => [event.time, at + 1]);
+  return events.filter(([time]) => time >= from && time <= to).sort((one, other) => one[0] - other[0]);
+}
+
+part("form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  attempt(show);
+});
+part("collection").addEventListener("change", () => attempt(choose));
+for (const id of ["time", "field", "order"]) part(id).addEventListener("change", () => attempt(show));
+new ResizeObserver(() => requestAnimationFrame(draw)).observe(part("charts"));
+attempt(begin);

@@ -1,0 +1,78 @@
+"""Questions about the documents of a collection over time, and their answers."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from loadframe.base.errors import BadInput
+
+#: How a field can be used: as time, for statistics, or only for values.
+Kind = Literal["time", "number", "keyword"]
+#: Periods of a histogram, most frequent values, and documents of an answer.
+PERIODS, VALUES, DOCUMENTS = 60, 20, 20
+
+
+@dataclass(frozen=True)
+class Question:
+    """A selection of a collection's documents. Times are in s: since the epoch, or since a run began."""
+
+    collection: str
+    time: str | None = None  #: time field
+    start: float | None = None
+    end: float | None = None  #: exclusive
+    field: str | None = None  #: field of the values and statistics
+    filters: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: required values by field
+    largest: bool = False  #: whether documents with the largest value of `field` come first, instead of the newest
+
+
+@dataclass(frozen=True)
+class Period:
+    """Documents of one period: their number, and mean and maximum of a numeric field."""
+
+    start: float
+    count: int
+    mean: float | None = None
+    most: float | None = None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The answer to a question."""
+
+    total: int
+    start: float | None = None  #: start of the first period; None without times
+    width: float = 0.0  #: length of a period, s
+    periods: Sequence[Period] = ()
+    values: Sequence[tuple[Any, int]] = ()  #: most frequent values with their documents
+    #: `count`, `min`, `mean`, `max` and `sum` of a numeric field; empty for other fields.
+    statistics: Mapping[str, float | None] = dataclasses.field(default_factory=dict)
+    documents: Sequence[Any] = ()
+
+
+def period_width(start: float, end: float) -> float:
+    """Return the length of periods for a time range, s: the shortest of a fixed list with at most `PERIODS` periods."""
+    for width in _WIDTHS:
+        if (end - start) / width < PERIODS:
+            return width
+    return _WIDTHS[-1] * (1 + (end - start) // (_WIDTHS[-1] * PERIODS))
+
+
+_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+_WIDTHS = (
+    *(0.001, 0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0),
+    *(_MINUTE * minutes for minutes in (1, 2, 5, 10, 30)),
+    *(_HOUR * hours for hours in (1, 3, 12)),
+    *(_DAY * days for days in (1, 7, 30, 365)),
+)
+
+
+def require_known(question: Question, fields: Mapping[str, Kind]) -> None:
+    """BadInput if the question names a field that the collection lacks, or a time field without times."""
+    for name in (question.time, question.field, *question.filters):
+        if name is not None and name not in fields:
+            raise BadInput(f"{question.collection} lacks the field {name}", remedy="select one of its fields")
+    if question.time is not None and fields[question.time] != "time":
+        raise BadInput(f"{question.time} is not a time field", remedy="select a time field")
+    if question.start is not None and question.end is not None and question.start >= question.end:
+        raise BadInput("the time range is empty", remedy="select an end after the start")

@@ -1,0 +1,207 @@
+"""The page of `loadframe explore`: a recorded run in a browser, hostile values, and who may open it."""
+
+import json
+import signal
+import subprocess
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+import axe
+import chromium
+from chromium import Chromium
+from commands import LOADFRAME, PATIENCE, Running, open_folder, until, within
+from loadframe.base.errors import BadInput
+from loadframe.live.exploration import Exploration
+from loadframe.live.recorded import RecordedRun
+from loadframe.live.server import Server
+from loadframe.record import Run
+from loadframe.store.exploring import PERIODS, Question, period_width
+from simulated import Truth, write_run
+
+HOSTILE = "<img src=x onerror=\"document.title='broken'\"></script><script>document.title='broken'</script>"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A run with events and dead letters, also with hostile values and fields."""
+    events = ((2.0, HOSTILE, {HOSTILE: HOSTILE}), (3.0, "node joined", {"nodes": ["node-2"]}))
+    run = write_run(tmp_path_factory.mktemp("runs"), "first", Truth(seconds=12, events=events), nodes=2)
+    letters = [{"reason": "no type", "line": HOSTILE, "source": "a:1"}, {"reason": "too long", "line": "x"}]
+    (run.path / "dead-letters-load-log.ndjson").write_text("".join(json.dumps(letter) + "\n" for letter in letters))
+    return run.path
+
+
+@contextmanager
+def served(folder):
+    with Server("127.0.0.1", 0, Exploration(RecordedRun(Run(folder)))) as server:
+        yield server.url
+
+
+def findings(url, **given):
+    answer = httpx.get(f"{url}findings", params=given, timeout=PATIENCE)
+    return answer.status_code, answer.json()
+
+
+def test_figures_per_second_are_counted_and_measured_as_they_were_recorded(folder):
+    series = Run(folder).series
+    with served(folder) as url:
+        status, of_all = findings(url, collection="seconds", time="time", field="successes", largest="1")
+        _, some = findings(url, collection="seconds", time="time", field="operation", where="segment", value="warmup")
+    values = series["successes"].to_pylist()
+    assert status == 200
+    assert of_all["total"] == series.num_rows == sum(period["count"] for period in of_all["periods"])
+    assert of_all["statistics"]["sum"] == sum(values)
+    assert of_all["statistics"]["max"] == max(values) == json.loads(of_all["documents"][0])["successes"]
+    assert sum(period["count"] * period["mean"] for period in of_all["periods"]) == pytest.approx(sum(values))
+    assert some["total"] == series["segment"].to_pylist().count("warmup") > 0
+    assert [count for _, count in some["values"]] == [some["total"]]
+    assert some["statistics"] == {}
+
+
+def test_a_time_range_selects_from_its_start_to_before_its_end(folder):
+    with served(folder) as url:
+        _, inside = findings(url, collection="telemetry", time="time", field="source", start="2.5", end="4.5")
+    telemetry = Run(folder).telemetry
+    wanted = [row for row in telemetry.to_pylist() if 2.5 <= row["time"] < 4.5]
+    assert inside["total"] == len(wanted) > 0
+    assert sum(count for _, count in inside["values"]) == len(wanted)
+    assert all(2.5 <= json.loads(row)["time"] < 4.5 for row in inside["documents"])
+
+
+def test_single_requests_have_their_response_times_and_the_slowest_come_first(tmp_path):
+    done = subprocess.run(
+        [str(LOADFRAME), "bench", "ycsb/c", "--store", "sim", "--set", "records=100", "--duration", "1s", "--samples",
+         "--output", "runs/sampled"],
+        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    run = RecordedRun(Run(tmp_path / "runs" / "sampled"))
+    assert "requests" in run.collections()
+    answer = run.explore(Question("requests", time="done", field="response", largest=True))
+    slowest = [row["response"] for row in answer.documents]
+    assert slowest == sorted(slowest, reverse=True)
+    assert slowest[0] == answer.statistics["max"] > answer.statistics["mean"] > 0
+    assert answer.total == sum(batch.num_rows for batch in Run(tmp_path / "runs" / "sampled").samples())
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"collection": "../manifest.json"}, "lacks ../manifest.json"),
+        ({"collection": "seconds", "field": HOSTILE}, "lacks the field"),
+        ({"collection": "seconds", "time": "operation"}, "not a time field"),
+        ({"collection": "seconds", "time": "time", "start": "soon"}, "invalid time 'soon'"),
+        ({"collection": "seconds", "time": "time", "start": "nan"}, "invalid time 'nan'"),
+        ({"collection": "seconds", "time": "time", "start": "5", "end": "4"}, "the time range is empty"),
+        ({"collection": "seconds", "where": "successes", "value": "many"}, "successes is a number; got 'many'"),
+    ],
+)
+def test_wrong_questions_are_answered_with_one_sentence(folder, given, message):
+    with served(folder) as url:
+        status, answer = findings(url, **given)
+    assert status == 400
+    assert message in answer["error"]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 0.003, 59.0, 3600.0, 86400.0 * 400, 86400.0 * 365 * 5000])
+def test_periods_are_at_most_as_many_as_the_limit(seconds):
+    assert seconds / period_width(0.0, seconds) < PERIODS + 1
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [("evil.example", 421), ("10.0.0.5", 421), ("[::2]:8350", 421), ("127.0.0.1:80", 200), ("localhost", 200),
+     ("[::1]:8350", 200)],
+)  # fmt: skip
+def test_only_loopback_names_are_answered(folder, host, status):
+    with served(folder) as url:
+        assert httpx.get(url, headers={"Host": host}).status_code == status
+        assert httpx.get(f"{url}source", headers={"Host": host}).status_code == status
+
+
+@pytest.mark.parametrize("address", ["0.0.0.0", "::"])
+def test_other_addresses_than_loopback_are_refused(folder, address):
+    with pytest.raises(BadInput, match="served to this machine only"):
+        Server(address, 0, Exploration(RecordedRun(Run(folder))))
+
+
+@pytest.mark.parametrize("path", ["", "source", "fields?collection=seconds", "findings?collection=seconds"])
+def test_without_its_token_the_page_tells_nothing(folder, path):
+    with served(folder) as url:
+        base, token = url.rstrip("/").rsplit("/", 1)
+        for wrong in ("", f"{token}x", token.swapcase()):
+            assert httpx.get(f"{base}/{wrong}/{path}").status_code == 403
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH", "DELETE", "OPTIONS"])
+def test_write_requests_are_not_answered(folder, method):
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    with served(folder) as url:
+        assert httpx.request(method, f"{url}findings?collection=seconds").status_code == 501
+        assert httpx.get(f"{url}summary.json").status_code == 404
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("explore",), "expected one of"),
+        (("explore", "RUN", "--hosts", "127.0.0.1:1"), "expected one of"),
+        (("explore", "RUN", "--user", "ann"), "--user requires an existing cluster"),
+        (("explore", "RUN", "--web-address", "0.0.0.0:0"), "served to this machine only"),
+        (("explore", "--store", "redis", "--hosts", "127.0.0.1:1"), "cannot explore the documents of redis"),
+        (("explore", "--store", "sim", "--hosts", "127.0.0.1:1"), "cannot explore the documents of sim"),
+    ],
+)
+def test_wrong_options_are_refused_with_one_message(folder, words, message):
+    status, output, errors = within(*(folder if word == "RUN" else word for word in words))
+    assert (status, output) == (2, "")
+    assert message in errors
+
+
+def test_the_command_prints_the_address_as_json_and_ends_with_ctrl_c(folder):
+    with open_folder("explore") as place, Running("explore", folder, "--web-address", 0, "--json", folder=place) as run:
+        printed = place / "stdout.txt"
+        until(lambda: printed.read_text().endswith("}\n"))
+        said = json.loads(printed.read_text())
+        assert said.keys() == {"source", "url"}
+        assert httpx.get(said["url"]).status_code == 200
+        assert run.send(signal.SIGINT)[0] == 0
+
+
+@pytest.mark.skipif(bool(chromium.missing()), reason=chromium.missing() or "")
+@pytest.mark.parametrize("width", [400, 1400])
+def test_the_page_shows_a_run_with_hostile_values_as_text(folder, width):
+    with served(folder) as url, Chromium(width, 900, dark=width > 400) as browser:
+        browser.open(url)
+        browser.wait_for("document.querySelectorAll('.chart path').length > 0")
+        select(browser, "field", "successes")
+        browser.wait_for("document.body.innerText.includes('Statistics of successes')")
+        for collection, field in (("dead letters load-log", "line"), ("events", HOSTILE)):
+            select(browser, "collection", collection)
+            browser.wait_for(
+                f"[...document.querySelectorAll('#field option')].some((it) => it.value === {text(field)})"
+            )
+            select(browser, "field", field)
+            browser.wait_for("[...document.querySelectorAll('td')].some((it) => it.textContent.startsWith('<img'))")
+            assert browser.evaluate("document.querySelectorAll('img, body script').length") == 1
+            assert "broken" not in browser.evaluate("document.title")
+            assert browser.evaluate("document.documentElement.scrollWidth") <= width
+            if not axe.missing():
+                assert axe.violations(browser) == [], collection
+        browser.evaluate("document.getElementById('start').value = 'soon'; document.querySelector('button').click()")
+        assert browser.wait_for("!document.getElementById('lost').hidden && document.getElementById('lost').innerText")
+
+
+def text(value):
+    return json.dumps(value)
+
+
+def select(browser, name, value):
+    """Select an entry as a user does."""
+    browser.evaluate(
+        f"(() => {{ const it = document.getElementById('{name}'); it.value = {text(value)};"
+        " it.dispatchEvent(new Event('change')); })()"
+    )
