@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 from contextlib import contextmanager
 
 import httpx
@@ -11,7 +10,7 @@ import pytest
 import axe
 import chromium
 from chromium import Chromium
-from commands import LOADFRAME, PATIENCE, Running, open_folder, until, within
+from commands import PATIENCE, Running, loadframe, open_folder, until, within
 from loadframe.base.errors import BadInput
 from loadframe.live.exploration import Exploration
 from loadframe.live.recorded import RecordedRun
@@ -20,6 +19,9 @@ from loadframe.record import Run
 from loadframe.store.exploring import PERIODS, Question, period_width
 from simulated import Truth, write_run
 
+#: Texts and lines outside of their chart.
+OUTSIDE = """[...document.querySelectorAll('.chart > svg')].flatMap((svg) => [...svg.querySelectorAll('text, path')]
+  .filter((it) => it.getBoundingClientRect().right > svg.getBoundingClientRect().right + 1))"""
 HOSTILE = "<img src=x onerror=\"document.title='broken'\"></script><script>document.title='broken'</script>"
 
 
@@ -70,20 +72,32 @@ def test_a_time_range_selects_from_its_start_to_before_its_end(folder):
     assert all(2.5 <= json.loads(row)["time"] < 4.5 for row in inside["documents"])
 
 
-def test_single_requests_have_their_response_times_and_the_slowest_come_first(tmp_path):
-    done = subprocess.run(
-        [str(LOADFRAME), "bench", "ycsb/c", "--store", "sim", "--set", "records=100", "--duration", "1s", "--samples",
-         "--output", "runs/sampled"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    run = RecordedRun(Run(tmp_path / "runs" / "sampled"))
-    assert "requests" in run.collections()
-    answer = run.explore(Question("requests", time="done", field="response", largest=True))
-    slowest = [row["response"] for row in answer.documents]
-    assert slowest == sorted(slowest, reverse=True)
-    assert slowest[0] == answer.statistics["max"] > answer.statistics["mean"] > 0
-    assert answer.total == sum(batch.num_rows for batch in Run(tmp_path / "runs" / "sampled").samples())
+WORKLOAD = """\
+workload: small
+collections: {trips: {elasticsearch: {}}}
+operations:
+  look: {search: {collection: trips, size: 1}, chart: {kind: figures, figures: {hits: /hits/total/value}}}
+phases:
+  - {name: look, operation: look, clients: 2, warmup: 0s, duration: 1s}
+"""
+
+
+@pytest.mark.store
+def test_single_requests_come_with_the_slowest_first_and_recorded_answers_are_drawn(monkeypatch):
+    with open_folder("explore") as place:
+        monkeypatch.setenv("LOADFRAME_STATE", str(place / "state"))
+        (place / "small.yaml").write_text(WORKLOAD)
+        done = loadframe("bench", "./small.yaml", "--store", "sim", "--samples", "--output", "sampled", cwd=place)
+        assert done.returncode == 0, done.stderr
+        run = RecordedRun(Run(place / "sampled"))
+        assert "requests" in run.collections()
+        answer = run.explore(Question("requests", time="done", field="response", largest=True))
+        slowest = [row["response"] for row in answer.documents]
+        assert slowest == sorted(slowest, reverse=True)
+        assert slowest[0] == answer.statistics["max"] > answer.statistics["mean"] > 0
+        assert answer.total == sum(batch.num_rows for batch in Run(place / "sampled").samples())
+        [chart] = run.answers()
+        assert chart["figures"].keys() == {"hits"}
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,7 @@ async function show() {
   const latest = await get("findings", {
     collection: part("collection").value, time: part("time").value, field: part("field").value,
     where: part("where").value, value: part("value").value, start: part("start").value.trim(),
-    end: part("end").value.trim(), [part("order").value || "newest"]: "1",
+    end: part("until").value.trim(), [part("order").value || "newest"]: "1",
   });
   // A slow answer does not replace the answer to a later question.
   if (number !== asked) return;
@@ -78,12 +78,16 @@ function draw() {
     const width = findings.width;
     const from = findings.periods[0].start, to = findings.periods.at(-1).start + width;
     axis = { from, to, clock: source.clock, events: marks(from, to) };
-    over(`Documents in ${timeText(width)}`, "count", "documents", [["count", "s0"]], 0);
   }
-  drop("count", !axis);
   const measured = axis && findings.periods.some((period) => period.mean !== null);
-  if (measured) over(`${field}: mean and maximum`, "numbers", "", [["mean", "s2"], ["most", "s1 dash"]], null);
-  drop("numbers", !measured);
+  const lines = {
+    ...axis ? { count: [`Documents in ${timeText(findings.width)}`, "documents", [["count", "s0"]], 0] } : {},
+    ...measured ? { numbers: [`${field}: mean and maximum`, "", [["mean", "s2"], ["most", "s1 dash"]], null] } : {},
+  };
+  // All charts exist before one is drawn, because their number determines their widths.
+  for (const key of Object.keys(charts)) if (charts[key].title !== lines[key]?.[0]) drop(key);
+  for (const [key, [title]] of Object.entries(lines)) charts[key] ??= new Chart(part("charts"), title);
+  for (const [key, [, ...more]] of Object.entries(lines)) over(charts[key], ...more);
   const rows = findings.values.map(([label, count]) => [label, count, []]);
   answer("values", rows.length > 0, { title: `Most frequent values of ${field}`, chart: "bars", rows, beside: [], unit: "documents" });
   answer("statistics", Object.keys(statistics).length > 0, { title: `Statistics of ${field}`, chart: "figures", figures: statistics });
@@ -93,13 +97,11 @@ function draw() {
 }
 
 // Draws a chart over the periods. `empty` is the value of a period without documents.
-function over(title, key, unit, lines, empty) {
+function over(chart, unit, lines, empty) {
   const known = new Map(findings.periods.map((period) => [Math.round((period.start - axis.from) / findings.width), period]));
   const places = Array.from({ length: Math.round((axis.to - axis.from) / findings.width) }, (_, place) => place);
   const names = { most: "maximum" };
-  charts[key]?.title === title || drop(key, true);
-  charts[key] ??= new Chart(part("charts"), title);
-  charts[key].draw({
+  chart.draw({
     ...axis, unit, lines: lines.map(([name, style]) => {
       const points = places.map((place) => [axis.from + (place + 0.5) * findings.width, known.get(place)?.[name] ?? empty]);
       const last = points.filter((point) => point[1] !== null).at(-1);
@@ -108,9 +110,8 @@ function over(title, key, unit, lines, empty) {
   });
 }
 
-function drop(key, unwanted) {
-  if (!unwanted) return;
-  charts[key]?.box.remove();
+function drop(key) {
+  charts[key].box.remove();
   delete charts[key];
 }
 
