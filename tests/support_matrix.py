@@ -116,6 +116,11 @@ CAPABILITIES = (
         has=_overrides("sample"),
     ),
     Capability(
+        "explore its documents",
+        ("test_documents_are_counted_over_time_and_by_value",),
+        has=lambda store: store.explores,
+    ),
+    Capability(
         "take_in (events)",
         real=dict.fromkeys(("opensearch", "mongodb", "cassandra"), "workload/test_any_order_of_events_on_a_store.py"),
         has=_verb("take_in"),
