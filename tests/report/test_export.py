@@ -193,6 +193,29 @@ def test_latex_prints_comparison_signs_in_every_font_encoding():
     assert r"$<$ 0.001 & a$|$b \\" in _tabular("t", Table(("p", "name"), [[Cell("< 0.001"), Cell("a|b")]]))
 
 
+@pytest.mark.parametrize(
+    "text", ["=cmd|' /C calc'!A0", "@SUM(A1)", "-2+cmd|' /C calc'!A0", "+HYPERLINK(x)", "\t=1+1", "\r@a"]
+)
+def test_csv_has_no_formula_that_a_spreadsheet_evaluates(text):
+    (header, *rows) = csv.reader(io.StringIO(csv_table(Table(["variant", "note"], [[Cell(text), Cell("a", text)]]))))
+    assert header == ["variant", "note", "note note"]
+    inert = "'" + text.replace("\r", "\n")
+    assert rows == [[inert, "a", inert]]
+
+
+def test_csv_keeps_signed_numbers_quotes_and_line_breaks():
+    words = ["-3 % worse", 'a "b", c', "two\nlines", "-∞", "+1.5"]
+    (_, *rows) = csv.reader(io.StringIO(csv_table(Table(["variant"], [[Cell(word)] for word in words]))))
+    assert [row[0] for row in rows] == words
+
+
+def test_latex_rows_survive_line_breaks_brackets_and_commands():
+    table = Table(["variant"], [[Cell("[a]\n\n\\input{/etc/passwd} 5 % $x$")]])
+    text = _tabular("one\n\\input{x}", table)
+    assert text.splitlines()[0] == "% one \\input{x}"
+    assert "{[}a] \\textbackslash{}input\\{/etc/passwd\\} 5 \\% \\$x\\$ \\\\" in text.splitlines()
+
+
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs pdflatex")
 def test_latex_compiles_the_tables(folder):
     target, _ = exported(folder, "latex")

@@ -56,11 +56,14 @@ class ScaleCommand:
             )
         program = self._words(1)[0]
         folders = [self.folder] if "/" in program else [Path(folder) for folder in os.get_exec_path()]
-        if not any((folder / program).is_file() and os.access(folder / program, os.X_OK) for folder in folders):
+        candidates = [folder / program for folder in folders if (folder / program).is_file()]
+        if not any(os.access(file, os.X_OK) for file in candidates):
+            why = "it is not executable" if candidates else "no such program"
+            remedy = f"write its path relative to {self.folder.absolute()}"
             raise BadInput(
-                f"cannot execute {program}: no such program",
+                f"cannot execute {program}: {why}",
                 where=f"scale_command {self.command}",
-                remedy=f"write its path relative to {self.folder}, and make it executable",
+                remedy=f"run: chmod +x {shlex.quote(str(candidates[0]))}" if candidates else remedy,
             )
 
     def carry_out(self, nodes: int, health: Callable[[], Health], tell: Progress = _quiet) -> list[str]:

@@ -20,6 +20,8 @@ _NUMBER = r"[+-]?(?:\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?|∞|inf)"
 # Units that follow without a space are part of words, such as the level `3ms` of a setting.
 _QUANTITY = re.compile(rf"({_NUMBER})(/s| [a-zA-Z%][a-zA-Z/]*|)(?: (\d\d) (s|min))?")
 _DASH = "–"
+# A sign before a number is harmless, unless a call or a pipe follows.
+_FORMULA = re.compile(r"\s*(?:[=@]|[+-](?:[^\d.∞i]|.*[|!(]))", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,15 @@ def csv_table(table: Table) -> str:
         columns += _words(title, cells) if parts is None else _numbers(title, parts)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([title for title, _ in columns])
-    writer.writerows(zip(*(cells for _, cells in columns), strict=True))
+    writer.writerow([_inert(title) for title, _ in columns])
+    writer.writerows(zip(*(map(_inert, cells) for _, cells in columns), strict=True))
     return text.getvalue()
+
+
+def _inert(text: str) -> str:
+    """Return text that spreadsheets do not evaluate: an apostrophe stands before a formula."""
+    text = re.sub(r"\r\n?", "\n", text)  # The writer quotes no lone carriage return.
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def _unique(titles: Sequence[str]) -> Iterator[str]:

@@ -136,7 +136,7 @@ def _tabular(title: str, table: Table) -> str:
         r"\end{tabular}",
         *(rf"\par{{\footnotesize $^{{{number}}}$ {_latex(text)}}}" for text, number in notes.items()),
     ]
-    return f"% {title}\n{note}" + "\n".join(lines) + "\n"
+    return f"% {' '.join(title.split())}\n{note}" + "\n".join(lines) + "\n"
 
 
 def _latex_cell(cell: Cell, notes: dict[str, int] | None) -> str:
@@ -148,11 +148,12 @@ def _latex_cell(cell: Cell, notes: dict[str, int] | None) -> str:
         else:
             separator = " " if part.startswith("[") else ": "
             written += f"{separator if written else ''}{_latex(part)}"
-    return written
+    # At the start of a row, LaTeX would read a bracket as the option of the line break before it.
+    return f"{{[}}{written[1:]}" if notes is None and written.startswith("[") else written
 
 
 def _latex(text: str) -> str:
-    escaped = "".join(_LATEX.get(sign, sign) for sign in text)
+    escaped = "".join(_LATEX.get(sign, sign) for sign in " ".join(text.split()))
     return re.sub(r"(?<=\d )us\b", r"$\\mu$s", escaped)
 
 

@@ -129,7 +129,7 @@ def _store(store: RecordedStore) -> dict[str, str | None]:
         "nodes": None if store.nodes is None else str(store.nodes),
         "host": _host(store),
         "machines": _machines(store),
-        "limits": words or "none",
+        "limits": words or ("none" if store.host else "unknown (not started by Loadframe)"),
         "heap": _size(store.heap),
         "Java": str(store.java) if store.java else None,
         "settings": ", ".join(f"{key}: {value}" for key, value in store.settings.items()),
