@@ -8,10 +8,9 @@ from loadframe.base import interrupts
 from loadframe.base.errors import ExitCode, LoadframeError
 from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.file.reader import load_experiment
-from loadframe.experiment.runner.deadline import NEVER, Deadline, OutOfTime
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.listener import Listener
-from loadframe.experiment.runner.loop import run_experiment
+from loadframe.experiment.runner.loop import NEVER, Deadline, OutOfTime, run_experiment
 
 WORKLOAD = """\
 workload: small

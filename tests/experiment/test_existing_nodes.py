@@ -18,7 +18,7 @@ from test_existing_clusters import WORKLOAD, Witness, carry_out, ledgers
 from commands import Running, loadframe, open_folder
 from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.cluster import Cluster, ClusterSpec
-from loadframe.experiment.file.options import with_keys
+from loadframe.experiment.file.reader import with_keys
 from loadframe.experiment.runner import existing
 from loadframe.record import Run
 from loopback_server import Handler, LoopbackServer

@@ -8,8 +8,7 @@ import pytest
 
 from loadframe.base.errors import BadInput
 from loadframe.store import Installation, NodeSpec, find
-from loadframe.store.application import balancer
-from loadframe.store.application.tiers import Tiers
+from loadframe.store.application import Tiers, balancer
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "selfcare_app"
 

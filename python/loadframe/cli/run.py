@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from loadframe.experiment.design import Design
     from loadframe.experiment.experiment import Experiment
     from loadframe.experiment.file.factors import Level
-    from loadframe.experiment.runner.deadline import Deadline
+    from loadframe.experiment.runner.loop import Deadline
     from loadframe.live.publisher import Publisher
 
 #: More columns than any line of a design has.
@@ -154,7 +154,7 @@ def carry_out(
 
 def _deadline() -> "Deadline":
     """Return the end of the Slurm job that runs this command; NEVER outside of Slurm."""
-    from loadframe.experiment.runner.deadline import NEVER, Deadline
+    from loadframe.experiment.runner.loop import NEVER, Deadline
     from loadframe.host import slurm
 
     try:

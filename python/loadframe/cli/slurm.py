@@ -250,7 +250,7 @@ def slurm(
 def _require_time_for_first(loaded: "Experiment", remaining: "Design", limit: float, where: str) -> None:
     """Refuse a time limit, s, that ends before the first run could: each job would lose that run and start it again."""
     from loadframe.experiment.design.estimate import run_seconds, shortest_share
-    from loadframe.experiment.runner.deadline import margin
+    from loadframe.experiment.runner.loop import margin
 
     seconds = run_seconds(remaining, loaded, shortest_share(loaded))
     if loaded.kind.searches:
@@ -269,7 +269,7 @@ def _require_time_for_first(loaded: "Experiment", remaining: "Design", limit: fl
 
 def _needed(seconds: float) -> str:
     """Return the shortest whole minutes of --time in which a run of this length finishes."""
-    from loadframe.experiment.runner.deadline import margin
+    from loadframe.experiment.runner.loop import margin
 
     minutes = math.ceil(seconds / 60)
     while minutes * 60 - margin(minutes * 60) < seconds:

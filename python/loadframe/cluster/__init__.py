@@ -11,7 +11,7 @@ from loadframe.host.link import Shape
 from loadframe.host.placement import Placement
 from loadframe.host.placement import parse as parse_machine
 from loadframe.store import Balancing, below, is_path
-from loadframe.store.encryption import Encryption
+from loadframe.store.access import Encryption
 
 __all__ = [
     "SCALED_WITHIN",

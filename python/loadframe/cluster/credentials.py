@@ -15,7 +15,7 @@ from typing import Any
 from loadframe.base import folders, nofollow
 from loadframe.base.errors import BadInput
 from loadframe.store import Store
-from loadframe.store.encryption import Certificates
+from loadframe.store.access import Certificates
 
 #: Folder of the authority, in the cluster's folder on this machine.
 FOLDER = "authority"

@@ -16,7 +16,7 @@ from loadframe.host.link import Shape
 from loadframe.host.netns import NetnsHost
 from loadframe.host.placement import Placement, parse
 from loadframe.store import below
-from loadframe.store.encryption import Encryption
+from loadframe.store.access import Encryption
 
 #: Fields that depend on the host.
 OF_HOST = ("image", "runtime", "machines", "placement", "scratch", "link")

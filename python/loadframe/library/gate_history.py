@@ -11,9 +11,8 @@ from pathlib import Path
 from loadframe.analyze.compare import Group
 from loadframe.analyze.gate import Gate
 from loadframe.analyze.recorded_history import History, read_history
-from loadframe.base.cpu import yardstick
 from loadframe.base.errors import BadInput
-from loadframe.base.machine_references import disk_reference, network_reference
+from loadframe.base.machine_references import disk_reference, network_reference, yardstick
 from loadframe.record.gate_log import Acceptance, GateRecord, add_to_gate_log
 
 #: Variables in which GitHub, GitLab and Jenkins give the commit of a pipeline.

@@ -141,7 +141,7 @@ def levels(
         what = f"{written('precision')} requires {written('duration')} auto"
         raise BadInput(what, remedy="give both, or neither")
     if _AUTO in (warmup, duration):
-        from loadframe.workload.window import AutoDuration, AutoWarmup
+        from loadframe.workload.pacing import AutoDuration, AutoWarmup
 
         if warmup == _AUTO:
             parsed["warmup"] = AutoWarmup()

@@ -12,8 +12,8 @@ from typing import Any, Literal, TypeVar
 
 from loadframe import _engine
 from loadframe.base import interrupts
-from loadframe.base.cpu import on
 from loadframe.base.errors import BadInput, GeneratorFailed, LoadframeError
+from loadframe.base.machine_references import on
 from loadframe.ranks.coordinator import Rank, present
 from loadframe.ranks.phase_top import PhaseOfRanks
 from loadframe.record.redact import command, plain, without

@@ -4,11 +4,10 @@ They sample once a second into the run's telemetry. They get process ids, folder
 clusters.
 """
 
-from loadframe.base.cpu import yardstick
+from loadframe.base.machine_references import yardstick
 from loadframe.observe.machine import CgroupSampler, HostSampler, OwnGroupSampler
-from loadframe.observe.observer import Gap, Observer, Sample, Sampler
+from loadframe.observe.observer import Gap, HealthSampler, Observer, Sample, Sampler, SourcesSampler, StoreSampler
 from loadframe.observe.process import JvmSampler, ProcessSampler
-from loadframe.observe.store import HealthSampler, SourcesSampler, StoreSampler
 
 __all__ = [
     "CgroupSampler",

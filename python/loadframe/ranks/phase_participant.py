@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from loadframe import _engine
-from loadframe.base.cpu import on, yardstick
 from loadframe.base.interrupts import background
+from loadframe.base.machine_references import on, yardstick
 from loadframe.base.procfs import own_groups, throttling
 from loadframe.ranks import liveness, messages
 from loadframe.ranks.liveness import unreachable

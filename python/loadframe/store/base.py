@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from loadframe.base.errors import BadInput, StoreFailed
-from loadframe.store.access import OPEN, Access
+from loadframe.store.access import OPEN, Access, Certificates, Encryption
 from loadframe.store.distribution import Distribution, Offer
-from loadframe.store.encryption import Certificates, Encryption
 from loadframe.store.exploring import Findings, Kind, Question
 
 _P = ParamSpec("_P")

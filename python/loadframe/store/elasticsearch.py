@@ -10,9 +10,9 @@ from typing import Any
 
 from loadframe.base.errors import BadInput
 from loadframe.store import distribution
+from loadframe.store.access import AUTHORITY, CERTIFICATE, KEY, Encryption, refuse_settings
 from loadframe.store.base import FoundInstallation, Installation, Member, NodePlan, NodeSpec, Watch
 from loadframe.store.distribution import Archive, Distribution, Jar, Offer, vendor_architecture, version_numbers
-from loadframe.store.encryption import AUTHORITY, CERTIFICATE, KEY, Encryption, refuse_settings
 from loadframe.store.search import SearchStore, membership, node_settings
 
 _DISTRIBUTION = Distribution(

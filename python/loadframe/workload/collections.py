@@ -7,7 +7,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from loadframe.base.errors import BadInput
 from loadframe.workload.forms import Text
-from loadframe.workload.forms.native import Durability
+from loadframe.workload.forms.neutral import Durability
 from loadframe.yamlfile import NOT_EMPTY, Model, Scalar, Size, did_you_mean, short_json, wrong
 
 

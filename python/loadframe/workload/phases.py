@@ -7,9 +7,23 @@ from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_valid
 
 from loadframe.workload.forms import Family, Positive, Text
 from loadframe.workload.journeys import Journey, SimulatedClock, every_step
-from loadframe.workload.pacing import USUAL_ARRIVALS, Arrivals, ClientLevel, Clients, Condition, Rates, Retry, ThinkTime
+from loadframe.workload.pacing import (
+    USUAL_ARRIVALS,
+    Arrivals,
+    AutoDuration,
+    AutoWarmup,
+    ClientLevel,
+    Clients,
+    Condition,
+    Length,
+    QueueLimit,
+    Rates,
+    Retry,
+    ThinkTime,
+    Warmup,
+    obstacle,
+)
 from loadframe.workload.variables import Weight
-from loadframe.workload.window import AutoDuration, AutoWarmup, Length, QueueLimit, Warmup, obstacle
 from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, did_you_mean, wrong
 
 #: The target of operations that name none: the store under test.

@@ -12,10 +12,19 @@ from loadframe.base.errors import BadInput
 from loadframe.workload import corpora, journeys, sources
 from loadframe.workload.forms.repeat import Visible
 from loadframe.workload.holes import names
-from loadframe.workload.pacing import Arrivals, ClientLevel, Condition, RateLevel, plan_level
+from loadframe.workload.pacing import (
+    Arrivals,
+    AutoDuration,
+    AutoWarmup,
+    ClientLevel,
+    Condition,
+    RateLevel,
+    longest,
+    obstacle,
+    plan_level,
+)
 from loadframe.workload.phases import ANY, Ended, Phase, Stream, combined_target
 from loadframe.workload.variables import Variable, closure
-from loadframe.workload.window import AutoDuration, AutoWarmup, longest, obstacle
 
 #: Default number of clients that users share.
 CLIENTS_OF_USERS = 64

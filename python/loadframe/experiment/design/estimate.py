@@ -12,9 +12,8 @@ from loadframe.experiment.file.model import REMOTE_HOSTS
 from loadframe.workload import ResolvedPhase, Workload
 from loadframe.workload.forms import every_form
 from loadframe.workload.journeys import JourneyStep, Repeat
-from loadframe.workload.pacing import ThinkDraw, ThinkTime
+from loadframe.workload.pacing import AutoDuration, AutoWarmup, ThinkDraw, ThinkTime, longest, shortest
 from loadframe.workload.phases import Phase, Stream
-from loadframe.workload.window import AutoDuration, AutoWarmup, longest, shortest
 
 #: Overhead of a run, s, and documents/s that a small cluster ingests, both measured with embedded stores on two cores.
 #: Each store estimates the start of its clusters.

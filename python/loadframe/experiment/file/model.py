@@ -32,8 +32,7 @@ from loadframe.cluster import SCALED_WITHIN, is_path, parse_machine
 from loadframe.experiment.file.factors import expression, is_expression
 from loadframe.load.phase import Spread
 from loadframe.workload.forms import Text
-from loadframe.workload.pacing import Arrivals
-from loadframe.workload.window import Length, Warmup
+from loadframe.workload.pacing import Arrivals, Length, Warmup
 from loadframe.yamlfile import (
     NOT_EMPTY,
     QUANTITY,

@@ -3,23 +3,69 @@
 It starts no processes. `design` orders the runs, and `runner` executes them.
 """
 
-from collections.abc import Callable
+import contextlib
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster, below, is_path
 from loadframe.experiment import kinds
 from loadframe.experiment.experiment import PACES, Experiment, check_expressions, with_hard_factors
 from loadframe.experiment.file.existing import check_existing, with_kind
 from loadframe.experiment.file.factors import Factor, Level, is_expression, read_factors
-from loadframe.experiment.file.model import ONCE, ExperimentFile, PacedFile, SloEntry
-from loadframe.experiment.file.options import options_as_keys
+from loadframe.experiment.file.model import ONCE, ExperimentFile, LimitsEntry, PacedFile, SloEntry, StoreEntry
 from loadframe.experiment.kinds import Kind
 from loadframe.experiment.kinds.base import check_slo
 from loadframe.workload import Workload, load_workload
 from loadframe.workload.resolved import with_levels
 from loadframe.yamlfile import Document, Place, did_you_mean, read, short_json, validate
+
+#: Keys by option; other options stay.
+_KEYS = {
+    **{name.replace("_", "-"): f"store.{name}" for name in StoreEntry.model_fields},
+    **{name: f"store.limits.{name}" for name in LimitsEntry.model_fields},
+    **{
+        name: name for name in ("clients", "rate", "arrivals", "warmup", "duration", "threads", "connections", "spread")
+    },
+    "store": "store.kind",
+    "set": "store.settings",
+    "container-runtime": "store.runtime",
+    "per-machine": "store.placement.per_machine",
+    "network": "store.placement.network",
+}
+_OPTION = re.compile(r"--([a-z]+(?:-[a-z]+)*)(?: (\w+)=(\w+))?")
+
+
+@contextlib.contextmanager
+def options_as_keys() -> Iterator[None]:
+    """Replace options by keys in the messages of errors that leave this context."""
+    try:
+        yield
+    except LoadframeError as error:
+        with_keys(error)
+        raise
+
+
+def with_keys(error: LoadframeError) -> None:
+    """Replace options by keys in the message of an error, except in commands in backquotes."""
+    error.what = _replaced(error.what)
+    error.where = error.where and _replaced(error.where)
+    error.remedy = error.remedy and _replaced(error.remedy)
+
+
+def _replaced(text: str) -> str:
+    parts = text.split("`")
+    parts[::2] = [_OPTION.sub(_key, part) for part in parts[::2]]
+    return "`".join(parts)
+
+
+def _key(option: re.Match[str]) -> str:
+    name, setting, value = option.groups()
+    if name not in _KEYS:
+        return option[0]
+    return f"{_KEYS[name]}: {{{setting}: {value}}}" if setting else _KEYS[name]
 
 
 @options_as_keys()

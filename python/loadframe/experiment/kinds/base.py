@@ -5,7 +5,7 @@ workload on an unchanged cluster.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loadframe.base.errors import LoadframeError
@@ -16,12 +16,54 @@ from loadframe.experiment.design.plans import factorial, next_block, with_repeti
 from loadframe.experiment.experiment import PACES, Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import ExperimentFile, Levels, SloEntry
-from loadframe.experiment.runner.session import RunHook
-from loadframe.experiment.runner.stage import Stage
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.session import Labels, RunHook, Session
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.pacing import Arrivals
 from loadframe.workload.resolved import with_arrivals, with_levels
 from loadframe.yamlfile import Place, did_you_mean
+
+#: Difference between the seeds of two trials; exceeds the number of blocks.
+_TRIAL_STRIDE = 1_000_003
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A cluster for the runs that share its state, and the folder for their records."""
+
+    experiment: Experiment
+    cluster: Cluster
+    #: Parent of the run folders.
+    runs_path: Path
+    listener: Listener
+
+    def session(self, run: PlannedRun) -> Session:
+        """Return a session on the cluster with the workload and seed of a run."""
+        return Session(
+            self.cluster,
+            self.experiment.resolve(run.treatment, self.cluster.store.family, self.listener.step),
+            seed=seed_of(self.experiment, run),
+            generator=self.experiment.generator(run.treatment),
+            listener=self.listener,
+            allow_bad=self.experiment.file.allow_bad,
+        )
+
+    def labels(self, run: PlannedRun) -> Labels:
+        """Return the labels of a run."""
+        return labels_of(run)
+
+
+def seed_of(experiment: Experiment, run: PlannedRun) -> int:
+    """Return the seed of a block and trial.
+
+    With equal seeds, runs would send equal requests, and the run-to-run variance would look too small.
+    """
+    return experiment.seed + run.block - 1 + _TRIAL_STRIDE * (run.trial - 1)
+
+
+def labels_of(run: PlannedRun) -> Labels:
+    """Return treatment, block and repetition of a run."""
+    return Labels(run.treatment, run.block, run.repetition)
 
 
 class Crash(RunHook):

@@ -17,8 +17,7 @@ from loadframe.experiment.design.plans import factorial, run_id
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import ExperimentFile, Factors, Levels, Share, SloEntry
-from loadframe.experiment.kinds.base import Kind, check_slo, spacing
-from loadframe.experiment.runner.stage import Stage
+from loadframe.experiment.kinds.base import Kind, Stage, check_slo, spacing
 from loadframe.workload import Workload
 from loadframe.workload.pacing import Arrivals
 from loadframe.workload.resolved import with_levels

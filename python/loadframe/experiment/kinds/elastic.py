@@ -18,17 +18,15 @@ from loadframe.experiment.experiment import PACES, Experiment, expression_values
 from loadframe.experiment.file.elastic import ComingClients, ElasticFile, LoadEntry, RateShare, Step, Transition
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import ExperimentFile
-from loadframe.experiment.kinds.base import Kind
+from loadframe.experiment.kinds.base import Kind, Stage
 from loadframe.experiment.runner.director import BoundedPolicy, Director, TriggeredStep, policy_of
-from loadframe.experiment.runner.stage import Stage
 from loadframe.experiment.runner.triggers import trigger_of
 from loadframe.record import Run
 from loadframe.record.machine import digest
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
-from loadframe.workload.pacing import Arrivals
+from loadframe.workload.pacing import Arrivals, AutoDuration, AutoWarmup, longest
 from loadframe.workload.phases import Stream
 from loadframe.workload.resolved import with_arrivals, with_levels
-from loadframe.workload.window import AutoDuration, AutoWarmup, longest
 from loadframe.yamlfile import Place, did_you_mean
 
 

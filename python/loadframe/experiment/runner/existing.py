@@ -22,7 +22,8 @@ from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.existing import below, scale_command
 from loadframe.experiment.file.factors import COLLECTIONS, SETTINGS, WITH, Level
-from loadframe.experiment.file.options import with_keys
+from loadframe.experiment.file.reader import with_keys
+from loadframe.experiment.kinds.base import Stage
 from loadframe.experiment.runner.ledger import (
     Changes,
     Ledger,
@@ -36,15 +37,108 @@ from loadframe.experiment.runner.ledger import (
 )
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.preflight import check_load
-from loadframe.experiment.runner.runtime_settings import RuntimeSettings
 from loadframe.experiment.runner.session import Session
-from loadframe.experiment.runner.stage import Stage
 from loadframe.workload.collection_use import changes_data
 
 #: Value of `store.prefix` for names as in the workload.
 NO_PREFIX = "none"
 #: Attempts to reach a cluster again after a failed run, and the pause between them, s.
 _ATTEMPTS, _PAUSE = 3, 2.0
+
+
+#: Time limit of a setting to take effect, and the interval between two reads, s.
+_EFFECT_WITHIN, _POLL = 3.0, 0.05
+#: Level of a setting after a failure.
+_UNKNOWN = object()
+
+
+class RuntimeSettings:
+    """The settings of one cluster: their levels, their effects, and which ones differ from before the experiment.
+
+    A level of None is the value before the experiment.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        """`ledger` receives the values before the experiment."""
+        self._ledger = ledger
+        #: Values in effect, by setting and level as JSON, measured before the first run.
+        self._effects: dict[tuple[str, str], str] = {}
+        #: Levels that the cluster has now, by setting; missing ones are as before the experiment.
+        self.applied: dict[str, Any] = {}
+
+    def test(self, cluster: Cluster, levels: Mapping[str, Sequence[Any]]) -> None:
+        """Set and read each level of each setting once, then restore it; BadInput if a level cannot be set."""
+        before = cluster.store.running_settings(cluster.addresses, list(levels))
+        self._ledger.changes.settings = {name: setting.explicit for name, setting in before.items()}
+        self._ledger.write()
+        for name, values in levels.items():
+            for level in values:
+                self._effects[name, json.dumps(level)] = self._set(cluster, name, level)
+            self._set(cluster, name, None)
+
+    def require_distinct(self, levels: Mapping[str, Sequence[Any]], where: str) -> None:
+        """Raise BadInput if two tested levels of a setting have the same effect."""
+        for name, values in levels.items():
+            seen: dict[str, Any] = {}
+            for level in values:
+                value = self._effects[name, json.dumps(level)]
+                if value in seen:
+                    raise BadInput(
+                        f"{name} has the value {value} with the levels {seen[value]} and {level}",
+                        where=where,
+                        remedy="remove one of the levels; null stands for the value before the experiment",
+                    )
+                seen[value] = level
+
+    def apply(self, cluster: Cluster, settings: Mapping[str, Any], where: str) -> None:
+        """Set the levels that the cluster does not have yet; StoreFailed if one has another effect than in the test."""
+        for name, level in settings.items():
+            if name in self.applied and self.applied[name] == level:
+                continue
+            value = self._set(cluster, name, level)
+            expected = self._effects.get((name, json.dumps(level)))
+            if expected is not None and value != expected:
+                raise StoreFailed(
+                    f"{name} has the value {value}, not {expected}, after it was set to {level}",
+                    where=where,
+                    remedy="check whether another client changes this setting",
+                )
+
+    def forget(self) -> None:
+        """Apply all settings again before the next run."""
+        self.applied = {name: None if level is None else _UNKNOWN for name, level in self.applied.items()}
+
+    def changed(self) -> list[str]:
+        """Return the settings that may differ from before the experiment."""
+        return [name for name, level in self.applied.items() if level is not None]
+
+    def _set(self, cluster: Cluster, name: str, level: Any) -> str:
+        """Set a setting, or restore it if `level` is None; return the value in effect."""
+        before, earlier = self._value(cluster, name), self.applied.get(name)
+        self.applied[name] = _UNKNOWN
+        try:
+            cluster.configure({name: self._ledger.changes.settings[name] if level is None else level})
+        except LoadframeError:
+            # The server may have applied the setting although its answer was lost.
+            with contextlib.suppress(LoadframeError):
+                if self._value(cluster, name) == before:
+                    self.applied[name] = earlier
+            raise
+        self.applied[name] = level
+        # Some stores apply a setting only after they have answered.
+        end = time.monotonic() + _EFFECT_WITHIN
+        wanted = self._effects.get((name, json.dumps(level)))
+        while True:
+            value = self._value(cluster, name)
+            if value == wanted or (wanted is None and value != before) or time.monotonic() > end:
+                return value
+            time.sleep(_POLL)
+
+    @staticmethod
+    def _value(cluster: Cluster, name: str) -> str:
+        """Return the value in effect."""
+        value: str = cluster.store.running_settings(cluster.addresses, [name])[name].value
+        return value
 
 
 class ClusterLost(StoreFailed):

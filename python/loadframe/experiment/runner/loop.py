@@ -7,8 +7,13 @@ age. The data is dropped first and loaded again. For more than one node, a new c
 A run is done when its folder exists, so a killed loop resumes with the run that was in progress.
 """
 
+import contextlib
+import os
 import re
-from collections.abc import Mapping, Sequence
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -17,23 +22,107 @@ from types import TracebackType
 from typing import Any, Self
 
 from loadframe.base import interrupts
-from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.errors import BadInput, ExitCode, LoadframeError
+from loadframe.base.units import format_duration
 from loadframe.cluster import Cluster, ClusterSpec, DiskLimits, Encryption, Limits, Placement, Shape
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.design.estimate import length_is_known, run_seconds
 from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import REMOTE_HOSTS
-from loadframe.experiment.file.options import options_as_keys, with_keys
-from loadframe.experiment.runner.deadline import NEVER, Deadline, OutOfTime
+from loadframe.experiment.file.reader import options_as_keys, with_keys
+from loadframe.experiment.kinds.base import Stage, labels_of, seed_of
 from loadframe.experiment.runner.existing import ClusterLost, ExistingClusters
 from loadframe.experiment.runner.folder import ExperimentFolder, RunCount, next_runs
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.preflight import check_load
 from loadframe.experiment.runner.session import Session
-from loadframe.experiment.runner.stage import Stage, labels_of, seed_of
 from loadframe.load import present
 from loadframe.record.machine import instrument
+
+#: Time reserved for stopping nodes and writing records: a share of the time limit, and its bounds, s.
+_SHARE, _LEAST, _MOST = 0.05, 15.0, 180.0
+
+
+def margin(left: float) -> float:
+    """Return the time reserved at the end of `left` s, s."""
+    return min(max(_SHARE * left, _LEAST), _MOST)
+
+
+class OutOfTime(LoadframeError):
+    """The time limit was reached before the last run. Exit code TRY_AGAIN if some runs were recorded, else FAILED."""
+
+    def __init__(self, what: str, *, some: bool) -> None:
+        """Take the message, and whether some runs were recorded in this time."""
+        remedy = "submit the same job again to resume" if some else "request more time; no run was completed"
+        super().__init__(what, remedy=remedy)
+        self.exit_status = ExitCode.TRY_AGAIN if some else ExitCode.FAILED
+
+
+class Deadline:
+    """Time limit of this command; `ends` is the wall-clock end, s since the epoch, or None for no limit."""
+
+    def __init__(self, ends: float | None, owner: str = "") -> None:
+        """`owner` names the limit in messages, such as `job 17 of Slurm`."""
+        self._owner = owner
+        left = None if ends is None else ends - time.time()
+        #: Latest end of the last run, on the monotonic clock.
+        self._last = None if left is None else time.monotonic() + left - margin(left)
+        self._made = 0
+        self._interrupted = False
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether this deadline sent the interrupt."""
+        return self._interrupted
+
+    def run_recorded(self) -> None:
+        """Count a recorded run."""
+        self._made += 1
+
+    def require(self, seconds: float, what: str) -> None:
+        """Raise OutOfTime if `what`, which takes about `seconds`, would not finish in time.
+
+        The first run always starts, because its duration is only an estimate.
+        """
+        left = self._left()
+        if left is not None and self._made and seconds > left:
+            raise OutOfTime(
+                f"{self._owner} has {format_duration(max(left, 0.0))} left, and {what} takes about"
+                f" {format_duration(seconds)}",
+                some=True,
+            )
+
+    def over(self) -> OutOfTime:
+        """Return the error to raise after this deadline has interrupted a run."""
+        return OutOfTime(f"{self._owner} ends soon; the unfinished run was stopped", some=self._made > 0)
+
+    @contextlib.contextmanager
+    def watched(self) -> Iterator[None]:
+        """Interrupt this process with SIGTERM at the deadline."""
+        left = self._left()
+        if left is None:
+            yield
+            return
+        timer = threading.Timer(max(left, 0.0), self._interrupt)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _left(self) -> float | None:
+        return None if self._last is None else self._last - time.monotonic()
+
+    def _interrupt(self) -> None:
+        self._interrupted = True
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+#: No time limit.
+NEVER = Deadline(None)
+
 
 #: For more additional nodes, a new cluster is faster, because nodes join one by one but start in parallel.
 _MAX_ADDED = 1

@@ -20,10 +20,9 @@ from loadframe.base.units import counted
 from loadframe.base.untrusted import without_compressed
 from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
-from loadframe.experiment.runner import node_samplers, phase_files
+from loadframe.experiment.runner import node_samplers
 from loadframe.experiment.runner.document_counts import AcknowledgedDocuments, EventCount, uncounted
 from loadframe.experiment.runner.listener import Listener
-from loadframe.experiment.runner.phase_files import LatestAnswers
 from loadframe.experiment.runner.preflight import wait_until_ready
 from loadframe.experiment.runner.window import WindowControl
 from loadframe.load import (
@@ -333,7 +332,7 @@ class Session:
             writer.event(PHASE_ENDED, phase=phase.name)
             self._sources.tell({})
             events.ended(outcome)
-            extra["sources"] = phase_files.with_dead_letter_names(outcome, writer.folder)
+            extra["sources"] = with_dead_letter_names(outcome, writer.folder)
             outcomes.append(outcome | {"prepares": phase.prepares or phase.finishes, **extra})
             if failure or outcome["interrupted"]:
                 return failure
@@ -441,7 +440,7 @@ class Session:
         for name, source in phase.sources.items():
             if "wait" in source:
                 self.listener.step(f"waiting for the first line of {name} at {source['listen']['address']}")
-        plan = phase_files.with_spill_folder(plan, folder)
+        plan = with_spill_folder(plan, folder)
         self.listener.phase(phase.name, phase.longest_warmup + phase.duration if phase.duration else None)
 
         def tell(progress: Progress) -> None:
@@ -465,7 +464,7 @@ class Session:
         window = WindowControl(phase, folder, self.listener.step) if phase.adjustable else None
         addresses, cores = (lambda: self.cluster.addresses), self.cluster.cores_left
         outcome = run_phase(
-            plan if kept is None else phase_files.with_dead_letter_files(plan, kept),
+            plan if kept is None else with_dead_letter_files(plan, kept),
             folder,
             tell,
             hosts=addresses,
@@ -581,3 +580,58 @@ def _incomplete_error(what: str, phase: ResolvedPhase) -> LoadframeError:
         where=f"phase {phase.name}",
         remedy="the data is incomplete, so nothing was measured; remove the cause and run again",
     )
+
+
+def _name(phase: str, source: str) -> str:
+    return f"dead-letters-{phase}-{source}.ndjson"
+
+
+def with_spill_folder(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the plan with `folder` for the temporary spill files of its sources."""
+    where = {"spill_folder": str(folder.absolute())}
+    sources = {
+        name: {**source, **(where if "spill" in source else {})} for name, source in plan.get("sources", {}).items()
+    }
+    return {**plan, "sources": sources} if sources else plan
+
+
+def with_dead_letter_files(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the plan with a dead-letter file in `folder` for each source."""
+    if "sources" not in plan:
+        return plan
+    files = {name: str((folder / _name(plan["phase"], name)).absolute()) for name in plan["sources"]}
+    sources = {name: {**source, "dead_letters": files[name]} for name, source in plan["sources"].items()}
+    return {**plan, "sources": sources}
+
+
+def with_dead_letter_names(outcome: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the outcome's sources, with the name of the dead-letter file for sources that have one in `folder`."""
+    files = {name: _name(outcome["phase"], name) for name in outcome.get("sources", {})}
+    return {
+        name: {**source, **({"kept": files[name]} if (folder / files[name]).exists() else {})}
+        for name, source in outcome.get("sources", {}).items()
+    }
+
+
+class LatestAnswers:
+    """The latest answer to each operation."""
+
+    def __init__(self) -> None:
+        self._answers: dict[str, bytes] = {}
+
+    def keep(self, operation: str, answer: bytes) -> None:
+        """Replace the latest answer to an operation."""
+        self._answers[operation] = answer
+
+    def write(self, folder: Path, phase: str) -> None:
+        """Write the JSON answers by operation to `answers-PHASE.json`; no file if no answer is JSON."""
+        answers = {name: read for name, answer in self._answers.items() if (read := _read(answer)) is not None}
+        if answers:
+            (folder / f"answers-{phase}.json").write_text(json.dumps(answers, indent=1))
+
+
+def _read(answer: bytes) -> object:
+    try:
+        return json.loads(answer)
+    except ValueError:
+        return None

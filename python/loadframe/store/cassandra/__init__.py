@@ -15,7 +15,7 @@ from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.base.units import counted, format_nodes
 from loadframe.store import distribution, jvm
-from loadframe.store.access import OPEN, Access, Auth, first_answer, split_address
+from loadframe.store.access import OPEN, Access, Auth, Encryption, first_answer, split_address
 from loadframe.store.base import (
     Balancing,
     Figure,
@@ -35,7 +35,6 @@ from loadframe.store.cassandra import config
 from loadframe.store.cassandra.cql import BAD_CREDENTIALS, DENIED, TEMPORARY, Connection, CqlError
 from loadframe.store.cassandra.ring import Ring, figures, sampled_rows
 from loadframe.store.distribution import Distribution
-from loadframe.store.encryption import Encryption
 
 KEYSPACE = "loadframe"
 #: The administrator of clusters that Loadframe starts.

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from loadframe.store import jvm
+from loadframe.store.access import AUTHORITY, BUNDLE
 from loadframe.store.base import NodeSpec
-from loadframe.store.encryption import AUTHORITY, BUNDLE
 
 #: Least memory that a node needs besides its heap, in bytes: code, threads, network and file buffers.
 _BESIDES = 256 * 2**20

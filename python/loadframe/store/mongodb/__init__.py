@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.store import distribution
-from loadframe.store.access import OPEN, Access, first_answer
+from loadframe.store.access import OPEN, Access, Encryption, first_answer
 from loadframe.store.base import (
     Balancing,
     FoundInstallation,
@@ -25,7 +25,6 @@ from loadframe.store.base import (
     daily_collections,
 )
 from loadframe.store.distribution import Distribution, Offer, Wheel, vendor_architecture, version_numbers
-from loadframe.store.encryption import Encryption
 from loadframe.store.mongodb import config, figures, shards
 from loadframe.store.mongodb import replica_set as sets
 from loadframe.store.mongodb.client import ADMINISTRATOR, Client, MongoError

@@ -9,8 +9,8 @@ from typing import Any
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_size
+from loadframe.store.access import AUTHORITY, BUNDLE, Encryption
 from loadframe.store.base import Installation, NodePlan, NodeSpec
-from loadframe.store.encryption import AUTHORITY, BUNDLE, Encryption
 from loadframe.store.mongodb.client import server_key
 
 #: Settings of mongod that Loadframe controls.

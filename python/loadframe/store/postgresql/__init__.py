@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from loadframe.base.errors import BadInput
 from loadframe.store import distribution
-from loadframe.store.access import OPEN, Access, first_answer
+from loadframe.store.access import OPEN, Access, Encryption, first_answer, refuse_settings
 from loadframe.store.base import (
     FoundInstallation,
     Health,
@@ -24,7 +24,6 @@ from loadframe.store.base import (
     Watch,
 )
 from loadframe.store.distribution import Distribution, Wheel
-from loadframe.store.encryption import Encryption, refuse_settings
 from loadframe.store.postgresql import config, figures, partitions, replication
 from loadframe.store.postgresql.client import DATABASE, SLOW, USER, Client, PostgresError
 from loadframe.store.postgresql.figures import sampled_rows

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput
+from loadframe.store.access import AUTHORITY, CERTIFICATE, KEY
 from loadframe.store.base import Installation, NodePlan, NodeSpec
-from loadframe.store.encryption import AUTHORITY, CERTIFICATE, KEY
 from loadframe.store.postgresql.client import USER
 
 #: Server parameters that Loadframe controls.

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from loadframe.base.errors import BadInput
 from loadframe.store import distribution
-from loadframe.store.access import OPEN, Access, first_answer
+from loadframe.store.access import AUTHORITY, BUNDLE, OPEN, Access, Encryption, first_answer
 from loadframe.store.base import (
     Figure,
     FoundInstallation,
@@ -24,7 +24,6 @@ from loadframe.store.base import (
     Watch,
 )
 from loadframe.store.distribution import Distribution
-from loadframe.store.encryption import AUTHORITY, BUNDLE, Encryption
 from loadframe.store.redis import cluster as ring
 from loadframe.store.redis.client import USER, Client, sampled_values
 

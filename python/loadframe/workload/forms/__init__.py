@@ -9,29 +9,27 @@ from typing import Annotated, Any, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from loadframe.workload.forms.answer import PLACES, Assertion, Captured, Chart
-from loadframe.workload.forms.native import (
+from loadframe.workload.forms.neutral import (
     Aggregate,
+    Bulk,
     Consistency,
     Cql,
-    Durability,
-    Find,
-    Query,
-    ReadFrom,
-    ReadPreference,
-    Statements,
-    WriteConcern,
-)
-from loadframe.workload.forms.neutral import (
-    Bulk,
     Delete,
     DeleteDays,
+    Durability,
+    Find,
     Insert,
+    Query,
     Read,
+    ReadFrom,
     ReadModifyWrite,
+    ReadPreference,
     Scan,
+    Statements,
     TakeIn,
     Update,
     Upsert,
+    WriteConcern,
 )
 from loadframe.workload.forms.repeat import Composite, Repeat, Scroll, SearchAfter, Visible
 from loadframe.workload.forms.rest import Http

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from loadframe.workload.importers.imported import literal
-from loadframe.workload.importers.rally.conversion import Form, TrackConversion
-from loadframe.workload.importers.rally.track import TEMPLATES
+from loadframe.workload.importers.rally.track import TEMPLATES, Form, TrackConversion
 from loadframe.workload.importers.source import ImportedObject
 
 _DEFINITION = ("settings", "mappings", "aliases")

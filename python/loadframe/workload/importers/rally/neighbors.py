@@ -11,7 +11,7 @@ from loadframe.workload import vectors
 from loadframe.workload.importers.imported import Hole, literal
 from loadframe.workload.importers.rally import searches
 from loadframe.workload.importers.rally.administration import repeated
-from loadframe.workload.importers.rally.conversion import Form, TrackConversion
+from loadframe.workload.importers.rally.track import Form, TrackConversion
 from loadframe.workload.importers.source import ImportedObject
 
 #: Names of HDF5 data sets in files of ann-benchmarks.

@@ -5,8 +5,7 @@ from collections.abc import Callable, Collection
 
 from loadframe.workload.importers.imported import literal
 from loadframe.workload.importers.rally import administration, neighbors, searches
-from loadframe.workload.importers.rally.conversion import Form, TrackConversion
-from loadframe.workload.importers.rally.track import Track
+from loadframe.workload.importers.rally.track import Form, Track, TrackConversion
 from loadframe.workload.importers.source import ImportedObject
 
 #: Keys of operations without effect on the load.

@@ -7,10 +7,9 @@ from typing import Any
 
 from loadframe.base.errors import BadInput
 from loadframe.workload.importers.imported import name_of, without_operation
-from loadframe.workload.importers.rally.conversion import Form
 from loadframe.workload.importers.rally.operations import Operations
 from loadframe.workload.importers.rally.sources import Sources
-from loadframe.workload.importers.rally.track import Track
+from loadframe.workload.importers.rally.track import Form, Track
 from loadframe.workload.importers.source import ImportedObject
 from loadframe.yamlfile import did_you_mean
 

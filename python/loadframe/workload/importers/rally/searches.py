@@ -3,7 +3,7 @@
 from typing import Any
 
 from loadframe.workload.importers.imported import Hole, literal
-from loadframe.workload.importers.rally.conversion import Form, TrackConversion
+from loadframe.workload.importers.rally.track import Form, TrackConversion
 from loadframe.workload.importers.source import ImportedObject
 
 #: Body keys that paging forms set.
