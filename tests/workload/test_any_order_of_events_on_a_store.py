@@ -1,6 +1,7 @@
 """The order of events changes nothing: documents of real stores, from a log in its order and in others."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from adbids_events import documents, in_text, jumbled, log, write
 
 from commands import result
 from documents import login, uri
+from loadframe.record import Run
 from loadframe.store.cassandra.cql import Connection
 
 pytestmark = pytest.mark.store
@@ -93,3 +95,44 @@ def test_cassandra(cassandra, tmp_path):
         return stored
 
     hold_in_any_order("cassandra", tmp_path, held)
+
+
+ROUTED = """\
+workload: routed
+collections: {bids: {}, wins: {}, clicks: {}}
+sources:
+  log:
+    stdin: true
+    events:
+      kinds: {bid: {id: id, time: time}, win: {id: bid_id, time: bid_time}, click: {id: bid_id, time: bid_time}}
+operations:
+  bids: {take_in: {collection: bids}}
+  wins: {take_in: {collection: wins}}
+  clicks: {take_in: {collection: clicks}}
+phases:
+  - {name: ingest, source: log, route: {bid: bids, win: wins, click: clicks}, until: exhausted}
+"""
+
+
+def test_kinds_of_events_in_their_own_collections(mongodb, tmp_path):
+    events = log(DOCUMENTS, seed=3)
+    (tmp_path / "routed.yaml").write_text(ROUTED)
+    path = write(tmp_path / "log.ndjson", events)
+    options = ("--cluster", "mongodb", "--replace", "--batch", 20, "--output", tmp_path / "run")
+    came = result("ingest", tmp_path / "routed.yaml", path, *options)
+    kinds = Counter(event["type"] for event in events)
+    assert (came["indexed_by_kind"], came["left_over"]) == (kinds, 0)
+    # Some events are repeated.
+    documents_of = {
+        kind: {event.get("bid_id") or event["id"] for event in events if event["type"] == kind} for kind in kinds
+    }
+    unique = {kind: len(ids) for kind, ids in documents_of.items()}
+    assert came["documents"] == sum(unique.values())
+    with pymongo.MongoClient(uri(mongodb)) as client:
+        database = client["loadframe"]
+        assert {kind: database[f"{kind}s"].count_documents({}) for kind in kinds} == unique
+        assert {kind: database[f"{kind}s"].count_documents({kind: {"$exists": True}}) for kind in kinds} == unique
+    stored = Run(Path(came["run"])).summary.stored
+    assert {entry.collection: (entry.indexed, sum(entry.events.values())) for entry in stored} == {
+        f"{kind}s": (kinds[kind], unique[kind]) for kind in kinds
+    }

@@ -213,7 +213,7 @@ def test_a_field_is_named_with_dots(refused, field):
         ("{name: p, operation: take_in, clients: 2, duration: 1s}", "take_in", "the stream lacks a source"),
         ("{name: p, operation: look, source: ads, duration: 1s}", "look", "requires a take_in operation"),
         ("{name: p, operation: fill, source: ads, duration: 1s}", "fill", "requires a take_in operation"),
-        ("{name: p, mix: {take_in: 1}, source: ads, duration: 1s}", "mix", "a source requires operation, not mix"),
+        ("{name: p, mix: {take_in: 1}, source: ads, duration: 1s}", "mix", "a source requires operation or route"),
         ("{name: p, operation: take_in, source: ads, rate: 5, duration: 1s}", "rate", "has no effect with a source"),
         ("{name: p, operation: take_in, source: ads, clients: 5, duration: 1s}", "clients", "has no effect"),
         ("{name: p, operation: look, clients: 1, workers: 5, duration: 1s}", "workers", "workers requires source"),
@@ -312,3 +312,50 @@ def test_events_are_looked_for_in_a_sample_of_them_that_can_be_left_out(load):
 
     assert looked_for("2s") == {"take_in": {"every": 1.0, "within": 120.0, "sample": 2.0}}
     assert looked_for("0s") is None
+
+
+ROUTED = """\
+workload: w
+sources: {{ads: {{stdin: true, events: {{kinds: {{bid: {{id: id, time: t}}, click: {{id: id, time: t}}}}}}}}}}
+collections: {{bids: {{}}, clicks: {{}}}}
+operations:
+  bids: {{take_in: {{collection: bids}}, {probes}}}
+  clicks: {{take_in: {{collection: clicks}}}}
+phases:
+  - {{name: ingest, {route}, until: exhausted}}
+"""
+
+
+def routed(route="source: ads, route: {bid: bids, click: clicks}", probes="new_documents: 1"):
+    return ROUTED.format(route=route, probes=probes)
+
+
+def test_each_kind_of_event_can_have_its_own_operation(load):
+    phase = load(routed()).for_family("elasticsearch", 1).phases[0]
+    (stream,) = phase.plan(seed=1, hosts=["a:1"], driver="search")["streams"]
+    assert stream["pacing"]["source"]["routes"] == {"bid": "bids", "click": "clicks"}
+    assert stream["mix"] == [["bids", 1.0], ["clicks", 1.0]]
+    assert stream["name"] == "ads"
+
+
+@pytest.mark.parametrize(
+    ("route", "what", "place"),
+    [
+        ("source: ads, route: {bid: bids}", "route does not name the kind of event 'click'", "route:"),
+        ("source: ads, route: {bid: bids, clik: clicks}", "unknown kind of event 'clik'", "clik: "),
+        ("source: ads, route: {bid: bids, click: clics}", "unknown operation 'clics'", "clics"),
+        ("source: ads, operation: bids, route: {bid: bids, click: clicks}", "operation and route exclude", ""),
+        ("clients: 1, route: {bid: bids, click: clicks}", "route requires source", "route"),
+        ("source: ads", "operation, mix or journey is missing", ""),
+    ],
+)
+def test_bad_routes_are_refused_at_their_place(load, route, what, place):
+    text = routed(route)
+    with pytest.raises(BadInput, match=what) as caught:
+        load(text)
+    assert pointed_at(text, caught.value).startswith(place)
+
+
+def test_operations_of_a_route_must_have_the_same_probes(load):
+    with pytest.raises(BadInput, match="must have the same visible"):
+        load(routed(probes="visible: {sample: 1s}"))

@@ -215,10 +215,9 @@ def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Pl
         within: Place = place if phase.streams is None else (*place, "streams", index)
         if stream.source is not None:
             _check_source(document, file, stream.source, (*within, "source"), fed)
+            _check_route(document, file, stream, (*within, "route"))
         for name in stream.weights:
-            key: Place = ("operation",) if stream.mix is None else ("mix", name)
-            if stream.journey is not None:
-                key = next(("journey", *at) for at, step in every_step(stream.journey) if step.operation == name)
+            key = _key_of(stream, name)
             _require_known(document, (*within, *key), "operation", name, file.operations, key=stream.mix is not None)
             reads = any(form.bulk is not None for form in every_form(file.operations[name]).values())
             if reads and len(stream.weights) > 1:
@@ -248,6 +247,15 @@ def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Pl
             _JourneyCheck(document, file).check(stream.journey, (*within, "journey"), set())
 
 
+def _key_of(stream: Stream, operation: str) -> Place:
+    """Return the place of an operation in its stream."""
+    if stream.journey is not None:
+        return next(("journey", *at) for at, step in every_step(stream.journey) if step.operation == operation)
+    if stream.route is not None:
+        return next(("route", kind) for kind, name in stream.route.items() if name == operation)
+    return ("operation",) if stream.mix is None else ("mix", operation)
+
+
 def _check_source(document: Document, file: WorkloadFile, name: str, place: Place, fed: set[str]) -> None:
     """Refuse an unknown source or one that another stream of the phase uses; add the source to `fed`."""
     _require_known(document, place, "source", name, file.sources)
@@ -255,6 +263,24 @@ def _check_source(document: Document, file: WorkloadFile, name: str, place: Plac
         what = f"another stream of the phase already ingests the events of {name!r}"
         raise document.error(place, what, "remove one stream, and set workers in the other")
     fed.add(name)
+
+
+def _check_route(document: Document, file: WorkloadFile, stream: Stream, place: Place) -> None:
+    """Refuse a route that does not name each kind of the source, or whose operations have different probes."""
+    if stream.route is None or stream.source is None:
+        return
+    kinds = file.sources[stream.source].events.kinds
+    for kind, name in stream.route.items():
+        _require_known(document, (*place, kind), "kind of event", kind, kinds, key=True)
+        _require_known(document, (*place, kind), "operation", name, file.operations)
+    missing = [kind for kind in kinds if kind not in stream.route]
+    if missing:
+        what = f"route does not name the kind of event {missing[0]!r}"
+        raise document.error(place, what, f"add {missing[0]}: OPERATION", key=True)
+    forms = [form for name in stream.weights for form in every_form(file.operations[name]).values()]
+    if any(form.visible != forms[0].visible for form in forms):
+        what = "the operations of a route must have the same visible"
+        raise document.error(place, what, "write the same visible in each, or in none", key=True)
 
 
 def _check_ends(document: Document, file: WorkloadFile, name: str, place: Place, *, endless: bool) -> None:

@@ -1,6 +1,6 @@
 """Phases and streams: operations, targets, load model (closed loop, open loop, users, source) and end. Models only."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
@@ -90,7 +90,8 @@ class Load(Model):
     (64 by default), remember captured values, and may branch and loop. The first user starts at once, the last after
     `arrive_over`. They may have a simulated `clock`.
 
-    Source: requests are due when its events arrive; `workers` (4 by default) connections ingest them.
+    Source: requests are due when its events arrive; `workers` (4 by default) connections ingest them. `route` names an
+    operation for each kind of event, instead of one `operation`.
 
     A request that failed for a passing reason is resent up to `retries` times; `retry` sets pauses and limits.
     """
@@ -111,6 +112,7 @@ class Load(Model):
     retries: Annotated[int, Field(ge=0, le=100)] | None = None
     retry: Retry | None = None
     source: Text | None = None
+    route: Annotated[dict[str, Text], NOT_EMPTY] | None = None
     workers: Annotated[int, Field(ge=1, le=4096)] | None = None
 
     @property
@@ -125,16 +127,23 @@ class Load(Model):
 
     @property
     def weights(self) -> dict[str, float]:
-        """The operations and their weights; a single operation and those of a journey have weight 1."""
+        """The operations and their weights; operations without weights count 1."""
         if self.journey is not None:
             return {step.operation: 1.0 for _, step in every_step(self.journey) if step.operation is not None}
+        if self.route is not None:
+            return dict.fromkeys(self.route.values(), 1.0)
         return self.mix if self.mix is not None else {self.operation or "": 1.0}
 
+    def kinds_of(self, operation: str, kinds: Iterable[str]) -> tuple[str, ...]:
+        """Return those of the source's kinds of events that the operation ingests."""
+        return tuple(kind for kind in kinds if self.route is None or self.route.get(kind) == operation)
+
     def _check_load(self) -> None:
-        given = [key for key in ("operation", "mix", "journey") if getattr(self, key) is not None]
+        given = [key for key in ("operation", "mix", "journey", "route") if getattr(self, key) is not None]
         if len(given) != 1:
             what = f"{' and '.join(given)} exclude each other" if given else "operation, mix or journey is missing"
-            raise wrong(what, "use exactly one of operation, mix and journey")
+            remedy = "with a source, use operation or route" if self.source else "use one of operation, mix and journey"
+            raise wrong(what, remedy)
         self._check_order()
         self._check_users()
         if self.retry is not None and self.retries is not None:
@@ -183,10 +192,12 @@ class Load(Model):
         if self.source is None:
             if self.workers is not None:
                 raise wrong("workers requires source", "add a source, or use clients instead", key="workers")
+            if self.route is not None:
+                raise wrong("route requires source", "add a source, or use mix instead", key="route")
             return False
-        if self.operation is None:
+        if self.operation is None and self.route is None:
             key = "mix" if self.mix is not None else "journey"
-            raise wrong(f"a source requires operation, not {key}", "use one operation", key=key)
+            raise wrong(f"a source requires operation or route, not {key}", "use one operation", key=key)
         for key in ("clients", "think_time", "pacing", "users", "rate", "arrivals", "max_in_flight", "retry"):
             if getattr(self, key) is not None:
                 raise wrong(f"{key} has no effect with a source, whose events set the pace", f"remove {key}", key=key)
@@ -263,7 +274,8 @@ ANY = "any"
 class Stream(Load, Ended):
     """One of the concurrent loads of a phase.
 
-    The default `name` is that of its operation, or `mix` or `journey`. Without an end condition it ends with the phase.
+    The default `name` is that of its operation, or with `route` that of the source, or `mix` or `journey`. Without an
+    end condition it ends with the phase.
     """
 
     name: Name | None = None
@@ -392,4 +404,4 @@ class Phase(Load, Ended):
 
 
 def _kind(stream: Stream) -> str:
-    return "journey" if stream.journey is not None else "mix"
+    return "journey" if stream.journey is not None else stream.source or "mix"

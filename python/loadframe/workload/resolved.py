@@ -376,7 +376,8 @@ def _requests(stream: Stream) -> dict[str, Any]:
 def load_model(stream: Stream) -> dict[str, Any]:
     """Return the load model of a stream for the plan: source, users, closed or open."""
     if stream.source is not None:
-        return {"source": {"source": stream.source, "workers": stream.workers or WORKERS}}
+        routes = {} if stream.route is None else {"routes": stream.route}
+        return {"source": {"source": stream.source, "workers": stream.workers or WORKERS, **routes}}
     if stream.users is not None:
         shared = {"users": stream.users, "clients": stream.clients or CLIENTS_OF_USERS}
         times = {"think_time": plan_level(stream.think_time or 0.0), "over": stream.arrive_over or 0.0}

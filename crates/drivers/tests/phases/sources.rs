@@ -406,6 +406,55 @@ fn a_port_is_closed_when_nothing_has_come_for_so_long() {
 }
 
 #[test]
+fn each_kind_of_event_goes_to_the_operation_of_its_route() {
+    let texts = Folder::new();
+    let win = |number: u64| format!("{{\"type\": \"win\", \"bid_id\": \"b{number}\", \"bid_time\": {number}}}\n");
+    let lines = (0..3_000).map(|number| if number % 3 == 0 { win(number) } else { bid(number) });
+    let path = file(&texts, "log.ndjson", lines.collect::<String>());
+    for retries in [0, 2] {
+        let mut plan = ingesting(json!({"files": [path], "batch": 100}), json!("exhausted"));
+        plan["operations"] = json!({
+            "bids": {"half_rejected": 5, "unanswered": 2, "refused": "\"b77\""},
+            "wins": {"half_rejected": 7, "unanswered": 1},
+        });
+        plan["streams"][0]["mix"] = json!([["bids", 1], ["wins", 1]]);
+        plan["streams"][0]["retries"] = json!(retries);
+        plan["streams"][0]["pacing"]["source"]["routes"] = json!({"bid": "bids", "win": "wins"});
+        let (outcome, _folder) = run::<Fussy>(&plan);
+        adds_up(&outcome);
+        assert_eq!((count(&outcome, "indexed"), count(&outcome, "left_over")), (2_999, 0), "{outcome}");
+        let documents = |name: &str| {
+            let operations = outcome["operations"].as_array().unwrap();
+            let operation = operations.iter().find(|operation| operation["operation"] == name).unwrap();
+            operation["documents"].as_u64().unwrap()
+        };
+        assert_eq!((documents("bids"), documents("wins")), (1_999, 1_000), "{outcome}");
+        assert_eq!(outcome["sources"]["ads"]["kinds"], json!({"bid": 1_999, "win": 1_000}));
+    }
+}
+
+#[test]
+fn probes_of_each_route_are_found_by_its_own_queries() {
+    let generated = json!({"generate": {"generator": "adbids", "rate": 5_000, "documents": 5_000}});
+    let mut plan = ingesting(generated, json!("exhausted"));
+    plan["sources"]["ads"]["events"]["kinds"]["click"] = json!({"id": "/bid_id", "time": "/bid_time"});
+    plan["operations"] = json!({"bids": {"take_in": {}}, "results": {"take_in": {}}});
+    let visible = json!({"every": 0.001, "within": 60.0, "sample": 0.001});
+    plan["visible"] = json!({"bids": visible, "results": visible});
+    plan["streams"][0]["mix"] = json!([["bids", 1], ["results", 1]]);
+    let routes = json!({"bid": "bids", "win": "results", "click": "results"});
+    plan["streams"][0]["pacing"]["source"]["routes"] = routes;
+    let (outcome, folder) = run::<Null>(&plan);
+    adds_up(&outcome);
+    let counts = &outcome["sources"]["ads"]["looked_for"];
+    assert_eq!(counts["sampled"], counts["seen"], "{counts}");
+    let log = HistogramLog::read(&folder.0.join("histograms.hlog")).unwrap();
+    let seen = |name: &str| log.total(&format!("p/{name}.visible/response"), 0.0, f64::INFINITY).map_or(0, |h| h.len());
+    assert_eq!(json!(seen("bids") + seen("results")), counts["seen"]);
+    assert!(seen("bids") > 0 && seen("results") > 0, "{counts}");
+}
+
+#[test]
 fn impossible_sources_are_refused_before_reading() {
     let said = |plan: &Value| {
         let folder = Folder::new();
@@ -420,6 +469,10 @@ fn impossible_sources_are_refused_before_reading() {
     plan["operations"]["take_in"] = json!({"something": "else"});
     assert!(said(&plan).contains("does not ingest events"));
     plan["operations"]["take_in"] = json!({"take_in": {}});
+    plan["streams"][0]["pacing"]["source"]["routes"] = json!({"bid": "take_in"});
+    assert!(said(&plan).contains("each kind of event"));
+    plan["streams"][0]["pacing"]["source"]["routes"] = json!({"bid": "take_in", "win": "other"});
+    assert!(said(&plan).contains("not in its mix"));
     plan["streams"][0]["pacing"] = json!({"closed": {"clients": 1}});
     assert!(said(&plan).contains("lacks a source"));
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::request::Start;
 use super::{ClientSeat, Stream, Worker};
 use crate::client::retry_state::RetryState;
+use crate::client::stream_plan::Choice;
 use crate::driver::{Driver, ErrorClass, ReplyPart};
 use crate::ingest::chunk::InFlightBatch;
 use crate::ingest::queue::Next;
@@ -80,8 +81,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Sends the remaining events of a batch, with retries, and records the request. Unstored events stay in
-    /// the batch. `late`: the generator's delay.
+    /// Sends the remaining events of a batch. With routes, each operation gets the events of its kinds in a
+    /// request of its own. Unstored events stay in the batch. `late`: the generator's delay.
     async fn send(
         &self,
         stream: &Stream,
@@ -91,13 +92,49 @@ impl<D: Driver> Worker<D> {
         in_flight: &mut InFlightBatch,
         late: Duration,
     ) -> SendResult {
-        let choice = &self.phase.stream_plans[stream.index].choices[0];
+        let stream_plan = &self.phase.stream_plans[stream.index];
+        let [first, others @ ..] = stream_plan.choices.as_slice() else { unreachable!("a source has an operation") };
+        if others.is_empty() {
+            return self.send_to(first, stream, connection, seat, source, in_flight, late).await;
+        }
+        let all = in_flight.left.take().unwrap_or_else(|| (0..in_flight.batch.events.len() as u32).collect());
+        let (mut left, mut result) = (Vec::new(), SendResult { stuck: true, unreachable: false });
+        for choice in &stream_plan.choices {
+            let is_routed =
+                |place: &u32| stream_plan.route(in_flight.batch.events[*place as usize].kind) == choice.number;
+            let places: Vec<u32> = all.iter().copied().filter(is_routed).collect();
+            if places.is_empty() {
+                continue;
+            }
+            in_flight.left = Some(places);
+            let sent = self.send_to(choice, stream, connection, seat, source, in_flight, late).await;
+            result.stuck &= sent.stuck;
+            result.unreachable |= sent.unreachable;
+            left.extend(in_flight.left.take().unwrap_or_default());
+        }
+        left.sort_unstable();
+        in_flight.left = Some(left).filter(|left| !left.is_empty());
+        result
+    }
+
+    /// Sends the remaining events of a batch by one operation, with retries, and records the request.
+    #[expect(clippy::too_many_arguments)]
+    async fn send_to(
+        &self,
+        choice: &Choice<D>,
+        stream: &Stream,
+        connection: &mut D::Connection,
+        seat: ClientSeat,
+        source: &Source,
+        in_flight: &mut InFlightBatch,
+        late: Duration,
+    ) -> SendResult {
         let scheduled = in_flight.oldest().unwrap_or_else(Instant::now);
         // Waiting for events or for a free client does not count as the generator's delay.
         let start = Start { scheduled, started: scheduled + late };
         self.waiting.borrow_mut()[seat.place] = Some((choice.slot, scheduled));
-        let node = stream.due_node(0);
-        stream.count_node(0, node);
+        let node = stream.due_node(choice.number);
+        stream.count_node(choice.number, node);
         self.turn_to(stream, connection, node, true);
         let name = self.phase.driver.parts(&choice.operation).len();
         let most = self.phase.plan.streams[stream.index].retries;

@@ -52,6 +52,9 @@ pub struct StreamPlan<D: Driver> {
     pub groups: Vec<Group>,
     /// Choice indices of a permuted mix, each repeated by its weight. Empty for other streams.
     pub permuted_mix: Vec<usize>,
+    /// Choice index of each kind of event, in the order of [`Batch::kinds`](crate::workload::event::Batch::kinds).
+    /// Empty if one operation ingests all kinds.
+    pub routes: Vec<usize>,
     /// The journey of users, with branches.
     pub journey: Option<Journey>,
 }
@@ -69,7 +72,8 @@ pub struct Group {
 impl<D: Driver> StreamPlan<D> {
     /// Creates the plan of a mix, or of a journey with its think times.
     pub fn new(choices: Vec<Choice<D>>, thinks: Vec<Think>) -> Self {
-        let mut stream_plan = Self { choices, thinks, groups: Vec::new(), permuted_mix: Vec::new(), journey: None };
+        let mut stream_plan =
+            Self { choices, thinks, groups: Vec::new(), permuted_mix: Vec::new(), routes: Vec::new(), journey: None };
         let counters = stream_plan.counters();
         let alike = stream_plan.choices.iter().all(|choice| choice.uses == stream_plan.choices[0].uses);
         if stream_plan.thinks.is_empty() && !alike {
@@ -91,6 +95,11 @@ impl<D: Driver> StreamPlan<D> {
         }
         choices.iter_mut().for_each(|(below, _)| *below /= share);
         Group { uses, share, choices }
+    }
+
+    /// Returns the index of the choice that ingests a kind of event.
+    pub fn route(&self, kind: usize) -> usize {
+        self.routes.get(kind).copied().unwrap_or(0)
     }
 
     /// Returns the number of requests per iteration.

@@ -1,5 +1,5 @@
 //! Visibility probes: one client per source polls for acknowledged events until queries find them. Each query
-//! covers all open probes.
+//! covers all open probes of the kinds that one operation ingests.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,16 +18,14 @@ impl<D: Driver> Worker<D> {
     /// probe is found or times out, so that late events are treated like the others.
     pub(super) async fn look_for_events(self: Rc<Self>, index: usize, source: Arc<Source>) {
         let Some(probes) = &source.probes else { return };
-        let (phase, choice) = (&self.phase, &self.phase.stream_plans[index].choices[0]);
-        let visible = choice.slot + phase.driver.parts(&choice.operation).len() + 2;
-        let look = visible + 1;
+        let (phase, stream_plan) = (&self.phase, &self.phase.stream_plans[index]);
         let seat = self.seat(self.looker(index));
         let mut connection = phase.driver.connection(seat.client);
         let mut due = self.start;
         loop {
             let mut changed = std::pin::pin!(probes.changed());
             changed.as_mut().enable();
-            match probes.next_probes() {
+            match probes.next_probes(|_| true) {
                 NextProbes::Ended => return,
                 NextProbes::Nothing => {
                     changed.await;
@@ -37,29 +35,39 @@ impl<D: Driver> Worker<D> {
                 NextProbes::Events(_) => {}
             }
             self.timer.sleep_until(due).await;
-            // Include probes opened during the wait.
-            let NextProbes::Events(batch) = probes.next_probes() else { continue };
-            let started = Instant::now();
-            self.waiting.borrow_mut()[seat.place] = Some((look, due));
-            let (reply, seen) = phase.driver.look_for(&mut connection, &choice.operation, &phase.context, &batch).await;
-            let done = reply.done;
-            let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
-            let ends = phase.plan.clock(index).map(|duration| self.measured_from() + duration);
-            let mut recorder = self.recorder.borrow_mut();
-            recorder.request(
-                look,
-                Times { scheduled: due, started, ends, client: seat.client },
-                reply,
-                &self.waiting.borrow(),
-            );
-            for Outcome { arrived, failed } in probes.record_query(&seen, batch.events.len(), done, failed) {
-                let times = Times { scheduled: arrived, started, ends, client: seat.client };
-                let part = ReplyPart { name: 0, sent: arrived, done, documents: u64::from(failed.is_none()), failed };
-                recorder.part(visible, times, &part);
+            let mut next = due;
+            for choice in &stream_plan.choices {
+                let covers = |kind| stream_plan.route(kind) == choice.number;
+                // Include probes opened during the wait.
+                let NextProbes::Events(batch) = probes.next_probes(covers) else { continue };
+                let visible = choice.slot + phase.driver.parts(&choice.operation).len() + 2;
+                let look = visible + 1;
+                let started = Instant::now();
+                self.waiting.borrow_mut()[seat.place] = Some((look, due));
+                let (reply, seen) =
+                    phase.driver.look_for(&mut connection, &choice.operation, &phase.context, &batch).await;
+                let done = reply.done;
+                let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
+                let ends = phase.plan.clock(index).map(|duration| self.measured_from() + duration);
+                let mut recorder = self.recorder.borrow_mut();
+                recorder.request(
+                    look,
+                    Times { scheduled: due, started, ends, client: seat.client },
+                    reply,
+                    &self.waiting.borrow(),
+                );
+                for Outcome { arrived, failed } in probes.record_query(covers, &seen, batch.events.len(), done, failed)
+                {
+                    let times = Times { scheduled: arrived, started, ends, client: seat.client };
+                    let part =
+                        ReplyPart { name: 0, sent: arrived, done, documents: u64::from(failed.is_none()), failed };
+                    recorder.part(visible, times, &part);
+                }
+                drop(recorder);
+                self.waiting.borrow_mut()[seat.place] = None;
+                next = done + probes.sampling.every;
             }
-            drop(recorder);
-            self.waiting.borrow_mut()[seat.place] = None;
-            due = done + probes.sampling.every;
+            due = next;
         }
     }
 

@@ -129,14 +129,14 @@ impl Probes {
         self.changed.notified()
     }
 
-    /// Returns all open probes as one batch.
-    pub fn next_probes(&self) -> NextProbes {
+    /// Returns all open probes of the kinds that `covers` accepts as one batch.
+    pub fn next_probes(&self, covers: impl Fn(usize) -> bool) -> NextProbes {
         let state = self.state();
         if state.probes.is_empty() {
             return if state.finished { NextProbes::Ended } else { NextProbes::Nothing };
         }
         let mut batch = Batch { kinds: self.kinds.clone(), ..Batch::default() };
-        for Probe { arrived, id, kind, time, arrival, .. } in &state.probes {
+        for Probe { arrived, id, kind, time, arrival, .. } in state.probes.iter().filter(|probe| covers(probe.kind)) {
             let start = batch.bytes.len();
             batch.bytes.extend_from_slice(id);
             let id = start..batch.bytes.len();
@@ -149,14 +149,15 @@ impl Probes {
                 arrival: *arrival,
             });
         }
-        NextProbes::Events(batch)
+        if batch.events.is_empty() { NextProbes::Nothing } else { NextProbes::Events(batch) }
     }
 
-    /// Records a query for the first `sought` probes, answered at `done`; `seen` tells which ones it found.
-    /// Returns the probes that this closes: those found, and those past their time limit. `failed`: the error
-    /// class of a failed query.
+    /// Records a query for the first `queried` probes of the kinds that `covers` accepts, answered at `done`;
+    /// `seen` tells which ones it found. Returns the probes that this closes: those found, and those past their
+    /// time limit. `failed`: the error class of a failed query.
     pub fn record_query(
         &self,
+        covers: impl Fn(usize) -> bool,
         seen: &[bool],
         queried: usize,
         done: Instant,
@@ -165,7 +166,10 @@ impl Probes {
         let mut state = self.state();
         let State { probes, counts, newest, .. } = &mut *state;
         let (mut over, mut place) = (Vec::new(), 0);
-        probes.retain(|Probe { arrived, before, .. }| {
+        probes.retain(|Probe { arrived, before, kind, .. }| {
+            if !covers(*kind) {
+                return true;
+            }
             let is_seen = seen.get(place).copied().unwrap_or(false);
             place += 1;
             if is_seen {
@@ -218,17 +222,20 @@ mod tests {
         let (probes, start) = (probes(10), Instant::now());
         let at = |seconds| start + Duration::from_secs(seconds);
         probes.state().probes.extend([probe(start, 4), probe(at(5), 9), probe(at(6), 20)]);
-        assert_eq!(probes.record_query(&[false, true], 2, at(7), None), [Outcome { arrived: at(5), failed: None }]);
+        assert_eq!(
+            probes.record_query(|_| true, &[false, true], 2, at(7), None),
+            [Outcome { arrived: at(5), failed: None }]
+        );
         assert_eq!(probes.counts(), ProbeCounts { seen: 1, up_to: 10, ..ProbeCounts::default() });
         assert_eq!(probes.newest(), Some(at(5)));
         let unseen = Outcome { arrived: start, failed: Some(ErrorClass::Unseen) };
-        assert_eq!(probes.record_query(&[false, false], 2, at(10), None), [unseen]);
+        assert_eq!(probes.record_query(|_| true, &[false, false], 2, at(10), None), [unseen]);
         let unanswered = Outcome { arrived: at(6), failed: Some(ErrorClass::Connect) };
-        assert_eq!(probes.record_query(&[], 1, at(16), Some(ErrorClass::Connect)), [unanswered]);
+        assert_eq!(probes.record_query(|_| true, &[], 1, at(16), Some(ErrorClass::Connect)), [unanswered]);
         assert_eq!(probes.counts(), ProbeCounts { seen: 1, unseen: 2, up_to: 10, ..ProbeCounts::default() });
-        assert!(matches!(probes.next_probes(), NextProbes::Nothing));
+        assert!(matches!(probes.next_probes(|_| true), NextProbes::Nothing));
         probes.finish();
-        assert!(matches!(probes.next_probes(), NextProbes::Ended));
+        assert!(matches!(probes.next_probes(|_| true), NextProbes::Ended));
     }
 
     #[test]
@@ -236,7 +243,7 @@ mod tests {
         let (probes, start) = (probes(1), Instant::now());
         probes.state().probes.extend([probe(start, 0), probe(start, 1)]);
         let late = start + Duration::from_secs(2);
-        assert_eq!(probes.record_query(&[true], 1, late, None), [Outcome { arrived: start, failed: None }]);
+        assert_eq!(probes.record_query(|_| true, &[true], 1, late, None), [Outcome { arrived: start, failed: None }]);
         assert_eq!(probes.state().probes.len(), 1);
     }
 }

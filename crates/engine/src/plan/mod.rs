@@ -307,6 +307,9 @@ pub enum Pacing {
         source: String,
         /// Number of clients over all ranks that send batches, each with a connection.
         workers: u64,
+        /// The operation of each kind of event; empty if one operation ingests all kinds.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        routes: BTreeMap<String, String>,
     },
 }
 

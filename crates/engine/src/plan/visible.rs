@@ -36,7 +36,7 @@ impl Plan {
 }
 
 /// Settings of visibility probes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sampling {
     /// See [`Visible::every`].
     pub every: Duration,

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::client;
 use crate::client::phase::{Leftover, Phase};
-use crate::client::stream_plan::Choice;
+use crate::client::stream_plan::{Choice, StreamPlan};
 use crate::driver::{Driver, Exchange, Reply};
 use crate::ingest;
 use crate::ingest::{Source, SourceStats};
@@ -444,28 +444,33 @@ pub fn render_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Option<St
     })
 }
 
-/// Returns the request for a sample event of each kind that the source defines.
+/// Returns the request for a sample event of each kind that the operation ingests.
 fn rendered<D: Driver>(
     phase: &Phase<D>,
     connection: &mut D::Connection,
     choice: &Choice<D>,
-    source: &plan::Source,
+    (source, stream_plan): (&plan::Source, &StreamPlan<D>),
 ) -> Option<String> {
-    phase.driver.render_events(connection, &choice.operation, &phase.context, &ingest::samples(&source.events))
+    let mut batch = ingest::samples(&source.events);
+    batch.events.retain(|event| stream_plan.route(event.kind) == choice.number);
+    phase.driver.render_events(connection, &choice.operation, &phase.context, &batch)
 }
 
-/// Iterates over the operations of a phase, each once, with its name and the source of its events, if any.
-fn once<'a, D: Driver>(
-    phase: &'a Phase<D>,
-    slots: &'a [Slot],
-) -> impl Iterator<Item = (&'a str, Option<&'a plan::Source>, &'a Choice<D>)> {
+/// An operation with its name. If it ingests events, also their source and the plan of the stream.
+type Named<'a, D> = (&'a str, Option<(&'a plan::Source, &'a StreamPlan<D>)>, &'a Choice<D>);
+
+/// Iterates over the operations of a phase, each once.
+fn once<'a, D: Driver>(phase: &'a Phase<D>, slots: &'a [Slot]) -> impl Iterator<Item = Named<'a, D>> {
     let mut seen = HashSet::new();
     let source = |stream: &Stream| match &stream.pacing {
         Pacing::Source { source, .. } => phase.plan.sources.get(source),
         _ => None,
     };
     let streams = phase.plan.streams.iter().map(source).zip(&phase.stream_plans);
-    let choices = streams.flat_map(|(source, stream)| stream.choices.iter().map(move |choice| (source, choice)));
+    let choices = streams.flat_map(|(source, stream_plan)| {
+        let source = source.map(|source| (source, stream_plan));
+        stream_plan.choices.iter().map(move |choice| (source, choice))
+    });
     let named = choices.map(|(source, choice)| (slots[choice.slot].operation.as_str(), source, choice));
     named.filter(move |(name, ..)| seen.insert(*name))
 }

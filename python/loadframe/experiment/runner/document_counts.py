@@ -4,6 +4,7 @@ An event is a field of its document, so the documents with that field are counte
 event. The difference is data that the store acknowledged and lost.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,9 +29,17 @@ class _EventCollection:
     """A collection that sources write events to."""
 
     collection: str
-    kinds: tuple[str, ...]  #: kinds of the events
-    sources: frozenset[str]
+    sources: Mapping[str, tuple[str, ...]]  #: kinds of the events, by source
     unique: bool  #: whether each event is sent only once
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of all its events."""
+        return tuple(dict.fromkeys(kind for kinds in self.sources.values() for kind in kinds))
+
+    def acknowledged(self, counts: Mapping[str, Mapping[str, int]]) -> int:
+        """Return the number of its events in counts by source and kind."""
+        return sum(counts.get(source, {}).get(kind, 0) for source, kinds in self.sources.items() for kind in kinds)
 
 
 class EventCount:
@@ -40,9 +49,9 @@ class EventCount:
         self._cluster = cluster
         self._places = _places(phases)
         self._before: dict[str, Mapping[str, int]] = {}
-        self._indexed = 0
-        self._of_phase = 0
-        self._at_kill: int | None = None
+        self._indexed: Counter[str] = Counter()
+        self._of_phase: Counter[str] = Counter()
+        self._at_kill: Counter[str] | None = None
 
     def begin(self) -> bool:
         """Count the events in the store before the load; return whether the run ingests any.
@@ -55,15 +64,18 @@ class EventCount:
 
     def progress(self, progress: Progress) -> None:
         """Update the number of events that the store has acknowledged in this phase."""
-        self._of_phase = sum(source.indexed for source in progress.sources.values())
+        self._of_phase = self._acknowledged({name: source.kinds for name, source in progress.sources.items()})
 
     def ended(self, outcome: Outcome) -> None:
         """Add the acknowledged events of a finished phase."""
-        self._indexed += sum(source["indexed"] for source in outcome.get("sources", {}).values())
-        self._of_phase = 0
+        self._indexed += self._acknowledged(_kinds(outcome))
+        self._of_phase = Counter()
+
+    def _acknowledged(self, counts: Mapping[str, Mapping[str, int]]) -> Counter[str]:
+        return Counter({place.collection: place.acknowledged(counts) for place in self._places})
 
     def changed(self, event: ClusterEvent) -> None:
-        """Store the number of acknowledged events when the first node is killed."""
+        """Store the numbers of acknowledged events when the first node is killed."""
         if event.kind == KILLED and self._at_kill is None:
             self._at_kill = self._indexed + self._of_phase
 
@@ -74,20 +86,19 @@ class EventCount:
     def _stored(self, place: _EventCollection, outcomes: Sequence[Outcome]) -> StoredEvents:
         before = self._before[place.collection]
         after = self._cluster.count_having(place.collection, place.kinds)
-        indexed = sum(
-            source["indexed"]
-            for outcome in outcomes
-            for name, source in outcome.get("sources", {}).items()
-            if name in place.sources
-        )
         return StoredEvents(
             collection=place.collection,
             documents=self._cluster.count(place.collection),
             events={kind: after[kind] - before[kind] for kind in place.kinds},
-            indexed=indexed,
+            indexed=sum(place.acknowledged(_kinds(outcome)) for outcome in outcomes),
             unique=place.unique,
-            acknowledged_at_kill=self._at_kill,
+            acknowledged_at_kill=None if self._at_kill is None else self._at_kill[place.collection],
         )
+
+
+def _kinds(outcome: Outcome) -> dict[str, Mapping[str, int]]:
+    """Return the acknowledged events of each source by kind."""
+    return {name: source["kinds"] for name, source in outcome.get("sources", {}).items()}
 
 
 def _places(phases: Iterable[ResolvedPhase]) -> list[_EventCollection]:
@@ -97,14 +108,15 @@ def _places(phases: Iterable[ResolvedPhase]) -> list[_EventCollection]:
             if stream.source is None:
                 continue
             source = phase.sources[stream.source]
-            collection = collection_of(phase.operations[str(stream.operation)]["take_in"])
-            place = places.get(collection, _EventCollection(collection, (), frozenset(), unique=True))
-            places[collection] = _EventCollection(
-                collection,
-                tuple(dict.fromkeys([*place.kinds, *source["events"]["kinds"]])),
-                place.sources | {stream.source},
-                place.unique and "generate" in source,
-            )
+            for operation in stream.weights:
+                collection = collection_of(phase.operations[operation]["take_in"])
+                place = places.get(collection, _EventCollection(collection, {}, unique=True))
+                kinds = (*place.sources.get(stream.source, ()), *stream.kinds_of(operation, source["events"]["kinds"]))
+                places[collection] = _EventCollection(
+                    collection,
+                    {**place.sources, stream.source: tuple(dict.fromkeys(kinds))},
+                    place.unique and "generate" in source,
+                )
     return list(places.values())
 
 

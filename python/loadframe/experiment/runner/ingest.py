@@ -67,8 +67,8 @@ def _with_end(stream: Stream, workers: int | None, *, until_exhausted: bool) -> 
 
 def documents(phase: ResolvedPhase, cluster: Cluster) -> int:
     """Refresh the collections of a phase's events and return the number of documents in them."""
-    (form,) = (form["take_in"] for form in phase.operations.values() if "take_in" in form)
-    return cluster.count(collection_of(form))
+    forms = [form["take_in"] for form in phase.operations.values() if "take_in" in form]
+    return sum(cluster.count(collection) for collection in {collection_of(form) for form in forms})
 
 
 @dataclass(frozen=True)

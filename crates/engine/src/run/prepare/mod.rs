@@ -112,6 +112,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             slots.push(Slot { stream: stream.name.clone(), operation: name.clone(), part: None, of_several: true });
         }
         let mut stream_plan = StreamPlan::new(choices, stream.journey.iter().map(|step| step.think_time).collect());
+        stream_plan.routes = sources::routes(&plan, stream).map_err(|e| e.within(place()))?;
         if stream.order == MixOrder::Permuted {
             let weights: Vec<f64> = stream.mix.iter().map(|(_, weight)| *weight).collect();
             stream_plan.permuted_mix =

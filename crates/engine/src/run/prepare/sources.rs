@@ -54,11 +54,24 @@ pub(super) fn suits(stream: &Stream, ingests: bool) -> Result<(), PlanError> {
     }
 }
 
+/// Returns the index of each kind's operation in a stream with routes; the kinds are sorted by name. Empty
+/// without routes.
+pub(super) fn routes(plan: &Plan, stream: &Stream) -> Result<Vec<usize>, PlanError> {
+    let Pacing::Source { source, routes, .. } = &stream.pacing else { return Ok(Vec::new()) };
+    let kinds = plan.sources.get(source).map(|source| source.events.kinds.keys().collect::<Vec<_>>());
+    if !routes.is_empty() && kinds.is_some_and(|kinds| routes.keys().collect::<Vec<_>>() != kinds) {
+        return Err(PlanError::new("its routes must name each kind of event of its source once"));
+    }
+    let unknown = || PlanError::new("a route names an operation that is not in its mix");
+    let place = |name: &String| stream.mix.iter().position(|(other, _)| other == name).ok_or_else(unknown);
+    routes.values().map(place).collect()
+}
+
 /// Returns the source of each stream that has one.
 pub(super) fn of<'a>(plan: &'a Plan) -> Result<Vec<Option<Arc<Source>>>, PlanError> {
     let mut used = HashSet::new();
     let mut of_stream = |stream: &'a Stream| {
-        let Pacing::Source { source: name, workers } = &stream.pacing else { return Ok(None) };
+        let Pacing::Source { source: name, workers, routes } = &stream.pacing else { return Ok(None) };
         let fail = |cause: String| Err(PlanError::new(cause).within(format!("stream {:?}", stream.name)));
         let Some(source) = plan.sources.get(name) else {
             return fail(crate::util::suggestions::unknown("source", name, plan.sources.keys().map(String::as_str)));
@@ -66,8 +79,8 @@ pub(super) fn of<'a>(plan: &'a Plan) -> Result<Vec<Option<Arc<Source>>>, PlanErr
         if !used.insert(name) {
             return fail(format!("another stream also uses the source {name:?}: give each stream its own source"));
         }
-        if stream.mix.len() != 1 {
-            return fail("a stream with a source needs exactly one operation".into());
+        if stream.mix.len() != 1 && routes.is_empty() {
+            return fail("a stream with a source needs exactly one operation, or routes".into());
         }
         if *workers < plan.ranks {
             return fail(format!("{workers} workers are too few for {} ranks: give each at least one", plan.ranks));
@@ -77,8 +90,12 @@ pub(super) fn of<'a>(plan: &'a Plan) -> Result<Vec<Option<Arc<Source>>>, PlanErr
                 "a stream with a source needs a duration, or until: exhausted, or must end with the phase".into(),
             );
         }
-        let (operation, _) = &stream.mix[0];
-        Source::new(name, source, plan, plan.sampling(operation)?).map(|source| Some(Arc::new(source)))
+        let samplings = stream.mix.iter().map(|(operation, _)| plan.sampling(operation));
+        let samplings = samplings.collect::<Result<Vec<_>, _>>()?;
+        if samplings.iter().any(|sampling| *sampling != samplings[0]) {
+            return fail("all of its operations must have the same visibility probes".into());
+        }
+        Source::new(name, source, plan, samplings[0]).map(|source| Some(Arc::new(source)))
     };
     plan.streams.iter().map(&mut of_stream).collect()
 }
