@@ -1,7 +1,8 @@
 """Coverage of the interval of a capacity, and bias of the estimate, with known capacities.
 
 A trial passes if its rate is below the capacity times a log-normal error (`noise`); searches of one experiment
-differ by a log-normal factor (`searches differ`). Capacities lie anywhere between two steps of the ramp.
+differ by a log-normal factor (`searches differ`). Capacities lie anywhere between two steps of the ramp. During the
+`cold` trials at the start of an experiment, the store sustains an eighth of its capacity.
 
     python -m benchmarks.simulate_capacity
 """
@@ -19,32 +20,47 @@ from loadframe.analyze.capacity.criteria import Judgement
 from loadframe.analyze.capacity.search import Answer, Bounds, Next, Outcome, Trial, search
 
 _BOUNDS = Bounds(start=100, least=1, most=1e6)
-_CASES = [(0.0, 0.0), (0.02, 0.0), (0.05, 0.0), (0.1, 0.0), (0.02, 0.05), (0.05, 0.1), (0.05, 0.2)]
+#: Noise, difference between searches, and number of cold trials.
+_CASES = [
+    *((noise, 0.0, 0) for noise in (0.0, 0.02, 0.05, 0.1)),
+    *((noise, between, 0) for noise, between in ((0.02, 0.05), (0.05, 0.1), (0.05, 0.2))),
+    *((noise, 0.0, cold) for noise in (0.0, 0.05) for cold in (2, 4)),
+]
+#: The share of its capacity that a cold store sustains.
+_COLD = 1 / 8
 _SEARCHES = (1, 2, 3, 5, 10)
 
 
 def main(trials: int = 400) -> None:
     """Print a table of coverage and bias; `trials` experiments of each kind."""
-    print("| noise of a trial | searches differ by | searches | interval holds the truth | half-width, median | bias |")
-    print("|---|---|---|---|---|---|")
+    print(
+        "| noise of a trial | searches differ by | cold trials | searches | interval holds the truth"
+        " | half-width, median | bias |"
+    )
+    print("|---|---|---|---|---|---|---|")
     promise = Promises()
-    for noise, between in _CASES:
+    for noise, between, cold in _CASES:
         for searches in _SEARCHES:
-            result = list(_experiments(trials, noise, between, searches))
-            print(_row(noise, between, searches, result, promise), flush=True)
+            result = list(_experiments(trials, noise, between, cold, searches))
+            head = f"| {100 * noise:g} % | {100 * between:g} % | {cold} | {searches} |"
+            print(_row(head, searches, result, promise), flush=True)
     promise.settle()
 
 
-def _experiments(trials: int, noise: float, between: float, searches: int) -> Iterator[tuple[float, Capacity]]:
+def _experiments(
+    trials: int, noise: float, between: float, cold: int, searches: int
+) -> Iterator[tuple[float, Capacity]]:
     random = np.random.default_rng([round(1000 * noise), round(1000 * between), searches])
     for _ in range(trials):
         truth = float(np.exp(random.uniform(np.log(300), np.log(3000))))
-        values = [_search(truth * np.exp(between * random.standard_normal()), noise, random) for _ in range(searches)]
+        values = [
+            _search(truth * np.exp(between * random.standard_normal()), noise, 0 if number else cold, random)
+            for number in range(searches)
+        ]
         yield truth, capacities_of([values], 1)[0]
 
 
-def _row(noise: float, between: float, searches: int, result: list[tuple[float, Capacity]], promise: Promises) -> str:
-    head = f"| {100 * noise:g} % | {100 * between:g} % | {searches} |"
+def _row(head: str, searches: int, result: list[tuple[float, Capacity]], promise: Promises) -> str:
     old = fmean(_old_holds(truth, capacity) for truth, capacity in result)
     old_bias = fmean(_old_value(capacity) / truth - 1 for truth, capacity in result)
     if searches == 1:
@@ -60,13 +76,14 @@ def _row(noise: float, between: float, searches: int, result: list[tuple[float, 
     )
 
 
-def _search(truth: float, noise: float, random: np.random.Generator) -> Search:
+def _search(truth: float, noise: float, cold: int, random: np.random.Generator) -> Search:
     attempts: list[Attempt] = []
     end: Next | Answer
     while isinstance(
         end := search(_BOUNDS, [Trial(attempt.rate, attempt.judgement.outcome) for attempt in attempts]), Next
     ):
-        held = end.rate <= truth * math.exp(noise * random.standard_normal())
+        sustained = truth * _COLD if len(attempts) < cold else truth
+        held = end.rate <= sustained * math.exp(noise * random.standard_normal())
         outcome = Outcome.PASSED if held else Outcome.FAILED
         attempts.append(Attempt("", end.rate, Judgement(outcome, (), None, None, None, None)))
     return Search(1, {}, tuple(attempts), end)

@@ -10,22 +10,33 @@ from loadframe.analyze.capacity import Bounds, Capacities, Kind, Outcome, Slo, c
 from loadframe.report import capacity_words
 
 
-def experiments(number, *, searches, noise, block=0.0, seed=1):
-    """Yield the truth (1/s) and the capacity of simulated experiments; searches of one differ by `block`."""
+def experiments(number, *, searches, noise, block=0.0, cold=0, seed=1):
+    """Yield the truth (1/s) and the capacity of simulated experiments; searches of one differ by `block`.
+
+    The first `cold` trials of an experiment run on a cold store.
+    """
     random = np.random.default_rng(seed)
     for _ in range(number):
         truth = float(np.exp(random.uniform(np.log(300), np.log(3000))))
         values = [
-            searched(truth * np.exp(block * random.standard_normal()), noise=noise, random=random, block=search)
+            searched(
+                truth * np.exp(block * random.standard_normal()),
+                noise=noise,
+                cold=0 if search else cold,
+                random=random,
+                block=search,
+            )
             for search in range(searches)
         ]
         [capacity] = capacities_of([values], 1)
         yield truth, capacity
 
 
-@pytest.mark.parametrize(("searches", "noise", "block"), [(2, 0.05, 0.0), (3, 0.02, 0.1), (5, 0.1, 0.05)])
-def test_the_interval_holds_the_truth_and_the_estimate_is_not_biased(searches, noise, block):
-    result = list(experiments(60, searches=searches, noise=noise, block=block))
+@pytest.mark.parametrize(
+    ("searches", "noise", "block", "cold"), [(2, 0.05, 0.0, 0), (3, 0.02, 0.1, 0), (5, 0.1, 0.05, 0), (3, 0.05, 0.0, 4)]
+)
+def test_the_interval_holds_the_truth_and_the_estimate_is_not_biased(searches, noise, block, cold):
+    result = list(experiments(60, searches=searches, noise=noise, block=block, cold=cold))
     covered = np.mean([capacity.rate.low <= truth <= capacity.rate.high for truth, capacity in result])
     assert covered >= 0.88, "95 % of 60, less two standard errors and a half"
     errors = np.array([math.log(capacity.rate.value / truth) for truth, capacity in result])

@@ -19,6 +19,7 @@ def carried_out(judge, bounds=BOUNDS, most=80):
     """Search with a judge of (rate, number of the trial); return the answer and the trials."""
     trials: list[Trial] = []
     while isinstance(step := search(bounds, trials), Next):
+        assert step.number == 1 + sum(trial.rate == step.rate for trial in trials), "trials are named by their number"
         trials.append(Trial(step.rate, judge(step.rate, step.number)))
         assert len(trials) < most, "the search does not end"
     return step, trials
@@ -51,7 +52,7 @@ def test_basis_of_the_answer_and_its_bound():
     answer, trials = carried_out(below(777))
     outcomes = {rate: [trial.outcome for trial in trials if trial.rate == rate] for rate in (answer.rate, answer.above)}
     assert outcomes[answer.rate].count(PASSED) == 3, "two of three, and once again"
-    assert outcomes[answer.above] == [FAILED, FAILED]
+    assert outcomes[answer.above] == [FAILED] * 3, "twice, and once after the answer has passed"
 
 
 def test_the_ramp_goes_up_by_its_factor_and_then_halves_in_proportion():
@@ -65,6 +66,25 @@ def test_one_failure_by_chance_changes_nothing():
 
     answer, _ = carried_out(judge)
     assert answer.rate <= 777 < answer.above
+
+
+@pytest.mark.parametrize("cold", [1, 2, 4, 6])
+@pytest.mark.parametrize("capacity", [60, 333, 777, 5_000])
+def test_failures_of_a_cold_store_do_not_lower_the_answer(capacity, cold):
+    made = itertools.count()
+
+    def judge(rate, _):
+        return below(capacity / 8 if next(made) < cold else capacity)(rate, _)
+
+    answer, _ = carried_out(judge)
+    assert answer.kind is Kind.BRACKETED
+    assert answer.rate <= capacity < answer.above <= answer.rate * 1.05 + 1e-9
+
+
+def test_failures_after_a_pass_count():
+    # 800 is sustained by chance in one of three trials.
+    answer, _ = carried_out(lambda rate, number: PASSED if rate <= 500 or (rate, number % 3) == (800, 0) else FAILED)
+    assert answer.rate <= 500 < answer.above < 800
 
 
 def test_an_answer_that_does_not_hold_is_a_rate_that_failed():

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from loadframe.analyze.capacity.criteria import Judgement, Slo, judge
-from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, search
+from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, search, warm
 from loadframe.analyze.capacity.trials import Array, OrderEffect, Thresholds, order_effect, thresholds
 from loadframe.analyze.estimate import ONE_SIDED, Estimate, mean_interval, mean_share, proportion, requests_needed
 from loadframe.analyze.exclusion import selected_runs
@@ -60,8 +60,11 @@ class Search:
 
     @property
     def answer(self) -> Answer | None:
-        """The answer; None while the search is unfinished."""
-        return self.end if isinstance(self.end, Answer) else None
+        """The answer; None while the search is unfinished, unless only a trial that confirms its upper end is missing.
+
+        Searches of earlier versions lack that trial.
+        """
+        return self.end if isinstance(self.end, Answer) else self.end.answer
 
     @property
     def is_conclusive(self) -> bool:
@@ -256,6 +259,8 @@ def _documents(run: RecordedRun, phases: Sequence[str]) -> float:
     return RATES["documents"].of(entry) / requests if entry and requests else 0.0
 
 
+#: Failures before the first pass are those of a cold store if the answer is higher by at least this factor.
+_FAR = 1.25
 #: Kinds with a rate, from the tightest bound to the loosest.
 _WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND)
 
@@ -283,7 +288,13 @@ def _with_order(capacity: Capacity) -> Capacity:
 
 
 def _trials(search: Search) -> list[Trial]:
-    return [Trial(attempt.rate, attempt.judgement.outcome) for attempt in search.attempts]
+    """Return the trials that estimate a capacity: all except failures of a store that was cold.
+
+    Failures near the answer are chance: without them the estimate would be too high.
+    """
+    trials = [Trial(attempt.rate, attempt.judgement.outcome) for attempt in search.attempts]
+    near = ((search.answer.rate if search.answer else None) or 0.0) / _FAR
+    return [*(trial for trial in warm(trials) if trial.rate <= near), *(trial for trial in trials if trial.rate > near)]
 
 
 def _capacity(searches: Sequence[Search], fitted: Thresholds | None, default_nodes: int) -> Capacity:

@@ -4,11 +4,15 @@ The ramp multiplies the rate until it fails. Bisection (on a log scale) then nar
 failed rate. One pass is enough to continue, which keeps the search quick. The answer needs more evidence: a rate fails
 by two failed trials, and the answer has three passes and at most one failure. An answer that fails this verification
 counts as a failed rate, and the search continues below it. An interrupted search resumes from its trials.
+
+A store may miss a rate while it is cold, and sustain it later. If the failed rate above the answer was not tried after
+the answer's first pass, it is tried once more. If it passes, its earlier failures do not count, nor do failures before
+the first pass of a higher rate.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -47,11 +51,15 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Next:
-    """The next trial: its rate, its number at that rate (from 1), and its purpose."""
+    """The next trial: its rate, its number at that rate (from 1), and its purpose.
+
+    `answer` is the answer without this trial, if only the failed rate above it is to be confirmed.
+    """
 
     rate: float
     number: int
     purpose: str
+    answer: "Answer | None" = None
 
 
 class Kind(StrEnum):
@@ -81,6 +89,14 @@ _PASSES = 3
 
 def search(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
     """Return the trial to make next, or the answer."""
+    step = _step(bounds, warm(trials))
+    if isinstance(step, Answer):
+        return step
+    return replace(step, number=1 + sum(trial.rate == step.rate for trial in trials))
+
+
+def _step(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
+    """Return the next trial, numbered 1, or the answer."""
     tried = {rate: _Rate(rate, trials) for rate in {trial.rate for trial in trials}}
     high = min((rate for rate, tally in tried.items() if tally.failed or tally.beyond), default=None)
     below = [tally for rate, tally in tried.items() if high is None or rate < high]
@@ -88,7 +104,7 @@ def search(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
     for tally in below:
         # Repeat a rate that failed once or was invalid before the search continues from it.
         if tally.undecided and (low is None or tally.rate > low):
-            return Next(tally.rate, tally.number, "again")
+            return Next(tally.rate, 1, "again")
     if low is None:
         return _down(bounds, high, tried)
     if high is None:
@@ -98,7 +114,33 @@ def search(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
         return Next(middle, 1, "bisect")
     # Between a passed and a failed rate, rates may be invalid: the bracket is then wider than the precision.
     failed = min((rate for rate, tally in tried.items() if tally.failed and rate > low), default=None)
-    return _verified(tried[low], Kind.BRACKETED if failed else Kind.LOWER_BOUND, failed or high)
+    end = _verified(tried[low], Kind.BRACKETED if failed else Kind.LOWER_BOUND, failed or high)
+    if isinstance(end, Answer) and failed and trials.index(Trial(low, Outcome.PASSED)) > _last(trials, failed):
+        return Next(failed, 1, "confirm", end)
+    return end
+
+
+def _last(trials: Sequence[Trial], rate: float) -> int:
+    """Return the index of the last trial at a rate."""
+    return max(index for index, trial in enumerate(trials) if trial.rate == rate)
+
+
+def warm(trials: Sequence[Trial]) -> list[Trial]:
+    """Return the trials without failures of a cold store.
+
+    These precede the first pass of a higher rate, or the first pass of the same rate if that had failed before.
+    """
+    first: dict[float, int] = {}
+    for index, trial in enumerate(trials):
+        if trial.outcome is Outcome.PASSED:
+            first.setdefault(trial.rate, index)
+    since = {}
+    for rate in {trial.rate for trial in trials}:
+        since[rate] = min((at for higher, at in first.items() if higher > rate), default=-1)
+        earlier = trials[: first.get(rate, 0)]
+        if earlier.count(Trial(rate, Outcome.FAILED)) >= _FAILURES:
+            since[rate] = max(since[rate], first[rate])
+    return [trial for at, trial in enumerate(trials) if trial.outcome is not Outcome.FAILED or at > since[trial.rate]]
 
 
 def _down(bounds: Bounds, high: float | None, tried: "dict[float, _Rate]") -> Next | Answer:
@@ -119,7 +161,7 @@ def _next_up(bounds: Bounds, low: float, tried: "dict[float, _Rate]") -> Next | 
 
 def _verified(answer: "_Rate", kind: Kind, above: float | None) -> Next | Answer:
     if answer.passes < _PASSES:
-        return Next(answer.rate, answer.number, "verify")
+        return Next(answer.rate, 1, "verify")
     return Answer(kind, answer.rate, above)
 
 
@@ -129,7 +171,6 @@ class _Rate:
     def __init__(self, rate: float, trials: Iterable[Trial]) -> None:
         outcomes = [trial.outcome for trial in trials if trial.rate == rate]
         self.rate = rate
-        self.number = len(outcomes) + 1
         self.passes = outcomes.count(Outcome.PASSED)
         failures, invalid = outcomes.count(Outcome.FAILED), outcomes.count(Outcome.INVALID)
         self.failed = failures >= _FAILURES
