@@ -70,9 +70,10 @@ def test_an_interval_without_an_end_reaches_the_edge():
     assert draw(figure).startswith("<svg")
 
 
-def test_an_unknown_variance_has_a_mark_without_an_interval():
+def test_an_unknown_interval_reaches_both_edges():
     figure = drawn(effect(0.0, 1.2, math.inf))
-    assert [(trace.line, list(trace.x)) for trace in figure.traces] == [(None, [1.2])]
+    bar, mark = figure.traces
+    assert (list(bar.x), list(mark.x)) == ([*figure.x.range, None], [1.2])
     assert drawn() is None
 
 

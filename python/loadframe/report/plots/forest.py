@@ -31,14 +31,14 @@ def forest(
     """Draw effects as marks with intervals, and a line at 1; None without a positive ratio.
 
     The axis is logarithmic with `logarithmic`, or if the ratios and intervals span more than a factor of 4. An interval
-    without an end, or with a distant one, reaches the edge.
+    without an end, or with a distant one, reaches the edge; an unknown interval reaches both edges.
     """
     shown = [effect for effect in effects if 0 < effect.ratio.value < math.inf]
     if not shown:
         return None
     values = [1.0, *(effect.ratio.value for effect in shown)]
     least, most = min(values) / _BEYOND, max(values) * _BEYOND
-    ends = [end for effect in shown for end in _interval(effect.ratio) if least <= end <= most]
+    ends = [end for effect in shown for end in (effect.ratio.low, effect.ratio.high) if least <= end <= most]
     low, high = min(*values, *ends), max(*values, *ends)
     logarithmic = logarithmic or high > _WIDE * low
     margin = max(0.05 * (high - low), 0.01)
@@ -49,11 +49,11 @@ def forest(
     for index, outcome in enumerate(outcomes):
         color = COLORS[index % len(COLORS)]
         rows = [(-float(row), effect) for row, effect in enumerate(shown) if effect.outcome == outcome]
-        bars = [(y, (start, end)) for y, effect in rows for start, end in [_interval(effect.ratio)] if start < end]
+        bars = [(y, effect.ratio) for y, effect in rows if effect.ratio.low < effect.ratio.high]
         if bars:
             traces.append(
                 Trace(
-                    [x for _, (start, end) in bars for x in (max(start, limits[0]), min(end, limits[1]), None)],
+                    [x for _, ratio in bars for x in (max(ratio.low, limits[0]), min(ratio.high, limits[1]), None)],
                     [at for y, _ in bars for at in (y, y, None)],
                     line=LineStyle(color, 2),
                     group=outcome,
@@ -81,10 +81,3 @@ def forest(
         rules=[Rule(1, color=MUTED)],
         height=90 + len(shown) * max(_LINE * lines + 8, 26),
     )
-
-
-def _interval(ratio: Estimate) -> tuple[float, float]:
-    """Return the ends of an interval; the value itself where the variance is unknown, so that nothing bounds it."""
-    if ratio.low <= 0 and ratio.high == math.inf:
-        return ratio.value, ratio.value
-    return ratio.low, ratio.high
