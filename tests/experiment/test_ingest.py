@@ -174,6 +174,17 @@ def test_outcome_is_available_to_programs():
     }
 
 
+def test_time_until_events_are_stored_is_that_of_the_slowest_operation():
+    def part(p99):
+        latency = Latency(count=3, p50=0.5, p99=p99, max=9.0)
+        return {"event": PartFigures(3, 3, 3, {}, 1.0, 1.0, response=latency, service=latency)}
+
+    operations = {"bids": operation(1.0, parts=part(1.5)), "wins": operation(1.0, parts=part(2.5))}
+    figures = {"ads": SourceFigures(lines=6, accepted=6, indexed=6)}
+    last = phase("filling", operations, sources=figures, warmup=0.0, duration=3.0)
+    assert ingest_result([last], 6, "results/r").as_dict()["stored_after"] == {"p50": 0.5, "p99": 2.5, "max": 9.0}
+
+
 def test_visibility_latency_is_reported():
     figures = SourceFigures(lines=9, accepted=9, indexed=9, sampled=4, seen=3, unseen=1)
     seen = Latency(count=3, p50=0.5, p99=1.5, max=1.5)

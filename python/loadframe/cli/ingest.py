@@ -256,9 +256,10 @@ def _show(result: "IngestResult", as_json: bool) -> None:
         }
         for label, count in rows.items():
             print(f"{label:24}{format_count(count):>14}")
-        if result.visibility is not None and result.visibility.count:
+        for label, latency in (("stored after", result.stored_after), ("visible after", result.visibility)):
             for quantile in ("p50", "p99", "max"):
-                print(f"{f'visible after, {quantile}':24}{format_duration(getattr(result.visibility, quantile)):>14}")
+                if latency is not None and (seconds := latency.at(quantile)) is not None:
+                    print(f"{f'{label}, {quantile}':24}{format_duration(seconds):>14}")
         if figures.sampled is not None:
             share = f"{format_count(figures.seen or 0)} of {format_count(figures.sampled)}"
             print(f"{'visible of sampled':24}{share:>14}")

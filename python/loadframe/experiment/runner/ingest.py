@@ -1,21 +1,21 @@
 """Ingest of one source: choice of the phase, replacement of its feed, and the result."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster
 from loadframe.experiment.runner.document_counts import collection_of
-from loadframe.record.schema.figures import Latency, SourceFigures
+from loadframe.record.schema.figures import Latency, OperationFigures, SourceFigures
 from loadframe.record.schema.summary import PhaseSummary
 from loadframe.workload import ResolvedPhase, Workload
 from loadframe.workload.phases import Ended, Stream
 from loadframe.workload.sources import Feed
 from loadframe.yamlfile import did_you_mean
 
-#: Part of an operation that measures visibility latency: from the arrival of an event until a query returns it.
-VISIBLE = "visible"
+#: Parts of an operation that ingests: from the arrival of an event until the store has it, and until a query finds it.
+STORED, VISIBLE = "event", "visible"
 #: Phase that is preferred if several phases have sources.
 DEFAULT_PHASE = "ingest"
 
@@ -80,7 +80,9 @@ class IngestResult:
     seconds: float
     documents: int
     run: str
-    #: Visibility latency of the probed events, s; None if none was probed.
+    #: Time from the arrival of events until the store had them, s, of the slowest operation; None without events.
+    stored_after: Latency | None = None
+    #: Time from the arrival of probed events until a query found them, s; None if none was probed.
     visibility: Latency | None = None
     #: Interval between two visibility queries, s.
     resolution: float | None = None
@@ -110,6 +112,7 @@ class IngestResult:
             "indexed_per_second_by_kind": {
                 kind: count / seconds if seconds else 0.0 for kind, count in figures.kinds.items()
             },
+            **({} if self.stored_after is None else {"stored_after": _quantiles(self.stored_after)}),
             **({} if self.visibility is None else {"visibility": self._probes(self.visibility)}),
             "run": self.run,
         }
@@ -117,7 +120,7 @@ class IngestResult:
     def _probes(self, visibility: Latency) -> dict[str, Any]:
         figures = self.figures
         return {
-            **{name: getattr(visibility, name) for name in ("p50", "p99", "max")},
+            **_quantiles(visibility),
             "resolution": self.resolution,
             **{name: getattr(figures, name) for name in ("sampled", "seen", "unseen")},
         }
@@ -127,8 +130,24 @@ def ingest_result(phases: Sequence[PhaseSummary], counted: int, run: str) -> Ing
     """Return the result for the source of a run's last phase."""
     phase = phases[-1]
     ((source, figures),) = phase.sources.items()
-    probes = [operation for operation in phase.operations.values() if VISIBLE in operation.parts]
-    result = IngestResult(source, figures, phase.warmup + phase.duration, counted, run)
-    if not probes:
-        return result
-    return replace(result, visibility=probes[0].parts[VISIBLE].response, resolution=probes[0].resolution)
+    operations = list(phase.operations.values())
+    return IngestResult(
+        source,
+        figures,
+        phase.warmup + phase.duration,
+        counted,
+        run,
+        stored_after=_slowest(operations, STORED),
+        visibility=_slowest(operations, VISIBLE),
+        resolution=max((one.resolution for one in operations if one.resolution is not None), default=None),
+    )
+
+
+def _slowest(operations: Iterable[OperationFigures], part: str) -> Latency | None:
+    """Return the times of a part of the operation with the largest p99; None if no operation has it."""
+    known = [operation.parts[part].response for operation in operations if part in operation.parts]
+    return max(known, key=lambda latency: latency.p99 or 0.0, default=None)
+
+
+def _quantiles(latency: Latency) -> dict[str, float | None]:
+    return {name: latency.at(name) for name in ("p50", "p99", "max")}
