@@ -4,9 +4,9 @@ One client sends requests in a closed loop to the null server of another process
 the worker thread in two runs of different length; their difference excludes start-up. Options: `--update` stores the
 counts, and names of drivers select some of them. The exit status is 1 if a driver exceeds its stored count by over 2 %.
 
-Counts depend on compiler, C library and valgrind, so counts of other versions are not compared. They do not depend on
-the load of the machine: client and server share a core with real-time priorities, and the server runs only while the
-client waits. This needs root.
+Counts depend on compiler, C library, valgrind and, by the functions that the C library selects, on the processor.
+Counts of others are not compared. The load of the machine does not matter: client and server share a core with
+real-time priorities, and the server runs only while the client waits. This needs root.
 """
 
 import argparse
@@ -36,6 +36,8 @@ START = 200
 REQUESTS = {"null": 30_000, "cql": 1_500}
 OTHERWISE = 6_000
 REMEDY = "reduce them, or run `python -m benchmarks.instructions --update` and explain the increase in the commit"
+#: Features of processors, by which the C library selects functions.
+FEATURES = {"avx", "avx2", "avx512f", "avx512vl", "bmi1", "bmi2", "erms", "fsrm", "lzcnt", "movbe", "popcnt", "rtm"}
 #: Maximum number of measurements of a driver.
 ATTEMPTS = 3
 #: The client: a Python process with nothing but the engine.
@@ -48,14 +50,20 @@ print(_engine.start(sys.argv[2], sys.argv[3]).outcome())
 
 
 def versions() -> dict[str, str]:
-    """Return the versions on which counts depend; BadInput if valgrind or rustc is not installed."""
-    tools = {"libc": " ".join(platform.libc_ver()), "machine": platform.machine()}
+    """Return the versions and the processor on which counts depend; BadInput without valgrind or rustc."""
+    tools = {"libc": " ".join(platform.libc_ver()), "processor": _processor()}
     for tool, package in (("rustc", "Rust"), ("valgrind", "valgrind")):
         if not shutil.which(tool):
             raise BadInput(f"{tool} is not installed, so instructions cannot be counted", remedy=f"install {package}")
         shown = subprocess.run([tool, "--version"], cwd=COUNTS.parent, capture_output=True, text=True, check=True)
         tools[tool] = shown.stdout.strip()
     return tools
+
+
+def _processor() -> str:
+    """Return the architecture and those features of the processor by which the C library selects functions."""
+    flags = re.search(r"^flags\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    return " ".join([platform.machine(), *sorted(set(flags[1].split()) & FEATURES if flags else ())])
 
 
 def stored() -> tuple[dict[str, str], dict[str, int]]:
