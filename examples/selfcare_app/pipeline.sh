@@ -2,7 +2,7 @@
 # pipeline.sh BASE NEW [RESULTS]: may the build of commit NEW take the place of that of commit BASE?
 #
 # Both builds run at once, each with its own store and load balancer, and are measured in turns. The exit status is that
-# of `loadframe gate`: 0 passed, 1 a regression, 3 cannot tell. Run it anywhere in a clone; TURNS (3) and DURATION (3s)
+# of `loadframe gate`: 0 passed, 1 a regression, 3 cannot tell. Run it anywhere in a clone; TURNS (3) and DURATION (4s)
 # may be set. The application is found where this script is. A run that is not valid, as on a machine that does other
 # things as well, is made again, up to TRIES (5) times; then the gate judges the last.
 set -eu
@@ -14,7 +14,7 @@ if [ "${1:-}" = --measure ]; then
     for _ in $(seq "${TRIES:-5}"); do
       rm -rf "$3"
       loadframe bench "$week" --cluster "$1" --only visits --set clients=2 --set users=2 --warmup 500ms \
-        --duration "${DURATION:-3s}" --output "$3" >/dev/null
+        --duration "${DURATION:-4s}" --output "$3" >/dev/null
       if python3 -c 'import json, sys; sys.exit(not json.load(open(sys.argv[1]))["verdict"]["valid"])' "$3/summary.json"
       then return
       fi
