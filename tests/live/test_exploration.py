@@ -119,6 +119,15 @@ def test_wrong_questions_are_answered_with_one_sentence(folder, given, message):
     assert message in answer["error"]
 
 
+@pytest.mark.parametrize("line", ["not json", "[1]", "[" * 100_000], ids=["text", "list", "deep"])
+def test_a_damaged_dead_letter_is_named_with_its_line(tmp_path, line):
+    run = write_run(tmp_path, "first", Truth(seconds=12))
+    (run.path / "dead-letters-load-log.ndjson").write_text(f'{{"line": "a"}}\n{line}\n')
+    with served(run.path) as url:
+        status, answer = findings(url, collection="dead letters load-log", field="line")
+    assert (status, "dead-letters-load-log.ndjson:2: expected a JSON object" in answer["error"]) == (400, True)
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.003, 59.0, 3600.0, 86400.0 * 400, 86400.0 * 365 * 5000])
 def test_periods_are_at_most_as_many_as_the_limit(seconds):
     assert seconds / period_width(0.0, seconds) < PERIODS + 1

@@ -166,7 +166,8 @@ def _parameters(query: str) -> dict[str, str]:
 
 
 def _sentence(error: LoadframeError) -> str:
-    return ". ".join(filter(None, [error.what, error.remedy]))
+    what = f"{error.where}: {error.what}" if error.where else error.what
+    return ". ".join(filter(None, [what, error.remedy]))
 
 
 def _label(value: Any) -> str:

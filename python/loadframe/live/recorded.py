@@ -69,7 +69,7 @@ class RecordedRun:
         for phase in self._run.raw_manifest.get("workload", {}).get("phases", []):
             path = self._run.path / f"answers-{phase['name']}.json"
             if path.is_file():
-                answers = json.loads(path.read_text(encoding="utf-8"))
+                answers = _object(path.read_text(encoding="utf-8", errors="replace"), str(path))
                 for operation, form in phase.get("operations", {}).items():
                     if "chart" in form and operation in answers:
                         charts.append(chart_data(operation, form["chart"], json.dumps(answers[operation]).encode()))
@@ -121,8 +121,20 @@ class RecordedRun:
             return self._run.telemetry
         if collection == EVENTS:
             return _flat_table(self._run.events)
-        lines = self._letters[collection].read_text(encoding="utf-8", errors="replace").splitlines()
-        return _flat_table(map(json.loads, lines))
+        path = self._letters[collection]
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return _flat_table(_object(line, f"{path}:{number}") for number, line in enumerate(lines, 1))
+
+
+def _object(text: str, where: str) -> dict[str, Any]:
+    """Parse a JSON object; BadInput with its place for anything else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise BadInput("expected a JSON object", where=where, remedy="the file is damaged: restore or remove it")
+    return value
 
 
 def _flat_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
