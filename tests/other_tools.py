@@ -1,4 +1,4 @@
-"""Other tools from PyPI, each in a separate environment: the packages they require contradict those of Loadframe."""
+"""Other tools from PyPI, each in a separate environment, because their dependencies conflict with Loadframe."""
 
 import shutil
 import subprocess

@@ -16,12 +16,12 @@ _NUMBERS = {
     *("double", "float", "half_float", "scaled_float"),
 }
 _KEYWORDS = {"keyword", "constant_keyword", "wildcard", "boolean", "ip", "version"}
-#: Timeout of a search on the server, which then answers with what it has.
+#: Timeout of a search. The server then returns partial results.
 _TIMEOUT = "30s"
 
 
 def collections(request: Any, addresses: Sequence[str]) -> list[str]:
-    """Return indices, aliases, data streams, and `NAME-*` for daily indices; without those that start with a dot."""
+    """Return indices, aliases, data streams, and `NAME-*` for daily indices. Names with a leading dot are left out."""
     indices = request(addresses, "GET", "/_alias")
     known = {*indices, *(alias for details in indices.values() for alias in details.get("aliases", {}))}
     # Versions without data streams refuse the request.
@@ -49,7 +49,7 @@ def fields(request: Any, addresses: Sequence[str], name: str) -> dict[str, Kind]
 
 
 def explore(request: Any, addresses: Sequence[str], question: Question, kinds: Mapping[str, Kind]) -> Findings:
-    """Answer a question whose collection and fields exist."""
+    """Answer a question. Its collection and fields must exist."""
     start, end = _range(request, addresses, question)
     width = period_width(start, end) if start is not None and end is not None else 0.0
     is_number = question.field is not None and kinds[question.field] == "number"
@@ -61,7 +61,7 @@ def explore(request: Any, addresses: Sequence[str], question: Question, kinds: M
     if question.time and width:
         histogram = {"field": question.time, "interval": width * 1000, "min_doc_count": 1}
         inner = {"aggs": {"numbers": parts["numbers"]}} if is_number else {}
-        # A histogram takes dates in all versions; those of date histograms have different keys.
+        # Versions name the interval of a date histogram differently. A plain histogram accepts dates in all of them.
         parts["periods"] = {"histogram": histogram, **inner}
     order = question.field if question.largest and is_number else question.time
     sort = {"sort": [{order: {"order": "desc", "missing": "_last"}}]} if order else {}
