@@ -1,6 +1,9 @@
 """Cassandra nodes: files, command line, place in the ring, and refusals."""
 
+import contextlib
 import json
+import socketserver
+import threading
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -172,3 +175,62 @@ def test_a_log_that_is_synced_before_each_answer_has_no_period():
     written = configuration(plan(settings={"commitlog_sync": "batch"}))
     assert written["commitlog_sync"] == "batch"
     assert "commitlog_sync_period" not in written
+
+
+class _Login(socketserver.StreamRequestHandler):
+    """A node's side of a login and one statement. It refuses logins with the server's `errors`, one after another."""
+
+    def handle(self) -> None:
+        while len(head := self.rfile.read(9)) == 9:
+            self.rfile.read(int.from_bytes(head[5:]))
+            self.wfile.write(self._answer(head[4]))
+
+    def _answer(self, opcode: int) -> bytes:
+        if opcode == 1:
+            return _message(3, _text("PasswordAuthenticator"))
+        if opcode == 7:
+            return _message(8, b"\0\0\0\1")
+        self.server.logins += 1
+        return _message(0, b"\0\0\1\0" + _text(self.server.errors.pop(0))) if self.server.errors else ACCEPTED
+
+
+def _text(text: str) -> bytes:
+    return len(text).to_bytes(2) + text.encode()
+
+
+def _message(opcode: int, body: bytes) -> bytes:
+    return bytes([0x84, 0, 0, 0, opcode]) + len(body).to_bytes(4) + body
+
+
+ACCEPTED = _message(16, b"\xff" * 4)
+
+
+@contextlib.contextmanager
+def logins(*errors: str):
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Login) as server:
+        server.errors, server.logins = list(errors), 0
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        try:
+            yield server, f"127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_login_is_repeated_if_the_node_could_not_read_its_roles():
+    known = STORE.with_access(Access(auth=Auth("basic", "a:b", user="a")))
+    with logins("Unable to perform authentication: Operation timed out - received only 0 responses.") as (
+        node,
+        address,
+    ):
+        known._ask([address], "SELECT release_version FROM system.local")
+        assert node.logins == 2
+
+
+def test_a_wrong_password_is_refused_at_once():
+    known = STORE.with_access(Access(auth=Auth("basic", "a:b", user="a")))
+    with logins("Provided username a and/or password are incorrect", "never sent") as (node, address):
+        with pytest.raises(BadInput, match="denies access: Provided username a and/or password are incorrect"):
+            known._ask([address], "SELECT release_version FROM system.local")
+        assert node.logins == 1

@@ -5,11 +5,11 @@ import json
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, StoreFailed
@@ -48,8 +48,9 @@ _STORAGE_SERVICE = "org.apache.cassandra.db:type=StorageService"
 _SCHEMA_TIMEOUT = 60.0
 _COUNT_TIMEOUT = 600.0
 _POLL = 0.5
-#: Attempts of a SELECT that fails temporarily.
+#: Attempts of a login or a SELECT that fails temporarily.
 _TRIES = 4
+_Answer = TypeVar("_Answer")
 
 
 class _NotConnectedError(OSError):
@@ -188,18 +189,11 @@ class Cassandra(Store):
 
         def ask(address: str) -> list[dict[str, Any]]:
             try:
-                connection = self._connect(address, timeout)
+                connection = _repeat(lambda: self._connect(address, timeout))
             except OSError as error:
                 raise _NotConnectedError(str(error)) from error
             with connection:
-                for _ in range(_TRIES - 1 if repeatable else 0):
-                    try:
-                        return connection.ask(statement, one=one)
-                    except CqlError as error:
-                        if error.code not in TEMPORARY:
-                            raise
-                    time.sleep(_POLL)
-                return connection.ask(statement, one=one)
+                return _repeat(lambda: connection.ask(statement, one=one), _TRIES if repeatable else 1)
 
         repeatable = statement.startswith("SELECT ")
         try:
@@ -523,6 +517,18 @@ def _manage(folder: Path) -> list[str] | None:
 
 #: Commands that were started on this machine, by process id.
 _BEGUN: dict[int, "subprocess.Popen[str]"] = {}
+
+
+def _repeat(ask: Callable[[], _Answer], tries: int = _TRIES) -> _Answer:
+    """Return what `ask` returns; repeat it after temporary errors of the store."""
+    for _ in range(tries - 1):
+        try:
+            return ask()
+        except CqlError as error:
+            if error.code not in TEMPORARY:
+                raise
+        time.sleep(_POLL)
+    return ask()
 
 
 def _begin(command: Sequence[str]) -> int:

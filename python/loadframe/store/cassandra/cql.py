@@ -25,16 +25,20 @@ class CqlError(StoreFailed):
     """An error answer of a node, with its text."""
 
     def __init__(self, code: int, words: str, address: str) -> None:
-        """`code` is the protocol's error code."""
+        """`code` is the protocol's error code, `words` the error text."""
         super().__init__(words, where=address, remedy="see the store's documentation for that error")
-        self.code = code
+        # Cassandra also refuses the login if it could not read its roles in time.
+        self.code = READ_TIMEOUT if code == BAD_CREDENTIALS and words.startswith(_ROLES_NOT_READ) else code
 
 
 #: Error codes for failed authentication and missing privileges.
 BAD_CREDENTIALS = 0x0100
 DENIED = (BAD_CREDENTIALS, 0x2100)
 #: Error codes for temporary failures: a node is starting, overloaded, or too slow.
-TEMPORARY = (0x1001, 0x1002, 0x1200, 0x1300)
+READ_TIMEOUT = 0x1200
+TEMPORARY = (0x1001, 0x1002, READ_TIMEOUT, 0x1300)
+#: Beginning of the error text if a node could not read its roles. Its code is BAD_CREDENTIALS.
+_ROLES_NOT_READ = "Unable to perform authentication"
 
 
 class Connection:
