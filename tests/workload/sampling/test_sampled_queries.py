@@ -54,10 +54,14 @@ def operation(log: str) -> dict:
     assert status == 0, errors
     Path("made-documents.ndjson").write_text(Path("users-documents.ndjson").read_text())
     assert found_secrets(Path(), {"users.ndjson", "slow.log"}) == set()
-    workload = load_workload("./users.yaml")
-    names = [name for name in workload.file.operations if name.startswith("query")]
-    assert names == ["query_1"]
-    forms = workload.file.operations["query_1"]
+    return only_query("./users.yaml")
+
+
+def only_query(workload: str) -> dict:
+    """Return the forms of a workload's only query, by family."""
+    operations = load_workload(workload).file.operations
+    assert [name for name in operations if name.startswith("query")] == ["query_1"]
+    forms = operations["query_1"]
     return {f: form.dump() for f in ("elasticsearch", "mongodb", "postgresql") if (form := getattr(forms, f))}
 
 
@@ -223,3 +227,40 @@ def test_a_file_without_queries_is_refused(content):
     assert status == 2
     assert "the file has no queries" in errors
     assert not Path("u.yaml").exists()
+
+
+BOX = {"top_left": {"lat": 50, "lon": 0}, "bottom_right": {"lat": 40, "lon": 10}}
+FUNCTION = {"field_value_factor": {"field": "age", "factor": 1.2, "missing": 1}, "weight": 2}
+REQUESTS = [
+    {"query": {"bool": {"must": [{"match": {"note": {"query": "a", "operator": "and"}}}], "must_not": [], "boost": 1}}},
+    {"query": {"geo_bounding_box": {"place": BOX}}},
+    {"query": {"function_score": {"query": {"match_all": {}}, "functions": [FUNCTION], "score_mode": "sum"}}},
+    {
+        "query": {"nested": {"path": "note", "query": {"exists": {"field": "note"}}}},
+        "sort": [{"age": {"order": "asc"}}],
+    },
+    {"aggs": {"x": {"date_histogram": {"field": "age", "interval": "day"}}}, "size": 0, "highlight": {"fields": {}}},
+    {"aggs": {"x": {"filter": {"term": {"age": 1}}}}, "size": 0, "from": 3, "track_total_hits": True, "explain": True},
+    {"find": "a", "filter": {"age": {"$in": [1]}}, "sort": {"age": 1}},
+    {"aggregate": "a", "pipeline": [{"$lookup": {"from": "a", "localField": "age", "foreignField": "age", "as": "x"}}]},
+]
+
+
+def _keys(value) -> list[str]:
+    if isinstance(value, dict):
+        return [*value, *(key for inner in value.values() for key in _keys(inner))]
+    return [key for inner in value for key in _keys(inner)] if isinstance(value, list) else []
+
+
+@pytest.mark.parametrize("request_", REQUESTS)
+def test_words_of_a_sampled_text_do_not_change_the_language_of_queries(request_):
+    words = " ".join({*_keys(request_), "and", "sum", "asc", "day"})
+    documents = [{"note": f"{words} {number}", "place": {"lat": 1.5, "lon": 2.5}, "age": number} for number in range(9)]
+    assert imported(documents, json.dumps([request_]))[0] == 0
+    (made,) = only_query("./a.yaml").values()
+    expected = {"x": "part_1"}
+    kept = {"search", "aggregate", "find", "collection", "request_cache", "body"}
+    assert {*_keys(made)} - kept == {expected.get(key, key) for key in _keys(request_)} - kept
+    assert [word for word in ("and", "sum", "asc", "day") if f'"{word}"' in json.dumps(request_)] == [
+        word for word in ("and", "sum", "asc", "day") if f'"{word}"' in json.dumps(made)
+    ]

@@ -38,6 +38,47 @@ _WORDS = frozenset((
     "plain", "arc", "fixed_interval", "calendar_interval", "within", "intersects", "contains", "disjoint",
 ))
 # fmt: on
+#: Keys of searches and MongoDB commands, besides operators. They stay, even if a sampled text has such a word.
+_KEY_WORDS = """
+    _score adjacency_matrix after aggregations aggs all_of allow_leading_wildcard analyze_wildcard analyzer any_of
+    as auto_date_histogram auto_generate_synonyms_phrase_query avg avg_bucket before big bool boost boost_mode
+    boosting bottom bottom_left bottom_right boundaries bounds boxplot branches bucket_selector bucket_sort buckets
+    buckets_path calendar_interval cardinality case case_insensitive categorize_text children clauses collapse
+    collation collect_mode combined_fields completion composite compression cond constant_score contained_by
+    containing coordinates cumulative_sum date date_histogram date_range decay default default_field
+    default_operator derivative dis_max dist distance distance_feature distance_type diversified_sampler document
+    documents docvalue_fields else end endDate exclude execution_hint exists exp explain exponent extended_bounds
+    extended_stats extended_stats_bucket factor field field_value_factor fields filter filters find fixed_interval
+    flags foreignField format fragment_size fragmenter from function_score functions fuzziness fuzzy
+    fuzzy_max_expansions fuzzy_prefix_length fuzzy_rewrite fuzzy_transpositions gap_policy gauss geo_bounding_box
+    geo_bounds geo_centroid geo_distance geo_polygon geo_shape geohash_grid geohex_grid geotile_grid global groupBy
+    gt gte hard_bounds has_child has_parent hdr highlight highlight_query histogram ids if ignore_unmapped in
+    in_order include include_lower include_upper includeArrayIndex indexed_shape inner_hits input interval
+    intervals ip_range k key keyed knn lag lat lenient let like linear little localField log lon lt lte
+    mask match match_all match_bool_prefix match_none match_phrase match_phrase_prefix matrix_stats max max_boost
+    max_bucket max_children max_determinized_states max_doc_count max_doc_freq max_docs_per_value max_expansions
+    max_gaps max_query_terms max_word_length median_absolute_deviation meta method metrics min min_bucket
+    min_children min_doc_count min_doc_freq min_score min_should_match min_term_freq min_word_length
+    minimum_interval minimum_should_match missing missing_bucket missing_order mode modifier more_like_this
+    moving_avg moving_fn multi_match multi_terms must must_not name negative negative_boost nested no_match_size
+    not_contained_by not_containing not_overlapping num_candidates number_of_fragments
+    number_of_significant_value_digits numeric_type offset operator options order ordered origin other_bucket
+    other_bucket_key output overlapping parent parent_id parent_type path path_prefix percentile_ranks percentiles
+    percentiles_bucket percents percolate phrase phrase_slop pinned pit pivot points positive post post_filter
+    post_tags pre pre_tags precision precision_threshold prefix prefix_length preserveNullAndEmptyArrays profile
+    queries query query_string query_vector query_weight quote_field_suffix random_score range ranges rank
+    rank_feature rare_terms rate regex regexp relation replacement rescore rescore_query rescore_query_weight
+    retriever reverse_nested rewrite right sampler saturation scale score score_mode scoring_boolean script_score
+    search_after seed separator seq_no_primary_term serial_diff shape shard_min_doc_count shard_size shift should
+    show_term_doc_count_error sigma sigmoid significant_terms significant_text similarity simple_query_string size
+    slice slop sort sortBy sources span_containing span_first span_multi span_near span_not span_or span_term
+    span_within startDate stats stats_bucket stop_words stored_fields string_stats suggest sum sum_bucket t_test
+    tdigest term terminate_after terms terms_set text then tie_breaker time_zone timeout timezone top top_hits
+    top_left top_metrics top_right track_scores track_total_hits transpositions type unit unlike unmapped_type
+    validation_method value value_count value_type values variable_width_histogram vars vector version weight
+    weighted_avg wildcard window window_size wrapper xy_shape zero_terms_query
+"""
+_KEYS = frozenset(_KEY_WORDS.split())
 _ORDERS = ("asc", "desc")
 #: Keys whose values are data, besides names of fields.
 # fmt: off
@@ -264,8 +305,10 @@ class _Values:
 
     def key(self, name: str) -> str:
         """Return a key of an object: fields and words of the language stay."""
+        if name in _KEYS or self.is_field(name):
+            return name
         is_word = _KEY.fullmatch(name) and not looks_like_identifier(name) and not self._is_data(name)
-        if is_word or self.is_field(name):
+        if is_word:
             return name
         return self._profile.pseudonyms.known(name)
 
