@@ -11,6 +11,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 import loadframe.store
+import quick_java
 import slurm_daemons
 from commands import open_folder
 from loadframe.base import interrupts
@@ -18,6 +19,7 @@ from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.store import Store
 from slurm_daemons import SlurmDaemons
 
+quick_java.install()
 # Styles and progress bars depend on the terminal, also of consoles that tests create.
 os.environ["TERM"] = "xterm-256color"
 # Tests are interrupted and hung up on, which a suite that was started in the background or by nohup would ignore.

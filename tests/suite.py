@@ -217,6 +217,8 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     # Much of the Python tests is waiting for stores, so that compilers fit in beside them.
     with ThreadPoolExecutor() as pool:
+        # Tests that start servers meanwhile do without the archives. They save time; no result depends on them.
+        pool.submit(_printed, [sys.executable, str(ROOT / "tests" / "quick_java.py")], ROOT)
         rust = pool.submit(run_rust)
         beside, _ = run_pytest(["-n", options.workers, "--dist", "loadscope", "-m", "not alone"])
     alone, _ = run_pytest(["-m", "alone"])
