@@ -8,8 +8,7 @@ from typing import Any
 import httpx
 
 from loadframe.live.feed import Feed, Relay, commands
-from loadframe.live.server import Server
-from loadframe.live.site import LiveSite
+from loadframe.live.server import LiveSite, Server
 
 #: Seconds; machines are busy.
 PATIENCE = 60

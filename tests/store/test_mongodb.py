@@ -13,7 +13,7 @@ from loadframe.base.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
 from loadframe.store.access import Access, Auth, Tls
 from loadframe.store.base import FoundInstallation
-from loadframe.store.mongodb import figures
+from loadframe.store.mongodb import client
 
 STORE = find("mongodb")
 SHARDED = {"members": 2, "config_members": 3, "routers": 2}
@@ -241,8 +241,8 @@ def test_checkpoints_are_read_from_every_version_that_has_them():
     older["transaction checkpoint total time (msecs)"] = 70
     later = {"total succeed number of checkpoints": 3, "total time (msecs)": 70}
     told = {"checkpoints": 3.0, "checkpoint_ms": 70.0}
-    assert figures.read({"wiredTiger": {"transaction": older}}) == told | {"checkpoint_running": 1.0}
-    assert figures.read({"wiredTiger": {"transaction": {}, "checkpoint": later}}) == told
+    assert client.figures({"wiredTiger": {"transaction": older}}) == told | {"checkpoint_running": 1.0}
+    assert client.figures({"wiredTiger": {"transaction": {}, "checkpoint": later}}) == told
 
 
 def test_statistics_come_from_the_servers_status_without_missing_values():
@@ -253,7 +253,7 @@ def test_statistics_come_from_the_servers_status_without_missing_values():
         "wiredTiger": {"cache": {"bytes currently in the cache": 7}},
         "repl": {"isWritablePrimary": True, "lastWrite": {"lastWriteDate": datetime(2026, 1, 1, tzinfo=UTC)}},
     }
-    assert figures.read(status) == {
+    assert client.figures(status) == {
         "inserts": 5.0,
         "reads": 4.0,
         "read_seconds": 2.0,
@@ -261,25 +261,25 @@ def test_statistics_come_from_the_servers_status_without_missing_values():
         "cache_bytes": 7.0,
         "primary": 1.0,
     }
-    assert figures.last_write_time(status) == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-    assert figures.last_write_time({}) is None
+    assert client.last_write_time(status) == datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    assert client.last_write_time({}) is None
 
 
 def test_documents_and_their_bytes_are_those_of_the_database_with_its_indexes():
     stats = {"objects": 1000, "dataSize": 1_150_000, "storageSize": 620_000, "indexSize": 40_000, "fsUsedSize": 5e9}
-    assert figures.of_database(stats) == {
+    assert client.of_database(stats) == {
         "documents": 1000.0,
         "data_bytes": 1_150_000.0,
         "index_bytes": 40_000.0,
         "store_bytes": 660_000.0,
     }
-    assert figures.of_database({}) == {}
-    assert figures.is_router({"process": "mongos"}) and not figures.is_router({"process": "mongod"})
+    assert client.of_database({}) == {}
+    assert client.is_router({"process": "mongos"}) and not client.is_router({"process": "mongod"})
 
 
 def test_a_server_is_called_by_its_node_only_if_loadframe_started_it():
     ours = {"processManagement": {"pidFilePath": "/c/x/node-0/node-0.pid"}, "storage": {"dbPath": "/c/x/node-0/data"}}
-    assert figures.name_of({"parsed": ours}, "a:1") == "node-0"
+    assert client.name_of({"parsed": ours}, "a:1") == "node-0"
     theirs = {"processManagement": {"pidFilePath": "/run/mongod.pid"}, "storage": {"dbPath": "/var/lib/mongodb"}}
-    assert figures.name_of({"parsed": theirs}, "a:1") == "a:1"
-    assert figures.name_of({"parsed": {}}, "a:1") == "a:1"
+    assert client.name_of({"parsed": theirs}, "a:1") == "a:1"
+    assert client.name_of({"parsed": {}}, "a:1") == "a:1"

@@ -88,7 +88,7 @@ def _source(context: typer.Context, run: Path | None) -> "Source":
         find(given["store"]).require_explored()
     addresses, reached = access.existing(given, loads=False)
     if run is not None:
-        from loadframe.live.recorded import RecordedRun
+        from loadframe.live.exploration import RecordedRun
         from loadframe.record import Run
 
         return RecordedRun(Run(run))

@@ -131,8 +131,7 @@ def _pushing(url: str, metrics: "CurrentMetrics") -> Iterator["Pusher"]:
 @contextlib.contextmanager
 def serving(page: tuple[str, int], relay: "Relay") -> Iterator["Server"]:
     """Serve the page with the records of a relay."""
-    from loadframe.live.server import Server
-    from loadframe.live.site import LiveSite
+    from loadframe.live.server import LiveSite, Server
 
     server = Server(*page, LiveSite(relay))
     with server, relay:

@@ -6,19 +6,37 @@ names, and the page inserts all values as plain text.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import cached_property
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import parse_qs
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.live.feed import Record
-from loadframe.live.publisher import LETTERS
-from loadframe.live.site import Answer, Page, page_of
+from loadframe.live.publisher import LETTERS, chart_data
+from loadframe.live.server import Answer, Page, page_of
+from loadframe.record import Run
 from loadframe.store import Store
-from loadframe.store.exploring import Findings, Kind, Question
+from loadframe.store.exploring import (
+    DOCUMENTS,
+    PERIODS,
+    VALUES,
+    Findings,
+    Kind,
+    Period,
+    Question,
+    period_width,
+    require_known,
+)
 
 #: Maximum length of a document's JSON, letters.
 _LONGEST = 4000
@@ -187,3 +205,254 @@ def _plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+SECONDS, TELEMETRY, EVENTS, REQUESTS = "seconds", "telemetry", "events", "requests"
+#: Columns that are times since the run began.
+_TIMES = ("time", "scheduled", "sent", "done")
+#: Prefix and suffix of dead-letter files.
+_LETTERS = ("dead-letters-", ".ndjson")
+
+
+class RecordedRun:
+    """The collections of a run folder; their times are in s since the run began."""
+
+    #: Whether times are since the epoch.
+    clock = False
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self.title = run.path.resolve().name
+
+    def collections(self) -> list[str]:
+        """Return the collections that the run has recorded."""
+        requests = [REQUESTS] if self._run.raw_manifest.get("generator", {}).get("samples") else []
+        return [SECONDS, TELEMETRY, EVENTS, *requests, *self._letters]
+
+    def fields(self, collection: str) -> dict[str, Kind]:
+        """Return the columns of a collection; BadInput if it is unknown."""
+        return {field.name: _kind(field) for field in self._first(collection).schema}
+
+    def explore(self, question: Question) -> Findings:
+        """Answer a question; BadInput for unknown names, and for values that a column cannot have."""
+        kinds = self.fields(question.collection)
+        require_known(question, kinds)
+        is_number = question.field is not None and kinds[question.field] == "number"
+        order = question.field if question.largest and is_number else question.time
+        selected = _Selected(question.time, question.field, order)
+        for table in self._tables(question.collection):
+            selected.add(_matching(table, question))
+        return selected.findings(is_number=is_number)
+
+    def answers(self) -> list[Mapping[str, Any]]:
+        """Return the charts of the last answers."""
+        charts = []
+        for phase in self._run.raw_manifest.get("workload", {}).get("phases", []):
+            path = self._run.path / f"answers-{phase['name']}.json"
+            if path.is_file():
+                answers = _object(path.read_text(encoding="utf-8", errors="replace"), str(path))
+                for operation, form in phase.get("operations", {}).items():
+                    if "chart" in form and operation in answers:
+                        charts.append(chart_data(operation, form["chart"], json.dumps(answers[operation]).encode()))
+        return [chart for chart in charts if chart is not None]
+
+    def events(self) -> list[Mapping[str, Any]]:
+        """Return all events, which mark the charts."""
+        return list(self._run.events)
+
+    @cached_property
+    def _letters(self) -> dict[str, Path]:
+        prefix, suffix = _LETTERS
+        paths = sorted(self._run.path.glob(f"{prefix}*{suffix}"))
+        return {f"dead letters {path.name.removeprefix(prefix).removesuffix(suffix)}": path for path in paths}
+
+    @cached_property
+    def _kept(self) -> dict[str, pa.Table]:
+        """Tables that fit into memory, by collection."""
+        return {}
+
+    def _first(self, collection: str) -> pa.Table:
+        """Return a table with the columns of a collection. BadInput if it is unknown."""
+        table = next(iter(self._tables(collection)), None)
+        if table is None:
+            raise BadInput(f"{collection} is empty", where=str(self._run.path), remedy="select another collection")
+        return table
+
+    def _tables(self, collection: str) -> Iterator[pa.Table]:
+        """Yield a collection in pieces."""
+        if collection == REQUESTS:
+            for batch in self._run.samples():
+                table = pa.Table.from_batches([batch])
+                response = pc.subtract(table["done"], table["scheduled"])
+                service = pc.subtract(table["done"], table["sent"])
+                yield table.append_column("response", response).append_column("service", service)
+            return
+        if collection not in self.collections():
+            raise BadInput(
+                f"the run lacks {collection}", where=str(self._run.path), remedy="select one of its collections"
+            )
+        if collection not in self._kept:
+            self._kept[collection] = self._table(collection)
+        yield self._kept[collection]
+
+    def _table(self, collection: str) -> pa.Table:
+        if collection == SECONDS:
+            return self._run.series
+        if collection == TELEMETRY:
+            return self._run.telemetry
+        if collection == EVENTS:
+            return _flat_table(self._run.events)
+        path = self._letters[collection]
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        return _flat_table(_object(line, f"{path}:{number}") for number, line in enumerate(lines, 1))
+
+
+def _object(text: str, where: str) -> dict[str, Any]:
+    """Parse a JSON object; BadInput with its place for anything else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise BadInput("expected a JSON object", where=where, remedy="the file is damaged: restore or remove it")
+    return value
+
+
+def _flat_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Return a table of JSON objects: numbers, and everything else as text."""
+    rows = list(records)
+    columns: dict[str, list[Any]] = {name: [] for row in rows for name in row}
+    for name, values in columns.items():
+        values += [row.get(name) for row in rows]
+        if any(value is not None and not _is_number(value) for value in values):
+            values[:] = [_text(value) for value in values]
+        else:
+            values[:] = [None if value is None else float(value) for value in values]
+    return pa.table(columns)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _text(value: object) -> str | None:
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _kind(field: pa.Field) -> Kind:
+    if not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
+        return "keyword"
+    return "time" if field.name in _TIMES else "number"
+
+
+def _matching(table: pa.Table, question: Question) -> pa.Table:
+    """Return the rows that the question selects."""
+    for name, value in question.filters.items():
+        column = table[name]
+        if pa.types.is_string(column.type):
+            table = table.filter(pc.equal(column, value))
+            continue
+        try:
+            number = float(value)
+        except ValueError:
+            raise BadInput(f"{name} is a number; got {value!r}", remedy="give a number as value") from None
+        table = table.filter(pc.equal(column, number))
+    if question.time is not None:
+        if question.start is not None:
+            table = table.filter(pc.greater_equal(table[question.time], question.start))
+        if question.end is not None:
+            table = table.filter(pc.less(table[question.time], question.end))
+    return table
+
+
+class _Selected:
+    """Times, values and first documents of the selected rows."""
+
+    def __init__(self, time: str | None, field: str | None, order: str | None) -> None:
+        self._time, self._field, self._order = time, field, order
+        self._total = 0
+        self._times: list[np.ndarray] = []
+        self._numbers: list[np.ndarray] = []
+        self._counts: Counter[Any] = Counter()
+        self._rows: list[dict[str, Any]] = []
+
+    def add(self, table: pa.Table) -> None:
+        """Add a piece of the collection."""
+        self._total += table.num_rows
+        if self._time:
+            self._times.append(_floats(table[self._time]))
+        if self._field:
+            column = table[self._field]
+            if not pa.types.is_string(column.type):
+                self._numbers.append(_floats(column))
+            for entry in column.value_counts():
+                self._counts[entry["values"].as_py()] += entry["counts"].as_py()
+        if self._order:
+            best = pc.select_k_unstable(table, DOCUMENTS, [(self._order, "descending")])
+            table = table.take(best)
+        self._rows += table.slice(0, DOCUMENTS).to_pylist()
+        if self._order:
+            self._rows.sort(key=self._rank, reverse=True)
+        del self._rows[DOCUMENTS:]
+
+    def _rank(self, row: Mapping[str, Any]) -> float:
+        value = row[self._order] if self._order else None
+        return float("-inf") if value is None else float(value)
+
+    def findings(self, *, is_number: bool) -> Findings:
+        """Return the answer. `is_number` is whether the field has statistics."""
+        times = np.concatenate(self._times) if self._times else np.empty(0)
+        numbers = np.concatenate(self._numbers) if is_number and self._numbers else np.empty(0)
+        start, width, periods = _periods(times, numbers if is_number else None)
+        self._counts.pop(None, None)
+        return Findings(
+            total=self._total,
+            start=start,
+            width=width,
+            periods=periods,
+            values=self._counts.most_common(VALUES),
+            statistics=_statistics(numbers) if is_number else {},
+            documents=self._rows,
+        )
+
+
+def _floats(column: pa.ChunkedArray) -> np.ndarray:
+    """Return a column as float64, with NaN for null."""
+    floats: np.ndarray = pc.cast(column, pa.float64()).to_numpy()
+    return floats
+
+
+def _periods(times: np.ndarray, numbers: np.ndarray | None) -> tuple[float | None, float, list[Period]]:
+    """Return start, length and content of the periods; None, 0 and nothing without times."""
+    known = ~np.isnan(times)
+    if not known.any():
+        return None, 0.0, []
+    start, end = float(times[known].min()), float(times[known].max())
+    width = period_width(start, end)
+    first = np.floor(start / width)
+    places = (np.floor(times[known] / width) - first).astype(int)
+    counts = np.bincount(places, minlength=1)
+    periods = []
+    for place in np.flatnonzero(counts):
+        mean = most = None
+        if numbers is not None:
+            inside = numbers[known][places == place]
+            inside = inside[~np.isnan(inside)]
+            if inside.size:
+                mean, most = float(inside.mean()), float(inside.max())
+        periods.append(Period(float((first + place) * width), int(counts[place]), mean, most))
+    assert len(periods) <= PERIODS + 1
+    return start, width, periods
+
+
+def _statistics(numbers: np.ndarray) -> dict[str, float | None]:
+    numbers = numbers[~np.isnan(numbers)]
+    if not numbers.size:
+        return {"count": 0, "min": None, "mean": None, "max": None, "sum": None}
+    return {
+        "count": numbers.size,
+        "min": float(numbers.min()),
+        "mean": float(numbers.mean()),
+        "max": float(numbers.max()),
+        "sum": float(numbers.sum()),
+    }

@@ -10,13 +10,12 @@ from rich.console import Console
 from rich.text import Text
 
 from loadframe.analyze.cost import ERRORS, Cheapest, CheapestWithin, Cost, LimitAt, Prices, cheapest_within
-from loadframe.analyze.executions import ExecutionsAt, executions_at
+from loadframe.analyze.executions import EventsOfRun, ExecutionsAt, executions_at, stored_at
 from loadframe.analyze.experiment import RecordedExperiment, by_treatment
 from loadframe.analyze.percentiles import BandsAt, band_names, bands_at, bands_of
 from loadframe.analyze.processes import ALL, CpuUse, UsedAt, processes_at
 from loadframe.analyze.published import beside
 from loadframe.analyze.scale.curves import curves_over
-from loadframe.analyze.stored import EventsOfRun, stored_at
 from loadframe.base.units import counted, format_count, format_duration, format_nodes, format_share
 from loadframe.record import Run
 from loadframe.record.schema.figures import StoredEvents

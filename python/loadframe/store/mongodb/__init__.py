@@ -25,10 +25,23 @@ from loadframe.store.base import (
     daily_collections,
 )
 from loadframe.store.distribution import Distribution, Offer, Wheel, vendor_architecture, version_numbers
-from loadframe.store.mongodb import config, figures, shards
+from loadframe.store.mongodb import config, shards
 from loadframe.store.mongodb import replica_set as sets
-from loadframe.store.mongodb.client import ADMINISTRATOR, Client, MongoError
-from loadframe.store.mongodb.figures import sampled_documents
+from loadframe.store.mongodb.client import (
+    ADMINISTRATOR,
+    MONGOSTAT,
+    STATUS,
+    WATCHED,
+    Client,
+    MongoError,
+    figures,
+    is_router,
+    last_write_time,
+    name_of,
+    of_database,
+    replica_set_name,
+    sampled_documents,
+)
 
 #: The database of all collections; the driver uses the same.
 DATABASE = "loadframe"
@@ -64,8 +77,8 @@ class MongoDB(Store):
         "  # the password is in {file}"
     )
     offered = f"from {'.'.join(map(str, _OFFERED))}"
-    watched = figures.WATCHED
-    exported = figures.MONGOSTAT
+    watched = WATCHED
+    exported = MONGOSTAT
 
     def __init__(self, access: Access = OPEN) -> None:
         """Store how to connect."""
@@ -363,13 +376,13 @@ class MongoDB(Store):
         written: dict[str | None, dict[str, float]] = {}
         for address in self._servers(addresses):
             with contextlib.suppress(Unreachable):
-                status = self.client(address).ask(figures.COMMAND)
+                status = self.client(address).ask(STATUS)
                 name = self._name(address)
-                by_node[name] = figures.read(status)
-                if not figures.is_router(status):
-                    by_node[name] |= figures.of_database(self.client(address).ask({"dbStats": 1}, DATABASE))
-                if (last := figures.last_write_time(status)) is not None:
-                    written.setdefault(figures.replica_set_name(status), {})[name] = last
+                by_node[name] = figures(status)
+                if not is_router(status):
+                    by_node[name] |= of_database(self.client(address).ask({"dbStats": 1}, DATABASE))
+                if (last := last_write_time(status)) is not None:
+                    written.setdefault(replica_set_name(status), {})[name] = last
         # Compare members of the same set only: shards receive different writes.
         for members in written.values():
             for name, last in members.items():
@@ -387,7 +400,7 @@ class MongoDB(Store):
     def _name(self, address: str) -> str:
         if address not in self._names:
             try:
-                self._names[address] = figures.name_of(self.client(address).ask({"getCmdLineOpts": 1}), address)
+                self._names[address] = name_of(self.client(address).ask({"getCmdLineOpts": 1}), address)
             except LoadframeError:
                 # The user lacks the privilege to read the command line.
                 return address

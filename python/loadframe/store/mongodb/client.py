@@ -1,14 +1,19 @@
-"""Client of a MongoDB server for administration, which raises Loadframe's errors."""
+"""Client of a MongoDB server for administration, with the statistics of mongostat and random documents.
+
+Errors are Loadframe's own. Statistics are from serverStatus.
+"""
 
 import base64
 import contextlib
 import hashlib
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.store.access import Access, split_address
-from loadframe.store.base import Unreachable
+from loadframe.store.base import Figure, Sample, Unreachable
 
 if TYPE_CHECKING:
     from pymongo import MongoClient
@@ -169,3 +174,210 @@ class Client:
             ) from error
         except errors.PyMongoError as error:
             raise LoadframeError(f"invalid answer of the server: {error}", where=self.address) from error
+
+
+WATCHED = (
+    Figure("insert/s", "inserts", total=True),
+    Figure("query/s", "queries", total=True),
+    Figure("update/s", "updates", total=True),
+    Figure("delete/s", "deletes", total=True),
+    Figure("command/s", "commands", total=True),
+    Figure("dirty", "cache_dirty_bytes", size=True),
+    Figure("cache", "cache_bytes", size=True),
+    Figure("data", "store_bytes", size=True),
+    Figure("queued", "queued"),
+    Figure("clients", "clients"),
+    Figure("lag s", "lag_seconds"),
+)
+
+#: The columns of mongostat. `mapped` is empty: servers from version 4.2 on map no data files.
+#: Servers no longer publish a locked share; `locked` is the share of time that operations waited for locks, summed over
+#: operations, so it can exceed 1.
+MONGOSTAT = (
+    Figure("insert/s", "inserts", total=True),
+    Figure("query/s", "queries", total=True),
+    Figure("update/s", "updates", total=True),
+    Figure("delete/s", "deletes", total=True),
+    Figure("getmore/s", "getmores", total=True),
+    Figure("command/s", "commands", total=True),
+    Figure("flushes/s", "checkpoints", total=True),
+    Figure("mapped", "memory_mapped_bytes", size=True),
+    Figure("vsize", "memory_virtual_bytes", size=True),
+    Figure("res", "memory_rss_bytes", size=True),
+    Figure("faults/s", "page_faults", total=True),
+    Figure("locked", "lock_wait_seconds", total=True),
+    Figure("qr", "queued_readers"),
+    Figure("qw", "queued_writers"),
+    Figure("ar", "active_readers"),
+    Figure("aw", "active_writers"),
+    Figure("netIn/s", "received_bytes", total=True, size=True),
+    Figure("netOut/s", "sent_bytes", total=True, size=True),
+    Figure("conn", "clients"),
+)
+
+#: The command; it skips sections that are expensive and not used here.
+STATUS = {
+    "serverStatus": 1,
+    **dict.fromkeys(("asserts", "sharding", "tcmalloc", "transportSecurity", "twoPhaseCommitCoordinator"), 0),
+}
+
+#: Our names of statistics -> their paths in serverStatus.
+_PLACES = {
+    "inserts": "opcounters.insert",
+    "queries": "opcounters.query",
+    "updates": "opcounters.update",
+    "deletes": "opcounters.delete",
+    "getmores": "opcounters.getmore",
+    "commands": "opcounters.command",
+    "replicated_inserts": "opcountersRepl.insert",
+    "replicated_updates": "opcountersRepl.update",
+    "replicated_deletes": "opcountersRepl.delete",
+    "reads": "opLatencies.reads.ops",
+    "writes": "opLatencies.writes.ops",
+    "clients": "connections.current",
+    "queued": "globalLock.currentQueue.total",
+    "queued_readers": "globalLock.currentQueue.readers",
+    "queued_writers": "globalLock.currentQueue.writers",
+    "active_readers": "globalLock.activeClients.readers",
+    "active_writers": "globalLock.activeClients.writers",
+    "received_bytes": "network.bytesIn",
+    "sent_bytes": "network.bytesOut",
+    "requests": "network.numRequests",
+    "page_faults": "extra_info.page_faults",
+    "documents_returned": "metrics.document.returned",
+    "documents_scanned": "metrics.queryExecutor.scannedObjects",
+    "keys_scanned": "metrics.queryExecutor.scanned",
+    "cache_bytes": "wiredTiger.cache.bytes currently in the cache",
+    "cache_dirty_bytes": "wiredTiger.cache.tracked dirty bytes in the cache",
+    "cache_max_bytes": "wiredTiger.cache.maximum bytes configured",
+    "cache_read_bytes": "wiredTiger.cache.bytes read into cache",
+    "cache_written_bytes": "wiredTiger.cache.bytes written from cache",
+    "checkpoint_running": "wiredTiger.transaction.transaction checkpoint currently running",
+    "checkpoints": "wiredTiger.transaction.transaction checkpoints",
+    "checkpoint_ms": "wiredTiger.transaction.transaction checkpoint total time (msecs)",
+    "read_tickets": "wiredTiger.concurrentTransactions.read.available",
+    "write_tickets": "wiredTiger.concurrentTransactions.write.available",
+    "flow_control_lagged": "flowControl.isLagged",
+}
+#: Paths from version 8.0 on.
+_LATER = {
+    "checkpoints": "wiredTiger.checkpoint.total succeed number of checkpoints",
+    "checkpoint_ms": "wiredTiger.checkpoint.total time (msecs)",
+}
+#: Times, in microseconds in serverStatus.
+_TIMES = {
+    "read_seconds": "opLatencies.reads.latency",
+    "write_seconds": "opLatencies.writes.latency",
+    "flow_control_seconds": "flowControl.timeAcquiringMicros",
+}
+#: Statistics of the database with all collections -> their fields in dbStats.
+_OF_DATABASE = {"documents": "objects", "data_bytes": "dataSize", "index_bytes": "indexSize"}
+#: Memory -> its path in serverStatus, in MiB.
+_MEMORY = {
+    "memory_rss_bytes": "mem.resident",
+    "memory_virtual_bytes": "mem.virtual",
+    "memory_mapped_bytes": "mem.mapped",
+}
+_MEBIBYTE = 2**20
+
+
+def figures(status: Mapping[str, Any]) -> dict[str, float]:
+    """Return a server's statistics, as far as its version has them. Counters start with the server."""
+    figures = {}
+    for places in (_LATER, _PLACES):
+        for name, place in places.items():
+            if (value := _at(status, place)) is not None:
+                figures[name] = float(value)
+    for name, place in _TIMES.items():
+        if (value := _at(status, place)) is not None:
+            figures[name] = float(value) / 1e6
+    for name, place in _MEMORY.items():
+        if (value := _at(status, place)) is not None:
+            figures[name] = float(value) * _MEBIBYTE
+    if locks := status.get("locks"):
+        waits = [wait for lock in locks.values() for wait in lock.get("timeAcquiringMicros", {}).values()]
+        figures["lock_wait_seconds"] = sum(map(float, waits)) / 1e6
+    if repl := status.get("repl"):
+        figures["primary"] = float(bool(repl.get("isWritablePrimary")))
+    return figures
+
+
+def of_database(stats: Mapping[str, Any]) -> dict[str, float]:
+    """Return a server's documents, their uncompressed bytes, and the compressed bytes of data and indexes on disk."""
+    figures = {name: float(stats[key]) for name, key in _OF_DATABASE.items() if key in stats}
+    if "storageSize" in stats:
+        figures["store_bytes"] = float(stats["storageSize"]) + figures.get("index_bytes", 0.0)
+    return figures
+
+
+def is_router(status: Mapping[str, Any]) -> bool:
+    """Whether the server is a router, which holds no data."""
+    return str(status.get("process", "")).startswith("mongos")
+
+
+def last_write_time(status: Mapping[str, Any]) -> float | None:
+    """Return the time of a member's last write, s since the epoch; None if it is not a member."""
+    at = _at(status, "repl.lastWrite.lastWriteDate")
+    return None if at is None else float(at.timestamp())
+
+
+def replica_set_name(status: Mapping[str, Any]) -> str | None:
+    """Return the name of a server's replica set; None if it is not a member."""
+    name = _at(status, "repl.setName")
+    return None if name is None else str(name)
+
+
+def name_of(options: Mapping[str, Any], address: str) -> str:
+    """Return a server's name: of its node if Loadframe started it, else its address."""
+    parsed = options.get("parsed") or {}
+    pid = (parsed.get("processManagement") or {}).get("pidFilePath")
+    data = (parsed.get("storage") or {}).get("dbPath")
+    if pid and (data is None or Path(data).parent == Path(pid).parent):
+        return Path(pid).stem
+    return address
+
+
+def _at(status: Mapping[str, Any], place: str) -> Any:
+    value: Any = status
+    for part in place.split("."):
+        if not isinstance(value, Mapping) or part not in value:
+            return None
+        value = value[part]
+    return value
+
+
+_BATCH = 1000
+#: Error code of a collection that does not exist.
+_NO_COLLECTION = 26
+
+
+def sampled_documents(server: Client, name: str, documents: int, database: str) -> Sample:
+    """Return up to `documents` random documents. Ids that the server created are left out."""
+    from bson import json_util
+
+    pipeline = [{"$sample": {"size": documents}}]
+    cursor = server.ask({"aggregate": name, "pipeline": pipeline, "cursor": {"batchSize": _BATCH}}, database)["cursor"]
+    batches = list(cursor["firstBatch"])
+    while cursor["id"]:
+        cursor = server.ask({"getMore": cursor["id"], "collection": name, "batchSize": _BATCH}, database)["cursor"]
+        batches += cursor["nextBatch"]
+    own_ids = all(isinstance(document.get("_id"), str | int) for document in batches)
+    for document in batches:
+        if not own_ids:
+            document.pop("_id", None)
+    text = json_util.dumps(batches, json_options=json_util.RELAXED_JSON_OPTIONS)
+    key = "_id" if own_ids and batches else None
+    return Sample(json.loads(text), _indexes_of(server, name, database), key)
+
+
+def _indexes_of(server: Client, name: str, database: str) -> dict[str, Any]:
+    """Return the keys of a collection's indexes; text indexes and conditions are left out."""
+    try:
+        indexes = server.ask({"listIndexes": name, "cursor": {"batchSize": _BATCH}}, database)["cursor"]["firstBatch"]
+    except MongoError as error:
+        if error.code != _NO_COLLECTION:
+            raise
+        return {}
+    keys = [dict(index["key"]) for index in indexes if index["name"] != "_id_" and "_fts" not in index["key"]]
+    whole = [{field: int(way) if isinstance(way, float) else way for field, way in key.items()} for key in keys]
+    return {"indexes": whole} if whole else {}

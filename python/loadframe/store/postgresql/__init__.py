@@ -24,9 +24,18 @@ from loadframe.store.base import (
     Watch,
 )
 from loadframe.store.distribution import Distribution, Wheel
-from loadframe.store.postgresql import config, figures, partitions, replication
-from loadframe.store.postgresql.client import DATABASE, SLOW, USER, Client, PostgresError
-from loadframe.store.postgresql.figures import sampled_rows
+from loadframe.store.postgresql import config, partitions, replication
+from loadframe.store.postgresql.client import (
+    DATABASE,
+    SLOW,
+    USER,
+    WATCHED,
+    Client,
+    PostgresError,
+    figures,
+    lags,
+    sampled_rows,
+)
 
 #: Columns of a table without declared columns: an id, and the document as jsonb.
 ID, DOCUMENT = "id", "document"
@@ -108,7 +117,7 @@ class Postgresql(Store):
     port = 5432
     schemes: Mapping[str, bool | None] = {"postgresql": None, "postgres": None}
     oldest = (13,)
-    watched = figures.WATCHED
+    watched = WATCHED
 
     def __init__(self, access: Access = OPEN) -> None:
         """Store how to connect."""
@@ -363,10 +372,10 @@ class Postgresql(Store):
         by_node: dict[str, dict[str, float]] = {}
         for address in addresses:
             with contextlib.suppress(Unreachable):
-                by_node[address] = figures.read(self.client(address))
+                by_node[address] = figures(self.client(address))
         if not by_node:
             raise Unreachable("no server answers", where=", ".join(addresses), remedy="see `loadframe cluster status`")
-        figures.lags(by_node)
+        lags(by_node)
         return by_node
 
 

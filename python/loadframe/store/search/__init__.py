@@ -12,7 +12,7 @@ from loadframe.base.units import counted
 from loadframe.store.access import OPEN, Access, Auth, first_answer
 from loadframe.store.base import Figure, Health, Member, RunningSetting, Sample, Store, Unreachable, Watch
 from loadframe.store.exploring import Findings, Kind, Question, require_known
-from loadframe.store.search import collections, exploring, membership
+from loadframe.store.search import collections, membership
 from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
 
 #: Documents in a bulk request, and its time-out, s.
@@ -353,7 +353,7 @@ class SearchStore(Store):
 
     def collections(self, addresses: Sequence[str]) -> list[str]:
         """Return indices, aliases, data streams, and `NAME-*` for daily indices."""
-        return exploring.collections(self.request, addresses)
+        return collections.names(self.request, addresses)
 
     def fields(self, addresses: Sequence[str], name: str) -> dict[str, Kind]:
         """Return the fields of an index, alias or data stream that can be aggregated. BadInput if it is unknown."""
@@ -361,13 +361,13 @@ class SearchStore(Store):
         if name not in self.collections(addresses):
             where = ", ".join(addresses)
             raise BadInput(f"the cluster lacks the index {name}", where=where, remedy="select another collection")
-        return exploring.fields(self.request, addresses, name)
+        return collections.fields(self.request, addresses, name)
 
     def explore(self, addresses: Sequence[str], question: Question) -> Findings:
         """Answer a question with searches."""
         kinds = self.fields(addresses, question.collection)
         require_known(question, kinds)
-        return exploring.explore(self.request, addresses, question, kinds)
+        return collections.explore(self.request, addresses, question, kinds)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Refresh the index, and count its documents."""
