@@ -10,8 +10,19 @@ if TYPE_CHECKING:
     from loadframe.base.errors import BadInput, GeneratorFailed, LoadframeError, NothingUsable, StoreFailed
     from loadframe.library.actions import bench, capacity, check, compare, fit, gate, run
     from loadframe.library.answers import Capacity, Check, Checks, Comparison, Fit, Gate
+    from loadframe.library.calibrate import Calibration, calibrate
     from loadframe.library.cluster import Cluster
     from loadframe.library.experiment import Experiment, open
+    from loadframe.library.gate_history import History, history
+    from loadframe.library.imports import (
+        Imported,
+        import_mapping,
+        import_queries,
+        import_rally,
+        import_sample,
+        import_ycsb,
+    )
+    from loadframe.library.ingest import Ingested, ingest
     from loadframe.library.plots import ExperimentPlots, Plot, RunPlots
     from loadframe.library.progress import Progress
     from loadframe.library.reports import Report
@@ -24,6 +35,7 @@ __version__ = "0.3.0"
 
 __all__ = [
     "BadInput",
+    "Calibration",
     "Capacity",
     "Check",
     "Checks",
@@ -34,6 +46,9 @@ __all__ = [
     "Fit",
     "Gate",
     "GeneratorFailed",
+    "History",
+    "Imported",
+    "Ingested",
     "LoadframeError",
     "NothingUsable",
     "Plot",
@@ -47,11 +62,19 @@ __all__ = [
     "Workload",
     "__version__",
     "bench",
+    "calibrate",
     "capacity",
     "check",
     "compare",
     "fit",
     "gate",
+    "history",
+    "import_mapping",
+    "import_queries",
+    "import_rally",
+    "import_sample",
+    "import_ycsb",
+    "ingest",
     "open",
     "run",
 ]
@@ -61,8 +84,14 @@ _NAMES = {
     "base.errors": ("BadInput", "GeneratorFailed", "LoadframeError", "NothingUsable", "StoreFailed"),
     "library.actions": ("bench", "capacity", "check", "compare", "fit", "gate", "run"),
     "library.answers": ("Capacity", "Check", "Checks", "Comparison", "Fit", "Gate"),
+    "library.calibrate": ("Calibration", "calibrate"),
     "library.cluster": ("Cluster",),
     "library.experiment": ("Experiment", "open"),
+    "library.gate_history": ("History", "history"),
+    "library.imports": (
+        *("Imported", "import_mapping", "import_queries", "import_rally", "import_sample", "import_ycsb"),
+    ),
+    "library.ingest": ("Ingested", "ingest"),
     "library.plots": ("ExperimentPlots", "Plot", "RunPlots"),
     "library.progress": ("Progress",),
     "library.reports": ("Report",),

@@ -1,9 +1,11 @@
 """Recorded runs that the examples of docstrings and pages name."""
 
+import json
 from contextlib import chdir
 from pathlib import Path
 
 import loadframe
+from recorded_history import write_history
 from simulated import Truth, write_experiment, write_run
 
 WORKLOAD = {
@@ -29,6 +31,39 @@ CAPACITY = {
 }
 
 
+#: Files to import or to ingest, by name.
+FILES = {
+    "workloadc": "recordcount=100\noperationcount=100\nreadproportion=1\nupdateproportion=0\n",
+    "steps.json": json.dumps([{"search_queries": [{"body": {"query": {"match_all": {}}}}]}]),
+    "mapping.json": json.dumps({"mappings": {"properties": {"price": {"type": "double"}}}}),
+    "orders.ndjson": "".join(f'{{"id": {number}, "price": {number % 7}.5}}\n' for number in range(100)),
+    "events.ndjson": "".join(
+        json.dumps({"type": "line", "id": f"{number}", "time": "2017-03-01T12:00:00Z"}) + "\n" for number in range(3)
+    ),
+}
+LOG = {
+    "workload": "log",
+    "collections": {"lines": {}},
+    "sources": {"log": {"stdin": True, "events": {"kinds": {"line": {"id": "id", "time": "time"}}}}},
+    "operations": {"store": {"take_in": {"collection": "lines"}}},
+    "phases": [{"name": "ingest", "operation": "store", "source": "log", "until": "exhausted"}],
+}
+TRACK = {
+    "indices": [{"name": "items"}],
+    "schedule": [
+        {
+            "operation": {
+                "name": "all",
+                "operation-type": "search",
+                "index": "items",
+                "body": {"query": {"match_all": {}}, "size": "{{ hits | default(10) }}"},
+            },
+            "iterations": 5,
+        }
+    ],
+}
+
+
 def write_examples(folder: Path) -> loadframe.Workload:
     """Record the folders that examples name, below `results`; return their `workload`."""
     results = folder / "results"
@@ -36,7 +71,13 @@ def write_examples(folder: Path) -> loadframe.Workload:
     for name, seeds in (("old", range(6)), ("new", range(6, 12))):
         for seed in seeds:
             write_run(results / name, f"run-{seed}", Truth(noise=0.002), seed=seed)
+    for name, text in FILES.items():
+        (results / name).write_text(text)
+    (results / "track").mkdir()
+    (results / "track" / "track.json").write_text(json.dumps(TRACK))
+    write_history(results / "nightly", runs=1)
     with chdir(folder):
+        loadframe.Workload(LOG).save("log.yaml")
         workload = loadframe.Workload(WORKLOAD)
         settings = {"service": "2ms", "stall": "200ms", "stall_every": "2s"}
         loadframe.bench(loadframe.Workload(TAIL), store="sim", settings=settings, seed=1, output="results/tail")

@@ -13,9 +13,23 @@ from commands import open_folder
 
 NAMES = {
     *("BadInput", "GeneratorFailed", "LoadframeError", "NothingUsable", "StoreFailed"),
-    *("Capacity", "Check", "Checks", "Comparison", "Fit", "Gate", "Plot", "Progress", "Report", "Table", "Times"),
-    *("Cluster", "Experiment", "ExperimentPlots", "Run", "RunPlots", "Workload"),
-    *("bench", "capacity", "check", "compare", "fit", "gate", "open", "run"),
+    *(
+        "Calibration",
+        "Capacity",
+        "Check",
+        "Checks",
+        "Comparison",
+        "Fit",
+        "Gate",
+        "History",
+        "Plot",
+        "Progress",
+        "Report",
+        "Table",
+    ),
+    *("Imported", "Ingested", "import_mapping", "import_queries", "import_rally", "import_sample", "import_ycsb"),
+    *("Cluster", "Experiment", "ExperimentPlots", "Run", "RunPlots", "Times", "Workload"),
+    *("bench", "calibrate", "capacity", "check", "compare", "fit", "gate", "history", "ingest", "open", "run"),
     "__version__",
 }
 #: Slow to import; `import loadframe` must not need them.

@@ -12,12 +12,12 @@ import typer
 from loadframe.base.errors import BadInput
 from loadframe.base.units import counted
 from loadframe.cli.app import Topic, option
+from loadframe.cli.choices import option_name
 from loadframe.cli.output import tell
 
 if TYPE_CHECKING:
     from loadframe.cluster import Cluster
     from loadframe.experiment.runner.session import DroppedData
-    from loadframe.store import Access
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -77,8 +77,6 @@ _OPTIONS: Mapping[str, tuple[Any, Any]] = {
     ),
     "compress": (Annotated[bool, option(Topic.CREDENTIALS, "--compress", help="Compress request bodies.")], False),
 }
-#: Those with the path of a file.
-_FILES = ("password_file", "api_key_file", "token_file", "ca", "cert", "key")
 
 #: The default of --store.
 DEFAULT_STORE = "opensearch"
@@ -110,31 +108,15 @@ def _with_options(options: Mapping[str, tuple[Any, Any]], command: Callable[P, R
     return wrapper
 
 
-def existing(given: Mapping[str, Any], *, loads: bool = True) -> "tuple[list[str], Access]":
-    """Return addresses and access of the cluster at --hosts, from a command's parameters.
+def existing(given: Mapping[str, Any], *, loads: bool = True) -> "Callable[[], Cluster] | None":
+    """Return a function that attaches to the cluster at --hosts, from a command's parameters; None without --hosts.
 
-    Without --hosts: no addresses, and access without TLS. BadInput if options contradict each other, or require
-    --hosts. `loads` is whether the command applies load, which does not go through proxies: BadInput if an address
-    cannot be reached without its proxy.
+    BadInput if options contradict each other, or require --hosts. `loads` is whether the command applies load, which
+    does not go through proxies: BadInput if an address cannot be reached without its proxy.
     """
-    from loadframe.cluster import access_to, require_reachable
-    from loadframe.store import OPEN
+    from loadframe.library.cluster import attachment
 
-    if given["hosts"] is None:
-        for name in _OPTIONS:
-            if given[name]:
-                raise BadInput(
-                    f"--{name.replace('_', '-')} requires an existing cluster", remedy="give its addresses with --hosts"
-                )
-        return [], OPEN
-    # The context keeps paths as text. Typer converts them only for the command itself.
-    files = {name: None if given[name] is None else Path(given[name]) for name in _FILES}
-    kind = given.get("store") or DEFAULT_STORE
-    plain = {name: given[name] for name in _OPTIONS}
-    addresses, access = access_to(kind, given["hosts"], {**plain, **files}, _warn)
-    if loads and access.proxied:
-        require_reachable(addresses, access)
-    return addresses, access
+    return attachment(given.get("store") or DEFAULT_STORE, given["hosts"], given, _warn, option_name, loads=loads)
 
 
 def named_cluster(name: str, store: str, context: typer.Context) -> "Cluster":

@@ -1,7 +1,6 @@
 """`loadframe bench`: run one workload on one cluster, existing or started for it, and write one run folder."""
 
 import secrets
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -9,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from loadframe.base.errors import BadInput
-from loadframe.base.units import MOST_SEED, parse_size
+from loadframe.base.units import MOST_SEED
 from loadframe.cli import access
 from loadframe.cli.app import Topic, app, option
 from loadframe.cli.choices import (
@@ -44,16 +43,20 @@ from loadframe.cli.choices import (
     Threads,
     WorkloadName,
     assignments,
-    core_limits,
     option_name,
-    placement_options,
     sharding,
     start_ranks,
     store_settings,
 )
 from loadframe.cli.output import Json, print_json, tell
 from loadframe.cli.web import MetricsAddress, Otlp, Web, WebAddress, published, require_outlets, require_web
-from loadframe.library.options import default_path, levels, refuse_contradictions, require_free
+from loadframe.library.options import (
+    default_path,
+    levels,
+    refuse_contradictions,
+    refuse_unused_data_options,
+    require_free,
+)
 
 _EXAMPLES = """\b
 Examples:
@@ -191,6 +194,7 @@ def bench(
     given |= {"scratch": scratch, "encryption": encryption, "store_set": store_set or None}
     given |= {"shards": shards, "routers": routers, "config_servers": config_servers}
     refuse_contradictions(given, option_name)
+    refuse_unused_data_options(given, option_name)
     sharded = sharding(store, nodes, shards, routers, config_servers)
     page, outlets = require_web(web, web_address), require_outlets(metrics, otlp)
     override = levels(clients, rate or None, arrivals, warmup or None, duration or None, option_name, precision)
@@ -204,39 +208,42 @@ def bench(
         loaded = loaded.choose(only.split(","), where="--only")
     path = output or default_path(loaded.name)
     require_free(path)
-    addresses, reached = access.existing(context.params)
+    attached = access.existing(context.params)
+
+    if cluster:
+        attached = partial(access.named_cluster, cluster, store, context)
 
     from loadframe.cli.console import Console
-    from loadframe.cluster import Cluster, ClusterSpec, Encryption, Limits
     from loadframe.experiment.runner.listener import Listeners
     from loadframe.host.local import LocalHost
+    from loadframe.host.placement import parse_machines
     from loadframe.library.bench import Bench, parse_schedule
+    from loadframe.library.cluster import spec_from
     from loadframe.load import Generator
 
-    place: ClusterSpec | Callable[[], Cluster]
-    if hosts:
-        place = partial(Cluster.attach, addresses, store, reached)
-    elif cluster:
-        place = partial(access.named_cluster, cluster, store, context)
-    else:
-        limits = Limits(cpus=cpus, memory=parse_size(memory) if memory else None, **core_limits(cores))
-        place = ClusterSpec(
-            store=store,
-            version=version,
-            nodes=nodes or shards or 1,
-            limits=limits,
-            home=home,
-            host=host or LocalHost.name,
-            image=image,
-            runtime=container_runtime,
-            encryption=Encryption(encryption or "none"),
-            settings=sharded | store_settings(store_set, "--store-set"),
-            **placement_options(machines, per_machine, network, scratch),
-        )
+    started = spec_from(
+        store,
+        version=version,
+        nodes=nodes or shards or 1,
+        cpus=cpus,
+        memory=memory or None,
+        cores=cores,
+        settings=sharded | store_settings(store_set, "--store-set"),
+        encryption=encryption or "none",
+        home=home,
+        host=host or LocalHost.name,
+        image=image,
+        container_runtime=container_runtime,
+        machines=parse_machines(machines) if machines is not None else (),
+        per_machine=per_machine,
+        network=network,
+        scratch=scratch,
+        written=option_name,
+    )
     made = Bench(
         workload=loaded,
         path=path,
-        cluster=place,
+        cluster=attached or started,
         generator=Generator(threads, spread, connections, ranks, _recorded_spread(nearest_as, spread), samples),
         seed=secrets.randbits(32) if seed is None else seed,
         override=override,

@@ -4,7 +4,6 @@ With --offline: print the requests without a store.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -73,7 +72,6 @@ def check(
     start_ranks(ranks)
 
     from loadframe.cli.console import Console
-    from loadframe.cluster import Cluster
     from loadframe.library.checking import answers, rendered_requests, small_workload
     from loadframe.store import find
     from loadframe.workload import load_workload
@@ -82,7 +80,7 @@ def check(
     loaded = load_workload(workload, overrides)
     if not hosts:
         loaded = small_workload(loaded, overrides)
-    addresses, reached = access.existing(context.params)
+    attach = access.existing(context.params)
     if offline:
         with Console() as console:
             rendered = rendered_requests(loaded, store, console)
@@ -91,7 +89,6 @@ def check(
         else:
             _print_requests(rendered, find(store).family)
         return
-    attach = partial(Cluster.attach, addresses, store, reached) if hosts else None
     with Console() as console:
         shown, journeys = answers(loaded, store, attach, console)
     if as_json:

@@ -302,11 +302,11 @@ def status(
     as_json: Json = False,
 ) -> None:
     """List all clusters, or show the nodes, health and deviations of one."""
-    addresses, reached = access.existing(context.params, loads=False)
-    if addresses:
+    attach = access.existing(context.params, loads=False)
+    if attach:
         if name is not None:
             raise BadInput(f"{name} and --hosts both name a cluster", remedy="give one of them")
-        _show_attached(Cluster.attach(addresses, store, reached), as_json)
+        _show_attached(attach(), as_json)
         return
     if name is not None:
         show(name, as_json)

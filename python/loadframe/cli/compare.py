@@ -49,18 +49,14 @@ def compare(
     smallest = share(least, "--least")
     require_level(level)
 
-    from loadframe.library.comparing import compare_groups
-    from loadframe.report.kinds.compare import print_comparison
+    # This import takes a second. Help and usage errors do not need it.
+    from loadframe.library.actions import compare as compare_runs
 
-    comparison = compare_groups(
-        groups, kinds, least=smallest, level=level, session_spread=share(session_spread, "--session-spread")
-    )
+    spread = share(session_spread, "--session-spread")
+    comparison = compare_runs(*groups, measures=kinds, least=smallest, level=level, session_spread=spread)
     if output:
-        from loadframe.library.reports import save_text
-        from loadframe.report.kinds.compare import comparison_page
-
-        tell(f"report: {save_text(comparison_page(comparison), output)}")
+        tell(f"report: {comparison.report().save(output)}")
     if as_json:
         print_json(comparison.as_dict())
     else:
-        print_comparison(comparison, out)
+        comparison.show(out)

@@ -86,18 +86,17 @@ def _source(context: typer.Context, run: Path | None) -> "Source":
         raise BadInput("expected one of: a run folder, --hosts, --cluster", remedy="give exactly one of them")
     if named == ["hosts"]:
         find(given["store"]).require_explored()
-    addresses, reached = access.existing(given, loads=False)
+    attach = access.existing(given, loads=False)
     if run is not None:
         from loadframe.live.exploration import RecordedRun
         from loadframe.record import Run
 
         return RecordedRun(Run(run))
 
-    from loadframe.cluster import Cluster
     from loadframe.live.exploration import StoreSource
 
-    if named == ["hosts"]:
-        live = Cluster.attach(addresses, given["store"], reached)
+    if attach:
+        live = attach()
     else:
         live = access.named_cluster(given["cluster"], given["store"], context)
         live.store.require_explored()

@@ -5,8 +5,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from loadframe.base.errors import BadInput
-from loadframe.base.untrusted import read_input
 from loadframe.cli.app import app
 from loadframe.cli.output import Json, out, print_json
 
@@ -17,10 +15,6 @@ Examples:
   loadframe fit grown.csv --scaling weak
   loadframe fit nodes.csv --json | jq .peak
 """
-
-
-#: Maximum size of the file, bytes.
-_MOST = 16 << 20
 
 
 @app.command(epilog=_EXAMPLES)
@@ -43,19 +37,11 @@ def fit(
     as_json: Json = False,
 ) -> None:
     """Fit linear scaling, Amdahl's law, a hard knee and the USL to measured throughputs."""
-    from loadframe.analyze.scalability import fit as fit_models
-    from loadframe.analyze.scalability.observations import parse_table
-    from loadframe.report.fit import print_fit
+    # This import takes a second. Help and usage errors do not need it.
+    from loadframe.library.actions import fit as fit_file
 
-    content = read_input(file, _MOST)
-    table = parse_table(content, str(file))
-    try:
-        result = fit_models(table.pairs, residuals=residuals, over=table.over, scaling=scaling, blocks=table.blocks)
-    except BadInput as error:
-        raise BadInput(
-            error.what, where=f"{file}, {error.where}" if error.where else str(file), remedy=error.remedy
-        ) from error
+    fitted = fit_file(file, residuals=residuals, scaling=scaling)
     if as_json:
-        print_json(result.as_dict())
+        print_json(fitted.as_dict())
     else:
-        print_fit(out, result)
+        fitted.show(out)

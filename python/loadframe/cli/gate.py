@@ -101,18 +101,16 @@ def gate(
         raise BadInput("--commit requires --record", remedy="add --record FOLDER, or leave --commit out")
 
     from loadframe.analyze.gate import Thresholds
+    from loadframe.library.answers import Gate
     from loadframe.library.comparing import gate_groups, parse_bound
     from loadframe.library.reports import save_text
-    from loadframe.report.gate import junit as junit_text
-    from loadframe.report.gate import markdown as markdown_text
-    from loadframe.report.gate import print_gate
 
     thresholds = Thresholds(
         least=_shares(least, "--least", kinds),
         catch=_shares(catch, "--catch", kinds),
         bounds=[parse_bound(text) for text in bound],
     )
-    judged, groups = gate_groups(
+    outcome, groups = gate_groups(
         new,
         earlier,
         thresholds,
@@ -123,17 +121,16 @@ def gate(
         watch=watch,
         written=option_name,
     )
-    for path, text in ((junit, junit_text), (markdown, markdown_text)):
+    judged = Gate(outcome, groups)
+    for path, text in ((junit, judged.junit), (markdown, judged.markdown)):
         if path:
-            save_text(text(judged), path)
+            save_text(text(), path)
     if record:
-        from loadframe.library.gate_history import record_gate
-
-        tell(f"recorded: {record_gate(record, judged, groups[0], commit)}")
+        tell(f"recorded: {judged.record(record, commit)}")
     if as_json:
         print_json(judged.as_dict())
     else:
-        print_gate(judged, out)
+        judged.show(out)
     if judged.standing == "regression":
         raise typer.Exit(ExitCode.FAILED)
     unusable = [run for group in groups for run in group.left_out if not run.store_failed]

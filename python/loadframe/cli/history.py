@@ -8,7 +8,7 @@ import typer
 from loadframe.base.errors import BadInput
 from loadframe.cli import completion
 from loadframe.cli.app import app
-from loadframe.cli.choices import measure_kinds
+from loadframe.cli.choices import measure_kinds, option_name
 from loadframe.cli.output import Json, out, print_json, tell
 
 _EXAMPLES = """\b
@@ -44,26 +44,11 @@ def history(
 ) -> None:
     """Show measures by commit over time, with change points, and write them as a page."""
     kinds = measure_kinds(measure)
-    if "errors" in kinds:
-        raise BadInput(
-            "--measure errors has no history: change points use logarithms, and shares of errors are often 0",
-            remedy="leave errors out; the gate judges them",
-        )
-    if (accept is None) != (reason is None):
-        raise BadInput(
-            "--accept and --reason require each other", remedy="write --accept COMMIT --reason 'why it is accepted'"
-        )
 
-    from loadframe.analyze.recorded_history import read_history
-    from loadframe.library.reports import save_text
-    from loadframe.report.history import history_page, print_history
+    # This import takes a second. Help and usage errors do not need it.
+    from loadframe.library.gate_history import history_of
 
-    if accept is None or reason is None:
-        result = read_history(folder, kinds)
-    else:
-        from loadframe.library.gate_history import accept_change
-
-        result = accept_change(folder, accept, reason, kinds)
+    result = history_of(folder, kinds, accept, reason, option_name)
     page = output or folder / "history.html"
     if output is None and page.is_symlink():
         raise BadInput(
@@ -71,8 +56,8 @@ def history(
             where=str(page),
             remedy="remove the link, or name a file with --output",
         )
-    tell(f"report: {save_text(history_page(result), page)}")
+    tell(f"report: {result.report().save(page)}")
     if as_json:
         print_json(result.as_dict())
     else:
-        print_history(result, out)
+        result.show(out)

@@ -11,7 +11,7 @@ from loadframe.base.units import counted
 from loadframe.cli import access
 from loadframe.cli.app import Topic, app, option
 from loadframe.cli.choices import StoreKind
-from loadframe.cli.import_ import Generate, NamedOutput, Queries, output_of, queries_of, refuse_existing, write
+from loadframe.cli.import_ import Generate, NamedOutput, Queries, output_of
 from loadframe.cli.output import Json, print_json, tell
 
 _EXAMPLES = """\b
@@ -57,11 +57,11 @@ def new(
     to 16 clients.
     """
     from loadframe.experiment.file.reader import load_experiment
+    from loadframe.library.imports import converted_sample
     from loadframe.load import render_operations
     from loadframe.store import find
     from loadframe.workload import load_workload
-    from loadframe.workload.sampling import Profile, Source, of_mapping, workload
-    from loadframe.workload.sampling.documents import read
+    from loadframe.workload.importers.imported import refuse_existing
 
     kind = find(store)
     if mapping is not None and kind.family != "elasticsearch":
@@ -69,14 +69,22 @@ def new(
     output = output_of(output, documents.name.partition(".")[0])
     experiment = output.with_name(f"{output.stem}-experiment.yaml")
     refuse_existing(experiment)
-    source = Source(documents.name, output.stem) if mapping is None else of_mapping(mapping, output.stem)
-    profile = Profile(read(documents, sample, seed), keep=keep, seed=seed)
-    asked, ignored = queries_of(queries, source, profile)
-    imported = workload(source, profile, generate or profile.sampled, output.stem, asked, ignored)
+    imported = converted_sample(
+        documents,
+        None,
+        None,
+        output.stem,
+        documents=sample,
+        generate=generate,
+        keep=keep,
+        queries_file=queries,
+        seed=seed,
+        mapping=mapping,
+    )
     with TemporaryDirectory(prefix="loadframe-new-") as folder:
         # Nothing is written unless everything is valid.
         tried = Path(folder) / output.name
-        write(imported, tried)
+        imported.write(tried)
         text = _EXPERIMENT.format(name=output.stem, kind=store, file=output.name)
         (Path(folder) / experiment.name).write_text(text, encoding="utf-8")
         load_experiment(Path(folder) / experiment.name)
@@ -87,7 +95,7 @@ def new(
             # A placeholder: nothing is sent.
             for name, _ in render_operations(phase.plan(seed=seed, hosts=["127.0.0.1:9"], driver=kind.driver))
         ]
-    _, imported, _ = write(imported, output)
+    _, imported, _ = imported.write(output)
     experiment.write_text(text, encoding="utf-8")
     following = f"loadframe run {experiment}"
     if as_json:

@@ -135,16 +135,14 @@ def report(
     Exit code 4: no run of the experiment is valid.
     """
     bounds = _bounds(bands)
-    addresses, reached = access.existing(context.params, loads=False)
-    if into is not None or addresses:
-        if into is None or not addresses or format_ not in (Format.rally, Format.osb) or other or output or export:
+    attach = access.existing(context.params, loads=False)
+    if into is not None or attach:
+        if into is None or not attach or format_ not in (Format.rally, Format.osb) or other or output or export:
             raise BadInput(
                 "--into requires --hosts, and --format rally or osb, without --output",
                 remedy="write --format rally --into INDEX --hosts HOST:9200",
             )
-        from loadframe.cluster import Cluster
-
-        _write_records(path, into, str(format_), Cluster.attach(addresses, store, reached), as_json=as_json)
+        _write_records(path, into, str(format_), attach(), as_json=as_json)
         return
     if bounds and (other is not None or format_ in (*_OF_RUN, *_OTHER)):
         raise BadInput("--bands requires an HTML report on one run or experiment", remedy="leave it out")

@@ -3,10 +3,8 @@
 import os
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import nullcontext
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Unpack
 
 from loadframe.analyze.compare import USUAL
 from loadframe.analyze.gate import Thresholds
@@ -15,8 +13,6 @@ from loadframe.analyze.scalability.observations import parse_table
 from loadframe.base.errors import BadInput
 from loadframe.base.units import MOST_SEED, MOST_THREADS
 from loadframe.base.untrusted import read_input
-from loadframe.cluster import Cluster as LiveCluster
-from loadframe.cluster import access_to
 from loadframe.experiment.design.plans import design
 from loadframe.experiment.runner.folder import opened_folder
 from loadframe.experiment.runner.loop import run_experiment
@@ -24,13 +20,14 @@ from loadframe.library import answers as shown
 from loadframe.library.arguments import Count, Nodes, Positive, Range, checked, listed
 from loadframe.library.bench import Bench, parse_schedule
 from loadframe.library.checking import answers, rendered_requests, small_workload
-from loadframe.library.cluster import Cluster, spec_from
+from loadframe.library.cluster import Access, Cluster, attachment, existing_cluster, spec_from
 from loadframe.library.comparing import compare_groups, gate_groups, parse_bound, shares_by_measure
 from loadframe.library.experiment import Experiment
 from loadframe.library.options import (
     default_path,
     levels,
     refuse_contradictions,
+    refuse_unused_data_options,
     require_free,
     require_level,
     require_measures,
@@ -42,15 +39,8 @@ from loadframe.library.run import Run
 from loadframe.library.workload import Value, Workload, loaded_workload
 from loadframe.load import Generator
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from loadframe.experiment.runner.listener import Listener
-
 #: Maximum size of a table of measurements, bytes.
 _MOST = 16 << 20
-#: Arguments of `bench` and `check` that name files.
-_FILES = ("password_file", "api_key_file", "token_file", "ca", "cert", "key")
 #: A recorded run or experiment: an object, a folder, or a quoted pattern of folders.
 Recorded = str | os.PathLike[str] | Run | Experiment
 
@@ -71,18 +61,6 @@ def bench(
     encryption: str | None = None,
     settings: Mapping[str, Any] | None = None,
     hosts: str | Sequence[str] | None = None,
-    user: str | None = None,
-    password_file: str | os.PathLike[str] | None = None,
-    api_key_file: str | os.PathLike[str] | None = None,
-    token_file: str | os.PathLike[str] | None = None,
-    aws_service: str | None = None,
-    aws_region: str | None = None,
-    aws_profile: str | None = None,
-    ca: str | os.PathLike[str] | None = None,
-    cert: str | os.PathLike[str] | None = None,
-    key: str | os.PathLike[str] | None = None,
-    insecure: bool = False,
-    compress: bool = False,
     cluster: str | Cluster | None = None,
     replace: bool = False,
     reuse: bool = False,
@@ -100,6 +78,7 @@ def bench(
     samples: bool = False,
     allow_bad: bool = False,
     progress: Callback | None = None,
+    **access: Unpack[Access],
 ) -> Run:
     """Run one workload on one cluster and return the recorded run.
 
@@ -112,24 +91,14 @@ def bench(
     >>> run.status
     'done'
     """
-    refuse_contradictions(
-        {
+    given = {
             "hosts": hosts, "cluster": cluster, "replace": replace, "reuse": reuse, "clients": clients, "rate": rate,
             "arrivals": arrivals, "at": listed(at) or None, "version": version, "nodes": nodes, "cpus": cpus,
             "memory": memory, "cores": cores, "home": home, "host": host, "encryption": encryption,
             "settings": settings or None,
-        }
-    )  # fmt: skip
-    attach = _attachment(
-        store,
-        hosts,
-        listener_of(progress),
-        {
-            "user": user, "password_file": password_file, "api_key_file": api_key_file, "token_file": token_file,
-            "aws_service": aws_service, "aws_region": aws_region, "aws_profile": aws_profile, "ca": ca, "cert": cert,
-            "key": key, "insecure": insecure, "compress": compress,
-        },
-    )  # fmt: skip
+        }  # fmt: skip
+    refuse_contradictions(given)
+    refuse_unused_data_options(given)
     override = levels(clients, rate, arrivals, warmup, duration, precision=precision)
     loaded = loaded_workload(workload, parameters or {})
     if only:
@@ -137,14 +106,11 @@ def bench(
     path = Path(output) if output is not None else default_path(loaded.name)
     require_free(path, "output")
     listener = listener_of(progress)
-    if attach:
-        place: Any = attach()
-    elif isinstance(cluster, Cluster):
-        place = partial(nullcontext, cluster.live)
-    elif cluster is not None:
-        place = partial(LiveCluster.load, cluster)
-    else:
-        place = spec_from(
+    attached = attachment(store, hosts, access, listener.remark)
+    place = (
+        attached
+        or existing_cluster(cluster)
+        or spec_from(
             store,
             version=version,
             nodes=1 if nodes is None else nodes,
@@ -156,6 +122,7 @@ def bench(
             home=home,
             host=host or "local",
         )
+    )
     made = Bench(
         workload=loaded,
         path=path,
@@ -218,21 +185,10 @@ def check(
     *,
     store: str = "opensearch",
     hosts: str | Sequence[str] | None = None,
-    user: str | None = None,
-    password_file: str | os.PathLike[str] | None = None,
-    api_key_file: str | os.PathLike[str] | None = None,
-    token_file: str | os.PathLike[str] | None = None,
-    aws_service: str | None = None,
-    aws_region: str | None = None,
-    aws_profile: str | None = None,
-    ca: str | os.PathLike[str] | None = None,
-    cert: str | os.PathLike[str] | None = None,
-    key: str | os.PathLike[str] | None = None,
-    insecure: bool = False,
-    compress: bool = False,
     offline: bool = False,
     parameters: Mapping[str, Value] | None = None,
     progress: Callback | None = None,
+    **access: Unpack[Access],
 ) -> "shown.Checks":
     """Send each operation of a workload once; return request, answer and judgement of each.
 
@@ -246,22 +202,13 @@ def check(
     if offline and hosts:
         raise BadInput("offline and hosts contradict each other: offline sends nothing", remedy="give one of them")
     given, listener = parameters or {}, listener_of(progress)
-    attach = _attachment(
-        store,
-        hosts,
-        listener,
-        {
-            "user": user, "password_file": password_file, "api_key_file": api_key_file, "token_file": token_file,
-            "aws_service": aws_service, "aws_region": aws_region, "aws_profile": aws_profile, "ca": ca, "cert": cert,
-            "key": key, "insecure": insecure, "compress": compress,
-        },
-    )  # fmt: skip
     loaded = loaded_workload(workload, given)
     if not hosts:
         loaded = small_workload(loaded, given)
     if offline:
         return shown.Checks(rendered_requests(loaded, store, listener).requests)
-    return shown.Checks(answers(loaded, store, attach() if attach else None, listener)[0])
+    attached = attachment(store, hosts, access, listener.remark)
+    return shown.Checks(answers(loaded, store, attached, listener)[0])
 
 
 @checked
@@ -281,11 +228,14 @@ def fit(
     """
     if isinstance(data, str | os.PathLike):
         table = parse_table(read_input(Path(data), _MOST), str(data))
-        pairs, over, blocks = table.pairs, table.over, table.blocks
+        pairs, over, blocks, file = table.pairs, table.over, table.blocks, str(data)
     else:
         given = data.items() if isinstance(data, Mapping) else data
-        pairs, over, blocks = tuple((float(n), float(rate)) for n, rate in given), "n", None
-    return shown.Fit(fit_models(pairs, residuals=residuals, over=over, scaling=scaling, blocks=blocks))
+        pairs, over, blocks, file = tuple((float(n), float(rate)) for n, rate in given), "n", None, ""
+    try:
+        return shown.Fit(fit_models(pairs, residuals=residuals, over=over, scaling=scaling, blocks=blocks))
+    except BadInput as error:
+        raise BadInput(error.what, where=", ".join(filter(None, [file, error.where])), remedy=error.remedy) from error
 
 
 @checked
@@ -350,7 +300,7 @@ def gate(
         catch=_thresholds(catch, kinds, "catch"),
         bounds=[parse_bound(text, "bounds") for text in listed(bounds)],
     )
-    judged, _ = gate_groups(
+    judged, groups = gate_groups(
         _argument(new),
         None if earlier is None else _argument(earlier),
         thresholds,
@@ -361,7 +311,7 @@ def gate(
         watch=listed(watch),
         written=lambda name: "bounds" if name == "bound" else name,
     )
-    return shown.Gate(judged)
+    return shown.Gate(judged, groups)
 
 
 @checked
@@ -374,29 +324,6 @@ def capacity(experiment: str | os.PathLike[str] | Experiment) -> "shown.Capacity
     """
     path = experiment.path if isinstance(experiment, Experiment) else Path(experiment)
     return shown.Capacity(path)
-
-
-def _attachment(
-    store: str, hosts: str | Sequence[str] | None, listener: "Listener", access: Mapping[str, Any]
-) -> "Callable[[], Callable[[], LiveCluster]] | None":
-    """Return a function that reads the secrets and returns the attachment to `hosts`; None without hosts.
-
-    BadInput for an empty list, which must not start a cluster, and for `access` without hosts.
-    """
-    if hosts is None:
-        for name, value in access.items():
-            if value:
-                raise BadInput(f"{name} requires an existing cluster", remedy="give its addresses with hosts")
-        return None
-    if not hosts:
-        raise BadInput("hosts is empty", remedy="give addresses such as 127.0.0.1:9200, or leave hosts out")
-    given = {name: Path(value) if value is not None and name in _FILES else value for name, value in access.items()}
-
-    def attach() -> "Callable[[], LiveCluster]":
-        addresses, reached = access_to(store, ",".join(listed(hosts)), given, listener.remark)
-        return partial(LiveCluster.attach, addresses, store, reached)
-
-    return attach
 
 
 def _argument(recorded: Recorded) -> str:

@@ -1,5 +1,6 @@
 """Results of checks, fits, comparisons, gates and capacity experiments."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -8,6 +9,7 @@ from typing import Any
 
 from loadframe.analyze.capacity import read_capacities
 from loadframe.analyze.compare import Comparison as ComparedGroups
+from loadframe.analyze.compare import Group
 from loadframe.analyze.experiment import read_experiment
 from loadframe.analyze.gate import Gate as JudgedGate
 from loadframe.analyze.gate import Standing
@@ -15,6 +17,7 @@ from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted
 from loadframe.library.arguments import Positive, checked
+from loadframe.library.gate_history import record_gate
 from loadframe.library.reports import Answer, Report
 from loadframe.library.tables import Table, html_table, table_of
 from loadframe.report.fit import print_fit
@@ -169,10 +172,11 @@ class Gate(Answer):
     >>> gate.require()
     """
 
-    def __init__(self, gate: JudgedGate) -> None:
-        """Create the result of a gate."""
+    def __init__(self, gate: JudgedGate, groups: Sequence[Group]) -> None:
+        """Create the result of a gate on groups of runs, the new one first."""
         super().__init__(gate.as_dict(), lambda console: print_gate(gate, console))
         self._gate = gate
+        self._groups = groups
 
     @property
     def standing(self) -> Standing:
@@ -201,6 +205,14 @@ class Gate(Answer):
             for it in self._gate.checks
         ]
         return Table("checks", lambda: table_of(rows, ("check", "standing", "why")))
+
+    @checked
+    def record(self, folder: str | os.PathLike[str], commit: str | None = None) -> Path:
+        """Copy the new runs and the outcome to a history folder, for `history`; return the new folder in it.
+
+        Without `commit`, it comes from GITHUB_SHA, CI_COMMIT_SHA or GIT_COMMIT.
+        """
+        return record_gate(Path(folder), self._gate, self._groups[0], commit)
 
     def markdown(self) -> str:
         """Return the outcome as Markdown."""

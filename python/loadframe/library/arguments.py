@@ -8,7 +8,7 @@ import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, ParamSpec, TypeVar, Unpack
 
 from loadframe.base.errors import BadInput
 from loadframe.base.units import MOST_NODES, counted
@@ -80,11 +80,12 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
     Functions receive numbers of numpy as numbers of Python, and lists instead of iterators.
     """
     signature = inspect.signature(function)
+    options = options_of(signature)
     # Quoted annotations have names that only type checkers import.
     hints = {
         name: (_hint(parameter), "give another value" + f", or leave {name} out" * (parameter.default is not _EMPTY))
         for name, parameter in signature.parameters.items()
-        if parameter.annotation is not _EMPTY and not isinstance(parameter.annotation, str)
+        if parameter.annotation is not _EMPTY and not isinstance(parameter.annotation, str) and name not in options
     }
 
     @functools.wraps(function)
@@ -93,9 +94,27 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
         for name, value in bound.arguments.items():
             if name in hints:
                 bound.arguments[name] = _argument(name, value, *hints[name])
+            elif name in options:
+                bound.arguments[name] = {key: _option(function, options[name], key, value[key]) for key in value}
         return function(*bound.args, **bound.kwargs)
 
     return call
+
+
+def options_of(signature: inspect.Signature) -> dict[str, Mapping[str, Any]]:
+    """Return the types of the keyword arguments that a parameter such as `**access: Unpack[Access]` collects."""
+    return {
+        name: typing.get_args(parameter.annotation)[0].__annotations__
+        for name, parameter in signature.parameters.items()
+        if typing.get_origin(parameter.annotation) is Unpack
+    }
+
+
+def _option(function: Callable[..., Any], hints: Mapping[str, Any], name: str, value: object) -> Any:
+    """Return the value of a keyword argument; TypeError for an unknown one, as Python raises."""
+    if name not in hints:
+        raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
+    return _argument(name, value, hints[name], f"give another value, or leave {name} out")
 
 
 def _hint(parameter: inspect.Parameter) -> Any:

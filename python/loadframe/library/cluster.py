@@ -1,17 +1,85 @@
 """Clusters that a program starts, changes and stops."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from loadframe.base.errors import BadInput
 from loadframe.base.units import counted, parse_cores, parse_size
 from loadframe.cluster import Cluster as LiveCluster
-from loadframe.cluster import ClusterSpec, Encryption, Limits, Placement
-from loadframe.library.arguments import Count, Nodes, Positive, checked
+from loadframe.cluster import ClusterSpec, Encryption, Limits, Placement, access_to, require_reachable
+from loadframe.library.arguments import Count, Nodes, Positive, checked, listed
 from loadframe.library.options import parsed_as
 from loadframe.library.progress import Callback, listener_of
 from loadframe.library.tables import Table, html_table, table_of
+
+
+class Access(TypedDict, total=False):
+    """Credentials and TLS of an existing cluster: the options of `bench`."""
+
+    user: str | None
+    password_file: str | os.PathLike[str] | None
+    api_key_file: str | os.PathLike[str] | None
+    token_file: str | os.PathLike[str] | None
+    aws_service: str | None
+    aws_region: str | None
+    aws_profile: str | None
+    ca: str | os.PathLike[str] | None
+    cert: str | os.PathLike[str] | None
+    key: str | os.PathLike[str] | None
+    insecure: bool
+    compress: bool
+
+
+#: Those that name files.
+_FILES = ("password_file", "api_key_file", "token_file", "ca", "cert", "key")
+
+
+def attachment(
+    store: str,
+    hosts: str | Sequence[str] | None,
+    access: Mapping[str, Any],
+    remark: Callable[[str], None],
+    written: Callable[[str], str] = str,
+    *,
+    loads: bool = True,
+) -> Callable[[], LiveCluster] | None:
+    """Return a function that attaches to the cluster at `hosts`, after reading the secrets; None without hosts.
+
+    BadInput for an empty list, which must not start a cluster, for `access` without hosts, and if the command `loads`
+    the cluster and an address cannot be reached without its proxy. `written` returns the name of an argument for
+    messages, such as that of its option.
+    """
+    if hosts is None:
+        for name in Access.__annotations__:
+            if access.get(name):
+                remedy = f"give its addresses with {written('hosts')}"
+                raise BadInput(f"{written(name)} requires an existing cluster", remedy=remedy)
+        return None
+    if not hosts:
+        name = written("hosts")
+        raise BadInput(f"{name} is empty", remedy=f"give addresses such as 127.0.0.1:9200, or leave {name} out")
+    given = {name: access.get(name) or None for name in Access.__annotations__}
+    given |= {name: Path(file) for name in _FILES if (file := given[name]) is not None}
+    given |= {name: bool(given[name]) for name in ("insecure", "compress")}
+    addresses, reached = access_to(store, ",".join(listed(hosts)), given, remark)
+    if loads and reached.proxied:
+        require_reachable(addresses, reached)
+    return partial(LiveCluster.attach, addresses, store, reached)
+
+
+def existing_cluster(cluster: "str | Cluster | None") -> Callable[[], AbstractContextManager[LiveCluster]] | None:
+    """Return a function that returns a running or named cluster; None without one.
+
+    The end of its context does not stop a running cluster.
+    """
+    if isinstance(cluster, Cluster):
+        return lambda: nullcontext(cluster.live)
+    return partial(LiveCluster.load, cluster) if cluster is not None else None
 
 
 def spec_from(
@@ -33,21 +101,25 @@ def spec_from(
     network: str | None = None,
     scratch: str | None = None,
     name: str | None = None,
+    written: Callable[[str], str] = str,
 ) -> ClusterSpec:
-    """Return the specification of a cluster to start; BadInput for an invalid value."""
-    given = parsed_as(parse_cores, cores, "cores") if cores is not None else None
+    """Return the specification of a cluster to start; BadInput for an invalid value.
+
+    `written` returns the name of an argument for messages, such as that of its option.
+    """
+    given = parsed_as(parse_cores, cores, written("cores")) if cores is not None else None
     try:
         word = Encryption(encryption)
     except ValueError:
         known = ", ".join(kind.value for kind in Encryption)
-        raise BadInput(f"encryption {encryption!r} is not valid", remedy=f"choose from {known}") from None
+        raise BadInput(f"{written('encryption')} {encryption!r} is not valid", remedy=f"choose from {known}") from None
     return ClusterSpec(
         store=store,
         version=version,
         nodes=nodes,
         limits=Limits(
             cpus=cpus,
-            memory=None if memory is None else parsed_as(parse_size, memory, "memory"),
+            memory=None if memory is None else parsed_as(parse_size, memory, written("memory")),
             cores=given.numbers if given else None,
             cores_each=given.per_node if given else None,
         ),

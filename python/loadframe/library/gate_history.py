@@ -1,19 +1,26 @@
-"""History folders: the gate copies its runs there and logs its outcome, and users accept changes."""
+"""History folders: measures by commit over time. The gate copies its runs there, and users accept changes."""
 
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 
-from loadframe.analyze.compare import Group
+from loadframe.analyze.compare import USUAL, Group
 from loadframe.analyze.gate import Gate
-from loadframe.analyze.recorded_history import History, read_history
+from loadframe.analyze.recorded_history import History as RecordedHistory
+from loadframe.analyze.recorded_history import read_history
 from loadframe.base.errors import BadInput
 from loadframe.base.machine_references import disk_reference, network_reference, yardstick
+from loadframe.library.arguments import checked, listed
+from loadframe.library.options import require_measures
+from loadframe.library.reports import Answer, Report
+from loadframe.library.tables import Table, table_of
 from loadframe.record.gate_log import Acceptance, GateRecord, add_to_gate_log
+from loadframe.report.history import history_page, print_history
 
 #: Variables in which GitHub, GitLab and Jenkins give the commit of a pipeline.
 _COMMITS = ("GITHUB_SHA", "CI_COMMIT_SHA", "GIT_COMMIT")
@@ -52,7 +59,96 @@ def references(folder: Path) -> Mapping[str, float]:
     return speeds
 
 
-def accept_change(folder: Path, at: str, reason: str, kinds: Sequence[str]) -> History:
+class History(Answer):
+    """The measures of a folder of runs by commit over time, with their change points.
+
+    >>> history = loadframe.history("results/nightly")
+    >>> [change["label"] for change in history.changes if change["measure"] == "throughput"]
+    ['49f75d988266']
+    """
+
+    def __init__(self, history: RecordedHistory) -> None:
+        """Create the result of a history."""
+        super().__init__(history.as_dict(), lambda console: print_history(history, console))
+        self._history = history
+
+    @cached_property
+    def changes(self) -> Table:
+        """A row for each change point: measure, first point, values before and after, relative change and p.
+
+        The newest is the first. `accepted` is the reason of the acceptance, or null.
+        """
+        rows = [change.as_dict() for change in self._history.changes]
+        return Table("changes", lambda: table_of(rows, ("measure", "phase", "operation", "label", "before", "after")))
+
+    @cached_property
+    def points(self) -> Table:
+        """A row for each point, which is the runs of a commit in one session: commit, start, runs and gate outcome."""
+        rows = [
+            {key: value for key, value in point.as_dict().items() if key != "references"}
+            | {f"reference_{name}": value for name, value in point.references.items()}
+            for point in self._history.points
+        ]
+        return Table("points", lambda: table_of(rows, ("point", "label", "commit", "folder", "started")))
+
+    @cached_property
+    def values(self) -> Table:
+        """A row for each measure and point: the median of its runs. Times are s, rates 1/s."""
+        rows = [
+            {**line.measure.as_dict(), "treatment": dict(line.treatment), "point": point.number, "value": value}
+            for line in self._history.lines
+            for point, value in zip(line.points, line.values, strict=True)
+        ]
+        return Table("values", lambda: table_of(rows, ("measure", "phase", "operation", "treatment", "point", "value")))
+
+    def report(self) -> Report:
+        """Return the report as a page."""
+        return Report(history_page(self._history), self.as_dict(), self.show)
+
+
+@checked
+def history(
+    folder: str | os.PathLike[str],
+    *,
+    measures: str | Sequence[str] = USUAL,
+    accept: str | None = None,
+    reason: str | None = None,
+) -> History:
+    """Return the history of a folder of runs, such as one that `loadframe gate --record` writes.
+
+    `accept` names a commit, folder or run whose changes are accepted, with a `reason`; this is logged in the folder.
+
+    >>> history = loadframe.history("results/nightly", measures=["throughput"])
+    >>> history.changes.to_polars()["worse"].to_list()
+    [True]
+    """
+    return history_of(Path(folder), require_measures(listed(measures), "measures"), accept, reason)
+
+
+def history_of(
+    folder: Path, kinds: Sequence[str], accept: str | None, reason: str | None, written: Callable[[str], str] = str
+) -> History:
+    """Return the history of a folder, after logging an accepted change.
+
+    `written` returns the name of an argument for messages, such as that of its option.
+    """
+    if "errors" in kinds:
+        raise BadInput(
+            f"{written('measure')} errors has no history: change points use logarithms, and shares of errors are"
+            " often 0",
+            remedy="leave errors out; the gate judges them",
+        )
+    if (accept is None) != (reason is None):
+        raise BadInput(
+            f"{written('accept')} and {written('reason')} require each other",
+            remedy="name a commit, and the reason why its change is accepted",
+        )
+    if accept is None or reason is None:
+        return History(read_history(folder, kinds))
+    return History(accept_change(folder, accept, reason, kinds))
+
+
+def accept_change(folder: Path, at: str, reason: str, kinds: Sequence[str]) -> RecordedHistory:
     """Log that the changes and regressions at a commit, folder or run are accepted; return the history after that.
 
     BadInput if there is none at it.
@@ -65,7 +161,7 @@ def accept_change(folder: Path, at: str, reason: str, kinds: Sequence[str]) -> H
         raise BadInput(
             f"no change and no regression at {at!r}",
             where=str(folder),
-            remedy=f"name one of these: {known}" if known else "leave --accept out: there is nothing to accept",
+            remedy=f"name one of these: {known}" if known else "accept nothing: there is no change",
         )
     add_to_gate_log(folder, Acceptance(datetime.now(UTC).isoformat(), at, reason))
     return read_history(folder, kinds)

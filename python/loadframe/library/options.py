@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -86,22 +86,30 @@ STARTING = (
 )  # fmt: skip
 
 
+#: Arguments that contradict each other, with the reason.
+_CONTRADICTIONS: tuple[tuple[Sequence[str], Sequence[str], str], ...] = (
+    (["hosts"], ["cluster"], "both name a cluster"),
+    (["replace"], ["reuse"], "one drops data, the other keeps it"),
+    (["hosts"], ["at"], "Loadframe does not change clusters that it did not start"),
+    (["clients"], ["rate"], "a load is a closed or an open loop"),
+    (["clients"], ["arrivals"], "arrivals exist only in open loops"),
+    (["hosts", "cluster"], STARTING, "the cluster exists already"),
+)
+
+
 def refuse_contradictions(given: Mapping[str, Any], written: Callable[[str], str] = str) -> None:
-    """Refuse arguments of `bench` that contradict each other. None and False mean not given.
+    """Refuse arguments of a load that contradict each other. None, False and a missing name mean not given.
 
     `written` returns the name of an argument for messages, such as that of its option.
     """
     named = {written(name): value for name, value in given.items()}
+    for one, other, why in _CONTRADICTIONS:
+        first, second = ([written(name) for name in names if name in given] for names in (one, other))
+        exclude(named, first, second, why)
 
-    def contradict(one: Sequence[str], other: Iterable[str], why: str) -> None:
-        exclude(named, [*map(written, one)], [*map(written, other)], why)
 
-    contradict(["hosts"], ["cluster"], "both name a cluster")
-    contradict(["replace"], ["reuse"], "one drops data, the other keeps it")
-    contradict(["hosts"], ["at"], "Loadframe does not change clusters that it did not start")
-    contradict(["clients"], ["rate"], "a load is a closed or an open loop")
-    contradict(["clients"], ["arrivals"], "arrivals exist only in open loops")
-    contradict(["hosts", "cluster"], [name for name in STARTING if name in given], "the cluster exists already")
+def refuse_unused_data_options(given: Mapping[str, Any], written: Callable[[str], str] = str) -> None:
+    """Refuse `replace` and `reuse` without an existing cluster."""
     for name in ("replace", "reuse"):
         if given[name] and not (given["hosts"] or given["cluster"]):
             raise BadInput(

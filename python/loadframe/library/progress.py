@@ -15,6 +15,8 @@ class Progress:
     """One report of progress; fields that do not apply are None. Rates are of the last second, times are s.
 
     `event` is `step` (a slow step begins), `remark` (a message), `run` or `phase` (one begins), or `second` (of load).
+    `index` counts runs, or the measurements of `calibrate`, from 0, and `total` is their number. `length` is the
+    expected length of a phase.
 
     >>> reports = []
     >>> run = loadframe.bench(workload, store="sim", output="results/shown", progress=reports.append)
@@ -31,6 +33,9 @@ class Progress:
     errors: int | None = None
     response_p50: float | None = None
     response_p99: float | None = None
+    index: int | None = None
+    total: int | None = None
+    length: float | None = None
 
 
 #: Function that receives reports of progress, in the thread of the call.
@@ -57,12 +62,12 @@ class CallbackListener(Listener):
     def run(self, index: int, runs: int, run_id: str) -> None:
         """Report the start of a run."""
         self._run = run_id
-        self._callback(Progress("run", f"run {index + 1} of {runs}: {run_id}", run_id))
+        self._callback(Progress("run", f"run {index + 1} of {runs}: {run_id}", run_id, index=index, total=runs))
 
     def phase(self, name: str, seconds: float | None) -> None:
         """Report the start of a phase."""
         self._phase, self._second = name, 0
-        self._callback(Progress("phase", f"phase {name}", self._run, name))
+        self._callback(Progress("phase", f"phase {name}", self._run, name, length=seconds))
 
     def progress(self, progress: "PhaseProgress") -> None:
         """Report the figures of a finished second."""

@@ -64,6 +64,10 @@ class Answer:
         """Return the values that the command prints with `--json`. Times are s, rates 1/s."""
         return self._document
 
+    def show(self, console: "Console") -> None:
+        """Print the result on a rich console."""
+        self._show(console)
+
     def __str__(self) -> str:
         return text_of(self._show).rstrip("\n")
 
@@ -96,10 +100,6 @@ class Report(Answer):
         self.html = html
         #: The error if valid runs cannot answer the question of the experiment.
         self.unanswerable = unanswerable
-
-    def show(self, console: "Console") -> None:
-        """Print the summary on a rich console."""
-        self._show(console)
 
     @checked
     def save(self, path: str | os.PathLike[str]) -> Path:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +88,14 @@ class Workload:
         return html_table((self.name, ""), rows)
 
 
-def loaded_workload(workload: "str | os.PathLike[str] | Workload", parameters: Mapping[str, Value]) -> LoadedWorkload:
-    """Return a workload by name, path or object, with its parameters set."""
-    if isinstance(workload, Workload):
-        return (workload.with_parameters(**parameters) if parameters else workload)._loaded
-    return load_workload(os.fspath(workload), parameters)
+def loaded_workload(
+    workload: "str | os.PathLike[str] | Workload", parameters: Mapping[str, Value], *, endless: bool = False
+) -> LoadedWorkload:
+    """Return a workload by name, path or object, with its parameters set. `endless` accepts sources without an end."""
+    if not isinstance(workload, Workload):
+        return load_workload(os.fspath(workload), parameters, endless=endless)
+    loaded = (workload.with_parameters(**parameters) if parameters else workload)._loaded
+    return replace(loaded, endless=endless)
 
 
 def merged(keys: Mapping[str, Any] | None, more: Mapping[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,18 @@ def measure(folder: Path) -> float:
     return rows + height + times.percentile(99) + (times + run.service_times()).mean
 
 
+def take_in(folder: Path) -> int:
+    ingested = loadframe.ingest("log.yaml", [folder / "events.ndjson"], store="sim", user="ann", progress=heard)
+    imported: loadframe.Imported = loadframe.import_sample(folder / "orders.csv", keep=["id"], generate=10)
+    workload: loadframe.Workload = loadframe.import_rally(folder).workload
+    print(workload.name, imported.left_out, loadframe.import_ycsb("a").save(folder / "a.yaml").name)
+    print(loadframe.import_mapping(hosts=["a:1"], collection="c", insecure=True).text, loadframe.import_queries("s"))
+    doubt: str | None = loadframe.calibrate(quick=True, drivers=["http"]).doubt
+    changes: int = len(loadframe.history(folder, measures="p99").changes)
+    ingested.require()
+    return ingested.indexed + changes + len(doubt or "")
+
+
 def read(folder: Path) -> str:
     opened = loadframe.open(folder)
     if isinstance(opened, loadframe.Experiment):

@@ -5,9 +5,8 @@ from typing import Annotated
 
 import typer
 
-from loadframe.base.errors import BadInput
-from loadframe.base.units import parse_duration
 from loadframe.cli.app import Topic, option
+from loadframe.cli.choices import option_name
 from loadframe.cli.import_ import Output, commands, write_or_print
 from loadframe.cli.output import Json
 
@@ -53,20 +52,15 @@ def queries(
 
     With --index and --documents, the workload also loads the benchmarker's documents.
     """
-    from loadframe.workload.importers.queries import StepTimes, Triple, import_queries
+    from loadframe.library.imports import converted_queries
 
-    times = StepTimes(*(None if text is None else parse_duration(text) for text in (warmup, execution, sleep)))
-    if times.execution == 0:
-        raise BadInput("--execution 0 measures nothing", remedy="give a time above 0")
-    if index is None or documents is None:
-        for name, value in (("--index", index), ("--documents", documents)):
-            if value is not None:
-                missing = "--documents" if index else "--index"
-                raise BadInput(f"{name} requires {missing}", remedy=f"add {missing}")
-        for name, number in (("--bulk-size", bulk_size), ("--shards", shards)):
-            if number is not None:
-                raise BadInput(f"{name} requires --index and --documents", remedy="add --index and --documents")
-        write_or_print(import_queries(file, times=times), output, as_json)
-        return
-    loaded = Triple(index, documents, **({} if bulk_size is None else {"bulk_size": bulk_size}), shards=shards)
-    write_or_print(import_queries(file, loaded, times), output, as_json)
+    converted = converted_queries(
+        file,
+        index=index,
+        documents=documents,
+        bulk_size=bulk_size,
+        shards=shards,
+        times={"warmup": warmup, "execution": execution, "sleep": sleep},
+        written=option_name,
+    )
+    write_or_print(converted, output, as_json)

@@ -20,7 +20,7 @@ STORED, VISIBLE = "event", "visible"
 DEFAULT_PHASE = "ingest"
 
 
-def ingest_phase(workload: Workload, wanted: str | None) -> str:
+def ingest_phase(workload: Workload, wanted: str | None, option: str = "--only") -> str:
     """Return the name of the phase to ingest with; BadInput without one, or if it has several sources."""
     # `fill(1)` includes optional phases.
     phases = {phase.name: phase for phase in workload.fill(1).file.phases if not phase.prepares}
@@ -38,10 +38,10 @@ def ingest_phase(workload: Workload, wanted: str | None) -> str:
     name = wanted or (DEFAULT_PHASE if DEFAULT_PHASE in usual else (usual or names)[0])
     if name not in names:
         what = f"the workload {workload.name} has no phase {name!r} with a source"
-        raise BadInput(what, where="--only", remedy=did_you_mean(name, names))
+        raise BadInput(what, where=option, remedy=did_you_mean(name, names))
     if len(fed[name]) > 1:
         what = f"the phase {name!r} has several sources: {' and '.join(map(str, fed[name]))}"
-        raise BadInput(what, where=str(workload.document.path), remedy="choose a phase with one source with --only")
+        raise BadInput(what, where=str(workload.document.path), remedy=f"choose a phase with one source with {option}")
     return name
 
 

@@ -61,6 +61,25 @@ class Imported:
                 else:
                     return text, imported
 
+    def write(self, output: Path, option: str = "--output") -> tuple[str, "Imported", list[Path]]:
+        """Write the workload file, and next to it the files that belong to it.
+
+        Returns the workload's text, the import without invalid entries, and the paths of the other files. BadInput,
+        which names `option`, for a file that exists already, and for a name without .yaml.
+        """
+        text, imported = self.valid()
+        files = [output.parent / name for name in imported.files]
+        if output.suffix not in (".yaml", ".yml"):
+            raise BadInput(f"{output} is not a workload file", remedy="choose a name that ends with .yaml")
+        for path in files:
+            refuse_existing(path, option)
+        _write_new(output, text, option)
+        for path, lines in zip(files, imported.files.values(), strict=True):
+            if path.parent != output.parent:
+                path.parent.mkdir(exist_ok=True)
+            _write_new(path, "".join(f"{line}\n" for line in lines), option)
+        return text, imported, files
+
     def _without(self, error: BadInput, text: str, path: Path) -> "Imported":
         """Return the import without the entry of an error; BadInput if the entry cannot be removed."""
         what = error.what.replace(f"{path}:", "line ")
@@ -86,6 +105,24 @@ class Imported:
         lines = [line for paragraph in paragraphs for line in ("", *_wrapped(paragraph, ""))][1:]
         lines += [line for entry in self.left_out for line in _wrapped(entry, "  - ")]
         return "".join(f"# {line}".rstrip() + "\n" for line in lines)
+
+
+def refuse_existing(path: Path, option: str = "--output") -> None:
+    """Refuse to overwrite a file, or to write through a link, even one that leads nowhere. BadInput names `option`."""
+    if path.exists() or path.is_symlink():
+        raise BadInput("it exists already", where=str(path), remedy=f"name another file with {option}")
+
+
+def _write_new(file: Path, text: str, option: str) -> None:
+    try:
+        with file.open("x", encoding="utf-8") as opened:
+            opened.write(text)
+    except FileExistsError:
+        refuse_existing(file, option)
+        raise
+    except OSError as error:
+        problem = f"the file cannot be written: {error.strerror}"
+        raise BadInput(problem, where=str(file), remedy=f"name another workload file with {option}") from None
 
 
 #: Sections with removable entries, and the word for an entry.
