@@ -7,6 +7,7 @@ import pytest
 
 from loadframe.live.exploration import Exploration, StoreSource
 from loadframe.live.server import Server
+from loadframe.store.exploring import Question
 
 pytestmark = pytest.mark.store
 
@@ -74,6 +75,8 @@ def test_documents_are_counted_over_time_and_by_value(source):
 
         hostile = ask("findings", **whole, field=HOSTILE, where=HOSTILE, value=HOSTILE)
         assert hostile["values"] == [[HOSTILE, 60]]
+        both = ask("findings", **whole, where=["bid.country", "price"], value=["GB", "39"])
+        assert both["total"] == 1
         none = ask("findings", **whole, field="price", where="bid.country", value='US" OR "1')
         assert (none["total"], none["periods"], none["values"]) == (0, [], [])
 
@@ -84,3 +87,83 @@ def test_documents_are_counted_over_time_and_by_value(source):
         for method in ("POST", "DELETE"):
             assert httpx.request(method, f"{server.url}findings?collection=explored-*").status_code == 501
         assert ask("findings", **whole)["total"] == 60
+
+
+#: Collections of a family whose documents lack fields, repeat them, nest them, or have other types of them.
+ODD = {
+    "odd-2020.01.01": {
+        "time": {"type": "date"},
+        "number": {"type": "long"},
+        "word": {"type": "keyword"},
+        "mixed": {"type": "keyword"},
+        "items": {"type": "nested", "properties": {"price": {"type": "double"}, "at": {"type": "date"}}},
+    },
+    "odd-2020.01.02": {"number": {"type": "double"}, "mixed": {"type": "text"}},
+    "odd-2020.01.03": {"other": {"type": "keyword"}},
+}
+
+
+@pytest.fixture
+def odd(store):
+    """Create the family; its first collection has four shards and 6,000 words."""
+    if not store.cluster.store.explores:
+        pytest.skip(f"not applicable to {store.kind}: it does not answer questions about documents")
+    cluster = store.cluster
+    is_old = store.kind == "elasticsearch"
+    documents = {
+        "odd-2020.01.01": [
+            *({"word": f"w{number}", "mixed": "a"} for number in range(6000)),
+            {"time": ["2020-01-01T00:00:00Z", "2020-01-03T00:00:00Z"], "number": [1, 2, 3]},
+            {"time": "2020-01-02T00:00:00Z", "number": -4, "items": [{"price": 1}, {"price": 5}]},
+        ],
+        "odd-2020.01.02": [{"number": 7.5, "mixed": "a"}],
+        "odd-2020.01.03": [{"other": "x"}],
+    }
+    for name, properties in ODD.items():
+        mappings = {"properties": properties}
+        settings = {"number_of_replicas": 0, "number_of_shards": 4 if name.endswith("01.01") else 1}
+        body = {"settings": settings, "mappings": {"_doc": mappings} if is_old else mappings}
+        cluster.store.request(cluster.addresses, "PUT", f"/{name}", body)
+        kind = {"_type": "_doc"} if is_old else {}
+        lines = [part for document in documents[name] for part in ({"index": kind}, document)]
+        cluster.store.request(cluster.addresses, "POST", f"/{name}/_bulk?refresh=true", lines)
+    yield StoreSource(cluster.store, cluster.addresses)
+    for name in ODD:
+        cluster.drop_collection(name)
+
+
+def test_missing_repeated_nested_and_approximate_values_are_noted(odd):
+    fields = odd.fields("odd-*")
+    # A text cannot be aggregated, and nested times have no periods.
+    assert fields == {
+        "time": "time",
+        "number": "number",
+        "word": "keyword",
+        "items.price": "number",
+        "other": "keyword",
+    }
+    found = odd.explore(Question("odd-*", time="time", field="number", largest=True))
+    assert (found.total, sum(period.count for period in found.periods)) == (6004, 3)
+    assert found.statistics == {"count": 5, "min": -4, "mean": pytest.approx(1.9), "max": 7.5, "sum": 9.5}
+    assert [document.get("number") for document in found.documents[:4]] == [7.5, [1, 2, 3], -4, None]
+    assert found.notes == [
+        "In no period, without time: 6,002 documents.",
+        "A document with several values of time counts in each of their periods.",
+        "Without number: 6,001 documents.",
+        "Statistics count each value of documents with several values of number.",
+    ]
+    nested = odd.explore(Question("odd-*", time="time", field="items.price", largest=True))
+    assert sorted(nested.values) == [(1.0, 1), (5.0, 1)]
+    assert (nested.unit, nested.statistics["sum"], nested.periods[1].mean) == ("nested objects", 6, 3)
+    assert nested.notes[-1] == "The newest documents come first: nested objects do not sort documents."
+    assert odd.explore(Question("odd-*", filters=(("items.price", "5"), ("number", "-4")))).total == 1
+    assert odd.explore(Question("odd-*", filters=(("items.price", "5"), ("number", "1")))).total == 0
+    # Each shard reports fewer words than it has.
+    words = odd.explore(Question("odd-*", field="word"))
+    assert words.notes[:2] == [
+        "Without word: 4 documents.",
+        "With values of word that are not listed: 5,980 documents.",
+    ]
+    assert "counts of values are approximate: each may be up to" in words.notes[2]
+    exact = odd.explore(Question("odd-*", field="number"))
+    assert not any("approximate" in note for note in exact.notes)

@@ -21,6 +21,7 @@ from simulated import Truth, write_run
 #: Texts and lines outside of their chart.
 OUTSIDE = """[...document.querySelectorAll('.chart > svg')].flatMap((svg) => [...svg.querySelectorAll('text, path')]
   .filter((it) => it.getBoundingClientRect().right > svg.getBoundingClientRect().right + 1))"""
+SHOW = "document.querySelector('form button').click()"
 HOSTILE = "<img src=x onerror=\"document.title='broken'\"></script><script>document.title='broken'</script>"
 
 
@@ -127,6 +128,33 @@ def test_a_damaged_dead_letter_is_named_with_its_line(tmp_path, line):
     assert (status, "dead-letters-load-log.ndjson:2: expected a JSON object" in answer["error"]) == (400, True)
 
 
+def test_odd_dead_letters_are_counted(tmp_path):
+    """Line separators of Unicode, halves of surrogate pairs, and integers that no float64 can hold."""
+    run = write_run(tmp_path, "first", Truth(seconds=12))
+    letters = run.path / "dead-letters-load-log.ndjson"
+    letters.write_text('{"line": "a\u2028b\x85c"}\n{"line": "\\ud800", "size": 1%s}\n' % ("0" * 400))
+    (run.path / "dead-letters-load-none.ndjson").write_text("")
+    with served(run.path) as url:
+        status, lines = findings(url, collection="dead letters load-log", field="line")
+        _, sizes = findings(url, collection="dead letters load-log", field="size")
+        empty, answer = findings(url, collection="dead letters load-none")
+    assert (status, lines["values"]) == (200, [["a\u2028b\x85c", 1], ["\\ud800", 1]])
+    assert (sizes["total"], sizes["notes"]) == (2, ["Without size: 1 document."])
+    assert (empty, answer["total"]) == (200, 0)
+
+
+def test_all_filters_must_match_and_rows_outside_of_the_counts_are_noted(folder):
+    series = Run(folder).series.to_pylist()
+    wanted = [row for row in series if row["segment"] == "measure" and row["second"] == 3]
+    with served(folder) as url:
+        _, some = findings(url, collection="seconds", where=["segment", "second"], value=["measure", "3"])
+        status, _ = findings(url, collection="seconds", where=["segment", "second"], value="measure")
+        _, events = findings(url, collection="events", time="time", field="nodes")
+    assert some["total"] == len(wanted) > 0
+    assert status == 400
+    assert "Without nodes: 2 documents." in events["notes"]
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.003, 59.0, 3600.0, 86400.0 * 400, 86400.0 * 365 * 5000])
 def test_periods_are_at_most_as_many_as_the_limit(seconds):
     assert seconds / period_width(0.0, seconds) < PERIODS + 1
@@ -213,8 +241,38 @@ def test_the_page_shows_a_run_with_hostile_values_as_text(folder, width):
             assert browser.evaluate("document.documentElement.scrollWidth") <= width
             if not axe.missing():
                 assert axe.violations(browser) == [], collection
-        browser.evaluate("document.getElementById('start').value = 'soon'; document.querySelector('button').click()")
+        for name, value in (("reason", "no type"), ("source", "a:1")):
+            select(browser, "collection", "dead letters load-log") if name == "reason" else None
+            browser.wait_for(f"[...document.querySelectorAll('#where option')].some((it) => it.value === '{name}')")
+            browser.wait_for("!document.getElementById('value').disabled")
+            browser.evaluate(f"part('where').value = '{name}'; part('value').value = '{value}'; {SHOW}")
+        browser.wait_for("document.getElementById('stand').innerText === '1 documents'")
+        assert browser.evaluate("[...document.querySelectorAll('#filters button')].map((it) => it.textContent)") == [
+            "reason = no type ×",
+            "source = a:1 ×",
+        ]
+        assert browser.evaluate("document.documentElement.scrollWidth") <= width
+        browser.evaluate(f"document.getElementById('start').value = 'soon'; {SHOW}")
         assert browser.wait_for("!document.getElementById('lost').hidden && document.getElementById('lost').innerText")
+
+
+@pytest.mark.skipif(bool(chromium.missing()), reason=chromium.missing() or "")
+def test_small_large_and_negative_numbers_are_written_and_drawn(folder):
+    with served(folder) as url, Chromium() as browser:
+        browser.open(url)
+        browser.wait_for("document.querySelectorAll('.chart path').length > 0")
+        numbers = "[0, 0.0000825, 4e-7, -0.25, 99.97, 1234.6, 2 ** 60].map(number)"
+        assert browser.evaluate(numbers) == ["0", "0.0000825", "4.00e-7", "-0.25", "100", "1,235", "1.15e+18"]
+        browser.evaluate(
+            "charts.count.draw({ from: 0, to: 2, events: [], unit: '', clock: true, lines:"
+            " [{ name: 'a', text: '', style: 's0', points: [[0, -40], [1, 20], [2, -10]] }] })"
+        )
+        labels = browser.evaluate("[...document.querySelectorAll('.chart > svg text')].map((it) => it.textContent)")
+        assert {"-40", "-20", "0", "20"} <= set(labels)
+        drawn = browser.evaluate("document.querySelector('.chart > svg path.line').getBBox().y")
+        height = browser.evaluate("document.querySelector('.chart > svg path.line').getBBox().height")
+        assert drawn + height <= browser.evaluate("HEIGHT - BOTTOM")
+        assert browser.evaluate("clockText(1e13, 86400)").startswith("year")
 
 
 def text(value):

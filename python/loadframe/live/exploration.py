@@ -6,9 +6,10 @@ names, and the page inserts all values as plain text.
 
 import json
 import math
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from http import HTTPStatus
@@ -34,6 +35,7 @@ from loadframe.store.exploring import (
     Kind,
     Period,
     Question,
+    notes_on_counts,
     period_width,
     require_known,
 )
@@ -123,14 +125,18 @@ class Exploration:
         if handler is None:
             return None
         try:
-            content, status = handler(_parameters(query)), HTTPStatus.OK
+            content, status = handler(parse_qs(query, keep_blank_values=True)), HTTPStatus.OK
         except BadInput as error:
             content, status = {"error": _sentence(error)}, HTTPStatus.BAD_REQUEST
         except LoadframeError as error:
             content, status = {"error": _sentence(error)}, HTTPStatus.BAD_GATEWAY
+        except Exception as error:
+            # Without an answer, the page would say that the server has ended.
+            content = {"error": f"internal error: {type(error).__name__}: {error}"}
+            status = HTTPStatus.INTERNAL_SERVER_ERROR
         return Answer("application/json", iter([json.dumps(_plain(content)).encode()]), status)
 
-    def _described(self, _: Mapping[str, str]) -> dict[str, Any]:
+    def _described(self, _: Mapping[str, Sequence[str]]) -> dict[str, Any]:
         source = self._source
         return {
             "title": source.title,
@@ -140,25 +146,28 @@ class Exploration:
             "events": source.events(),
         }
 
-    def _fields(self, given: Mapping[str, str]) -> dict[str, Any]:
-        return {"fields": self._source.fields(given.get("collection", ""))}
+    def _fields(self, given: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        return {"fields": self._source.fields(_last(given, "collection") or "")}
 
-    def _findings(self, given: Mapping[str, str]) -> dict[str, Any]:
-        name = given.get("where")
+    def _findings(self, given: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        names, values = given.get("where", ()), given.get("value", ())
+        if len(names) != len(values):
+            raise BadInput("each `where` requires a `value`", remedy="give both, in the same order")
         question = Question(
-            collection=given.get("collection", ""),
-            time=given.get("time"),
-            start=self._time(given.get("start")),
-            end=self._time(given.get("end")),
-            field=given.get("field"),
-            filters={name: given.get("value", "")} if name else {},
+            collection=_last(given, "collection") or "",
+            time=_last(given, "time"),
+            start=self._time(_last(given, "start")),
+            end=self._time(_last(given, "end")),
+            field=_last(given, "field"),
+            filters=tuple(zip(names, values, strict=True)),
             largest="largest" in given,
         )
         findings = self._source.explore(question)
         return {
-            **asdict(findings),
+            # A deep document exceeds the recursion limit of asdict().
+            **asdict(replace(findings, documents=())),
             "values": [[_label(value), count] for value, count in findings.values],
-            "documents": [_short(json.dumps(_plain(document), indent=1), _LONGEST) for document in findings.documents],
+            "documents": [_document(document) for document in findings.documents],
         }
 
     def _time(self, text: str | None) -> float | None:
@@ -178,9 +187,9 @@ class Exploration:
         return seconds
 
 
-def _parameters(query: str) -> dict[str, str]:
-    """Return the non-empty parameters of a URL."""
-    return {name: values[-1] for name, values in parse_qs(query).items()}
+def _last(given: Mapping[str, Sequence[str]], name: str) -> str | None:
+    """Return the last value of a parameter; None if it is missing or empty."""
+    return (given.get(name) or ("",))[-1] or None
 
 
 def _sentence(error: LoadframeError) -> str:
@@ -190,6 +199,13 @@ def _sentence(error: LoadframeError) -> str:
 
 def _label(value: Any) -> str:
     return _short(value if isinstance(value, str) else json.dumps(_plain(value)), LETTERS)
+
+
+def _document(document: Any) -> str:
+    try:
+        return _short(json.dumps(_plain(document), indent=1, ensure_ascii=False), _LONGEST)
+    except RecursionError:
+        return "This document is nested too deeply to be shown."
 
 
 def _short(text: str, most: int) -> str:
@@ -239,7 +255,7 @@ class RecordedRun:
         require_known(question, kinds)
         is_number = question.field is not None and kinds[question.field] == "number"
         order = question.field if question.largest and is_number else question.time
-        selected = _Selected(question.time, question.field, order)
+        selected = _Selected(question, order)
         for table in self._tables(question.collection):
             selected.add(_matching(table, question))
         return selected.findings(is_number=is_number)
@@ -303,8 +319,9 @@ class RecordedRun:
         if collection == EVENTS:
             return _flat_table(self._run.events)
         path = self._letters[collection]
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-        return _flat_table(_object(line, f"{path}:{number}") for number, line in enumerate(lines, 1))
+        # JSON strings may contain other line separators, such as U+2028.
+        with path.open(encoding="utf-8", errors="replace", newline="\n") as lines:
+            return _flat_table(_object(line, f"{path}:{number}") for number, line in enumerate(lines, 1))
 
 
 def _object(text: str, where: str) -> dict[str, Any]:
@@ -332,11 +349,17 @@ def _flat_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Return whether a value can be a float64. Larger integers are text."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return isinstance(value, float) or abs(value) <= sys.float_info.max
 
 
 def _text(value: object) -> str | None:
-    return value if value is None or isinstance(value, str) else json.dumps(value)
+    if value is None:
+        return None
+    # Arrow does not accept halves of surrogate pairs.
+    return (value if isinstance(value, str) else json.dumps(value)).encode(errors="backslashreplace").decode()
 
 
 def _kind(field: pa.Field) -> Kind:
@@ -347,7 +370,7 @@ def _kind(field: pa.Field) -> Kind:
 
 def _matching(table: pa.Table, question: Question) -> pa.Table:
     """Return the rows that the question selects."""
-    for name, value in question.filters.items():
+    for name, value in question.filters:
         column = table[name]
         if pa.types.is_string(column.type):
             table = table.filter(pc.equal(column, value))
@@ -368,8 +391,10 @@ def _matching(table: pa.Table, question: Question) -> pa.Table:
 class _Selected:
     """Times, values and first documents of the selected rows."""
 
-    def __init__(self, time: str | None, field: str | None, order: str | None) -> None:
-        self._time, self._field, self._order = time, field, order
+    def __init__(self, question: Question, order: str | None) -> None:
+        """`order` is the field by which rows are sorted."""
+        self._question, self._order = question, order
+        self._time, self._field = question.time, question.field
         self._total = 0
         self._times: list[np.ndarray] = []
         self._numbers: list[np.ndarray] = []
@@ -383,10 +408,11 @@ class _Selected:
             self._times.append(_floats(table[self._time]))
         if self._field:
             column = table[self._field]
-            if not pa.types.is_string(column.type):
+            if _kind(table.schema.field(self._field)) == "keyword":
+                for entry in column.drop_null().value_counts():
+                    self._counts[entry["values"].as_py()] += entry["counts"].as_py()
+            else:
                 self._numbers.append(_floats(column))
-            for entry in column.value_counts():
-                self._counts[entry["values"].as_py()] += entry["counts"].as_py()
         if self._order:
             best = pc.select_k_unstable(table, DOCUMENTS, [(self._order, "descending")])
             table = table.take(best)
@@ -397,23 +423,38 @@ class _Selected:
 
     def _rank(self, row: Mapping[str, Any]) -> float:
         value = row[self._order] if self._order else None
-        return float("-inf") if value is None else float(value)
+        return float("-inf") if value is None or math.isnan(value) else float(value)
 
     def findings(self, *, is_number: bool) -> Findings:
         """Return the answer. `is_number` is whether the field has statistics."""
         times = np.concatenate(self._times) if self._times else np.empty(0)
-        numbers = np.concatenate(self._numbers) if is_number and self._numbers else np.empty(0)
-        start, width, periods = _periods(times, numbers if is_number else None)
-        self._counts.pop(None, None)
-        return Findings(
+        numbers = np.concatenate(self._numbers) if self._numbers else np.empty(0)
+        width, periods = _periods(times, numbers if is_number else None)
+        values = self._counts.most_common(VALUES)
+        having = self._counts.total()
+        if self._numbers:
+            values, having = _frequent(numbers)
+        findings = Findings(
             total=self._total,
-            start=start,
             width=width,
             periods=periods,
-            values=self._counts.most_common(VALUES),
+            values=values,
             statistics=_statistics(numbers) if is_number else {},
             documents=self._rows,
         )
+        timed = int(np.count_nonzero(~np.isnan(times)))
+        others = having - sum(count for _, count in values)
+        return replace(
+            findings, notes=notes_on_counts(self._question, findings, timed=timed, having=having, others=others)
+        )
+
+
+def _frequent(numbers: np.ndarray) -> tuple[list[tuple[float, int]], int]:
+    """Return the most frequent numbers with their counts, and the count of all numbers."""
+    known = numbers[~np.isnan(numbers)]
+    values, counts = np.unique(known, return_counts=True)
+    most = np.argsort(-counts, kind="stable")[:VALUES]
+    return [(float(values[place]), int(counts[place])) for place in most], known.size
 
 
 def _floats(column: pa.ChunkedArray) -> np.ndarray:
@@ -422,11 +463,11 @@ def _floats(column: pa.ChunkedArray) -> np.ndarray:
     return floats
 
 
-def _periods(times: np.ndarray, numbers: np.ndarray | None) -> tuple[float | None, float, list[Period]]:
-    """Return start, length and content of the periods; None, 0 and nothing without times."""
+def _periods(times: np.ndarray, numbers: np.ndarray | None) -> tuple[float, list[Period]]:
+    """Return length and content of the periods; 0 and nothing without times."""
     known = ~np.isnan(times)
     if not known.any():
-        return None, 0.0, []
+        return 0.0, []
     start, end = float(times[known].min()), float(times[known].max())
     width = period_width(start, end)
     first = np.floor(start / width)
@@ -442,7 +483,7 @@ def _periods(times: np.ndarray, numbers: np.ndarray | None) -> tuple[float | Non
                 mean, most = float(inside.mean()), float(inside.max())
         periods.append(Period(float((first + place) * width), int(counts[place]), mean, most))
     assert len(periods) <= PERIODS + 1
-    return start, width, periods
+    return width, periods
 
 
 def _statistics(numbers: np.ndarray) -> dict[str, float | None]:

@@ -74,15 +74,19 @@ class Recordings:
         """Events of the run, such as changes of the cluster, in the order of the file."""
         path = self.path / schema.EVENTS_FILE
         events = []
-        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        for number, line in enumerate(lines, start=1):
             try:
-                events.append(json.loads(line))
+                event = json.loads(line)
             except json.JSONDecodeError as error:
                 raise BadInput(
                     f"invalid JSON: {error.msg}", where=f"{path}:{number}:{error.colno}", remedy=_BROKEN
                 ) from error
             except RecursionError as error:
                 raise BadInput(_DEEP, where=f"{path}:{number}", remedy=_BROKEN) from error
+            if not isinstance(event, dict):
+                raise BadInput("not a JSON object", where=f"{path}:{number}", remedy=_BROKEN)
+            events.append(event)
         return events
 
     @cached_property

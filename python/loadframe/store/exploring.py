@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from loadframe.base.errors import BadInput
+from loadframe.base.units import counted
 
 #: How a field can be used: as time, for statistics, or only for values.
 Kind = Literal["time", "number", "keyword"]
@@ -22,7 +23,7 @@ class Question:
     start: float | None = None
     end: float | None = None  #: exclusive
     field: str | None = None  #: field of the values and statistics
-    filters: Mapping[str, str] = dataclasses.field(default_factory=dict)  #: required values by field
+    filters: Sequence[tuple[str, str]] = ()  #: fields and values that a document must all have
     largest: bool = False  #: whether documents with the largest value of `field` come first, instead of the newest
 
 
@@ -41,13 +42,35 @@ class Findings:
     """The answer to a question."""
 
     total: int
-    start: float | None = None  #: start of the first period; None without times
     width: float = 0.0  #: length of a period, s
     periods: Sequence[Period] = ()
-    values: Sequence[tuple[Any, int]] = ()  #: most frequent values with their documents
+    values: Sequence[tuple[Any, int]] = ()  #: most frequent values with their number of `unit`
+    unit: str = "documents"
     #: `count`, `min`, `mean`, `max` and `sum` of a numeric field; empty for other fields.
     statistics: Mapping[str, float | None] = dataclasses.field(default_factory=dict)
     documents: Sequence[Any] = ()
+    notes: Sequence[str] = ()  #: sentences about documents that counts leave out or repeat, and approximate counts
+
+
+def notes_on_counts(question: Question, findings: Findings, *, timed: int, having: int, others: int) -> list[str]:
+    """Return sentences about documents that the counts leave out or repeat.
+
+    `timed` documents have the time field and `having` documents the other field; `others` have values that are not
+    listed.
+    """
+    total, noun = findings.total, findings.unit.removesuffix("s")
+    notes = []
+    if question.time and timed < total:
+        notes.append(f"In no period, without {question.time}: {counted(total - timed, 'document')}.")
+    if question.time and sum(period.count for period in findings.periods) > timed:
+        notes.append(f"A document with several values of {question.time} counts in each of their periods.")
+    if question.field and having < total:
+        notes.append(f"Without {question.field}: {counted(total - having, 'document')}.")
+    if noun == "document" and (findings.statistics.get("count") or 0) > having:
+        notes.append(f"Statistics count each value of documents with several values of {question.field}.")
+    if question.field and others > 0:
+        notes.append(f"With values of {question.field} that are not listed: {counted(others, noun)}.")
+    return notes
 
 
 def period_width(start: float, end: float) -> float:
@@ -69,7 +92,7 @@ _WIDTHS = (
 
 def require_known(question: Question, fields: Mapping[str, Kind]) -> None:
     """BadInput if the question names a field that the collection lacks, or a time field without times."""
-    for name in (question.time, question.field, *question.filters):
+    for name in (question.time, question.field, *(name for name, _ in question.filters)):
         if name is not None and name not in fields:
             raise BadInput(f"{question.collection} lacks the field {name}", remedy="select one of its fields")
     if question.time is not None and fields[question.time] != "time":

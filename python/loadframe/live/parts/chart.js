@@ -20,19 +20,21 @@ function shape(name, attributes, text) {
   return made;
 }
 
-// Three significant digits, with thousands separators.
+// Three significant digits, or all digits of the integer part, with thousands separators; powers of ten for numbers
+// that are very small, or too large to be exact.
 function number(value) {
-  if (value === 0) return "0";
   const size = Math.abs(value);
-  const digits = size >= 100 ? 0 : Math.max(0, 2 - Math.floor(Math.log10(size)));
-  return Number(value.toFixed(Math.min(digits, 6))).toLocaleString("en");
+  if (size && (size < 1e-6 || size > Number.MAX_SAFE_INTEGER)) return value.toExponential(2);
+  return size < 100 ? digits(value) : Math.round(value).toLocaleString("en");
 }
+
+const digits = (value) => value.toLocaleString("en", { maximumSignificantDigits: 3 });
 
 // A short form for labels of the y axis.
 function short(value) {
   for (const [unit, letter] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]])
-    if (Math.abs(value) >= unit) return `${Number((value / (letter === "k" ? 1e3 : unit)).toPrecision(3))}${letter}`;
-  return Number(value.toPrecision(3)).toLocaleString("en");
+    if (Math.abs(value) >= unit && Math.abs(value) < 1e15) return `${Number((value / (letter === "k" ? 1e3 : unit)).toPrecision(3))}${letter}`;
+  return number(value);
 }
 
 // The smallest 1, 2 or 5 times a power of ten that divides `most` into at most `steps` steps.
@@ -55,8 +57,10 @@ function timeText(seconds) {
 
 // A time since the epoch in UTC: the date for steps of days, else the time of day, with fractions below a second.
 function clockText(seconds, step) {
-  const text = new Date(seconds * 1000).toISOString();
-  return step >= 86400 ? text.slice(0, 10) : step >= 60 ? text.slice(5, 16).replace("T", " ") : text.slice(11, step < 1 ? 23 : 19);
+  const date = new Date(seconds * 1000);
+  if (isNaN(date)) return `year ${Math.round(1970 + seconds / 31556952).toLocaleString("en")}`;
+  const [day, time] = date.toISOString().split("T");
+  return step >= 86400 ? day : step >= 60 ? `${day.slice(-5)} ${time.slice(0, 5)}` : time.slice(0, step < 1 ? 12 : 8);
 }
 
 class Chart {
@@ -74,13 +78,15 @@ class Chart {
     this.list(lines, notes);
     const width = Math.max(this.svg.clientWidth, 200);
     const right = width - RIGHT, bottom = HEIGHT - BOTTOM;
-    const most = Math.max(0, ...lines.flatMap((line) => line.points.map((point) => point[1] ?? 0)));
-    const height = step(most || 1, 4);
-    const top = Math.max(height * Math.ceil((most || 1) / height), height);
+    const values = lines.flatMap((line) => line.points.map((point) => point[1] ?? 0));
+    const most = Math.max(0, ...values), least = Math.min(0, ...values);
+    const height = step(most - least || 1, least ? 3 : 4);
+    const top = height * Math.ceil((most || (least ? 0 : 1)) / height);
+    const low = height * Math.floor(least / height);
     const x = (time) => LEFT + ((time - from) / (to - from)) * (right - LEFT);
-    const y = (value) => bottom - (value / top) * (bottom - TOP);
+    const y = (value) => bottom - ((value - low) / (top - low)) * (bottom - TOP);
     const shapes = [shape("text", { x: 0, y: 10 }, unit)];
-    for (let value = 0; value <= top * 1.0001; value += height) {
+    for (let at = 0, value = low; value <= top + height / 100; value = low + ++at * height) {
       shapes.push(shape("line", { class: "grid", x1: LEFT, x2: right, y1: y(value), y2: y(value) }));
       shapes.push(shape("text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end" }, short(value)));
     }

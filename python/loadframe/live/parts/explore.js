@@ -3,26 +3,37 @@
 const part = (id) => document.getElementById(id);
 // The latest findings and the time axis that they have.
 let source, kinds = {}, findings, axis, asked = 0;
+// Added filters: [field, value].
+let filters = [];
 const charts = {}, answers = {};
 
 async function get(name, parameters = {}) {
   const given = Object.entries(parameters).filter(([, value]) => value);
-  const answer = await fetch(`${name}?${new URLSearchParams(given)}`);
+  const where = filters.flatMap(([field, value]) => [["where", field], ["value", value]]);
+  const answer = await fetch(`${name}?${new URLSearchParams([...given, ...name === "findings" ? where : []])}`);
   const content = await answer.json();
   if (!answer.ok) throw new Error(content.error);
   return content;
 }
 
-// Runs a step, and shows its error instead of the page's state.
+// Runs a step, and shows its error instead of the page's state. The result of a step is dropped if a later one began.
 async function attempt(step) {
+  const number = ++asked;
   part("lost").hidden = true;
   try {
-    await step();
+    await step(number);
   } catch (error) {
+    if (number !== asked) return;
     part("stand").textContent = "";
     part("lost").textContent = error instanceof TypeError ? "The server does not answer. Start loadframe explore again." : error.message;
     part("lost").hidden = false;
   }
+  if (number === asked) lock(false);
+}
+
+// Disables everything but the collection, while the form has the fields of another one.
+function lock(locked) {
+  for (const control of part("form").elements) control.disabled = locked && control.id !== "collection";
 }
 
 function options(id, names, none) {
@@ -30,40 +41,62 @@ function options(id, names, none) {
   part(id).replaceChildren(...(none === undefined ? [] : [element("option", { value: "" }, none)]), ...entries);
 }
 
-async function begin() {
+async function begin(number) {
   source = await get("source");
   part("name").textContent = source.title;
   document.title = `${source.title} · loadframe explore`;
   part("hint").textContent = source.clock
     ? "Times are UTC, such as 2017-03-01T12:00." : "Times are seconds since the start of the run.";
+  part("hint").textContent += " Each filter narrows the selection further.";
   options("collection", source.collections);
   part("answers").hidden = !source.answers.length;
   for (const record of source.answers)
     new Answer(part("recorded")).draw({ ...record, when: record.operation });
   if (!source.collections.length) part("stand").textContent = "There are no collections.";
-  else await choose();
+  else await choose(number);
 }
 
-async function choose() {
-  kinds = (await get("fields", { collection: part("collection").value })).fields;
+async function choose(number) {
+  lock(true);
+  const answer = await get("fields", { collection: part("collection").value });
+  if (number !== asked) return;
+  kinds = answer.fields;
   const names = (...wanted) => Object.keys(kinds).filter((name) => wanted.includes(kinds[name]));
   options("time", names("time"), "none");
   if (names("time").length) part("time").value = names("time").includes("time") ? "time" : names("time")[0];
   options("field", names("number", "keyword"), "none");
   options("where", names("number", "keyword"), "any");
   part("value").value = "";
-  await show();
+  filters = [];
+  await show(number);
 }
 
-async function show() {
-  const number = ++asked;
+// Moves the filter of the form to the list, so that the next one narrows the selection further.
+function add() {
+  if (!part("where").value) return;
+  filters.push([part("where").value, part("value").value]);
+  part("where").value = part("value").value = "";
+}
+
+function remove(filter) {
+  filters = filters.filter((other) => other !== filter);
+  attempt(show);
+}
+
+async function show(number) {
+  part("filters").hidden = !filters.length;
+  part("filters").replaceChildren(...filters.map((filter) => {
+    const text = filter.join(" = ");
+    const button = element("button", { type: "button", "aria-label": `Remove the filter ${text}` }, `${text} ×`);
+    button.addEventListener("click", () => remove(filter));
+    return element("li", {}, button);
+  }));
   part("stand").textContent = "Loading";
   const latest = await get("findings", {
     collection: part("collection").value, time: part("time").value, field: part("field").value,
-    where: part("where").value, value: part("value").value, start: part("start").value.trim(),
+    start: part("start").value.trim(),
     end: part("until").value.trim(), [part("order").value || "newest"]: "1",
   });
-  // A slow answer does not replace the answer to a later question.
   if (number !== asked) return;
   findings = latest;
   draw();
@@ -73,6 +106,8 @@ function draw() {
   if (!findings) return;
   const field = part("field").value, statistics = findings.statistics;
   part("stand").textContent = `${findings.total.toLocaleString("en")} documents`;
+  part("notes").hidden = !findings.notes.length;
+  part("notes").replaceChildren(...findings.notes.map((note) => element("li", {}, note)));
   axis = null;
   if (findings.periods.length) {
     const width = findings.width;
@@ -89,7 +124,7 @@ function draw() {
   for (const [key, [title]] of Object.entries(lines)) charts[key] ??= new Chart(part("charts"), title);
   for (const [key, [, ...more]] of Object.entries(lines)) over(charts[key], ...more);
   const rows = findings.values.map(([label, count]) => [label, count, []]);
-  answer("values", rows.length > 0, { title: `Most frequent values of ${field}`, chart: "bars", rows, beside: [], unit: "documents" });
+  answer("values", rows.length > 0, { title: `Most frequent values of ${field}`, chart: "bars", rows, beside: [], unit: findings.unit });
   answer("statistics", Object.keys(statistics).length > 0, { title: `Statistics of ${field}`, chart: "figures", figures: statistics });
   part("documents").hidden = !findings.documents.length;
   part("documents").querySelector("ol").replaceChildren(
@@ -100,12 +135,12 @@ function draw() {
 function over(chart, unit, lines, empty) {
   const known = new Map(findings.periods.map((period) => [Math.round((period.start - axis.from) / findings.width), period]));
   const places = Array.from({ length: Math.round((axis.to - axis.from) / findings.width) }, (_, place) => place);
-  const names = { most: "maximum" };
+  const names = { count: "latest count", mean: "latest mean", most: "latest maximum" };
   chart.draw({
     ...axis, unit, lines: lines.map(([name, style]) => {
       const points = places.map((place) => [axis.from + (place + 0.5) * findings.width, known.get(place)?.[name] ?? empty]);
       const last = points.filter((point) => point[1] !== null).at(-1);
-      return { name: names[name] ?? name, points, style, text: last ? number(last[1]) : "–" };
+      return { name: names[name], points, style, text: last ? number(last[1]) : "–" };
     }),
   });
 }
@@ -130,6 +165,7 @@ function marks(from, to) {
 
 part("form").addEventListener("submit", (event) => {
   event.preventDefault();
+  add();
   attempt(show);
 });
 part("collection").addEventListener("change", () => attempt(choose));

@@ -13,6 +13,7 @@ from loadframe.store.access import OPEN, Access, Auth, first_answer
 from loadframe.store.base import Figure, Health, Member, RunningSetting, Sample, Store, Unreachable, Watch
 from loadframe.store.exploring import Findings, Kind, Question, require_known
 from loadframe.store.search import collections, membership
+from loadframe.store.search.collections import Field
 from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
 
 #: Documents in a bulk request, and its time-out, s.
@@ -353,21 +354,27 @@ class SearchStore(Store):
 
     def collections(self, addresses: Sequence[str]) -> list[str]:
         """Return indices, aliases, data streams, and `NAME-*` for daily indices."""
-        return collections.names(self.request, addresses)
+        with collections.understood(addresses):
+            return collections.names(self.request, addresses)
 
     def fields(self, addresses: Sequence[str], name: str) -> dict[str, Kind]:
         """Return the fields of an index, alias or data stream that can be aggregated. BadInput if it is unknown."""
+        return {field: details.kind for field, details in self._explored(addresses, name).items()}
+
+    def explore(self, addresses: Sequence[str], question: Question) -> Findings:
+        """Answer a question with searches."""
+        known = self._explored(addresses, question.collection)
+        require_known(question, {field: details.kind for field, details in known.items()})
+        with collections.understood(addresses):
+            return collections.explore(self.request, addresses, question, known)
+
+    def _explored(self, addresses: Sequence[str], name: str) -> dict[str, Field]:
         # A name that is not listed never becomes part of a path.
         if name not in self.collections(addresses):
             where = ", ".join(addresses)
             raise BadInput(f"the cluster lacks the index {name}", where=where, remedy="select another collection")
-        return collections.fields(self.request, addresses, name)
-
-    def explore(self, addresses: Sequence[str], question: Question) -> Findings:
-        """Answer a question with searches."""
-        kinds = self.fields(addresses, question.collection)
-        require_known(question, kinds)
-        return collections.explore(self.request, addresses, question, kinds)
+        with collections.understood(addresses):
+            return collections.fields(self.request, addresses, name)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Refresh the index, and count its documents."""
@@ -458,8 +465,12 @@ def _reason(answer: Answer) -> str:
     try:
         content = answer.json()
         error = content.get("error") or content.get("message") or content["Message"]
-        text = str(error["reason"]) if isinstance(error, dict) else str(error)
-    except (ValueError, KeyError, TypeError, AttributeError):
+        if isinstance(error, dict):
+            # The reason of a failed search is "all shards failed".
+            causes = error.get("root_cause") if error.get("type") == "search_phase_execution_exception" else None
+            error = (causes[0] if causes else error)["reason"]
+        text = str(error)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         text = answer.text
     return text.strip().partition("\n")[0][:300]
 
