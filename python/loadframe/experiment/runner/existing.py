@@ -3,12 +3,11 @@
 import contextlib
 import hashlib
 import json
-import re
 import secrets
 import shlex
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import TracebackType
@@ -24,13 +23,13 @@ from loadframe.experiment.file.existing import below, scale_command
 from loadframe.experiment.file.factors import COLLECTIONS, SETTINGS, WITH, Level
 from loadframe.experiment.file.reader import with_keys
 from loadframe.experiment.kinds.base import Stage
+from loadframe.experiment.runner.existing_cluster import ExistingCluster, RuntimeSettings, count_documents, difference
 from loadframe.experiment.runner.ledger import (
     Changes,
     Ledger,
     announce,
     attempt,
     claim,
-    drop_collections,
     has_leftovers,
     remove,
     undo,
@@ -44,101 +43,6 @@ from loadframe.workload.collection_use import changes_data
 NO_PREFIX = "none"
 #: Attempts to reach a cluster again after a failed run, and the pause between them, s.
 _ATTEMPTS, _PAUSE = 3, 2.0
-
-
-#: Time limit of a setting to take effect, and the interval between two reads, s.
-_EFFECT_WITHIN, _POLL = 3.0, 0.05
-#: Level of a setting after a failure.
-_UNKNOWN = object()
-
-
-class RuntimeSettings:
-    """The settings of one cluster: their levels, their effects, and which ones differ from before the experiment.
-
-    A level of None is the value before the experiment.
-    """
-
-    def __init__(self, ledger: Ledger) -> None:
-        """`ledger` receives the values before the experiment."""
-        self._ledger = ledger
-        #: Values in effect, by setting and level as JSON, measured before the first run.
-        self._effects: dict[tuple[str, str], str] = {}
-        #: Levels that the cluster has now, by setting; missing ones are as before the experiment.
-        self.applied: dict[str, Any] = {}
-
-    def test(self, cluster: Cluster, levels: Mapping[str, Sequence[Any]]) -> None:
-        """Set and read each level of each setting once, then restore it; BadInput if a level cannot be set."""
-        before = cluster.store.running_settings(cluster.addresses, list(levels))
-        self._ledger.changes.settings = {name: setting.explicit for name, setting in before.items()}
-        self._ledger.write()
-        for name, values in levels.items():
-            for level in values:
-                self._effects[name, json.dumps(level)] = self._set(cluster, name, level)
-            self._set(cluster, name, None)
-
-    def require_distinct(self, levels: Mapping[str, Sequence[Any]], where: str) -> None:
-        """Raise BadInput if two tested levels of a setting have the same effect."""
-        for name, values in levels.items():
-            seen: dict[str, Any] = {}
-            for level in values:
-                value = self._effects[name, json.dumps(level)]
-                if value in seen:
-                    raise BadInput(
-                        f"{name} has the value {value} with the levels {seen[value]} and {level}",
-                        where=where,
-                        remedy="remove one of the levels; null stands for the value before the experiment",
-                    )
-                seen[value] = level
-
-    def apply(self, cluster: Cluster, settings: Mapping[str, Any], where: str) -> None:
-        """Set the levels that the cluster does not have yet; StoreFailed if one has another effect than in the test."""
-        for name, level in settings.items():
-            if name in self.applied and self.applied[name] == level:
-                continue
-            value = self._set(cluster, name, level)
-            expected = self._effects.get((name, json.dumps(level)))
-            if expected is not None and value != expected:
-                raise StoreFailed(
-                    f"{name} has the value {value}, not {expected}, after it was set to {level}",
-                    where=where,
-                    remedy="check whether another client changes this setting",
-                )
-
-    def forget(self) -> None:
-        """Apply all settings again before the next run."""
-        self.applied = {name: None if level is None else _UNKNOWN for name, level in self.applied.items()}
-
-    def changed(self) -> list[str]:
-        """Return the settings that may differ from before the experiment."""
-        return [name for name, level in self.applied.items() if level is not None]
-
-    def _set(self, cluster: Cluster, name: str, level: Any) -> str:
-        """Set a setting, or restore it if `level` is None; return the value in effect."""
-        before, earlier = self._value(cluster, name), self.applied.get(name)
-        self.applied[name] = _UNKNOWN
-        try:
-            cluster.configure({name: self._ledger.changes.settings[name] if level is None else level})
-        except LoadframeError:
-            # The server may have applied the setting although its answer was lost.
-            with contextlib.suppress(LoadframeError):
-                if self._value(cluster, name) == before:
-                    self.applied[name] = earlier
-            raise
-        self.applied[name] = level
-        # Some stores apply a setting only after they have answered.
-        end = time.monotonic() + _EFFECT_WITHIN
-        wanted = self._effects.get((name, json.dumps(level)))
-        while True:
-            value = self._value(cluster, name)
-            if value == wanted or (wanted is None and value != before) or time.monotonic() > end:
-                return value
-            time.sleep(_POLL)
-
-    @staticmethod
-    def _value(cluster: Cluster, name: str) -> str:
-        """Return the value in effect."""
-        value: str = cluster.store.running_settings(cluster.addresses, [name])[name].value
-        return value
 
 
 class ClusterLost(StoreFailed):
@@ -157,28 +61,6 @@ def _settings(experiment: Experiment, treatment: Mapping[str, Level]) -> dict[st
     return {**settings, **dict.fromkeys(nulls)}
 
 
-@dataclass
-class _Target:
-    """An existing cluster, and what the experiment has done with it."""
-
-    hosts: list[str]
-    name: str | None
-    #: None before the first use, and after a failure.
-    cluster: Cluster | None
-    ledger: Ledger
-    settings: RuntimeSettings
-
-    @property
-    def changes(self) -> Changes:
-        """What the ledger lists."""
-        return self.ledger.changes
-
-    @property
-    def text(self) -> str:
-        """The cluster in messages."""
-        return self.name or ", ".join(self.hosts)
-
-
 class ExistingClusters:
     """The existing clusters of an experiment. On exit, removes its collections and restores settings and nodes.
 
@@ -191,7 +73,7 @@ class ExistingClusters:
         self._path = path
         self._listener = listener
         #: By kind and addresses; a named cluster has its name instead of addresses.
-        self._targets: dict[tuple[str, str], _Target] = {}
+        self._targets: dict[tuple[str, str], ExistingCluster] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -299,7 +181,7 @@ class ExistingClusters:
         key = self._key(run.treatment)
         cluster = self._live(key)
         target = self._targets[key]
-        cluster = self._resize(target, cluster, self._wanted_nodes(run.treatment))
+        cluster = target.resize(cluster, self._wanted_nodes(run.treatment), self._listener.step)
         target.settings.apply(cluster, _settings(experiment, run.treatment), target.text)
         started_with = dict(cluster.spec.settings) if cluster.spec else {}
         cluster.observed["settings"] = {**started_with, **target.settings.applied}
@@ -315,24 +197,24 @@ class ExistingClusters:
         """Create and fill the collections of a run, unless they already have its data."""
         target = self._targets[self._key(run.treatment)]
         if self._experiment.file.store.data == "reuse":
-            self._require_collections(target, session)
+            target.require_collections(session)
             return
         wanted = self._fingerprint(stage.experiment, run.treatment, stage.cluster)
-        if target.changes.data == wanted and self._experiment.file.fills_once and self._intact(target, session):
+        if target.changes.data == wanted and self._experiment.file.fills_once and target.intact(session):
             self._listener.step(f"using the data in {', '.join(target.changes.collections)} again")
             return
-        self._drop(target)
-        self._create(target, session)
+        target.drop(self._listener)
+        target.create(session)
         with TemporaryDirectory(prefix="loadframe-prepare-") as scratch:
             session.prepare(session.workload.preparing(self._experiment.prepared), Path(scratch))
-        target.changes.documents = self._count(session)
+        target.changes.documents = count_documents(session)
         target.changes.data = wanted
         target.ledger.write()
 
     def count(self, run: PlannedRun, session: Session) -> None:
         """Count the documents before a run, for its manifest; StoreFailed if they changed without a reason."""
         target = self._targets[self._key(run.treatment)]
-        counts, before = self._count(session), target.changes.documents
+        counts, before = count_documents(session), target.changes.documents
         prefix = target.changes.prefix
         documents = {name.removeprefix(prefix): count for name, count in counts.items()}
         session.cluster.observed |= {"documents": documents, "existing": True, "prefix": prefix}
@@ -344,11 +226,7 @@ class ExistingClusters:
         target.changes.documents = counts
         if not before or counts == before:
             return
-        changed = "; ".join(
-            f"{name} has {counted(counts[name], 'document')}, not {before.get(name, 0):,}"
-            for name in counts
-            if counts[name] != before.get(name)
-        )
+        changed = difference(counts, before)
         if self._experiment.file.store.data == "reuse":
             self._listener.remark(f"another client changed the data before {run.id}: {changed}")
             return
@@ -382,7 +260,7 @@ class ExistingClusters:
         kind = self._experiment.cluster_spec(treatment)["store"]
         return kind, store.cluster or self._experiment.hosts(treatment)
 
-    def _open(self, treatment: Mapping[str, Level], *, adopts: bool = True) -> _Target:
+    def _open(self, treatment: Mapping[str, Level], *, adopts: bool = True) -> ExistingCluster:
         """Attach to the cluster of a treatment for the first time, and undo leftovers of earlier commands.
 
         `adopts` allows the use of data that an earlier experiment kept.
@@ -404,7 +282,7 @@ class ExistingClusters:
             # `_attach` has started a stopped cluster.
             changes.running, changes.nodes = not self._started, cluster.size
         ledger, earlier = claim(f"{changes.prefix or 'names-'}{secrets.token_hex(4)}", changes)
-        target = _Target(hosts, store.cluster, cluster, ledger, RuntimeSettings(ledger))
+        target = ExistingCluster(hosts, store.cluster, cluster, ledger, RuntimeSettings(ledger))
         self._targets[key] = target
         for leftover in earlier:
             self._take_over(leftover, target, wanted)
@@ -466,17 +344,12 @@ class ExistingClusters:
         scaled = any(factor.name == "nodes" for factor in self._experiment.factors)
         return version if scaled or self._experiment.file.kind == "elastic" else f"{version}, {format_nodes(nodes)}"
 
-    def _require_state(self, target: _Target, run: PlannedRun) -> None:
+    def _require_state(self, target: ExistingCluster, run: PlannedRun) -> None:
         """Raise BadInput if version, nodes, health or collections are not as the experiment expects."""
         cluster, file = target.cluster, self._experiment.file
         assert cluster
-        version = str(cluster.describe()["version"])
-        if file.store.version is not None and not _is_version(version, file.store.version):
-            raise BadInput(
-                f"the cluster runs {cluster.store.kind} {version}, not {file.store.version}",
-                where=target.text,
-                remedy="correct store.version, or name another cluster",
-            )
+        if file.store.version is not None:
+            target.require_version(cluster, file.store.version)
         expected = self._wanted_nodes(run.treatment)
         if expected is not None and expected != cluster.size and not self._can_resize():
             raise BadInput(
@@ -505,7 +378,7 @@ class ExistingClusters:
                     remedy="create and fill it, or set data: new",
                 )
         elif present:
-            raise _exists_already(present, target)
+            raise target.exists_already(present)
 
     def _can_resize(self) -> bool:
         return bool(self._experiment.file.store.cluster or self._experiment.file.store.scale_command)
@@ -514,25 +387,7 @@ class ExistingClusters:
         nodes = treatment.get("nodes") or self._experiment.file.store.expected_nodes
         return None if nodes is None else int(nodes)
 
-    def _resize(self, target: _Target, cluster: Cluster, nodes: int | None) -> Cluster:
-        """Return the cluster with another number of nodes: by the user's command, or stopped and started again."""
-        if target.name is not None and any(not node.alive or node.paused or node.cut for node in cluster.nodes):
-            # An earlier run has left it damaged.
-            target.cluster = None
-            target.cluster = cluster = Cluster.respawn(target.name, nodes or cluster.size, self._listener.step)
-        if nodes is None or nodes == cluster.size:
-            return cluster
-        if target.changes.nodes is None:
-            target.changes.nodes = cluster.size
-            target.ledger.write()
-        if target.name is None:
-            cluster.resize(nodes, self._listener.step)
-            return cluster
-        target.cluster = None
-        target.cluster = Cluster.respawn(target.name, nodes, self._listener.step)
-        return target.cluster
-
-    def _test_settings(self, target: _Target, design: Design) -> None:
+    def _test_settings(self, target: ExistingCluster, design: Design) -> None:
         """Set and read each level of each setting once, then restore it; BadInput for levels with the same effect."""
         assert target.cluster
         levels: dict[str, list[Any]] = {}
@@ -568,43 +423,9 @@ class ExistingClusters:
         text = json.dumps(described, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def _intact(self, target: _Target, session: Session) -> bool:
-        """Return whether the collections exist and have the documents that were loaded."""
-        with contextlib.suppress(LoadframeError):
-            return set(session.workload.collections) == set(target.changes.collections) and (
-                self._count(session) == target.changes.documents
-            )
-        return False
-
-    def _count(self, session: Session) -> dict[str, int]:
-        return {name: session.cluster.count(name) for name in session.workload.collections}
-
-    def _create(self, target: _Target, session: Session) -> None:
-        names = list(session.workload.collections)
-        present = [name for name in names if session.cluster.has_collection(name)]
-        if present:
-            raise _exists_already(present, target)
-        # Before the collections exist, so that a killed command leaves none that is not listed.
-        target.changes.collections, target.changes.creating = names, True
-        target.ledger.write()
-        session.create_collections()
-        target.changes.creating = False
-        target.ledger.write()
-
-    def _require_collections(self, target: _Target, session: Session) -> None:
-        missing = [name for name in session.workload.collections if not session.cluster.has_collection(name)]
-        if missing:
-            raise StoreFailed(f"the cluster no longer has {', '.join(missing)}", where=target.text)
-
-    def _drop(self, target: _Target) -> None:
-        """Drop the collections that the experiment created."""
-        assert target.cluster
-        drop_collections(target.cluster, target.changes, self._listener)
-        target.ledger.write()
-
     # The end, and leftovers
 
-    def _restore(self, target: _Target) -> str | None:
+    def _restore(self, target: ExistingCluster) -> str | None:
         """Remove the experiment's collections, and restore settings, nodes and state.
 
         On failure, keeps the ledger, and returns the cause with a list of the remaining changes.
@@ -615,7 +436,7 @@ class ExistingClusters:
             cluster = self._live(self._key_of(target))
             attempt(
                 lambda: undo(cluster, changes, self._listener, keep=keep, only=target.settings.changed()),
-                lambda: self._leave_as_found(target),
+                lambda: target.leave_as_found(self._listener.step),
             )
             if keep and changes.collections:
                 changes.kept, changes.nodes = True, None
@@ -624,7 +445,7 @@ class ExistingClusters:
             with contextlib.suppress(LoadframeError):
                 target.ledger.write()
             target.ledger.release()
-            return _unrestored_text(target, error.what if isinstance(error, LoadframeError) else "interrupted")
+            return target.unrestored(error.what if isinstance(error, LoadframeError) else "interrupted")
         if not changes.kept:
             target.ledger.delete()
             return None
@@ -635,24 +456,8 @@ class ExistingClusters:
         )
         return None
 
-    def _key_of(self, target: _Target) -> tuple[str, str]:
+    def _key_of(self, target: ExistingCluster) -> tuple[str, str]:
         return next(key for key, other in self._targets.items() if other is target)
-
-    def _leave_as_found(self, target: _Target) -> None:
-        """Give the cluster its number of nodes from before the experiment; stop a named one that was stopped."""
-        cluster, changes = target.cluster, target.changes
-        assert cluster
-        if target.name is None:
-            if changes.nodes not in (None, cluster.size):
-                cluster.resize(changes.nodes, self._listener.step)
-            return
-        if changes.nodes is not None and cluster.size != changes.nodes:
-            cluster = Cluster.respawn(target.name, changes.nodes, self._listener.step)
-        if changes.running:
-            cluster.keep()
-        else:
-            cluster.stop()
-        target.cluster = None
 
     def _adoptable(self, treatment: Mapping[str, Level], cluster: Cluster) -> str | None:
         """Return the fingerprint of data that the experiment may adopt; None if its runs need or make other data."""
@@ -668,7 +473,7 @@ class ExistingClusters:
             return None
         return self._fingerprint(experiment, treatment, cluster)
 
-    def _take_over(self, leftover: Ledger, target: _Target, wanted: str | None) -> None:
+    def _take_over(self, leftover: Ledger, target: ExistingCluster, wanted: str | None) -> None:
         """Undo the changes of an earlier command, or adopt the collections that it kept if they are as wanted."""
         earlier, changes, cluster = leftover.changes, target.changes, target.cluster
         assert cluster
@@ -693,31 +498,3 @@ class ExistingClusters:
         # A command that is killed between these steps leaves no collection without a ledger.
         target.ledger.write()
         leftover.delete()
-
-
-def _unrestored_text(target: _Target, why: str) -> str:
-    """Return the remaining changes of the experiment in words, with the cause."""
-    changes = target.changes
-    left = []
-    if changes.collections and not changes.kept:
-        left.append(f"the collections {', '.join(changes.collections)}")
-    if changes.settings:
-        left.append(f"the changed settings {', '.join(changes.settings)}")
-    if changes.nodes is not None:
-        left.append(f"another number of nodes than {changes.nodes}")
-    text = f"could not restore {target.text}: {why}"
-    return f"{text}. It still has {', and '.join(left)}" if left else text
-
-
-def _exists_already(names: Sequence[str], target: _Target) -> BadInput:
-    return BadInput(
-        f"the cluster already has {', '.join(names)}, which this experiment did not create",
-        where=target.text,
-        remedy="leave store.prefix out, so that the experiment uses other names; or set data: reuse to use the data",
-    )
-
-
-def _is_version(version: str, expected: str) -> bool:
-    """Return whether a version, without a product's name, begins with the numbers of another."""
-    numbers, wanted = (re.findall(r"\d+", text.rpartition(" ")[2]) for text in (version, expected))
-    return numbers[: len(wanted)] == wanted

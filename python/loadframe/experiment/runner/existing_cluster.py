@@ -1,0 +1,251 @@
+"""One existing cluster of an experiment: its settings, its collections, and its state from before the experiment."""
+
+import contextlib
+import json
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
+from loadframe.base.units import counted
+from loadframe.cluster import Cluster
+from loadframe.experiment.runner.ledger import Changes, Ledger, drop_collections
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.session import Session
+
+#: Time limit of a setting to take effect, and the interval between two reads, s.
+_EFFECT_WITHIN, _POLL = 3.0, 0.05
+#: Level of a setting after a failure.
+_UNKNOWN = object()
+
+
+class RuntimeSettings:
+    """The settings of one cluster: their levels, their effects, and which ones differ from before the experiment.
+
+    A level of None is the value before the experiment.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        """`ledger` receives the values before the experiment."""
+        self._ledger = ledger
+        #: Values in effect, by setting and level as JSON, measured before the first run.
+        self._effects: dict[tuple[str, str], str] = {}
+        #: Levels that the cluster has now, by setting; missing ones are as before the experiment.
+        self.applied: dict[str, Any] = {}
+
+    def test(self, cluster: Cluster, levels: Mapping[str, Sequence[Any]]) -> None:
+        """Set and read each level of each setting once, then restore it; BadInput if a level cannot be set."""
+        before = cluster.store.running_settings(cluster.addresses, list(levels))
+        self._ledger.changes.settings = {name: setting.explicit for name, setting in before.items()}
+        self._ledger.write()
+        for name, values in levels.items():
+            for level in values:
+                self._effects[name, json.dumps(level)] = self._set(cluster, name, level)
+            self._set(cluster, name, None)
+
+    def require_distinct(self, levels: Mapping[str, Sequence[Any]], where: str) -> None:
+        """Raise BadInput if two tested levels of a setting have the same effect."""
+        for name, values in levels.items():
+            seen: dict[str, Any] = {}
+            for level in values:
+                value = self._effects[name, json.dumps(level)]
+                if value in seen:
+                    raise BadInput(
+                        f"{name} has the value {value} with the levels {seen[value]} and {level}",
+                        where=where,
+                        remedy="remove one of the levels; null stands for the value before the experiment",
+                    )
+                seen[value] = level
+
+    def apply(self, cluster: Cluster, settings: Mapping[str, Any], where: str) -> None:
+        """Set the levels that the cluster does not have yet; StoreFailed if one has another effect than in the test."""
+        for name, level in settings.items():
+            if name in self.applied and self.applied[name] == level:
+                continue
+            value = self._set(cluster, name, level)
+            expected = self._effects.get((name, json.dumps(level)))
+            if expected is not None and value != expected:
+                raise StoreFailed(
+                    f"{name} has the value {value}, not {expected}, after it was set to {level}",
+                    where=where,
+                    remedy="check whether another client changes this setting",
+                )
+
+    def forget(self) -> None:
+        """Apply all settings again before the next run."""
+        self.applied = {name: None if level is None else _UNKNOWN for name, level in self.applied.items()}
+
+    def changed(self) -> list[str]:
+        """Return the settings that may differ from before the experiment."""
+        return [name for name, level in self.applied.items() if level is not None]
+
+    def _set(self, cluster: Cluster, name: str, level: Any) -> str:
+        """Set a setting, or restore it if `level` is None; return the value in effect."""
+        before, earlier = self._value(cluster, name), self.applied.get(name)
+        self.applied[name] = _UNKNOWN
+        try:
+            cluster.configure({name: self._ledger.changes.settings[name] if level is None else level})
+        except LoadframeError:
+            # The server may have applied the setting although its answer was lost.
+            with contextlib.suppress(LoadframeError):
+                if self._value(cluster, name) == before:
+                    self.applied[name] = earlier
+            raise
+        self.applied[name] = level
+        # Some stores apply a setting only after they have answered.
+        end = time.monotonic() + _EFFECT_WITHIN
+        wanted = self._effects.get((name, json.dumps(level)))
+        while True:
+            value = self._value(cluster, name)
+            if value == wanted or (wanted is None and value != before) or time.monotonic() > end:
+                return value
+            time.sleep(_POLL)
+
+    @staticmethod
+    def _value(cluster: Cluster, name: str) -> str:
+        """Return the value in effect."""
+        value: str = cluster.store.running_settings(cluster.addresses, [name])[name].value
+        return value
+
+
+@dataclass
+class ExistingCluster:
+    """An existing cluster, and what the experiment has done with it."""
+
+    hosts: list[str]
+    name: str | None
+    #: None before the first use, and after a failure.
+    cluster: Cluster | None
+    ledger: Ledger
+    settings: RuntimeSettings
+
+    @property
+    def changes(self) -> Changes:
+        """What the ledger lists."""
+        return self.ledger.changes
+
+    @property
+    def text(self) -> str:
+        """The cluster in messages."""
+        return self.name or ", ".join(self.hosts)
+
+    def require_version(self, cluster: Cluster, expected: str) -> None:
+        """Raise BadInput if the cluster runs another version."""
+        version = str(cluster.describe()["version"])
+        if not _is_version(version, expected):
+            raise BadInput(
+                f"the cluster runs {cluster.store.kind} {version}, not {expected}",
+                where=self.text,
+                remedy="correct store.version, or name another cluster",
+            )
+
+    def resize(self, cluster: Cluster, nodes: int | None, report: Callable[[str], None]) -> Cluster:
+        """Return the cluster with another number of nodes: by the user's command, or stopped and started again."""
+        if self.name is not None and any(not node.alive or node.paused or node.cut for node in cluster.nodes):
+            # An earlier run has left it damaged.
+            self.cluster = None
+            self.cluster = cluster = Cluster.respawn(self.name, nodes or cluster.size, report)
+        if nodes is None or nodes == cluster.size:
+            return cluster
+        if self.changes.nodes is None:
+            self.changes.nodes = cluster.size
+            self.ledger.write()
+        if self.name is None:
+            cluster.resize(nodes, report)
+            return cluster
+        self.cluster = None
+        self.cluster = Cluster.respawn(self.name, nodes, report)
+        return self.cluster
+
+    def intact(self, session: Session) -> bool:
+        """Return whether the collections exist and have the documents that were loaded."""
+        with contextlib.suppress(LoadframeError):
+            return set(session.workload.collections) == set(self.changes.collections) and (
+                count_documents(session) == self.changes.documents
+            )
+        return False
+
+    def create(self, session: Session) -> None:
+        """Create the collections of a run, and list them in the ledger; BadInput if one exists."""
+        names = list(session.workload.collections)
+        present = [name for name in names if session.cluster.has_collection(name)]
+        if present:
+            raise self.exists_already(present)
+        # Before the collections exist, so that a killed command leaves none that is not listed.
+        self.changes.collections, self.changes.creating = names, True
+        self.ledger.write()
+        session.create_collections()
+        self.changes.creating = False
+        self.ledger.write()
+
+    def require_collections(self, session: Session) -> None:
+        """Raise StoreFailed if a collection of a run is missing."""
+        missing = [name for name in session.workload.collections if not session.cluster.has_collection(name)]
+        if missing:
+            raise StoreFailed(f"the cluster no longer has {', '.join(missing)}", where=self.text)
+
+    def drop(self, listener: Listener) -> None:
+        """Drop the collections that the experiment created."""
+        assert self.cluster
+        drop_collections(self.cluster, self.changes, listener)
+        self.ledger.write()
+
+    def leave_as_found(self, report: Callable[[str], None]) -> None:
+        """Give the cluster its number of nodes from before the experiment; stop a named one that was stopped."""
+        cluster, changes = self.cluster, self.changes
+        assert cluster
+        if self.name is None:
+            if changes.nodes not in (None, cluster.size):
+                cluster.resize(changes.nodes, report)
+            return
+        if changes.nodes is not None and cluster.size != changes.nodes:
+            cluster = Cluster.respawn(self.name, changes.nodes, report)
+        if changes.running:
+            cluster.keep()
+        else:
+            cluster.stop()
+        self.cluster = None
+
+    def unrestored(self, why: str) -> str:
+        """Return the remaining changes of the experiment in words, with the cause."""
+        changes = self.changes
+        left = []
+        if changes.collections and not changes.kept:
+            left.append(f"the collections {', '.join(changes.collections)}")
+        if changes.settings:
+            left.append(f"the changed settings {', '.join(changes.settings)}")
+        if changes.nodes is not None:
+            left.append(f"another number of nodes than {changes.nodes}")
+        text = f"could not restore {self.text}: {why}"
+        return f"{text}. It still has {', and '.join(left)}" if left else text
+
+    def exists_already(self, names: Sequence[str]) -> BadInput:
+        """Return the error for collections that another client created."""
+        return BadInput(
+            f"the cluster already has {', '.join(names)}, which this experiment did not create",
+            where=self.text,
+            remedy="leave store.prefix out, so that the experiment uses other names; or set data: reuse to use the"
+            " data",
+        )
+
+
+def count_documents(session: Session) -> dict[str, int]:
+    """Return the number of documents in each collection of a run."""
+    return {name: session.cluster.count(name) for name in session.workload.collections}
+
+
+def difference(counts: Mapping[str, int], before: Mapping[str, int]) -> str:
+    """Return the collections whose number of documents changed, in words."""
+    return "; ".join(
+        f"{name} has {counted(counts[name], 'document')}, not {before.get(name, 0):,}"
+        for name in counts
+        if counts[name] != before.get(name)
+    )
+
+
+def _is_version(version: str, expected: str) -> bool:
+    """Return whether a version, without a product's name, begins with the numbers of another."""
+    numbers, wanted = (re.findall(r"\d+", text.rpartition(" ")[2]) for text in (version, expected))
+    return numbers[: len(wanted)] == wanted
