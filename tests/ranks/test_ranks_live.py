@@ -315,6 +315,8 @@ factors: {ranks: [1, 2], nodes: [1]}
     refused = loadframe("run", "e.yaml")
     assert refused.returncode == 2
     assert "2 ranks are required, but this command was started as one" in refused.stderr
+    Path("more.yaml").write_text(experiment.replace("[1, 2]", "[1, 2, 3]"))
+    assert "start it with --ranks 3" in loadframe("run", "more.yaml").stderr
     done = loadframe("run", "e.yaml", "--ranks", "2")
     assert done.returncode == 0, done.stderr
     runs = [Run(path) for path in Path("results/ranks/runs").iterdir() if not path.name.startswith(".")]

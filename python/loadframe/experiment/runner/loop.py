@@ -236,9 +236,8 @@ def run_experiment(
                 _require_same_clusters(existing, design, folder, listener)
         listener.remark(count.recorded_text())
         return
-    for run in design.runs:
-        # BadInput if fewer ranks were started than the run needs.
-        experiment.generator(run.treatment).members()
+    # BadInput if fewer ranks were started than the largest run needs.
+    max((experiment.generator(run.treatment) for run in design.runs), key=lambda one: one.ranks or 1).members()
     _require_machines(experiment, design)
     with ExistingClusters(experiment, folder.path, listener) if experiment.exists else nullcontext() as existing:
         if existing:
