@@ -113,6 +113,7 @@ CAPABILITIES = (
     Capability(
         "import a workload from its data",
         ("test_a_sampled_collection_becomes_a_workload_that_runs", "test_a_schema_becomes_a_workload_that_runs"),
+        mock={"couchbase": "store/test_couchbase.py"},
         has=_overrides("sample"),
     ),
     Capability(

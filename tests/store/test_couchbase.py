@@ -1,5 +1,8 @@
 """Administration of Couchbase: buckets from definitions, statistics of nodes, and unsupported features."""
 
+import json
+from urllib.parse import parse_qs
+
 import pytest
 
 from loadframe.base.errors import BadInput
@@ -8,6 +11,7 @@ from loadframe.store import find
 from loadframe.store.access import Access, Auth
 from loadframe.store.base import Unreachable
 from loadframe.store.couchbase import bucket_form, compactions, node_figures
+from loopback_server import Handler, LoopbackServer
 
 
 def test_a_bucket_keeps_one_copy_where_there_is_a_node_for_it():
@@ -82,3 +86,55 @@ def test_unreachable_addresses_are_named_in_the_error():
     with pytest.raises(Unreachable, match="does not answer") as caught:
         find("couchbase").version(["127.0.0.1:9"])
     assert caught.value.where == "127.0.0.1:9"
+
+
+class _Bucket(Handler):
+    """Administration and query service of one node with the bucket `people`, without or with a primary index."""
+
+    indexed = True
+    documents = ()
+
+    def do_GET(self) -> None:
+        port = self.server.server_port
+        answers = {
+            "/pools/default/nodeServices": {"nodesExt": [{"services": {"n1ql": port}}]},
+            "/pools/default/buckets/people": {"basicStats": {"itemCount": 1000}},
+        }
+        self._send(200 if self.path in answers else 404, answers.get(self.path, {}))
+
+    def do_POST(self) -> None:
+        form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        self.server.statement = form["statement"][0]
+        if self.indexed:
+            self._send(200, {"results": self.documents, "status": "success"})
+        else:
+            error = {"code": 4000, "msg": "No index available on keyspace people that matches your query."}
+            self._send(404, {"errors": [error], "status": "fatal"})
+
+    def _send(self, status: int, content: object) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+def test_a_sample_holds_random_objects_of_a_bucket():
+    documents = [*({"name": f"n{number}"} for number in range(60)), "text", None, {}]
+    with LoopbackServer(type("Bucket", (_Bucket,), {"documents": documents})) as server:
+        sample = find("couchbase").sample([server.address], "people", 50)
+        statement = server._server.statement
+    assert len({document["name"] for document in sample.documents}) == 50
+    # 50 of 1,000 documents: keys are chosen before documents are read.
+    chosen = "SELECT RAW META(k).id FROM `people` AS k WHERE RANDOM() < 0.050000000"
+    assert statement == f"SELECT RAW d FROM `people` AS d USE KEYS ({chosen})"
+
+
+def test_a_bucket_without_an_index_is_not_sampled():
+    with LoopbackServer(type("Bucket", (_Bucket,), {"indexed": False})) as server:
+        with pytest.raises(BadInput, match="the bucket people has no primary index") as error:
+            find("couchbase").sample([server.address], "people", 50)
+        assert "CREATE PRIMARY INDEX ON `people`" in str(error.value.remedy)
+        with pytest.raises(BadInput, match="there is no bucket other"):
+            find("couchbase").sample([server.address], "other", 50)

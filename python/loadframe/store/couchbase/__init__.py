@@ -3,12 +3,13 @@
 `membership` adds and removes nodes, `launch` starts them. Load uses the engine's driver instead.
 """
 
+import random
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from loadframe.base.errors import BadInput, StoreFailed
+from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.base.units import counted, format_nodes, parse_size
 from loadframe.store import distribution
 from loadframe.store.access import OPEN, Access
@@ -21,6 +22,7 @@ from loadframe.store.base import (
     Member,
     NodePlan,
     NodeSpec,
+    Sample,
     Store,
     Watch,
 )
@@ -31,6 +33,7 @@ from loadframe.store.distribution import Distribution
 #: Time limit for a new bucket until all nodes serve it, s.
 _READY_WITHIN = 60.0
 _POLL = 0.2
+_NOT_FOUND = 404
 #: Interval for polling the number of documents, which the server updates once a second, s.
 _COUNTED_EVERY = 2.0
 #: Default and minimum memory of a bucket on each node, bytes.
@@ -170,7 +173,7 @@ class Couchbase(Store):
 
     def _is_ready(self, addresses: Sequence[str], name: str) -> bool:
         answer = self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}")
-        if answer.status == 404:
+        if answer.status == _NOT_FOUND:
             return False
         bucket = document(answer, dict)
         owners = [places[0] for places in bucket.get("vBucketServerMap", {}).get("vBucketMap", [])]
@@ -178,6 +181,10 @@ class Couchbase(Store):
 
     def _index(self, addresses: Sequence[str], name: str) -> None:
         """Create the primary index, which statements on all documents need."""
+        self._query(addresses, f"CREATE PRIMARY INDEX IF NOT EXISTS ON {_quoted(name)}", "leave index: true out")
+
+    def _query(self, addresses: Sequence[str], statement: str, remedy: str) -> list[Any]:
+        """Return the results of a statement; BadInput with this remedy if no node runs the query service."""
         known = self._rest.read(addresses, "/pools/default/nodeServices")
         port = "n1qlSSL" if self._rest.scheme == "https" else "n1ql"
         host = addresses[0].rpartition(":")[0]
@@ -187,13 +194,39 @@ class Couchbase(Store):
             if port in node["services"]
         ]
         if not where:
-            raise BadInput("no node of the cluster runs the query service", remedy="leave index: true out")
-        statement = f"CREATE PRIMARY INDEX IF NOT EXISTS ON `{name}`"
-        self._rest.ask(where, "POST", "/query/service", {"statement": statement})
+            raise BadInput("no node of the cluster runs the query service", remedy=remedy)
+        answer = self._rest.ask(where, "POST", "/query/service", {"statement": statement})
+        if answer.status == _NOT_FOUND:
+            raise LoadframeError(f"the statement failed: {answer.text[:300]}", where=answer.address)
+        results: list[Any] = document(answer, dict).get("results", [])
+        return results
+
+    def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
+        """Return random objects of a bucket. Each document has the same chance, which its index entry decides.
+
+        The bucket needs a primary index.
+        """
+        self._refuse_database(database)
+        quoted, export = _quoted(name), "export the documents to a file"
+        if not self.has_collection(addresses, name):
+            raise BadInput(f"there is no bucket {name}", where=", ".join(addresses), remedy="check the name")
+        share = documents / max(self._counted(addresses, name), 1)
+        chosen = f"SELECT RAW META(k).id FROM {quoted} AS k WHERE RANDOM() < {share:.9f}"
+        try:
+            rows = self._query(addresses, f"SELECT RAW d FROM {quoted} AS d USE KEYS ({chosen})", export)
+        except LoadframeError as error:
+            if "No index available" not in str(error):
+                raise
+            remedy = f"create a primary index (CREATE PRIMARY INDEX ON {quoted}), or {export}"
+            raise BadInput(
+                f"the bucket {name} has no primary index", where=", ".join(addresses), remedy=remedy
+            ) from error
+        objects = [row for row in rows if isinstance(row, dict) and row]
+        return Sample(random.sample(objects, min(documents, len(objects))), {})
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
         """Return whether a bucket of that name exists."""
-        return self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}").status != 404
+        return self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}").status != _NOT_FOUND
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
         """Delete the bucket; do nothing if it does not exist."""
@@ -209,7 +242,7 @@ class Couchbase(Store):
 
     def _counted(self, addresses: Sequence[str], name: str) -> int:
         answer = self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}")
-        stats = document(answer, dict).get("basicStats", {}) if answer.status != 404 else {}
+        stats = document(answer, dict).get("basicStats", {}) if answer.status != _NOT_FOUND else {}
         if "itemCount" not in stats:
             raise StoreFailed(f"the cluster does not report the number of documents of {name}")
         return int(stats["itemCount"])
@@ -219,7 +252,7 @@ class Couchbase(Store):
         pool = self._rest.read(addresses, "/pools/default")
         figures = {node["hostname"]: node_figures(node) for node in pool.get("nodes", [])}
         tasks = self._rest.ask(addresses, "GET", "/pools/default/tasks")
-        if tasks.status == 404:
+        if tasks.status == _NOT_FOUND:
             return figures
         return figures | {WHOLE: {"compactions_current": float(compactions(document(tasks, list)))}}
 
@@ -252,6 +285,10 @@ def bucket_form(name: str, definition: Mapping[str, Any], nodes: int) -> dict[st
         )
     form = {"name": name, "bucketType": "couchbase", "ramQuotaMB": quota // 2**20, "replicaNumber": replicas}
     return form | {"durabilityMinLevel": _DURABILITIES[durability]}
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
 
 
 def node_figures(node: Mapping[str, Any]) -> dict[str, float]:
