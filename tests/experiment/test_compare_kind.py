@@ -89,3 +89,23 @@ def test_a_comparison_needs_two_variants(refused):
     error, _ = refused(EXPERIMENT.replace('  old: {store.version: "2.19.6"}\n', "").replace(
         "  sparse: {store.version: \"3.8.0\", collections.things.settings.shards: 1}\n", ""))  # fmt: skip
     assert "needs two variants or more" in error.what
+
+
+def test_stores_of_variants_need_no_common_store(load):
+    variants = EXPERIMENT.split("variants:", maxsplit=1)[0].replace(
+        "store: {kind: opensearch, settings: {heap: 400m}}\n", ""
+    )
+    made = load(f"{variants}variants: {{a: {{store.kind: redis}}, b: {{store.kind: mongodb}}}}\nclients: 1\n")
+    specs = [made.cluster_spec(run.treatment)["store"] for run in design(made).runs]
+    assert sorted(set(specs)) == ["mongodb", "redis"]
+
+
+@pytest.mark.parametrize(
+    ("store", "at", "what"),
+    [("store: {limits: {cpus: 1}}\n", "{limits", "'kind' is missing"), ("", "experiment", "'store' is missing")],
+)
+def test_a_run_without_a_store_is_refused(refused, store, at, what):
+    text = EXPERIMENT.replace("store: {kind: opensearch, settings: {heap: 400m}}\n", store)
+    error, place = refused(text.replace("  old: {", "  old: {store.kind: redis, "))
+    assert what in error.what
+    assert place.startswith(at)

@@ -9,9 +9,9 @@ from pages import Page
 
 from loadframe.analyze.compare import compare, read_groups
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.figures import EXACT
+from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.report.compare_words import inconclusive_text, lead, limited_text, open_reason, open_reasons
-from loadframe.report.kinds.compare import comparison_page, contrasts_table
+from loadframe.report.kinds.compare import comparison_page, contrasts_table, print_comparison, throughput_plot
 from simulated import Truth, write_run
 
 
@@ -49,6 +49,43 @@ def test_each_group_has_a_mean_with_an_interval_that_agrees_with_the_ratio(compa
     table = contrasts_table(compared)
     assert table.columns[:4] == ("measure", "result", "old", "slow")
     assert all(cell.small.startswith("[") for row in table.rows for cell in row[2:4])
+
+
+def test_a_figure_without_an_interval_names_the_load_generator_as_the_reason(compared, capsys):
+    first, *others = compared.contrasts
+    bounds = Stretch(0.0, math.inf)
+    limited = replace(
+        first,
+        outcome="open",
+        means=(first.means[0], Estimate(first.means[1].value, 0.0, math.inf)),
+        bounds=(EXACT, bounds),
+        estimate=first.estimate.widened(bounds),
+    )
+    shown = replace(compared, contrasts=(limited, *others))
+    cells = {column: cell.small for column, cell in zip(*_first_row(shown), strict=True)}
+    assert cells["slow"] == cells["ratio"] == "[generator limit]"
+    assert cells["old"].startswith("[5")
+    print_comparison(shown)
+    assert capsys.readouterr().out.count("[generator limit]") >= 2
+    assert "[generator limit]" in comparison_page(shown)
+
+
+def _first_row(comparison):
+    table = contrasts_table(comparison)
+    return table.columns, table.rows[0]
+
+
+def test_throughput_is_drawn_for_each_group_with_its_interval(compared):
+    figure = throughput_plot(compared, "throughput")
+    first = compared.contrasts[0]
+    assert [trace.name for trace in figure.traces] == ["old", "slow"]
+    for trace, mean in zip(figure.traces, first.means, strict=True):
+        drawn = [*trace.y, *trace.low, *trace.high]
+        assert drawn == pytest.approx([mean.value, mean.low, mean.high], rel=1e-3)
+    assert [label for _, label in figure.x.ticks] == ["range_100"]
+    assert "throughput" in [figure.name for figure in comparison_page(compared).figures]
+    times = replace(compared, contrasts=compared.contrasts[1:])
+    assert throughput_plot(times, "throughput") is None
 
 
 def test_an_inconclusive_contrast_gives_its_reason(compared):

@@ -79,7 +79,8 @@ def test_tables_have_the_figures_of_the_page(folder):
     ends = zip(read["requests/s low"], read["requests/s"], read["requests/s high"], strict=True)
     assert all(float(low) <= float(value) <= float(high) for low, value, high in ends)
     latex = (exported(folder, "latex")[0] / "speedups.tex").read_text()
-    assert latex.count(r"\\") == len(table.rows) + 1
+    body = latex.split(r"\midrule")[1].split(r"\bottomrule")[0].strip().splitlines()
+    assert len(body) == len(table.rows)
     assert r"\begin{tabular}" in latex
     assert not re.search(r"(?<!\\)[#$&]", latex.split("midrule")[1].replace(" & ", ""))
 
@@ -95,12 +96,20 @@ def test_the_answer_and_the_software_can_be_quoted(folder):
     assert software.count("{") == software.count("}")
 
 
+def test_several_formats_are_exported_at_once(folder):
+    target, _ = exported(folder, "svg,latex")
+    assert {path.suffix for path in target.iterdir()} == {".svg", ".tex", ".txt", ".bib"}
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
         (("--format", "pdf"), "requires --export"),
         (("--export", "x", "--output", "y"), "has no --output"),
         (("--export", "x", "--format", "queries"), "takes one run"),
+        (("--export", "x", "--format", "pdf,k6"), "takes one run"),
+        (("--format", "pdf,latex"), "takes one format without --export"),
+        (("--format", "pfd"), "unknown format 'pfd'"),
     ],
 )
 def test_contradicting_options_are_refused(folder, words, problem):
@@ -116,7 +125,43 @@ def test_cells_of_latex_tables_are_short_and_have_their_unit():
     table, notes = _tabular("contrasts", Table(("measure", "result", "mean"), rows)).split(r"\end{tabular}")
     assert r"p50 & inconclusive$^{1}$ & 290 $\mu$s [280 $\mu$s, 300 $\mu$s] \\" in table
     assert r"p99 & worse: 2 runs & $^{1}$ \\" in table
-    assert notes.strip() == rf"\par{{\footnotesize $^{{1}}$ {long}}}"
+    assert notes.splitlines()[1] == rf"\par $^{{1}}$ {long}"
+
+
+_LABEL = "refresh_interval 30s, b1-with-a-long-name"
+_WIDE = Table(
+    ("measure", "result", "Redis", "PostgreSQL", "ratio", "p", "Cliff's delta"),
+    [[Cell(f"a read p99, {_LABEL}"), Cell("worse"),
+      Cell("499.5 us", "[1,230 us, 1.95 ms]"), Cell("1.32 ms", "[100 us, 3.6 ms]"), Cell("2.65", "[generator limit]"),
+      Cell("0.02"), Cell("+1.00")]],
+    names=2,
+)  # fmt: skip
+
+
+def test_long_labels_of_latex_tables_wrap_in_one_column():
+    lines = _tabular("contrasts", _WIDE)
+    assert "table*" not in lines
+    assert r"refresh\_\\ interval\\ 30s, b1-\\ with-a-\\ long-name" in lines
+    assert r"\\ {[}generator\\ limit]" in lines
+
+
+def test_latex_tables_that_fit_no_column_name_the_wide_environment():
+    table = Table([f"measure {number}" for number in range(30)], [[Cell("1,234,567 requests/s")] * 30])
+    assert "table*" in _tabular("many", table)
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs pdflatex")
+def test_latex_tables_are_as_narrow_as_a_column(tmp_path):
+    text, _ = _tabular("contrasts", _WIDE).rsplit(r"\par}", 1)
+    (tmp_path / "all.tex").write_text(
+        r"\documentclass{article}\usepackage{booktabs}\begin{document}\newsavebox{\B}\sbox{\B}{"
+        rf"{text}}}}}\typeout{{WIDTH=\the\wd\B.}}\end{{document}}"
+    )
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "all.tex"]
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, errors="replace")
+    width = re.search(r"WIDTH=([\d.]+)pt", done.stdout)
+    assert width, done.stdout[-2000:]
+    assert 200 < float(width[1]) <= 252
 
 
 def test_plots_of_resources_have_the_name_of_their_run(tmp_path):

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from loadframe.cluster import Cluster
 
 #: Exported formats without --format.
-_EXPORTED = {"html": ("svg", "csv", "latex")}
+_USUAL = ("svg", "csv", "latex")
 
 _EXAMPLES = """\b
 Examples:
@@ -34,7 +34,7 @@ Examples:
   loadframe report results/strong results/weak
   loadframe report results/steps-20260102-030405 --format query-results --output steps.json
   loadframe report results/steps-20260102-030405 --format statistics --output nodes.csv
-  loadframe report results/demo --export figures --format pdf
+  loadframe report results/demo --export figures --format pdf,latex
   loadframe report results/demo --format markdown
   loadframe report results/nyc_taxis-20260102-030405 --format rally --output race.json
   loadframe report results/nyc_taxis-20260102-030405 --format osb --into benchmark-metrics-2026-01 --hosts metrics:9200
@@ -93,16 +93,19 @@ def report(
         ),
     ] = None,
     format_: Annotated[
-        Format,
+        str,
         option(
             Topic.OUTPUT,
             "--format",
+            metavar="FORMAT[,FORMAT]",
+            autocompletion=lambda incomplete: [word for word in Format if word.startswith(incomplete)],
             help="html; query-results or queries (requests, in the format of the MPI benchmarker's document or of its"
             " program); statistics (of the nodes, as CSV); with --export: pdf, svg or png for plots, csv or latex for"
-            " tables. Others are formats of other tools: rally, osb, ycsb, k6 and hdr (HdrHistogram log) hold a run;"
-            " otava, jsonl, junit and markdown also the runs of an experiment or a folder.",
+            " tables, several as pdf,latex. Others are formats of other tools: rally, osb, ycsb, k6"
+            " and hdr (HdrHistogram log) hold a run; otava, jsonl, junit and markdown also the runs of an experiment or"
+            " a folder.",
         ),
-    ] = Format.html,
+    ] = "html",
     export: Annotated[
         Path | None,
         option(
@@ -135,38 +138,41 @@ def report(
     Exit code 4: no run of the experiment is valid.
     """
     bounds = _bounds(bands)
+    formats = _formats(format_)
+    first = formats[0]
     attach = access.existing(context.params, loads=False)
     if into is not None or attach:
-        if into is None or not attach or format_ not in (Format.rally, Format.osb) or other or output or export:
+        if into is None or not attach or first not in (Format.rally, Format.osb) or other or output or export:
             raise BadInput(
                 "--into requires --hosts, and --format rally or osb, without --output",
                 remedy="write --format rally --into INDEX --hosts HOST:9200",
             )
-        _write_records(path, into, str(format_), attach(), as_json=as_json)
+        _write_records(path, into, str(first), attach(), as_json=as_json)
         return
-    if bounds and (other is not None or format_ in (*_OF_RUN, *_OTHER)):
+    if bounds and (other is not None or first in (*_OF_RUN, *_OTHER)):
         raise BadInput("--bands requires an HTML report on one run or experiment", remedy="leave it out")
     if export is not None:
-        if other is not None or output is not None or format_ in (*_OF_RUN, *_OTHER):
+        if other is not None or output is not None or set(formats) & {*_OF_RUN, *_OTHER}:
             raise BadInput(
                 "--export takes one run or experiment and has no --output", remedy="name its folder with --export only"
             )
-        _export(path, export, _EXPORTED.get(format_, (str(format_),)), bounds, as_json=as_json)
+        chosen = [it for word in formats for it in (_USUAL if word == Format.html else (str(word),))]
+        _export(path, export, tuple(dict.fromkeys(chosen)), bounds, as_json=as_json)
         return
-    if format_ not in (Format.html, *_OF_RUN, *_OTHER):
-        raise BadInput(f"--format {format_} requires --export", remedy="add --export FOLDER")
+    if len(formats) > 1:
+        raise BadInput("--format takes one format without --export", remedy="add --export FOLDER, or name one format")
+    if first not in (Format.html, *_OF_RUN, *_OTHER):
+        raise BadInput(f"--format {first} requires --export", remedy="add --export FOLDER")
     if other is not None:
-        if format_ != Format.html:
-            raise BadInput(f"--format {format_} requires one run", remedy="name one run, or leave --format out")
+        if first != Format.html:
+            raise BadInput(f"--format {first} requires one run", remedy="name one run, or leave --format out")
         _write_strong_and_weak(path, other, output=output or path / "strong-and-weak.html", as_json=as_json)
-    elif format_ in _OTHER:
-        _write_format(path, str(format_), output)
-    elif format_ == Format.statistics:
+    elif first in _OTHER:
+        _write_format(path, str(first), output)
+    elif first == Format.statistics:
         _write_statistics(path, output or path / "statistics.csv")
-    elif format_ in (Format.query_results, Format.queries):
-        _write_queries(
-            path, output or path / f"{format_}.json", document=format_ == Format.query_results, as_json=as_json
-        )
+    elif first in (Format.query_results, Format.queries):
+        _write_queries(path, output or path / f"{first}.json", document=first == Format.query_results, as_json=as_json)
     else:
         write_report(path, output=output, as_json=as_json, bands=bounds)
         from loadframe.library.reports import require_usable
@@ -195,6 +201,19 @@ def _export(path: Path, folder: Path, formats: tuple[str, ...], bands: tuple[flo
     for words in page.answer[:1]:
         out.print(words, markup=False, highlight=False)
     tell(f"{counted(len(files), 'file')} in {folder}")
+
+
+def _formats(text: str) -> tuple[Format, ...]:
+    """Read formats separated by commas. BadInput for an unknown one."""
+    from loadframe.yamlfile import did_you_mean
+
+    words = [word.strip() for word in text.split(",")]
+    for word in words:
+        if word not in list(Format):
+            raise BadInput(
+                f"unknown format {word!r} in --format", remedy=did_you_mean(word, [str(it) for it in Format])
+            )
+    return tuple(dict.fromkeys(map(Format, words)))
 
 
 def _bounds(text: str | None) -> tuple[float, ...]:

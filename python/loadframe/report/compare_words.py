@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from loadframe.analyze.compare import Comparison, Contrast, Group
 from loadframe.analyze.compare.measures import Measure
-from loadframe.analyze.estimate import Estimate, half_width
+from loadframe.analyze.estimate import half_width
 from loadframe.analyze.rates import RATES
 from loadframe.base.units import counted, format_change, format_count, format_share
 from loadframe.report.labels import seconds_text, treatment_text
-from loadframe.report.numbers import estimate_text
+from loadframe.report.numbers import estimate_text, limit_text
 from loadframe.report.run_status import why
 
 #: Largest argument of exp() without overflow.
@@ -28,10 +28,18 @@ def quantity(value: float, measure: Measure) -> str:
     return f"{format_count(value)}/s" if measure.kind in RATES else seconds_text(value)
 
 
-def mean_text(mean: Estimate, measure: Measure) -> tuple[str, str]:
-    """Write a group's mean and its interval; no interval if the runs do not bound it."""
-    ends = f"[{quantity(mean.low, measure)}, {quantity(mean.high, measure)}]" if mean.is_finite else ""
-    return quantity(mean.value, measure), ends
+def means_texts(contrast: Contrast) -> list[tuple[str, str]]:
+    """Write both groups' means and their intervals; see `numbers.measured_text`."""
+    measure = contrast.measure
+    return [
+        (
+            quantity(mean.value, measure),
+            f"[{quantity(mean.low, measure)}, {quantity(mean.high, measure)}]"
+            if mean.is_finite
+            else limit_text(bounds).strip(),
+        )
+        for mean, bounds in zip(contrast.means, contrast.bounds, strict=True)
+    ]
 
 
 def name(contrast: Contrast) -> str:
@@ -41,10 +49,10 @@ def name(contrast: Contrast) -> str:
 
 
 def ratio_text(contrast: Contrast) -> str:
-    """Write the ratio with its interval; without it if too few runs bound it."""
+    """Write the ratio with its interval; see `numbers.measured_text`."""
     ratio = contrast.ratio
-    if not ratio.is_finite:
-        return f"{ratio.value:.3g}"
+    if not ratio.is_finite and ratio.low <= 0:
+        return f"{ratio.value:.3g}{limit_text(contrast.estimate.bounds)}"
     value, _, interval = estimate_text(ratio).partition(" [")
     # A wide interval leaves one digit, which would contradict the means beside it.
     if abs(float(value.replace(",", "")) / ratio.value - 1) > _ROUNDED:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from loadframe.base.errors import BadInput
@@ -19,6 +19,21 @@ PLOTS, TABLES = ("pdf", "svg", "png"), ("csv", "latex")
 _COLUMNS = {"1col": 336, "2col": 687}
 #: Longer cells of LaTeX tables become notes below the table.
 _LONG = 40
+#: Widths of characters in em, for Computer Modern and wider than Times: capitals, narrow and wide signs, others.
+_EMS = {
+    **dict.fromkeys("ABCDEFGHIJKLMNOPQRSTUVWXYZ%&", 0.78),
+    **dict.fromkeys("mMwW@", 0.95),
+    **dict.fromkeys("+<=>\N{MULTIPLICATION SIGN}\N{MINUS SIGN}", 0.8),
+    **dict.fromkeys("iljftI.,:;|!'()[]/- ", 0.4),
+}
+_EM = 0.53
+#: Widths of one and two columns of a journal page (252, 516) with a margin, and the gap beside cells, in points.
+_COLUMN_POINTS, _GAP_POINTS = (248.0, 510.0), 2.0
+#: Font sizes of tables, in points, and the characters to which lines of their cells are broken.
+_SIZES = {"footnotesize": 8, "scriptsize": 7}
+_BREAKS = (_LONG, 24, 18, 14, 10)
+#: Parts of a text that stay in one line: words with the space after them, or their parts up to a hyphen or underscore.
+_PIECES = re.compile(r"[^ ]+?(?:(?<=[^\W_])[-_](?=[^\W\d])|(?= |$)) ?")
 #: Pixels of a drawing, points and pixels of PNG, per inch.
 _PIXELS, _POINTS, _DOTS = 96, 72, 300
 #: Metric-compatible families; the converter brings the first and embeds it.
@@ -119,37 +134,100 @@ def _tables(tables: Sequence[tuple[str, Table]], kind: str) -> Iterator[tuple[st
 
 
 def _tabular(title: str, table: Table) -> str:
-    """Return a table for LaTeX with the package booktabs."""
-    columns = "".join("l" if at < table.names else "r" for at in range(len(table.columns)))
+    """Return a table for LaTeX with the package booktabs, in the largest size and longest lines that fit a column.
+
+    Tables that do not fit one column are set for two.
+    """
     notes: dict[str, int] = {}
-    rows = [" & ".join(_latex_cell(cell, notes if at else None) for at, cell in enumerate(row)) + r" \\"
-            for row in table.rows]  # fmt: skip
-    head = " & ".join(map(_latex, table.columns)) + r" \\"
+    rows = [[_parts(cell, notes if at else None) for at, cell in enumerate(row)] for row in table.rows]
+    size, rows, fits = _fitted([[[_Part(title)] for title in table.columns], *rows])
+    names = table.names
+    head, *body = [" & ".join(_cell(lines, "l" if at < names else "r", at) for at, lines in enumerate(row)) + r" \\"
+                   for row in rows]  # fmt: skip
+    columns = "".join("l" if at < names else "r" for at in range(len(table.columns)))
     note = f"% {' '.join(table.note.split())}\n" if table.note else ""
+    wide = "" if fits else "% Wider than one column: use the environment table*.\n"
     lines = [
-        rf"\begin{{tabular}}{{{columns}}}",
+        rf"{{\{size}\setlength{{\tabcolsep}}{{{_GAP_POINTS:g}pt}}%",
+        rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
         r"\toprule",
         head,
         r"\midrule",
-        *rows,
+        *body,
         r"\bottomrule",
         r"\end{tabular}",
-        *(rf"\par{{\footnotesize $^{{{number}}}$ {_latex(text)}}}" for text, number in notes.items()),
+        *(rf"\par $^{{{number}}}$ {_latex(text)}" for text, number in notes.items()),
+        r"\par}",
     ]
-    return f"% {' '.join(title.split())}\n{note}" + "\n".join(lines) + "\n"
+    return f"% {' '.join(title.split())}\n{note}{wide}" + "\n".join(lines) + "\n"
 
 
-def _latex_cell(cell: Cell, notes: dict[str, int] | None) -> str:
-    """Return a cell in one line, and add its long parts to `notes`, if given, with the number that refers to each."""
-    written = ""
-    for part in filter(None, (cell.text, cell.small)):
-        if notes is not None and len(part) > _LONG:
-            written += f"$^{{{notes.setdefault(part, len(notes) + 1)}}}$"
-        else:
-            separator = " " if part.startswith("[") else ": "
-            written += f"{separator if written else ''}{_latex(part)}"
-    # At the start of a row, LaTeX would read a bracket as the option of the line break before it.
-    return f"{{[}}{written[1:]}" if notes is None and written.startswith("[") else written
+@dataclass(frozen=True)
+class _Part:
+    """Text of a cell, and the number of the note that stands for the rest; 0 without one."""
+
+    text: str
+    note: int = 0
+
+
+def _parts(cell: Cell, notes: dict[str, int] | None) -> list[_Part]:
+    """Return the parts of a cell. Long parts are added to `notes`, if given, and leave their numbers."""
+    parts: list[_Part] = []
+    for text in filter(None, (cell.text, cell.small)):
+        if notes is None or len(text) <= _LONG:
+            parts.append(_Part(text))
+            continue
+        number = notes.setdefault(text, len(notes) + 1)
+        last = parts.pop() if parts else _Part("")
+        parts.append(_Part(last.text, number))
+    return parts
+
+
+def _fitted(rows: list[list[list[_Part]]]) -> tuple[str, list[list[list[_Part]]], bool]:
+    """Break cells into lines. Return the size of the font, the lines, and whether the table fits one column."""
+    for available in _COLUMN_POINTS:
+        for most in _BREAKS:
+            for size, points in _SIZES.items():
+                broken = [[_broken(parts, most) for parts in row] for row in rows]
+                gaps = 2 * _GAP_POINTS * (len(rows[0]) - 1)
+                widths = (max((_ems(line) for cell in column for line in cell), default=0.0)
+                          for column in zip(*broken, strict=True))  # fmt: skip
+                if points * sum(widths) + gaps <= available:
+                    return size, broken, available == _COLUMN_POINTS[0]
+    return size, broken, False
+
+
+def _broken(parts: Sequence[_Part], most: int) -> list[_Part]:
+    """Return the lines of a cell: its parts in one line if they have at most `most` characters, else broken."""
+    if len(parts) > 1 and sum(len(part.text) for part in parts) + 2 <= most:
+        separator = " " if parts[1].text.startswith("[") else ": "
+        return [_Part(separator.join(part.text for part in parts), parts[-1].note)]
+    lines = []
+    for part in parts:
+        # A number and its unit stay together.
+        kept = re.sub(r"(?<=\d) (?=[^\W\d]|%)", "\N{NO-BREAK SPACE}", " ".join(part.text.split()))
+        broken = [""]
+        for piece in _PIECES.findall(kept):
+            if broken[-1] and len(broken[-1] + piece.rstrip()) > most:
+                broken.append("")
+            broken[-1] += piece
+        lines += [*map(_Part, broken[:-1]), _Part(broken[-1], part.note)]
+    return lines
+
+
+def _ems(line: _Part) -> float:
+    return sum(_EMS.get(sign, _EM) for sign in line.text) + 0.4 * len(str(line.note or ""))
+
+
+def _cell(lines: Sequence[_Part], side: str, at: int) -> str:
+    """Return the lines of a cell as LaTeX, several as a table in it."""
+    texts = [_latex(line.text) + (f"$^{{{line.note}}}$" if line.note else "") for line in lines]
+    # After a line break, LaTeX would read a bracket as the option of the break.
+    texts = [f"{{[}}{text[1:]}" if text.startswith("[") and (number or not at) else text
+             for number, text in enumerate(texts)]  # fmt: skip
+    if len(texts) < 2:
+        return "".join(texts)
+    return rf"\begin{{tabular}}[t]{{@{{}}{side}@{{}}}}" + r"\\ ".join(texts) + r"\end{tabular}"
 
 
 def _latex(text: str) -> str:

@@ -3,6 +3,7 @@
 import math
 
 from loadframe.analyze.estimate import Estimate
+from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.base.units import format_count, format_duration
 
 _MOST_DECIMALS = 5
@@ -16,10 +17,19 @@ def estimate_text(estimate: Estimate) -> str:
     return f"{value} [{low}, {high}]"
 
 
-def measured_text(estimate: Estimate) -> str:
-    """Write a mean of runs with its interval, or alone if the interval is unbounded on both sides."""
+def measured_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
+    """Write a mean of runs with its interval. Without one, write the value, and whether `bounds` are the reason."""
     known = estimate.is_finite or estimate.low > 0
-    return estimate_text(estimate) if known else format_count(estimate.value)
+    return estimate_text(estimate) if known else f"{format_count(estimate.value)}{limit_text(bounds)}"
+
+
+#: Stands in place of an interval that the load generator's bounds make unknown.
+GENERATOR_LIMIT = "[generator limit]"
+
+
+def limit_text(bounds: Stretch) -> str:
+    """Write ` [generator limit]` if the bounds of the load generator leave a value open, else nothing."""
+    return "" if bounds.low > 0 and math.isfinite(bounds.high) else f" {GENERATOR_LIMIT}"
 
 
 def seconds_estimate(estimate: Estimate | None) -> str:
@@ -63,11 +73,11 @@ def round_to(value: float, resolution: float) -> str:
     return f"{rounded:,.{max(decimals, 0)}f}" if decimals <= _MOST_DECIMALS else f"{value:.1g}"
 
 
-def percent_text(estimate: Estimate) -> str:
-    """Write an estimate of a share as percentages: `81 % [78, 84]`."""
+def percent_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
+    """Write an estimate of a share as percentages: `81 % [78, 84]`; see `measured_text`."""
     scaled = Estimate(100 * estimate.value, 100 * estimate.low, 100 * estimate.high)
     if scaled.low == scaled.value == scaled.high or (scaled.low <= 0 and math.isinf(scaled.high)):
-        return f"{format_count(scaled.value)} %"
+        return f"{format_count(scaled.value)} %{limit_text(bounds)}"
     return f"{round_to(scaled.value, _resolution(scaled))} % {interval_text(scaled)}"
 
 

@@ -108,7 +108,7 @@ def treatment_rows(curves: PhaseCurves) -> tuple[tuple[str, ...], list[tuple[str
             format_count(at.nodes) if at.nodes else "",
             format_count(at.clients) if at.clients else "",
             format_count(len(at.points)),
-            measured_text(at.throughput),
+            measured_text(at.throughput, at.stretch),
             _time_text(at.response_p50, at.response_p50_low),
             _time_text(at.response_p99, at.response_p99_low),
             max((state for point in at.points for state in (point.state, point.response_state)), key=STATES.index),

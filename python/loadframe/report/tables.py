@@ -74,15 +74,15 @@ def speedup_table(curves: PhaseCurves, times: str = "") -> Table:
     """
     rows = []
     for row in curves.speedups:
-        treatment = row.treatment
+        treatment, bounds = row.treatment, row.bounds
         rows.append(
             [
                 Cell(format_count(treatment.nodes or 0)),
                 Cell(format_count(treatment.clients) if treatment.clients else "–"),
                 Cell(format_count(len(treatment.points))),
-                interval_cell(measured_text(treatment.throughput)),
-                interval_cell(measured_text(row.speedup)),
-                interval_cell(percent_text(row.efficiency)),
+                interval_cell(measured_text(treatment.throughput, treatment.stretch)),
+                interval_cell(measured_text(row.speedup, bounds)),
+                interval_cell(percent_text(row.efficiency, bounds)),
                 Cell(seconds_text(treatment.response_p50)),
                 Cell(seconds_text(treatment.response_p99)),
                 Cell("–" if treatment.parallelism is None else f"{treatment.parallelism:.1f}"),

@@ -20,6 +20,7 @@ from loadframe.analyze.compare.measures import USUAL, Measure, measures_of
 from loadframe.analyze.estimate import Estimate, cliffs_delta, geometric_mean, holm
 from loadframe.analyze.exclusion import selected_in_groups
 from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, RecordedRun, excluded, read_experiment
+from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.sessions import block_of, sessions_of, speed_ratio, started
 from loadframe.base.errors import BadInput
@@ -29,13 +30,15 @@ from loadframe.base.errors import BadInput
 class ContrastValues:
     """Both groups' values in a measure, and their ratio; None if a group lacks a positive value.
 
-    `means` has the mean of each group that has values, by the method of the ratio. `without_logarithm` counts, by group
-    label, the runs excluded from the ratio because their value is 0.
+    `means` has the mean of each group that has values, by the method of the ratio; `bounds` are those of both groups by
+    the load generator. `without_logarithm` counts, by group label, the runs excluded from the ratio because their value
+    is 0.
     """
 
     first: tuple[float, ...]
     second: tuple[float, ...]
     means: tuple[Estimate, ...]
+    bounds: tuple[Stretch, Stretch]
     estimate: RatioEstimate | None
     without_logarithm: tuple[tuple[str, int], ...]
 
@@ -62,22 +65,24 @@ def contrast_values(measure: Measure, first: Group, second: Group, session_sprea
         values[side].append(value)
         of_sessions[side].append(session)
         observations.append(Observation(positive, side, block_of(run), session))
+    bounds = (measure.stretch(first.usable), measure.stretch(second.usable))
     estimate = None
     if all(values):
         least = _counting_variance(measure, (first.usable, second.usable)) if measure.kind == "errors" else 0.0
         estimate = estimate_ratio(
             observations, 0, 1, session_spread=session_spread, least_variance=least, robust=first.robust
         )
-        estimate = estimate.widened(measure.stretch(second.usable).ratio(measure.stretch(first.usable)))
+        estimate = estimate.widened(bounds[1].ratio(bounds[0]))
     labels = (first.label, second.label)
     return ContrastValues(
         tuple(values[0]),
         tuple(values[1]),
         tuple(
-            measure.stretch(group.usable).widened(_mean(of_group, in_sessions, robust=first.robust))
-            for group, of_group, in_sessions in zip((first, second), values, of_sessions, strict=True)
+            bound.widened(_mean(of_group, in_sessions, robust=first.robust))
+            for bound, of_group, in_sessions in zip(bounds, values, of_sessions, strict=True)
             if of_group
         ),
+        bounds,
         estimate,
         tuple((label, count) for label, count in zip(labels, zeros, strict=True) if count),
     )
@@ -140,6 +145,8 @@ class Contrast:
     outcome: Outcome
     failed: tuple[int, int] = (0, 0)
     blind: tuple[bool, bool] = (False, False)
+    #: Bounds of both sides' values by the load generator.
+    bounds: tuple[Stretch, Stretch] = (EXACT, EXACT)
 
     @property
     def of_survivors(self) -> tuple[bool, bool]:
@@ -314,6 +321,7 @@ def _contrast(
         outcome="open",
         failed=(len(first.failed), len(second.failed)),
         blind=(measure.is_blind(first.usable), measure.is_blind(second.usable)),
+        bounds=values.bounds,
     )
 
 

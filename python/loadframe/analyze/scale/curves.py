@@ -16,6 +16,7 @@ from loadframe.analyze.compare.measures import Measure
 from loadframe.analyze.compare.warnings import runs_by_reason
 from loadframe.analyze.estimate import Estimate, on_log_scale
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
+from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.levels import SIZES, NumericLevels, numeric_levels
 from loadframe.analyze.rates import THROUGHPUT, Rate, rate_of
@@ -103,6 +104,8 @@ class SpeedUp:
     treatment: Treatment
     speedup: Estimate
     efficiency: Estimate
+    #: Bounds of the speed-up by the load generator.
+    bounds: Stretch = EXACT
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,7 +294,8 @@ def _speedups(best: Sequence[Treatment], noise: Noise) -> tuple[SpeedUp, ...]:
         ratio = Estimate(1.0, 1.0, 1.0) if treatment is first else speedup_of(treatment, first, best, noise)
         more = treatment.nodes / first.nodes
         efficiency = Estimate(ratio.value / more, ratio.low / more, ratio.high / more)
-        rows.append(SpeedUp(treatment, ratio, efficiency))
+        bounds = EXACT if treatment is first else treatment.stretch.ratio(first.stretch)
+        rows.append(SpeedUp(treatment, ratio, efficiency, bounds))
     return tuple(rows)
 
 

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
-    ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
     Strict,
@@ -162,10 +161,9 @@ def _prefix(value: Any) -> Any:
 class StoreEntry(Model):
     """The store under test, with its state where no factor sets it.
 
-    `hosts` or `cluster` select an existing cluster. `version` and `nodes` are then the expected ones.
+    `hosts` or `cluster` select an existing cluster. `version` and `nodes` are then the expected ones. `kind` may be
+    empty if `cluster` or each run names it.
     """
-
-    model_config = ConfigDict(json_schema_extra={"anyOf": [{"required": ["kind"]}, {"required": ["cluster"]}]})
 
     kind: StoreKind = ""
     version: str | None = None
@@ -222,8 +220,6 @@ class StoreEntry(Model):
     def _check_existing(self) -> "StoreEntry":
         """Refuse keys that require an existing cluster without one, and keys of new clusters with one."""
         given = self.model_fields_set
-        if not self.kind and not self.cluster:
-            raise wrong("the key 'kind' is missing", "add it, such as kind: opensearch")
         if self.hosts and self.cluster:
             raise wrong("hosts and cluster both name a cluster", "remove one of them", key="cluster")
         for key in ACCESS_KEYS:
@@ -441,7 +437,7 @@ class ExperimentFile(Model):
     experiment: Name
     question: str = ""
     published: Annotated[str, Field(min_length=1)] | None = None
-    store: StoreEntry
+    store: StoreEntry = StoreEntry()
     workload: Annotated[str, Field(min_length=1)]
     with_: dict[str, Scalar] = Field(default_factory=dict, alias="with")
     kind: str

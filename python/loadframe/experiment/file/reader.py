@@ -99,6 +99,7 @@ def experiment_of(document: Document, given: Workload | None = None) -> Experime
     _check_pacing(document, file, factors, workload, measured, lambda name: kind.place(file, name, None))
     _check_files_of_stores(document, file, factors, lambda index: kind.place(file, "store.kind", index))
     experiment = with_hard_factors(Experiment(document, file, kind, workload, factors, prepared, measured, finished))
+    _require_kind_of_store(experiment)
     if file.until and not kind.open_ended:
         what = f"experiments of kind {file.kind} do not support until"
         raise document.error(("until",), what, "remove until, and set repetitions", key=True)
@@ -213,6 +214,18 @@ def _check_files_of_stores(
             except BadInput as error:
                 at = f" ({error.where})" if error.where else ""
                 raise document.error(place, f"{kind}: {error.what}{at}", error.remedy) from None
+
+
+def _require_kind_of_store(experiment: Experiment) -> None:
+    """Refuse an experiment with a run for which neither the file nor the run's treatment names a store."""
+    file = experiment.file
+    if file.store.kind or all("store.kind" in run.treatment for run in experiment.kind.design(experiment).runs):
+        return
+    raise experiment.document.error(
+        ("store",) if "store" in file.model_fields_set else (),
+        "the key 'kind' is missing" if "store" in file.model_fields_set else "the key 'store' is missing",
+        "add store.kind, such as store: {kind: opensearch}, or set it in each variant or as a factor",
+    )
 
 
 def _check_pacing(

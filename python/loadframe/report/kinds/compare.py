@@ -16,6 +16,8 @@ from loadframe.base.terminal import PrintableConsole
 from loadframe.report import compare_words
 from loadframe.report.fit import print_findings
 from loadframe.report.kinds import Report
+from loadframe.report.labels import treatment_text
+from loadframe.report.numbers import measured_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, numbers
 from loadframe.report.plots.forest import Effect, forest
@@ -51,6 +53,7 @@ def comparison_page(
         lead=compare_words.lead(comparison),
         runs_text=compare_words.runs_text(comparison),
         limits=[compare_words.limited_text(comparison), compare_words.inconclusive_text(comparison)],
+        throughput=throughput_plot(comparison, "throughput"),
         effects=effects_plot(comparison, "effects"),
         figure=strip_plot(comparison, "runs") if comparison.contrasts else None,
         contrasts=contrasts_table(comparison) if comparison.contrasts else None,
@@ -144,6 +147,54 @@ def strip_plot(comparison: Comparison, name: str) -> Figure:
     )
 
 
+def throughput_plot(comparison: Comparison, name: str) -> Figure | None:
+    """Draw each group's mean throughput with its interval, by phase and treatment; None without a throughput."""
+    shown = [contrast for contrast in comparison.contrasts if contrast.measure.kind == "throughput"]
+    if not shown:
+        return None
+    columns = list(dict.fromkeys(_column(contrast) for contrast in shown))
+    labels = [group.label for group in comparison.groups]
+    traces = []
+    for index, label in enumerate(labels):
+        means = {}
+        for contrast in shown:
+            for side, mean in zip((contrast.baseline, contrast.label), contrast.means, strict=True):
+                if side == label:
+                    means[_column(contrast)] = mean
+        shift = _SPACING * (index - (len(labels) - 1) / 2) / len(labels)
+        ends = [(mean.low, mean.high) if mean.is_finite else (mean.value, mean.value) for mean in means.values()]
+        traces.append(
+            Trace(
+                [columns.index(column) + shift for column in means],
+                numbers([mean.value for mean in means.values()]),
+                label,
+                mark=Mark(COLORS[index % len(COLORS)], SYMBOLS[index % len(SYMBOLS)], 9),
+                low=numbers([low for low, _ in ends]),
+                high=numbers([high for _, high in ends]),
+                texts=[
+                    f"{label}\n{column or 'throughput'}: {measured_text(mean)} requests/s"
+                    for column, mean in means.items()
+                ],
+            )
+        )
+    return Figure(
+        name,
+        Axis("", range=(-0.5, len(columns) - 0.5), ticks=list(enumerate(columns)), grid=False),
+        [Panel(Axis("requests/s", from_zero=True))],
+        traces,
+        "Geometric means over runs with 95 % intervals. A mark without an interval has no bounds.",
+    )
+
+
+#: Share of a column's width over which the marks of its groups are spread.
+_SPACING = 0.6
+
+
+def _column(contrast: Contrast) -> str:
+    at = treatment_text(contrast.treatment)
+    return f"{contrast.measure.phase}, {at}" if at else contrast.measure.phase
+
+
 def effects_plot(comparison: Comparison, name: str) -> Figure | None:
     """Draw the ratio of each measure with its interval; None without a ratio."""
     effects = []
@@ -169,7 +220,7 @@ def _row(contrast: Contrast, comparison: Comparison) -> list[Cell]:
         Cell(compare_words.name(contrast)),
         *([Cell(contrast.label)] if _names_groups(comparison) else []),
         Cell(compare_words.OUTCOMES[contrast.outcome], reason, tone=_TONES[contrast.outcome]),
-        *(Cell(*compare_words.mean_text(mean, contrast.measure)) for mean in contrast.means),
+        *(Cell(*words) for words in compare_words.means_texts(contrast)),
         Cell(value, f"[{interval}" if bracket else ""),
         Cell(compare_words.p_text(contrast.p)),
         Cell(f"{contrast.delta:+.2f}"),
@@ -212,7 +263,7 @@ def _table(comparison: Comparison) -> TerminalTable:
             compare_words.name(contrast),
             *([contrast.label] if _names_groups(comparison) else []),
             Text(compare_words.OUTCOMES[contrast.outcome], style=_TERMINAL_TONES[contrast.outcome]),
-            *("\n".join(filter(None, compare_words.mean_text(it, contrast.measure))) for it in contrast.means),
+            *("\n".join(filter(None, words)) for words in compare_words.means_texts(contrast)),
             compare_words.ratio_text(contrast).replace(" [", "\n[", 1),
             compare_words.p_text(contrast.p),
             f"{contrast.delta:+.2f}",

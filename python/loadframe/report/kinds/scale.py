@@ -268,9 +268,9 @@ def _speedups(curves: PhaseCurves) -> TerminalTable:
             format_count(treatment.nodes or 0),
             format_count(treatment.clients) if treatment.clients else "",
             format_count(len(treatment.points)),
-            measured_text(treatment.throughput),
-            measured_text(row.speedup),
-            percent_text(row.efficiency),
+            measured_text(treatment.throughput, treatment.stretch),
+            measured_text(row.speedup, row.bounds),
+            percent_text(row.efficiency, row.bounds),
             seconds_text(treatment.response_p50),
             seconds_text(treatment.response_p99),
         )

@@ -158,7 +158,7 @@ def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
                 Cell(label),
                 Cell("" if at.nodes is None else format_count(at.nodes)),
                 Cell("" if at.clients is None else format_count(at.clients)),
-                interval_cell(measured_text(at.throughput)),
+                interval_cell(measured_text(at.throughput, at.stretch)),
                 Cell(seconds_text(at.response_p50), of_level.operation or ""),
                 Cell(seconds_text(at.response_p99), of_level.operation or ""),
             ]
