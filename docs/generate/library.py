@@ -31,6 +31,7 @@ interrupt, and then raises it.
 SECTIONS = {
     "Measure": (
         *("bench", "ingest", "run", "check", "calibrate", "Workload", "Experiment", "Cluster", "Progress", "Ingested"),
+        "NotebookProgress",
     ),
     "Import workloads": (
         *("import_sample", "import_mapping", "import_rally", "import_ycsb", "import_queries", "Imported"),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     )
     from loadframe.library.ingest import Ingested, ingest
     from loadframe.library.plots import ExperimentPlots, Plot, RunPlots
-    from loadframe.library.progress import Progress
+    from loadframe.library.progress import NotebookProgress, Progress
     from loadframe.library.reports import Report
     from loadframe.library.run import Run
     from loadframe.library.tables import Table
@@ -50,6 +50,7 @@ __all__ = [
     "Imported",
     "Ingested",
     "LoadframeError",
+    "NotebookProgress",
     "NothingUsable",
     "Plot",
     "Progress",
@@ -93,7 +94,7 @@ _NAMES = {
     ),
     "library.ingest": ("Ingested", "ingest"),
     "library.plots": ("ExperimentPlots", "Plot", "RunPlots"),
-    "library.progress": ("Progress",),
+    "library.progress": ("NotebookProgress", "Progress"),
     "library.reports": ("Report",),
     "library.run": ("Run",),
     "library.tables": ("Table",),

@@ -29,6 +29,36 @@ def test_every_notebook_is_listed_and_holds_no_output():
         assert not [cell for cell in cells if cell.get("outputs") or cell.get("execution_count")], name
 
 
+#: A cell that measures with a display of progress.
+MEASURE = """\
+import loadframe
+workload = loadframe.Workload(
+    workload="w",
+    collections={"items": {}},
+    operations={"search": {"search": {"collection": "items", "size": 1}}},
+    phases=[{"name": "search", "operation": "search", "clients": 2, "duration": "3s"}],
+)
+loadframe.bench(workload, store="sim", output="run", progress=loadframe.NotebookProgress()).status
+"""
+
+
+@pytest.mark.store
+def test_progress_is_one_output_that_is_updated_in_place(monkeypatch):
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(MEASURE)])
+    with open_folder("notebook") as folder:
+        monkeypatch.setenv("LOADFRAME_STATE", str(folder / "state"))
+        monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(folder / "runtime"))
+        NotebookClient(
+            notebook, timeout=500, startup_timeout=300, resources={"metadata": {"path": str(folder)}}
+        ).execute()
+    *others, status = notebook.cells[0].outputs
+    assert [output["output_type"] for output in others] == ["display_data"]
+    page = others[0]["data"]["text/html"]
+    assert "phase search" in page
+    assert " requests/s" in page
+    assert status["data"]["text/plain"] == "'done'"
+
+
 @pytest.mark.store
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(SHOWN))
@@ -38,7 +68,9 @@ def test_the_notebook_runs(name, monkeypatch):
     with open_folder("notebook") as folder:
         monkeypatch.setenv("LOADFRAME_STATE", str(folder / "state"))
         monkeypatch.setenv("JUPYTER_RUNTIME_DIR", str(folder / "runtime"))
-        NotebookClient(notebook, timeout=500, resources={"metadata": {"path": str(folder)}}).execute()
+        NotebookClient(
+            notebook, timeout=500, startup_timeout=300, resources={"metadata": {"path": str(folder)}}
+        ).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     texts = [output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in outputs]
     assert any(words in text for text in texts), texts

@@ -12,7 +12,7 @@ import loadframe
 from commands import open_folder
 
 NAMES = {
-    *("BadInput", "GeneratorFailed", "LoadframeError", "NothingUsable", "StoreFailed"),
+    *("BadInput", "GeneratorFailed", "LoadframeError", "NotebookProgress", "NothingUsable"),
     *(
         "Calibration",
         "Capacity",
@@ -28,7 +28,7 @@ NAMES = {
         "Table",
     ),
     *("Imported", "Ingested", "import_mapping", "import_queries", "import_rally", "import_sample", "import_ycsb"),
-    *("Cluster", "Experiment", "ExperimentPlots", "Run", "RunPlots", "Times", "Workload"),
+    *("Cluster", "Experiment", "ExperimentPlots", "Run", "RunPlots", "StoreFailed", "Times", "Workload"),
     *("bench", "calibrate", "capacity", "check", "compare", "fit", "gate", "history", "ingest", "open", "run"),
     "__version__",
 }

@@ -1,9 +1,14 @@
-"""Progress of long calls, reported to a callback."""
+"""Progress of long calls, reported to a callback or shown in a notebook."""
 
+import importlib
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal
 
+from loadframe.base.units import counted, format_duration
+from loadframe.base.untrusted import printable
 from loadframe.experiment.runner.listener import Listener
 
 if TYPE_CHECKING:
@@ -40,6 +45,79 @@ class Progress:
 
 #: Function that receives reports of progress, in the thread of the call.
 Callback = Callable[[Progress], object]
+
+
+class NotebookProgress:
+    """A display of progress in a notebook: give it as `progress`. Outside notebooks it shows nothing.
+
+    One output of the cell shows the run, the phase, the newest figures, and the remarks; it is updated in place.
+
+    >>> shown = loadframe.NotebookProgress()
+    >>> run = loadframe.bench(workload, store="sim", output="results/displayed", progress=shown)
+    >>> "phase search" in shown._repr_html_()
+    True
+    """
+
+    def __init__(self) -> None:
+        """Create an empty display."""
+        self._run: Progress | None = None
+        self._phase: Progress | None = None
+        self._last: Progress | None = None
+        self._remarks: list[str] = []
+        self._handle: Any = None
+
+    def __call__(self, progress: Progress) -> None:
+        """Show a report of progress."""
+        if progress.event == "remark":
+            self._remarks.append(progress.text)
+        elif progress.event == "run":
+            self._run, self._phase, self._last = progress, None, None
+        elif progress.event == "phase":
+            self._phase, self._last = progress, None
+        else:
+            self._last = progress
+        self._display()
+
+    def _display(self) -> None:
+        ipython = sys.modules.get("IPython")
+        shell = ipython.get_ipython() if ipython else None
+        # Only a notebook has a kernel; the terminal of IPython cannot show HTML.
+        if not hasattr(shell, "kernel"):
+            return
+        shown = importlib.import_module("IPython.display")
+        if self._handle is None:
+            self._handle = shown.display(shown.HTML(self._repr_html_()), display_id=True)
+        else:
+            self._handle.update(shown.HTML(self._repr_html_()))
+
+    def _repr_html_(self) -> str:
+        lines = []
+        if self._run:
+            lines.append(_bar(self._run.text, self._run.index, self._run.total))
+        if self._phase:
+            lines.append(_bar(self._phase.text, self._last.second if self._last else None, self._phase.length))
+        if self._last:
+            lines.append(_bar(_figures(self._last), self._last.index, self._last.total))
+        lines += [_bar(remark) for remark in self._remarks]
+        return "".join(f"<div>{line}</div>" for line in lines)
+
+
+def _bar(text: str, done: float | None = None, total: float | None = None) -> str:
+    """Return a text as HTML, after a bar if the total is known."""
+    bar = f'<progress value="{done or 0:g}" max="{total:g}"></progress> ' if total else ""
+    return bar + escape(printable(text))
+
+
+def _figures(progress: Progress) -> str:
+    """Return the figures of a second as text, or the text of another report."""
+    if progress.throughput is None:
+        return progress.text
+    times = "".join(
+        f", {name} {format_duration(seconds)}"
+        for name, seconds in (("p50", progress.response_p50), ("p99", progress.response_p99))
+        if seconds is not None
+    )
+    return f"{progress.text}{times}, {counted(progress.errors or 0, 'error')}"
 
 
 class CallbackListener(Listener):
