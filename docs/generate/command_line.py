@@ -72,7 +72,11 @@ RESULTS = (
         "a list of operations",
         "`phase`, `operation`, `request`, `answer`, `message`, `error`, `documents`, `service_time`, `empty`, ...",
     ),
-    ("`check --offline`", "a list of operations", "`phase`, `operation`, `request`"),
+    (
+        "`check --offline`",
+        "a list of operations, then of lines",
+        "`phase`, `operation`, `request`; `phase`, `source`, `line`, `outcome`, `result`",
+    ),
     ("`compare`", "the comparisons", "`least_effect`, `level`, `estimate`, `groups`, `excluded`, `failed`, ..."),
     (
         "`history`",

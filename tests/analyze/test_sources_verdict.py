@@ -110,10 +110,15 @@ def test_a_generated_source_that_does_not_come_at_its_rate_makes_a_run_invalid(t
 
 def test_dead_letters_and_leftover_events_are_reported_in_words():
     source = replace(
-        ALL_THERE, spilled_events=9, left_over=3, kept="dead-letters-ingest-ads.ndjson", trouble=("the disk is full",)
+        ALL_THERE,
+        dropped=7,
+        spilled_events=9,
+        left_over=3,
+        kept="dead-letters-ingest-ads.ndjson",
+        trouble=("the disk is full",),
     )
     assert sources_texts(streamed(source)) == [
-        "ads: 90 events accepted, 80 indexed, 20 dead letters (10 not JSON, 10 refused;"
+        "ads: 90 events accepted, 80 indexed, 7 dropped, 20 dead letters (10 not JSON, 10 refused;"
         " see dead-letters-ingest-ads.ndjson), 9 spilled to disk, 3 left over",
         "ads: the disk is full",
     ]

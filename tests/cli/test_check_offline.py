@@ -1,5 +1,6 @@
 """`loadframe check --offline`: checks of a workload without a store."""
 
+import gzip
 import json
 import shutil
 import subprocess
@@ -160,3 +161,64 @@ def test_credentials_that_a_workload_carries_are_not_shown(tmp_path):
         assert "hunter2" not in output + errors
         assert "***" in output
         assert "ann" in output
+
+
+TEXT_LOG = """\
+workload: access
+collections: {requests: {}}
+sources:
+  log:
+    files: [access.log]
+    events:
+      format: text
+      transform:
+        - grok: {message: '^%{IP:client} "%{WORD:verb} %{NOTSPACE:path}" %{INT:status:int} %{WORD:id} %{INT:time:int}$'}
+        - drop_event: {of: path, equals: /health}
+        - drop: [message]
+        - add: {type: request}
+      kinds: {request: {id: id, time: time}}
+operations: {ingest: {take_in: {collection: requests}}}
+phases: [{name: ingest, operation: ingest, source: log, until: exhausted}]
+"""
+
+
+def test_the_results_of_a_transformation_are_shown(tmp_path):
+    (tmp_path / "w.yaml").write_text(TEXT_LOG)
+    kept, dropped = (f'192.0.2.1 "GET {path}" 200 a1 5' for path in ("/a", "/health"))
+    (tmp_path / "access.log").write_text(f"{kept}\n\n{dropped}\nno match\n")
+    words = ("check", tmp_path / "w.yaml", "--offline", "--store", "mongodb")
+    request, *lines = result(*words)
+    assert request["operation"] == "ingest"
+    event = (
+        '{"client":"192.0.2.1","verb":"GET","path":"/a","status":200,"id":"a1","time":"1488369600000","type":"request"}'
+    )
+    outcomes = [(kept, "event", event), (dropped, "dropped", ""), ("no match", "dead letter", NO_MATCH)]
+    assert [(line["line"], line["outcome"], line["result"]) for line in lines] == outcomes
+    shown = loadframe(*words).stdout
+    assert "event · {" in shown
+    assert "dead letter · no match" in shown
+    with gzip.open(tmp_path / "other.gz", "wt") as other:
+        other.write("\n".join([kept] * 9))
+    assert len(result(*words, "--lines", tmp_path / "other.gz")) == 1 + 5
+
+
+NO_MATCH = "no match: grok message: no pattern fits"
+
+
+@pytest.mark.parametrize(
+    ("words", "change", "what"),
+    [
+        (("--lines", "access.log"), ("", ""), "--lines requires --offline"),
+        (("--offline", "--lines", "none.log"), ("", ""), "cannot read none.log"),
+        (("--offline",), ("%{WORD:verb}", "%{WRD:verb}"), 'unknown pattern "WRD"; did you mean "WORD"?'),
+        (("--offline",), ("%{WORD:verb}", "(?=x)"), "look-around and backreferences are not supported"),
+        (("--offline",), ("equals: /health", 'matches: "("'), "unclosed group"),
+    ],
+)
+def test_unusable_transformations_are_refused(tmp_path, words, change, what):
+    (tmp_path / "w.yaml").write_text(TEXT_LOG.replace(*change))
+    (tmp_path / "access.log").write_text("x\n")
+    done = loadframe("check", "w.yaml", *words, "--store", "mongodb", cwd=tmp_path)
+    assert done.returncode == 2
+    assert what in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr

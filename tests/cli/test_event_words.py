@@ -1,5 +1,7 @@
 """Progress lines for sources of events."""
 
+from dataclasses import replace
+
 from loadframe.cli.console import EventWords
 from loadframe.load import SourceProgress
 
@@ -31,6 +33,8 @@ def test_totals_are_shown_as_rates_of_the_last_second():
     assert words.words(1, ads(2400, 2200, dead=1)) == said, "the same second has the same words"
     clock.now = 3.0
     assert words.words(2, ads(2000, 1800, dead=1)).startswith("ads: 0 lines/s, 0 events/s accepted, 0 indexed")
+    dropping = {"ads": replace(ads(2000, 1800)["ads"], dropped=1500)}
+    assert words.words(2, dropping).endswith("200 waiting, 1,500 dropped, 0 dead letters")
 
 
 def test_events_before_the_first_poll_are_shown_in_the_first_second():

@@ -13,7 +13,7 @@ import urllib.request
 
 import pytest
 
-from commands import Running, result
+from commands import Running, loadframe, result
 from loadframe.record import Run
 
 pytestmark = pytest.mark.store
@@ -176,6 +176,27 @@ def test_lines_are_transformed_before_they_are_stored(node, folder):
         ('transform failed: convert price: "NaN" is not a finite number', sent[1]),
         ("transform failed: derive host: 7 has no part 2", sent[2]),
     ]
+
+
+def test_dropped_events_are_counted_apart_and_not_stored(node, folder):
+    steps = """{id: id, time: time, transform: [{drop_event: {of: price, at_least: 5, below: 8}}]}"""
+    visible = "{take_in: {collection: ads, daily: event, visible: {sample: 10ms, every: 100ms, within: 1m}}}"
+    workload = WORKLOAD.replace("{id: id, time: time}", steps)
+    (folder / "w.yaml").write_text(workload.replace("{take_in: {collection: ads, daily: event}}", visible))
+    (folder / "e.ndjson").write_bytes(lines(*map(bid, range(10)), win(6), {"type": "bid"}))
+    came = result("ingest", "./w.yaml", "e.ndjson", "--cluster", "shared", "--output", "run")
+    counts = {name: came[name] for name in ("lines", "dropped", "accepted", "indexed", "dead_letters", "left_over")}
+    assert counts == {"lines": 12, "dropped": 3, "accepted": 8, "indexed": 8, "dead_letters": 1, "left_over": 0}
+    assert ids(node) == {f"b{number}" for number in (0, 1, 2, 3, 4, 6, 8, 9)}
+    assert came["visibility"]["sampled"] == came["visibility"]["seen"]
+    run = Run(folder / "run")
+    (source,) = run.summary.phases[0].sources.values()
+    assert source.dropped == 3
+    (stored,) = run.summary.stored
+    assert stored.events == {"bid": 7, "win": 1}
+    assert stored.indexed == 8
+    report = loadframe("report", "run")
+    assert "8 events accepted, 8 indexed, 3 dropped" in " ".join(report.stdout.split())
 
 
 def test_acknowledged_events_survive_a_kill_and_the_rest_is_stored_after_resending(node, folder):

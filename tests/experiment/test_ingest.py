@@ -153,6 +153,7 @@ def test_outcome_is_available_to_programs():
     assert ingest_result([last], 5, "results/r").as_dict() == {
         "source": "ads",
         "lines": 12,
+        "dropped": 0,
         "accepted": 10,
         "indexed": 9,
         "documents": 5,

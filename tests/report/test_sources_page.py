@@ -15,7 +15,8 @@ from loadframe.report.run.terminal import print_run
 from simulated import Truth, write_run
 
 ADS = SourceFigures(
-    lines=5000,
+    lines=5007,
+    dropped=7,
     accepted=4990,
     indexed=4980,
     left_over=6,
@@ -47,7 +48,7 @@ def test_the_page_gives_the_outcome_of_events_and_plots_them_by_second(run):
     page = Page(run_page(run))
     assert "Sources of events" in page.headings
     # 4,980 events in 6 s.
-    for words in ("127.0.0.1:5000", "5,000", "4,990", "4,980", "830", "10 not JSON, 4 refused"):
+    for words in ("127.0.0.1:5000", "5,007", "4,990", "4,980", "830", "10 not JSON, 4 refused"):
         assert words in page.text
     traces = {trace["name"]: trace["y"] for trace in page.plots["events-over-time"]["traces"]}
     assert traces == {
@@ -60,7 +61,7 @@ def test_the_page_gives_the_outcome_of_events_and_plots_them_by_second(run):
 def test_the_terminal_says_it_in_a_line(run):
     console = Console(file=io.StringIO(), width=200)
     print_run(run, console)
-    assert "ads: 4,990 events accepted, 4,980 indexed, 14 dead letters" in console.file.getvalue()
+    assert "ads: 4,990 events accepted, 4,980 indexed, 7 dropped, 14 dead letters" in console.file.getvalue()
 
 
 def test_runs_without_events_omit_the_section(tmp_path):

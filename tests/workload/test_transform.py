@@ -61,9 +61,53 @@ def test_a_plan_has_one_step_per_field_in_the_order_of_the_file(load):
     ]
 
 
+def test_a_plan_has_patterns_and_conditions(load):
+    planned = events(
+        load,
+        '{grok: {m: "%{INT:n:int}", o.p: {match: ["a", "b"], patterns: {X: "[xy]"}}}},'
+        '{drop_event: {of: level, equals: [debug, 5, null], matches: "^d"}},'
+        "{drop_event: {not: {any: [{of: n, at_least: 1, below: 5.5}, {of: id, missing: true}]}}},"
+        "{drop_event: {all: [{of: a, exists: true}, {of: a, equals: null}]}},"
+        '{derive: {t: {date: at, from: "%d/%b/%Y", format: "%Y"}}}',
+    )
+
+    def of(field, test):
+        return {"field": {"field": field, "test": test}}
+
+    steps = planned["kinds"]["bid"]["transform"]
+    assert steps[:2] == [
+        {"step": "grok", "field": "/m", "patterns": ["%{INT:n:int}"]},
+        {"step": "grok", "field": "/o/p", "patterns": ["a", "b"], "custom": {"X": "[xy]"}},
+    ]
+    bounds = {"all": [of("/n", {"at_least": 1}), of("/n", {"below": 5.5})]}
+    assert [step["condition"] for step in steps[2:5]] == [
+        {"all": [of("/level", {"equals": ["debug", 5, None]}), of("/level", {"matches": "^d"})]},
+        {"not": {"any": [bounds, of("/id", "missing")]}},
+        {"all": [of("/a", "exists"), of("/a", {"equals": [None]})]},
+    ]
+    assert steps[5]["value"] == {"date": {"of": "/at", "format": "%Y", "from": "%d/%b/%Y"}}
+
+
+def test_patterns_may_set_a_field_that_an_earlier_step_removes(load):
+    assert events(load, '{drop: [id]}, {grok: {m: "%{INT:id}"}}')["kinds"]["bid"]["transform"]
+
+
 @pytest.mark.parametrize(
     ("steps", "where", "what"),
     [
+        ("{drop_event: {}}", "{}", "the condition tests nothing"),
+        ("{drop_event: {of: a}}", "{of", "the condition tests nothing"),
+        ("{drop_event: {equals: 1}}", "{equals", "the condition tests nothing"),
+        ("{drop_event: {not: {of: a, exists: true}, of: b}}", "not:", "not excludes other keys"),
+        ("{drop_event: {any: []}}", "[]", "at least one"),
+        ("{drop_event: {of: a, below: x}}", "x}", "not a number of 64 bits"),
+        ("{drop_event: {of: a, above: 9223372036854775808}}", "9223372036854775808", "not a number of 64 bits"),
+        ("{drop_event: {of: a, equals: [[1]]}}", "[1]", "expected a single value"),
+        ("{drop_event: {of: a, exists: false}}", "false", "false is not valid here"),
+        ("{grok: {a: []}}", "[]", "at least one"),
+        ("{grok: {a: {patterns: {X: y}}}}", "{patterns", "the key 'match' is missing"),
+        ('{derive: {a: {date: b, format: "%Y", from: "%Q"}}}', '"%Q"', "not a format of dates to read"),
+        ('{derive: {a: {sum: [b], from: "%Y"}}}', "from:", "from requires date; got sum"),
         ("{renam: {a: b}}", "renam:", "unknown key 'renam'"),
         ("{}", "{}", "the step is empty"),
         ("{drop: [a], add: {b: 1}}", "add:", "drop and add exclude each other"),

@@ -1,9 +1,10 @@
-//! Writes logs of generated events to files.
+//! Events of a source: logs of generated events, and the results of single lines.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
+use loadframe_engine::ingest::{self, Preview};
 use loadframe_engine::pacing::profile::Profile;
 use loadframe_engine::pacing::schedule::Stride;
 use loadframe_engine::plan::{Level, PlanError};
@@ -51,4 +52,19 @@ pub fn generate_events(
         Ok(lines)
     };
     py.detach(write).map_err(|error: std::io::Error| PyOSError::new_err(format!("{}: {error}", path.display())))
+}
+
+/// Read lines as a source with the fields `events` (JSON of a plan) does, without storing them. Return the outcome
+/// of each line (`event`, `dropped` or `dead letter`) and its text: the line after the transformation, or the
+/// reason. Raises PlanRefused for fields or steps that cannot be used.
+#[pyfunction]
+pub fn preview_lines(events: &str, longest: usize, lines: Vec<Vec<u8>>) -> PyResult<Vec<(&'static str, String)>> {
+    let events = serde_json::from_str(events).map_err(|e| super::refused(PlanError::new(e.to_string())))?;
+    let previews = ingest::preview(&events, longest, &lines).map_err(super::refused)?;
+    let outcome = |preview| match preview {
+        Preview::Event(line) => ("event", line),
+        Preview::Dropped => ("dropped", String::new()),
+        Preview::DeadLetter(reason) => ("dead letter", reason),
+    };
+    Ok(previews.into_iter().map(outcome).collect())
 }

@@ -160,6 +160,7 @@ fn figures<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound<'py, PyD
     for (name, told) in &progress.sources {
         let source = PyDict::new(py);
         source.set_item("lines", told.lines)?;
+        source.set_item("dropped", told.dropped)?;
         source.set_item("accepted", told.accepted)?;
         source.set_item("indexed", told.indexed)?;
         source.set_item("dead_letters", told.dead())?;
@@ -410,6 +411,7 @@ fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(prepare_phase_of_rank, module)?)?;
     module.add_function(wrap_pyfunction!(start_rank, module)?)?;
     module.add_function(wrap_pyfunction!(events::generate_events, module)?)?;
+    module.add_function(wrap_pyfunction!(events::preview_lines, module)?)?;
     module.add_function(wrap_pyfunction!(authority::make_authority, module)?)?;
     module.add_function(wrap_pyfunction!(authority::issue_certificate, module)?)?;
     module.add_function(wrap_pyfunction!(ranks::add, module)?)?;

@@ -310,6 +310,7 @@ def _source(counts: Mapping[str, Any], reader_cpu_share: float | None) -> Source
         kinds=counts.get("kinds", {}),
         reader_cpu_share=reader_cpu_share,
         **{key: counts[key] for key in ("lines", "accepted", "indexed", "left_over", "connections", "bytes")},
+        dropped=counts.get("dropped", 0),
         sampled=visible.get("sampled"),
         seen=visible.get("seen"),
         unseen=visible.get("unseen"),

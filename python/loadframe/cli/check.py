@@ -4,12 +4,13 @@ With --offline: print the requests without a store.
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
 
-from loadframe.base.errors import LoadframeError
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted, format_duration
 from loadframe.cli import access
 from loadframe.cli.app import Topic, app, option
@@ -34,6 +35,7 @@ Examples:
   loadframe check ./my-workload.yaml --hosts 127.0.0.1:9200
   loadframe check ./my-workload.yaml --set size=50 --json | jq '.[] | select(.error)'
   loadframe check ./my-workload.yaml --offline
+  loadframe check ./my-workload.yaml --offline --lines access.log
 """
 
 #: Longest request or answer on the terminal.
@@ -56,6 +58,10 @@ def check(
     offline: Annotated[
         bool, option(Topic.WORKLOAD, "--offline", help="Show the requests without a store. Send nothing.")
     ] = False,
+    lines: Annotated[
+        Path | None,
+        option(Topic.WORKLOAD, "--lines", help="With --offline: file with lines, to show their transformation."),
+    ] = None,
     ranks: Ranks = None,
     set_: Parameters = [],
     as_json: Json = False,
@@ -64,10 +70,13 @@ def check(
 
     Loadframe starts a node and loads a few documents first. With --hosts it uses the data of an existing cluster,
     creates nothing, and skips phases that prepare data. With --offline it checks the workload without a store and
-    prints the requests of all operations. With several ranks, the first sends the operations, once all ranks have
+    prints the requests of all operations. It also prints what a source with `transform` makes of the first five lines
+    of its file, or of --lines. With several ranks, the first sends the operations, once all ranks have
     reached the nodes.
     """
     exclude({"--offline": offline, "--hosts": hosts}, ["--offline"], ["--hosts"], "--offline sends nothing")
+    if lines is not None and not offline:
+        raise BadInput("--lines requires --offline", where="--lines", remedy="add --offline")
     exclude({"--offline": offline, "--ranks": ranks}, ["--offline"], ["--ranks"], "--offline sends nothing")
     start_ranks(ranks)
 
@@ -83,9 +92,9 @@ def check(
     attach = access.existing(context.params)
     if offline:
         with Console() as console:
-            rendered = rendered_requests(loaded, store, console)
+            rendered = rendered_requests(loaded, store, console, lines)
         if as_json:
-            print_json(rendered.requests)
+            print_json([*rendered.requests, *rendered.lines])
         else:
             _print_requests(rendered, find(store).family)
         return
@@ -109,11 +118,17 @@ def _raise_for_failures(shown: Sequence[Mapping[str, Any]], journeys: set[str]) 
 
 
 def _print_requests(rendered: "Rendered", family: str) -> None:
-    """Print the request of each operation, and name corpora that are not on this machine."""
+    """Print the request of each operation and the result of each line, and name corpora that are not here."""
     for request in rendered.requests:
         out.rule(f"[bold]{escape(request['phase'])}[/bold] · {escape(request['operation'])}", align="left")
         shown = _first_lines(request["request"] or "")
         out.print(escape(shown or "this protocol creates the request when it sends it"), style="dim")
+    for line in rendered.lines:
+        out.rule(f"[bold]{escape(line['phase'])}[/bold] · source {escape(line['source'])}", align="left")
+        out.print(escape(_first_lines(line["line"])), style="dim")
+        style = {"event": "green", "dropped": "yellow"}.get(line["outcome"], "red")
+        result = f" · {_first_lines(line['result'])}" if line["result"] else ""
+        out.print(f"[{style}]{escape(line['outcome'])}[/{style}]{escape(result)}", soft_wrap=True)
     for name in rendered.missing:
         words = "not on this machine; --offline downloads nothing"
         out.print(f"[yellow]corpus {escape(name)}[/yellow] · {words}")

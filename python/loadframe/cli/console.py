@@ -77,6 +77,7 @@ class EventWords:
         return "  ".join(
             f"{name}: {self._last.get(name, 'no events yet')}, {format_count(source.waiting)} waiting"
             f"{f' ({format_count(source.spilled)} on disk)' if source.spilled else ''},"
+            f"{f' {format_count(source.dropped)} dropped,' if source.dropped else ''}"
             f" {counted(source.dead_letters, 'dead letter')}"
             for name, source in sources.items()
         )

@@ -1,11 +1,15 @@
 """Check of a workload: each operation is sent once, or its request is rendered without a store."""
 
+import bz2
+import gzip
 import json
 import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -15,12 +19,14 @@ from loadframe.base.untrusted import without_compressed
 from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.session import Session
-from loadframe.load import Generator, check_operations, present, render_operations
+from loadframe.load import Generator, check_operations, present, preview_lines, render_operations
 from loadframe.store import find
 from loadframe.workload import Workload
 
 #: Enough documents for every operation to match some, few enough to load in seconds.
 _DOCUMENTS = "1000"
+#: Number of lines whose transformation is shown.
+_LINES = 5
 
 
 def small_workload(workload: Workload, given: Mapping[str, Any]) -> Workload:
@@ -71,21 +77,25 @@ def answers(
 
 @dataclass(frozen=True)
 class Rendered:
-    """Requests of operations that were not sent, and the corpora that are not on this machine."""
+    """Requests of operations that were not sent, corpora that are not on this machine, and results of lines."""
 
     requests: list[dict[str, Any]]
     missing: list[str]
+    #: Lines of sources that transform them, each with its outcome.
+    lines: list[dict[str, Any]]
 
 
-def rendered_requests(workload: Workload, store: str, listener: Listener) -> Rendered:
+def rendered_requests(workload: Workload, store: str, listener: Listener, lines: Path | None = None) -> Rendered:
     """Return the request of each operation of each phase without a store. BadInput if the engine would refuse it.
 
-    A corpus that is not on this machine is replaced by one document.
+    A corpus that is not on this machine is replaced by one document. Sources that transform their lines show the first
+    lines of the file `lines`, by default of their own first file.
     """
     kind, seed = find(store), secrets.randbits(32)
     resolved = workload.for_family(kind.family, 1, listener.step, offline=True)
     missing = [name for name, corpus in resolved.corpora.items() if _is_missing(corpus)]
     requests: list[dict[str, Any]] = []
+    previews: list[dict[str, Any]] = []
     with TemporaryDirectory(prefix="loadframe-check-") as scratch:
         for phase in resolved.phases:
             # A placeholder: nothing is sent.
@@ -96,7 +106,35 @@ def rendered_requests(workload: Workload, store: str, listener: Listener) -> Ren
                 {"phase": phase.name, "operation": operation, "request": request}
                 for operation, request in render_operations(plan)
             ]
-    return Rendered(requests, missing)
+            for name in plan.get("sources", {}):
+                previews += [{"phase": phase.name, **result} for result in _previews(plan, name, lines)]
+    if lines is not None and not previews:
+        raise BadInput("no source transforms lines", where="--lines", remedy="add transform, or remove --lines")
+    return Rendered(requests, missing, previews)
+
+
+def _previews(plan: Mapping[str, Any], name: str, lines: Path | None) -> list[dict[str, Any]]:
+    """Return the first lines of a source with their outcomes; empty if the source does not transform lines."""
+    source = plan["sources"][name]
+    events = source["events"]
+    changes = "format" in events or any("transform" in one for one in (events, *events["kinds"].values()))
+    file = lines or next((Path(file) for file in source.get("files", ())), None)
+    if not changes or file is None or file.suffix == ".zst":
+        return []
+    ways: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open}
+    opened = ways.get(file.suffix, open)
+    try:
+        with opened(file, "rb") as content:
+            first = list(
+                islice(filter(bytes.strip, iter(partial(content.readline, source["longest_line"]), b"")), _LINES)
+            )
+    except OSError as error:
+        remedy = "give a readable file with lines of the source"
+        raise BadInput(f"cannot read {file}: {error.strerror or error}", remedy=remedy) from None
+    return [
+        {"source": name, "line": line.strip().decode(errors="replace"), "outcome": outcome, "result": result}
+        for line, (outcome, result) in zip(first, preview_lines(plan, name, first), strict=True)
+    ]
 
 
 def _require_reachable(hosts: Sequence[str]) -> None:

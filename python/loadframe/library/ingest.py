@@ -120,6 +120,7 @@ class Ingested(Answer):
         result, figures = self._result, self._result.figures
         rows: dict[str, Any] = {
             "lines": figures.lines,
+            **({"events dropped": figures.dropped} if figures.dropped else {}),
             "events accepted": figures.accepted,
             "events indexed": figures.indexed,
             "dead letters": figures.dead,

@@ -112,6 +112,7 @@ class SourceProgress:
     reader_cpu: Sequence[float]  #: CPU time of each reading thread, s
     address: str | None  #: the address on which it listens
     visible: int | None = None  #: events received no later than the newest probed event that a query returned
+    dropped: int = 0  #: events that the transformation dropped
 
 
 @dataclass(frozen=True)
@@ -390,6 +391,16 @@ def render_operations(plan: Mapping[str, Any]) -> list[tuple[str, str | None]]:
     """
     rendered = _ask(plan, _engine.render)
     return [(name, None if request is None else _request(plan, request)) for name, request in rendered]
+
+
+def preview_lines(plan: Mapping[str, Any], source: str, lines: Sequence[bytes]) -> list[tuple[str, str]]:
+    """Read lines as a source of a plan does, and store nothing.
+
+    Return the outcome of each line (`event`, `dropped` or `dead letter`), and the transformed line or the reason.
+    """
+    form = plan["sources"][source]
+    events = json.dumps(form["events"])
+    return _ask(plan, lambda _: _engine.preview_lines(events, form["longest_line"], list(lines)))
 
 
 def _request(plan: Mapping[str, Any], request: str) -> str:

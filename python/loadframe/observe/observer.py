@@ -252,7 +252,7 @@ class HealthSampler:
 
 
 #: Counters of a phase; `visible` exists only with visibility probes.
-_TOTALS = ("lines", "accepted", "indexed", "visible", "dead_letters")
+_TOTALS = ("lines", "dropped", "accepted", "indexed", "visible", "dead_letters")
 _LEVELS = ("waiting", "spilled")
 
 

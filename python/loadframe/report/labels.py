@@ -251,6 +251,8 @@ def sources_texts(phase: "PhaseSummary") -> list[str]:
     texts = []
     for name, source in phase.sources.items():
         words = f"{name}: {counted(source.accepted, 'event')} accepted, {format_count(source.indexed)} indexed"
+        if source.dropped:
+            words += f", {format_count(source.dropped)} dropped"
         if source.dead:
             kinds = ", ".join(
                 f"{format_count(count)} {reason}" for reason, count in source.dead_letters.items() if count

@@ -100,10 +100,12 @@ class EventKind(Model):
 class Events(Model):
     """The fields that are read from events: the kind of event (`type`), and further fields per kind.
 
-    The steps of `transform` apply to the lines of all kinds, before `type` is read.
+    The steps of `transform` apply to the lines of all kinds, before `type` is read. With `format: text` a line is the
+    field `message` of an event.
     """
 
     type: Inside = "type"
+    format: Literal["json", "text"] = "json"
     transform: tuple[TransformStep, ...] = Field((), strict=False)
     kinds: Annotated[dict[Name, EventKind], NOT_EMPTY]
 
@@ -113,7 +115,8 @@ class Events(Model):
             name: {"id": pointer(kind.id), "time": pointer(kind.time), **plan_steps(kind.transform)}
             for name, kind in self.kinds.items()
         }
-        return {"type": pointer(self.type), **plan_steps(self.transform), "kinds": kinds}
+        text = {"format": "text"} if self.format == "text" else {}
+        return {"type": pointer(self.type), **text, **plan_steps(self.transform), "kinds": kinds}
 
     def contradictions(self) -> Iterator[tuple[Place, str, str]]:
         """Yield the place, the problem and the remedy of steps that cannot work, and of fields that steps remove."""

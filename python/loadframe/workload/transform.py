@@ -1,4 +1,4 @@
-"""Transformation of a source's lines: steps that change fields before the id and the timestamp are read.
+"""Transformation of a source's lines: steps that change fields or drop events before id and timestamp are read.
 
 The engine applies the steps. This module validates them and refuses steps that fail on every line.
 """
@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, Strict, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
 
 from loadframe.workload.forms import Text
-from loadframe.yamlfile import NOT_EMPTY, Model, Place, Scalar, short_json, wrong
+from loadframe.yamlfile import NOT_EMPTY, Model, Name, Place, Scalar, short_json, wrong
 
 
 def _path_inside(value: str) -> str:
@@ -26,6 +26,13 @@ def _date_format(value: str) -> str:
     return value
 
 
+def _parsed_format(value: str) -> str:
+    if not re.fullmatch(r"([^%]|%[YymbBdeaAjHIMSpfzs%])*", value):
+        what = f"{short_json(value)} is not a format of dates to read"
+        raise wrong(what, "use directives of strptime, such as %d/%b/%Y:%H:%M:%S %z")
+    return value
+
+
 #: A field of an event; dots separate the names of nested fields.
 Inside = Annotated[Text, AfterValidator(_path_inside)]
 Fields = Annotated[tuple[Inside, ...], Strict(False), NOT_EMPTY]
@@ -36,6 +43,7 @@ class Expression(Model):
 
     date: Inside | None = None
     format: Annotated[Text, AfterValidator(_date_format)] | None = None
+    from_: Annotated[Text, AfterValidator(_parsed_format)] | None = Field(None, alias="from")
     part: Inside | None = None
     split: Text | None = None
     at: Annotated[int, Field(ge=0, lt=2**31)] | None = None
@@ -54,6 +62,8 @@ class Expression(Model):
                     raise wrong(f"{key} requires {other}; got {kind}", f"remove {key}", key=key)
                 if not given and other == kind:
                     raise wrong(f"{kind} requires {key}", f"add {key}", key=kind)
+        if self.from_ is not None and kind != "date":
+            raise wrong(f"from requires date; got {kind}", "remove from", key="from")
         return self
 
     def _value(self, key: str) -> Any:
@@ -72,7 +82,8 @@ class Expression(Model):
         if not _COMPANIONS[kind]:
             return {kind: fields}
         of = fields if kind == "join" else fields[0]
-        return {kind: {"of": of, **{key: self._value(key) for key in _COMPANIONS[kind]}}}
+        read = {} if self.from_ is None else {"from": self.from_}
+        return {kind: {"of": of, **{key: self._value(key) for key in _COMPANIONS[kind]}, **read}}
 
 
 #: Further keys that each kind of expression requires.
@@ -85,14 +96,117 @@ _COMPANIONS: Mapping[str, tuple[str, ...]] = {
 }
 
 
+def _bound(value: Any) -> Any:
+    fits = isinstance(value, float) or (type(value) is int and -(2**63) <= value < 2**63)
+    if not fits:
+        raise wrong(f"{short_json(value)} is not a number of 64 bits", "write a number such as 5 or 0.5")
+    return value
+
+
+_Bound = Annotated[int | float, BeforeValidator(_bound, json_schema_input_type=int | float)]
+
+
+def _listed(value: Any) -> Any:
+    return value if isinstance(value, list | tuple) else [value]
+
+
+class EventCondition(Model):
+    """A condition on an event: tests of the field `of`, all of which must hold, or `not`, `all` or `any`.
+
+    A missing field satisfies only `missing`. A field of another type satisfies no comparison.
+    """
+
+    of: Inside | None = None
+    equals: (
+        Annotated[
+            tuple[Scalar, ...],
+            Strict(False),
+            BeforeValidator(_listed, json_schema_input_type=Scalar | list[Scalar]),
+            NOT_EMPTY,
+        ]
+        | None
+    ) = None
+    matches: Text | None = None
+    exists: Literal[True] | None = None
+    missing: Literal[True] | None = None
+    at_least: _Bound | None = None
+    above: _Bound | None = None
+    at_most: _Bound | None = None
+    below: _Bound | None = None
+    not_: "EventCondition | None" = Field(None, alias="not")
+    all: Annotated[tuple["EventCondition", ...], Strict(False), NOT_EMPTY] | None = None
+    any: Annotated[tuple["EventCondition", ...], Strict(False), NOT_EMPTY] | None = None
+
+    @model_validator(mode="after")
+    def _check_keys(self) -> "EventCondition":
+        given = {key.rstrip("_") for key in self.model_fields_set}
+        if not given & _GROUPS and not (self.of and self._tests()):
+            remedy = f"add of and one of {', '.join(_TESTS)}; or use not, all or any"
+            raise wrong("the condition tests nothing", remedy)
+        if given & _GROUPS and len(given) > 1:
+            group = sorted(given & _GROUPS)[0]
+            raise wrong(f"{group} excludes other keys", "combine conditions with all or any", key=group)
+        return self
+
+    def plan(self) -> dict[str, Any]:
+        """Return the condition for the plan."""
+        if self.not_ is not None:
+            return {"not": self.not_.plan()}
+        for key, inner in (("all", self.all), ("any", self.any)):
+            if inner is not None:
+                return {key: [condition.plan() for condition in inner]}
+        assert self.of is not None  # by the validator
+        planned = [{"field": {"field": pointer(self.of), "test": self._test(key)}} for key in self._tests()]
+        return planned[0] if len(planned) == 1 else {"all": planned}
+
+    def _tests(self) -> list[str]:
+        """Return the keys of the tests. `equals: null` is one."""
+        given = [key for key in _TESTS if key in self.model_fields_set]
+        return [key for key in given if key == "equals" or getattr(self, key) is not None]
+
+    def _test(self, key: str) -> Any:
+        if key in ("exists", "missing"):
+            return key
+        value = getattr(self, key)
+        return {key: list(value or [None]) if key == "equals" else value}
+
+
+_TESTS = ("equals", "matches", "exists", "missing", "at_least", "above", "at_most", "below")
+_GROUPS = {"not", "all", "any"}
+
+
+class Grok(Model):
+    """Patterns that take fields out of a text: the first one that fits counts."""
+
+    match: Annotated[
+        tuple[Text, ...], Strict(False), BeforeValidator(_listed, json_schema_input_type=str | list[str]), NOT_EMPTY
+    ]
+    patterns: dict[Name, Text] = Field({})
+
+
+def _match_alone(value: Any) -> Any:
+    return value if isinstance(value, dict | Grok) else {"match": value}
+
+
 class TransformStep(Model):
-    """A step of a transformation: exactly one of `rename`, `drop`, `convert`, `derive` and `add`."""
+    """A step of a transformation; exactly one key."""
 
     rename: Annotated[dict[Inside, Inside], NOT_EMPTY] | None = None
     drop: Fields | None = None
     convert: Annotated[dict[Inside, Literal["integer", "float", "boolean", "text", "time"]], NOT_EMPTY] | None = None
     derive: Annotated[dict[Inside, Expression], NOT_EMPTY] | None = None
     add: Annotated[dict[Inside, Scalar], NOT_EMPTY] | None = None
+    grok: (
+        Annotated[
+            dict[
+                Inside,
+                Annotated[Grok, BeforeValidator(_match_alone, json_schema_input_type=str | list[str] | Grok)],
+            ],
+            NOT_EMPTY,
+        ]
+        | None
+    ) = None
+    drop_event: EventCondition | None = None
 
     @model_validator(mode="after")
     def _check_one(self) -> "TransformStep":
@@ -100,14 +214,20 @@ class TransformStep(Model):
         return self
 
     def changes(self) -> Iterator[tuple[str, str, Any]]:
-        """Yield the kind of step, the field and its argument, for each field in the order of the file."""
+        """Yield the kind of step, the field and its argument, for each field in the order of the file.
+
+        The field of `drop_event` is empty: its argument is a condition.
+        """
         kind = next(kind for kind in _STEPS if getattr(self, kind) is not None)
+        if kind == "drop_event":
+            yield kind, "", self.drop_event
+            return
         fields = getattr(self, kind)
         for field in fields:
             yield kind, field, None if kind == "drop" else fields[field]
 
 
-_STEPS = ("rename", "drop", "convert", "derive", "add")
+_STEPS = ("rename", "drop", "convert", "derive", "add", "grok", "drop_event")
 
 
 def _only(model: Model, keys: Sequence[str], what: str) -> str:
@@ -129,8 +249,13 @@ def plan_steps(steps: Sequence[TransformStep]) -> dict[str, Any]:
     """Return the steps for the plan, one per field; empty without steps."""
     planned = []
     for kind, field, argument in (change for step in steps for change in step.changes()):
+        if kind == "drop_event":
+            planned.append({"step": kind, "condition": argument.plan()})
+            continue
         change: dict[str, Any] = {"step": kind, "field": pointer(field)}
-        if kind == "rename":
+        if kind == "grok":
+            change |= {"patterns": list(argument.match), **({"custom": argument.patterns} if argument.patterns else {})}
+        elif kind == "rename":
             change["to"] = pointer(argument)
         elif kind == "convert":
             change["to"] = argument
@@ -159,6 +284,8 @@ class Known:
         """Follow the steps; yield the place in the list, the problem and the remedy of each one that cannot work."""
         for index, step in enumerate(steps):
             for kind, field, argument in step.changes():
+                if kind == "drop_event":
+                    continue
                 place: Place = (index, kind, step.drop.index(field) if step.drop is not None else field)
                 reads = argument.operands if kind == "derive" else () if kind == "add" else (field,)
                 for read in reads:
@@ -170,6 +297,10 @@ class Known:
                 self._follow(kind, field, argument)
 
     def _follow(self, kind: str, field: str, argument: Any) -> None:
+        if kind == "grok":
+            # Its patterns may set any field.
+            self.removed.clear()
+            return
         if kind in ("rename", "drop"):
             self.made = {other for other in self.made if not _is_within(other, field)}
             self.removed.add(field)

@@ -37,6 +37,10 @@ pub enum Reason {
     OddTime,
     /// A step of the transformation cannot process the line.
     Transform,
+    /// No pattern of a grok step fits the line.
+    NoMatch,
+    /// A line of text is not UTF-8.
+    NoText,
     /// The line exceeds the maximum length.
     TooLong,
     /// The sender disconnected in the middle of the line.
@@ -46,7 +50,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 14] = [
         Self::NoObject,
         Self::TooDeep,
         Self::NoKind,
@@ -56,6 +60,8 @@ impl Reason {
         Self::NoTime,
         Self::OddTime,
         Self::Transform,
+        Self::NoMatch,
+        Self::NoText,
         Self::TooLong,
         Self::CutOff,
         Self::Refused,
@@ -73,6 +79,8 @@ impl Reason {
             "no time",
             "unreadable time",
             "transform failed",
+            "no match",
+            "not UTF-8",
             "too long",
             "cut off",
             "refused",

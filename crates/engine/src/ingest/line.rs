@@ -1,13 +1,14 @@
 //! Line parser: validates an event and extracts its kind, id and time, without building values.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::dead_letters::{Reason, Refusal};
 use super::instant::{Unit, instant, unit};
-use super::transform::{Transform, apply};
-use crate::plan::{Events, PlanError};
+use super::transform::{Transform, apply, message};
+use crate::plan::{Events, LineFormat, PlanError};
 use crate::util::json::whole;
 use crate::workload::json_pointer::Pointer;
 
@@ -90,25 +91,39 @@ impl Reader {
         self.transform.is_some()
     }
 
-    /// Parses a line without surrounding white space, or returns the reason of its dead letter. A transformed
-    /// line is appended to `out`; the ranges of the fields then refer to it.
-    pub fn parse(&self, line: &[u8], out: &mut Vec<u8>) -> Result<EventFields, Refusal> {
+    /// Returns whether lines are texts rather than JSON objects.
+    pub fn reads_text(&self) -> bool {
+        self.transform.as_ref().is_some_and(|transform| transform.format == LineFormat::Text)
+    }
+
+    /// Parses a line without surrounding white space, or returns the reason of its dead letter; `None` if a step
+    /// drops the event. A transformed line is appended to `out`; the ranges of the fields then refer to it.
+    pub fn parse(&self, line: &[u8], out: &mut Vec<u8>) -> Result<Option<EventFields>, Refusal> {
         match &self.transform {
-            None => Ok(self.read(line)?),
+            None => Ok(Some(self.read(line)?)),
             Some(transform) => self.read_transformed(transform, line, out),
         }
     }
 
-    fn read_transformed(&self, transform: &Transform, line: &[u8], out: &mut Vec<u8>) -> Result<EventFields, Refusal> {
-        let line = apply(&transform.all, line)?;
+    fn read_transformed(
+        &self,
+        transform: &Transform,
+        line: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<EventFields>, Refusal> {
+        let line = match transform.format {
+            LineFormat::Json => Cow::Borrowed(line),
+            LineFormat::Text => Cow::Owned(message(line)?),
+        };
+        let Some(line) = apply(&transform.all, &line)? else { return Ok(None) };
         let kind = self.kind(&line, &self.values(&line)?)?;
-        let line = apply(&transform.kinds[kind], &line)?;
+        let Some(line) = apply(&transform.kinds[kind], &line)? else { return Ok(None) };
         if line.len() > transform.longest {
             return Err(Refusal { reason: Reason::TooLong, words: "after its transformation".to_owned() });
         }
         let fields = self.fields(&line, &self.values(&line)?, kind)?;
         out.extend_from_slice(&line);
-        Ok(fields)
+        Ok(Some(fields))
     }
 
     /// Parses a line as it is.
@@ -258,7 +273,7 @@ mod tests {
         let mut out = b"before".to_vec();
         let mut parsed = |line: &str| {
             let start = out.len();
-            let fields = reader.parse(line.as_bytes(), &mut out);
+            let fields = reader.parse(line.as_bytes(), &mut out).map(|fields| fields.expect("no step drops it"));
             let changed = String::from_utf8(out[start..].to_vec()).unwrap();
             fields.map(|fields| (fields.kind, changed[fields.id].to_owned(), changed)).inspect_err(|_| {
                 assert_eq!(out.len(), start, "a refused line leaves nothing");
@@ -275,7 +290,7 @@ mod tests {
         let events = events.unwrap();
         let of_bids = Reader::new(&events, None).unwrap().with(Transform::new(&events, 60).unwrap());
         let mut same = Vec::new();
-        assert_eq!(of_bids.parse(line.as_bytes(), &mut same).unwrap().kind, 1);
+        assert_eq!(of_bids.parse(line.as_bytes(), &mut same).unwrap().unwrap().kind, 1);
         assert_eq!(same, line.as_bytes());
         for (line, reason) in [
             (r#"{"sort":"bid","n":1,"time":5,"due":6}"#, Reason::Transform),
@@ -289,6 +304,39 @@ mod tests {
         ] {
             assert_eq!(parsed(line).unwrap_err().reason, reason, "{line}");
         }
+    }
+
+    #[test]
+    fn lines_of_text_become_events_and_dropped_ones_leave_nothing() {
+        let events = from_value(json!({
+            "type": "/kind", "format": "text",
+            "transform": [
+                {"step": "grok", "field": "/message", "patterns": ["^%{INT:time:int} %{WORD:kind} %{WORD:id}$"]},
+                {"step": "drop_event", "condition": {"field": {"field": "/id", "test": {"equals": ["x"]}}}},
+            ],
+            "kinds": {"bid": {"id": "/id", "time": "/time", "transform": [
+                {"step": "drop_event", "condition": {"field": {"field": "/time", "test": {"below": 3}}}},
+            ]}},
+        }));
+        let events = events.unwrap();
+        let reader = Reader::new(&events, None).unwrap().with(Transform::new(&events, 90).unwrap());
+        let mut out = Vec::new();
+        let fields = reader.parse(b"5 bid a", &mut out).unwrap().unwrap();
+        assert_eq!(out, br#"{"message":"5 bid a","time":5,"kind":"bid","id":"a"}"#);
+        assert_eq!((fields.time, &out[fields.id]), (5, &b"a"[..]));
+        out.clear();
+        for dropped in ["5 bid x", "2 bid a", "5 other x"] {
+            assert_eq!(reader.parse(dropped.as_bytes(), &mut out), Ok(None), "{dropped}");
+        }
+        for (line, reason) in [
+            (&b"5 bid"[..], Reason::NoMatch),
+            (b"{}", Reason::NoMatch),
+            (b"\xff", Reason::NoText),
+            (b"5 other a", Reason::UnknownKind),
+        ] {
+            assert_eq!(reader.parse(line, &mut out).unwrap_err().reason, reason);
+        }
+        assert!(out.is_empty());
     }
 
     #[test]

@@ -158,7 +158,7 @@ impl<'a> LineReader<'a> {
         // Tokens stay in memory. While events go to disk, share one token among many reads.
         let together = source.queue.spills();
         // Invalid lines are settled when their dead letters are stored.
-        let dead = reading.lines > reading.events.len() as u64;
+        let dead = reading.lines > reading.events.len() as u64 + reading.dropped;
         let waits_for = reading.events.len() + usize::from(dead);
         let ticket = acks.as_ref().map(|acks| acks.borrow_mut().read(reading.lines, waits_for, together));
         let of_letters = ticket.clone().filter(|_| dead);
@@ -176,7 +176,8 @@ impl<'a> LineReader<'a> {
             std::mem::replace(buffer, rest)
         };
         let chunk = Chunk { bytes, events: reading.events, ticket };
-        if source.take_up(reading.lines, chunk.trimmed(), &mut reading.dead_letters) {
+        let (lines, dropped) = (reading.lines, reading.dropped);
+        if source.take_up(lines, dropped, chunk.trimmed(), &mut reading.dead_letters) {
             of_letters.iter().for_each(|ticket| ticket.settle());
         }
     }
@@ -186,6 +187,8 @@ impl<'a> LineReader<'a> {
 struct ReadChunk {
     events: Vec<Event>,
     lines: u64,
+    /// Lines whose events the transformation drops.
+    dropped: u64,
     dead_letters: Bundle,
     /// The lines of the events, if the source transforms lines. Otherwise events refer to the lines as read.
     transformed: Vec<u8>,
@@ -199,6 +202,7 @@ impl ReadChunk {
         Self {
             events: Vec::new(),
             lines: 0,
+            dropped: 0,
             dead_letters: Bundle::default(),
             transformed: Vec::new(),
             now: Instant::now(),
@@ -215,9 +219,16 @@ impl ReadChunk {
         if line.len() > source.plan.longest_line {
             return self.refuse(source, Reason::TooLong, &line[..source.plan.longest_line], from);
         }
+        if cut && source.reader.reads_text() {
+            return self.refuse(source, Reason::CutOff, line, from);
+        }
         let before = self.transformed.len();
         match source.reader.parse(line, &mut self.transformed) {
-            Ok(fields) => {
+            Ok(None) => {
+                self.lines += 1;
+                self.dropped += 1;
+            }
+            Ok(Some(fields)) => {
                 self.lines += 1;
                 if let Some(unit) = fields.unit {
                     source.warn(unit, fields.time);

@@ -44,7 +44,7 @@ use probes::Probes;
 use queue::Queue;
 use readers::Readers;
 use sampler::Sampler;
-pub use samples::samples;
+pub use samples::{Preview, preview, samples};
 pub use source_stats::{Offered, SourceStats};
 use spill::Spill;
 use transform::Transform;
@@ -53,6 +53,7 @@ use transform::Transform;
 #[derive(Debug, Default)]
 struct Counts {
     lines: AtomicU64,
+    dropped: AtomicU64,
     accepted: AtomicU64,
     indexed: AtomicU64,
     /// Indexed events of each kind.
@@ -290,13 +291,14 @@ impl Source {
         self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// Counts the lines of a read, writes its dead letters and queues its events. Drops the events if the
-    /// queue is closed. Returns whether the dead letters were stored.
-    fn take_up(&self, lines: u64, chunk: Chunk, dead_letters: &mut Bundle) -> bool {
+    /// Counts the lines of a read, `dropped` of them by its transformation, writes its dead letters and queues its
+    /// events. Discards the events if the queue is closed. Returns whether the dead letters were stored.
+    fn take_up(&self, lines: u64, dropped: u64, chunk: Chunk, dead_letters: &mut Bundle) -> bool {
         let mut counted = false;
         let events = chunk.events.len() as u64;
         let mut count = || {
             self.counts.lines.fetch_add(lines, Ordering::Relaxed);
+            self.counts.dropped.fetch_add(dropped, Ordering::Relaxed);
             self.counts.accepted.fetch_add(events, Ordering::Relaxed);
             counted = true;
         };

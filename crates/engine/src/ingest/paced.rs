@@ -54,8 +54,9 @@ fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
             while let Some(due) = generator.next(&mut line) {
                 let Some(due) = pace.wait(due) else { return Ok(()) };
                 match source.reader.parse(&line, &mut transformed) {
-                    Ok(fields) if source.reader.transforms() => pace.event(&transformed, fields, due),
-                    Ok(fields) => pace.event(&line, fields, due),
+                    Ok(Some(fields)) if source.reader.transforms() => pace.event(&transformed, fields, due),
+                    Ok(Some(fields)) => pace.event(&line, fields, due),
+                    Ok(None) => pace.drop_event(),
                     Err(refusal) => pace.refuse(refusal, &line, &source.name),
                 }
                 line.clear();
@@ -111,15 +112,16 @@ fn file_of(pace: &mut Pace<'_>, file: Box<dyn Read>, name: &str, clock: &mut Clo
             source.reader.parse(text, &mut transformed)
         };
         match fields {
-            Ok(fields) => {
+            Ok(Some(fields)) => {
                 let due = clock.due(fields.due.unwrap_or(fields.time));
                 if mine {
                     let Some(due) = pace.wait(due) else { return Ok(()) };
                     pace.event(if source.reader.transforms() { &transformed } else { text }, fields, due);
                 }
             }
+            Ok(None) if mine => pace.drop_event(),
             Err(refusal) if mine => pace.refuse(refusal, text, &format!("{name}:{number}")),
-            Err(_) => {}
+            Ok(None) | Err(_) => {}
         }
     }
 }
@@ -166,6 +168,7 @@ struct Pace<'a> {
     bytes: Vec<u8>,
     events: Vec<Event>,
     lines: u64,
+    dropped: u64,
     dead_letters: Bundle,
     /// Due time of the last wait, and whether the queue has closed.
     last: Duration,
@@ -188,6 +191,7 @@ impl<'a> Pace<'a> {
             bytes,
             events,
             lines: 0,
+            dropped: 0,
             dead_letters: Bundle::default(),
             last,
             unwanted,
@@ -241,6 +245,11 @@ impl<'a> Pace<'a> {
         });
     }
 
+    fn drop_event(&mut self) {
+        self.lines += 1;
+        self.dropped += 1;
+    }
+
     fn refuse(&mut self, Refusal { reason, words }: Refusal, line: &[u8], from: &str) {
         self.lines += 1;
         self.source.dead_letters.add(&mut self.dead_letters, reason, &words, line, from);
@@ -254,7 +263,8 @@ impl<'a> Pace<'a> {
         let events = std::mem::take(&mut self.events);
         self.source.came(bytes.len());
         let chunk = Chunk { bytes, events, ticket: None };
-        self.source.take_up(std::mem::take(&mut self.lines), chunk, &mut self.dead_letters);
+        let (lines, dropped) = (std::mem::take(&mut self.lines), std::mem::take(&mut self.dropped));
+        self.source.take_up(lines, dropped, chunk, &mut self.dead_letters);
     }
 }
 

@@ -4,10 +4,40 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use super::dead_letters::Refusal;
 use super::line::{EventFields, Reader};
-use super::transform::{Step, apply};
-use crate::plan::{Events, TransformStep};
+use super::transform::{Step, Transform, apply};
+use crate::plan::{Events, PlanError, TransformStep};
 use crate::workload::event::{Batch, Event};
+
+/// Result of a line, for display.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Preview {
+    /// The event's line after the transformation.
+    Event(String),
+    /// A step drops the event.
+    Dropped,
+    /// The reason of its dead letter.
+    DeadLetter(String),
+}
+
+/// Reads lines as a source with these fields does; `longest` is its maximum length of a line, bytes.
+pub fn preview(events: &Events, longest: usize, lines: &[Vec<u8>]) -> Result<Vec<Preview>, PlanError> {
+    let reader = Reader::new(events, None)?.with(Transform::new(events, longest)?);
+    let result = |line: &Vec<u8>| {
+        let mut transformed = Vec::new();
+        match reader.parse(line.trim_ascii(), &mut transformed) {
+            Ok(None) => Preview::Dropped,
+            Ok(Some(_)) => {
+                let line = if reader.transforms() { &transformed } else { line };
+                Preview::Event(String::from_utf8_lossy(line).into_owned())
+            }
+            Err(Refusal { reason, words }) if words.is_empty() => Preview::DeadLetter(reason.name().to_owned()),
+            Err(Refusal { reason, words }) => Preview::DeadLetter(format!("{}: {words}", reason.name())),
+        }
+    };
+    Ok(lines.iter().map(result).collect())
+}
 
 const ID: &str = "7";
 const TIME: &str = "2017-03-01T12:00:00Z";
@@ -39,8 +69,8 @@ fn sample(events: &Events, reader: &Reader, name: &str) -> Option<(Vec<u8>, Even
     let fields = [(&kind.id, ID), (&kind.time, TIME), (&events.kind, name)].map(add);
     let steps = events.transform.iter().chain(&kind.transform).chain(&fields);
     let added = steps.filter(|step| matches!(step, TransformStep::Add { .. })).map(Step::new);
-    let line = apply(&added.collect::<Result<Vec<_>, _>>().ok()?, b"{}").ok()?.into_owned();
-    let fields = reader.parse(&line, &mut Vec::new()).ok()?;
+    let line = apply(&added.collect::<Result<Vec<_>, _>>().ok()?, b"{}").ok()??.into_owned();
+    let fields = reader.parse(&line, &mut Vec::new()).ok()??;
     Some((line, fields))
 }
 

@@ -10,12 +10,14 @@ use super::dead_letters::Reason;
 use super::probes::{ProbeCounts, Probes};
 use super::queue::QueueState;
 
-/// Statistics of a source. `lines` = `accepted` + dead letters other than those refused by the store.
+/// Statistics of a source. `lines` = `accepted` + `dropped` + dead letters other than those refused by the store.
 /// `accepted` = `indexed` + refused + `left_over`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SourceStats {
     /// Non-empty lines received.
     pub lines: u64,
+    /// Lines whose events the transformation drops.
+    pub dropped: u64,
     /// Lines that are valid events.
     pub accepted: u64,
     /// Events that the store accepted.
@@ -77,6 +79,7 @@ impl SourceStats {
     /// Adds the statistics of another rank.
     pub fn add(&mut self, other: Self) {
         self.lines += other.lines;
+        self.dropped += other.dropped;
         self.accepted += other.accepted;
         self.indexed += other.indexed;
         for (reason, count) in other.dead_letters {
@@ -120,10 +123,11 @@ impl Source {
         // Later stages are read first, so that no part exceeds its total.
         let QueueState { waiting, most_bytes, spilled, written } = self.queue.standing();
         let (indexed, refused) = (of(&self.counts.indexed), self.dead_letters.of(Reason::Refused));
-        let accepted = of(&self.counts.accepted);
+        let (accepted, dropped) = (of(&self.counts.accepted), of(&self.counts.dropped));
         let stats = SourceStats {
             dead_letters: self.dead_letters.counts(),
             lines: of(&self.counts.lines),
+            dropped,
             accepted,
             indexed,
             left_over: accepted.saturating_sub(indexed + refused),

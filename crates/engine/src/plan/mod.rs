@@ -22,7 +22,10 @@ mod visible;
 pub use back_off::BackOff;
 pub use error::{PlanError, PlanErrorKind};
 pub use journey::{Ask, Branch, Clock, Comparison, Missing, Repeat, Step, Test, Timed, When};
-pub use source::{Events, Expression, FieldType, GeneratorPlan, Kind, Listen, Replay, Source, TransformStep};
+pub use source::{
+    EventCondition, Events, Expression, FieldTest, FieldType, GeneratorPlan, Kind, LineFormat, Listen, Replay, Source,
+    TransformStep,
+};
 pub use visible::{Sampling, Visible};
 
 /// Upper limit of durations, s: 30 years. Clocks can still represent it.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 
 use super::{Level, seconds};
 
@@ -126,11 +126,25 @@ pub struct Events {
     /// Pointer to the kind.
     #[serde(rename = "type")]
     pub kind: String,
+    /// Format of the lines.
+    #[serde(default)]
+    pub format: LineFormat,
     /// The kinds by name.
     pub kinds: BTreeMap<String, Kind>,
     /// Steps for the lines of all kinds, before the kind is read.
     #[serde(default)]
     pub transform: Vec<TransformStep>,
+}
+
+/// Format of a source's lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LineFormat {
+    /// A JSON object.
+    #[default]
+    Json,
+    /// Text, which becomes the field `message` of an object.
+    Text,
 }
 
 /// A kind of events.
@@ -183,6 +197,62 @@ pub enum TransformStep {
         /// The constant.
         value: Value,
     },
+    /// Drop the event if a condition holds.
+    DropEvent {
+        /// The condition.
+        condition: EventCondition,
+    },
+    /// Set fields to the parts of a text that the first fitting pattern captures.
+    Grok {
+        /// The text.
+        field: String,
+        /// Patterns, in the order in which they are tried.
+        patterns: Vec<String>,
+        /// Further patterns by name.
+        #[serde(default)]
+        custom: BTreeMap<String, String>,
+    },
+}
+
+/// A condition on the fields of a line.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub enum EventCondition {
+    /// Test of a field.
+    Field {
+        /// The field.
+        field: String,
+        /// The test.
+        test: FieldTest,
+    },
+    /// The negation of a condition.
+    Not(Box<EventCondition>),
+    /// All conditions hold.
+    All(Vec<EventCondition>),
+    /// At least one condition holds.
+    Any(Vec<EventCondition>),
+}
+
+/// Test of a field.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FieldTest {
+    /// It equals one of the values.
+    Equals(Vec<Value>),
+    /// A regular expression matches a part of it.
+    Matches(String),
+    /// It exists.
+    Exists,
+    /// It is missing.
+    Missing,
+    /// It is a number below.
+    Below(Number),
+    /// It is a number of at most.
+    AtMost(Number),
+    /// It is a number above.
+    Above(Number),
+    /// It is a number of at least.
+    AtLeast(Number),
 }
 
 /// Type of a converted field.
@@ -211,6 +281,9 @@ pub enum Expression {
         of: String,
         /// The format, such as `%Y.%m.%d`.
         format: String,
+        /// The format of the time, unless it is ISO 8601 or milliseconds since 1970.
+        #[serde(default)]
+        from: Option<String>,
     },
     /// One part of a split text.
     Part {

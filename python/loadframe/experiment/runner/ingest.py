@@ -93,6 +93,7 @@ class IngestResult:
         return {
             "source": self.source,
             "lines": figures.lines,
+            "dropped": figures.dropped,
             "accepted": figures.accepted,
             "indexed": figures.indexed,
             "documents": self.documents,

@@ -246,6 +246,7 @@ TARGETS = (
 #: Metrics of a source of events while its phase runs.
 SOURCES = (
     Field("lines", "rate", "1/s", "lines received"),
+    Field("dropped", "rate", "1/s", "events that the transformation dropped"),
     Field("accepted", "rate", "1/s", "events accepted for indexing"),
     Field("indexed", "rate", "1/s", "events acknowledged by the store"),
     Field(

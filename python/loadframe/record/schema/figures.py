@@ -156,11 +156,14 @@ class OperationFigures(Figures):
 class SourceFigures:
     """Figures of a source of events in a phase, including its warm-up.
 
-    A line is an accepted event or a dead letter. An accepted event is indexed, rejected (also a dead letter) or left
-    over.
+    A line is an accepted event, a dropped event or a dead letter. An accepted event is indexed, rejected (also a dead
+    letter) or left over.
     """
 
     lines: int = field(metadata=doc_metadata("received lines", "lines"))
+    dropped: int = field(
+        default=0, metadata=doc_metadata("events that `drop_event` of the transformation dropped", "events")
+    )
     accepted: int = field(metadata=doc_metadata("events accepted for indexing", "events"))
     indexed: int = field(metadata=doc_metadata("accepted events that the store acknowledged", "events"))
     left_over: int = field(

@@ -175,6 +175,7 @@ def sources_table(phases: Sequence[PhaseSummary]) -> Table | None:
                     Cell(phase.name),
                     Cell(name, source.address or ""),
                     Cell(format_count(source.lines)),
+                    Cell(format_count(source.dropped)),
                     Cell(format_count(source.accepted)),
                     Cell(format_count(source.indexed)),
                     Cell(format_count(round(source.indexed / seconds)) if seconds else "–"),
@@ -185,12 +186,24 @@ def sources_table(phases: Sequence[PhaseSummary]) -> Table | None:
             )
     if not rows:
         return None
-    columns = ("phase", "source", "lines", "accepted", "indexed", "indexed/s", "dead letters", "left over", "in")
+    columns = (
+        "phase",
+        "source",
+        "lines",
+        "dropped",
+        "accepted",
+        "indexed",
+        "indexed/s",
+        "dead letters",
+        "left over",
+        "in",
+    )
     return Table(
         columns,
         rows,
         names=2,
-        note="Whole phases, including warm-up. Lines: accepted events plus invalid lines (dead letters). An event that"
+        note="Whole phases, including warm-up. Lines: accepted events, events that the transformation dropped, and"
+        " invalid lines (dead letters). An event that"
         " the store rejects counts as accepted and as a dead letter. Retries are not counted.",
     )
 

@@ -191,3 +191,38 @@ fn lines_are_transformed_before_they_are_sent() {
         std::fs::remove_file(&letters).unwrap();
     }
 }
+
+#[test]
+fn dropped_events_are_counted_apart_and_acknowledged() {
+    let text: String = (0..3_000).map(bid).collect::<String>() + "no json\n";
+    let texts = Folder::new();
+    let path = file(&texts, "log.ndjson", &text);
+    for (source, drops_all) in [
+        (json!({"listen": {"address": "127.0.0.1:0"}, "acknowledge": true}), false),
+        (json!({"listen": {"address": "127.0.0.1:0"}, "acknowledge": true}), true),
+        (json!({"files": [path]}), false),
+        (json!({"files": [path], "replay": {"time": "/time", "speed": 1e6}}), false),
+    ] {
+        let mut plan = ingesting(source, json!("exhausted"));
+        let test = json!({"matches": if drops_all { "" } else { "7$" }});
+        let dropping = json!([{"step": "drop_event", "condition": {"field": {"field": "/id", "test": test}}}]);
+        plan["sources"]["ads"]["events"]["transform"] = dropping;
+        let outcome = if plan["sources"]["ads"]["listen"].is_object() {
+            let folder = Folder::new();
+            let (running, address) = listening::<Null>(&plan, &folder);
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(text.as_bytes()).unwrap();
+            stream.shutdown(std::net::Shutdown::Write).unwrap();
+            let told = BufReader::new(stream).lines().last().unwrap().unwrap();
+            assert_eq!(serde_json::from_str::<Value>(&told).unwrap(), json!({"acknowledged": 3_001}));
+            running.close();
+            ended(&running)
+        } else {
+            run::<Null>(&plan).0
+        };
+        let counts = ["lines", "dropped", "accepted", "indexed", "left_over"].map(|name| count(&outcome, name));
+        let wanted = if drops_all { [3_001, 3_000, 0, 0, 0] } else { [3_001, 300, 2_700, 2_700, 0] };
+        assert_eq!(counts, wanted, "{outcome}");
+        assert_eq!(outcome["sources"]["ads"]["dead_letters"], json!({"not a JSON object": 1}));
+    }
+}

@@ -1,6 +1,11 @@
-//! Transformation of lines: steps that rename, drop, convert, derive and add fields before id and time are read.
+//! Transformation of lines before id and time are read: steps that rename, drop, convert, derive and add fields,
+//! take them out of texts, and drop events.
 //!
 //! Values that no step touches keep their bytes, so that numbers stay exact.
+
+mod condition;
+mod grok;
+mod patterns;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -11,10 +16,12 @@ use serde_json::Number;
 
 use super::dead_letters::{Reason, Refusal};
 use super::instant::{instant, unit};
-use crate::plan::{Events, Expression, FieldType, PlanError, TransformStep};
+use crate::plan::{Events, Expression, FieldType, LineFormat, PlanError, TransformStep};
 use crate::util::calendar;
 use crate::util::json::whole;
 use crate::workload::json_pointer::Pointer;
+use condition::Condition;
+use grok::Grok;
 
 /// Longest excerpt of a value in the reason of a dead letter, characters.
 const SHOWN: usize = 60;
@@ -31,11 +38,22 @@ pub struct Transform {
     pub kinds: Vec<Vec<Step>>,
     /// Maximum length of a transformed line, bytes.
     pub longest: usize,
+    /// Format of the lines.
+    pub format: LineFormat,
 }
 
-/// One step: what to do with a field.
+/// One step.
 #[derive(Debug)]
-pub struct Step {
+pub enum Step {
+    /// Change a field.
+    Change(Field),
+    /// Drop the event if the condition holds.
+    DropEvent(Condition),
+}
+
+/// Change of a field.
+#[derive(Debug)]
+pub struct Field {
     field: Path,
     act: Act,
 }
@@ -47,11 +65,12 @@ enum Act {
     Convert(FieldType),
     Derive(Expression, Vec<Path>),
     Add(Vec<u8>),
+    Grok(Grok),
 }
 
 /// Names of nested members.
 #[derive(Debug)]
-struct Path {
+pub struct Path {
     names: Vec<Vec<u8>>,
 }
 
@@ -72,21 +91,27 @@ impl fmt::Display for Path {
 }
 
 impl Transform {
-    /// Checks the steps; `None` without any. `longest`: maximum length of a transformed line, bytes.
+    /// Checks the steps; `None` if lines stay as they are. `longest`: maximum length of a transformed line, bytes.
     pub fn new(events: &Events, longest: usize) -> Result<Option<Self>, PlanError> {
         let steps = |steps: &[TransformStep]| steps.iter().map(Step::new).collect::<Result<Vec<_>, _>>();
         let all = steps(&events.transform)?;
         // In the order of the reader's names.
         let kinds = events.kinds.values().map(|kind| steps(&kind.transform)).collect::<Result<Vec<_>, _>>()?;
-        let is_empty = all.is_empty() && kinds.iter().all(Vec::is_empty);
-        Ok((!is_empty).then_some(Self { all, kinds, longest }))
+        let is_empty = events.format == LineFormat::Json && all.is_empty() && kinds.iter().all(Vec::is_empty);
+        Ok((!is_empty).then_some(Self { all, kinds, longest, format: events.format }))
     }
 }
 
-/// Applies steps to a line without surrounding white space.
-pub fn apply<'a>(steps: &[Step], line: &'a [u8]) -> Result<Cow<'a, [u8]>, Refusal> {
+/// Returns the object of a line of text.
+pub fn message(line: &[u8]) -> Result<Vec<u8>, Refusal> {
+    let text = std::str::from_utf8(line).map_err(|_| Refusal::from(Reason::NoText))?;
+    Ok([&b"{\"message\":"[..], &quoted(text), b"}"].concat())
+}
+
+/// Applies steps to a line without surrounding white space; `None` if a step drops the event.
+pub fn apply<'a>(steps: &[Step], line: &'a [u8]) -> Result<Option<Cow<'a, [u8]>>, Refusal> {
     if steps.is_empty() {
-        return Ok(Cow::Borrowed(line));
+        return Ok(Some(Cow::Borrowed(line)));
     }
     if std::str::from_utf8(line).is_err() {
         return Err(Reason::NoObject.into());
@@ -94,14 +119,19 @@ pub fn apply<'a>(steps: &[Step], line: &'a [u8]) -> Result<Cow<'a, [u8]>, Refusa
     // Errors of the JSON itself do not name a step.
     let mut object = Object::parse(line)?;
     for step in steps {
-        step.apply(&mut object).map_err(|problem| Refusal {
-            reason: Reason::Transform,
-            words: format!("{} {}: {problem}", step.act.name(), step.field),
-        })?;
+        match step {
+            Step::Change(change) => change.apply(&mut object)?,
+            Step::DropEvent(condition) => {
+                let failed = |problem| Refusal { reason: Reason::Transform, words: format!("drop_event: {problem}") };
+                if condition.holds(&mut object).map_err(failed)? {
+                    return Ok(None);
+                }
+            }
+        }
     }
     let mut out = Vec::with_capacity(line.len());
     object.write(&mut out);
-    Ok(Cow::Owned(out))
+    Ok(Some(Cow::Owned(out)))
 }
 
 impl Act {
@@ -112,6 +142,7 @@ impl Act {
             Self::Convert(_) => "convert",
             Self::Derive(..) => "derive",
             Self::Add(_) => "add",
+            Self::Grok(_) => "grok",
         }
     }
 }
@@ -134,34 +165,68 @@ impl Step {
                 (field, Act::Derive(value.clone(), operands))
             }
             TransformStep::Add { field, value } => (field, Act::Add(value.to_string().into_bytes())),
+            TransformStep::Grok { field, patterns, custom } => {
+                let grok = Grok::new(patterns, custom).map_err(|e| e.within(format!("grok {field}")))?;
+                (field, Act::Grok(grok))
+            }
+            TransformStep::DropEvent { condition } => {
+                let condition = Condition::new(condition).map_err(|e| e.within("drop_event".to_owned()))?;
+                return Ok(Self::DropEvent(condition));
+            }
         };
-        Ok(Self { field: Path::parse(field)?, act })
+        Ok(Self::Change(Field { field: Path::parse(field)?, act }))
+    }
+}
+
+impl Field {
+    fn apply(&self, object: &mut Object<'_>) -> Result<(), Refusal> {
+        let words = |problem: &str| format!("{} {}: {problem}", self.act.name(), self.field);
+        let fits = self.change(object);
+        let fits = fits.map_err(|problem| Refusal { reason: Reason::Transform, words: words(&problem) })?;
+        if fits { Ok(()) } else { Err(Refusal { reason: Reason::NoMatch, words: words("no pattern fits") }) }
     }
 
-    fn apply(&self, object: &mut Object<'_>) -> Result<(), String> {
+    /// Changes the field; returns false if no pattern fits it.
+    fn change(&self, object: &mut Object<'_>) -> Result<bool, String> {
         let names = &self.field.names;
         match &self.act {
+            Act::Grok(grok) => {
+                let node = object.find(names)?.ok_or("the field is missing")?;
+                let Node::Json(json) = &node else { return Err("an object is not a text".to_owned()) };
+                let json = json.clone();
+                let whole = text(&json).ok_or_else(|| format!("{} is not a text", excerpt(&json)))?;
+                let Some(taken) = grok.captures(&whole)? else { return Ok(false) };
+                for (field, part, to) in taken {
+                    let value = match to {
+                        None => quoted(part),
+                        Some(to) => convert_text(part, to)
+                            .ok_or_else(|| format!("{field}: {} is not {}", excerpt(part.as_bytes()), wanted(to)))?,
+                    };
+                    object.put(&field.names, Node::Json(Cow::Owned(value)))?;
+                }
+                return Ok(true);
+            }
             Act::Rename(to) => {
-                let Some(value) = object.take(names)? else { return Ok(()) };
+                let Some(value) = object.take(names)? else { return Ok(true) };
                 if object.find(&to.names)?.is_some() {
                     return Err(format!("the field {to} exists already"));
                 }
-                object.put(&to.names, value)
+                object.put(&to.names, value)?;
             }
-            Act::Drop => object.take(names).map(drop),
+            Act::Drop => drop(object.take(names)?),
             Act::Convert(to) => {
                 let node = object.find(names)?.ok_or("the field is missing")?;
                 let Node::Json(json) = &node else { return Err("an object cannot be converted".to_owned()) };
                 let converted = convert(json, *to)?;
                 *node = Node::Json(Cow::Owned(converted));
-                Ok(())
             }
             Act::Derive(expression, operands) => {
                 let value = derive(expression, operands, object)?;
-                object.put(names, Node::Json(Cow::Owned(value)))
+                object.put(names, Node::Json(Cow::Owned(value)))?;
             }
-            Act::Add(value) => object.put(names, Node::Json(Cow::Owned(value.clone()))),
+            Act::Add(value) => object.put(names, Node::Json(Cow::Owned(value.clone())))?,
         }
+        Ok(true)
     }
 }
 
@@ -290,7 +355,11 @@ fn quoted(text: &str) -> Vec<u8> {
 /// Returns the content of a string, or the digits of a number.
 fn digits(json: &[u8]) -> Option<Cow<'_, str>> {
     match json.first()? {
-        b'"' => serde_json::from_slice::<String>(json).ok().map(Cow::Owned),
+        // A string with escapes has no content to borrow.
+        b'"' => match serde_json::from_slice::<&str>(json) {
+            Ok(text) => Some(Cow::Borrowed(text)),
+            Err(_) => serde_json::from_slice::<String>(json).ok().map(Cow::Owned),
+        },
         b'-' | b'0'..=b'9' => std::str::from_utf8(json).ok().map(Cow::Borrowed),
         _ => None,
     }
@@ -307,28 +376,37 @@ fn text(json: &[u8]) -> Option<Cow<'_, str>> {
 
 fn convert(json: &[u8], to: FieldType) -> Result<Vec<u8>, String> {
     let converted = match to {
-        FieldType::Integer => digits(json).and_then(|digits| integer(&digits)).map(String::into_bytes),
+        FieldType::Integer | FieldType::Float => digits(json).and_then(|digits| convert_text(&digits, to)),
+        FieldType::Boolean | FieldType::Text => text(json).and_then(|text| convert_text(&text, to)),
+        FieldType::Time => Some(quoted(&date(json, None, "%Y-%m-%dT%H:%M:%S.%3fZ")?)),
+    };
+    converted.ok_or_else(|| format!("{} is not {}", excerpt(json), wanted(to)))
+}
+
+fn wanted(to: FieldType) -> &'static str {
+    match to {
+        FieldType::Integer => "an integer of 64 bits",
+        FieldType::Float => "a finite number",
+        FieldType::Boolean => "true, false, 1 or 0",
+        FieldType::Text | FieldType::Time => "a text, a number, true or false",
+    }
+}
+
+/// Converts the content of a value to JSON of another type; `None` if it does not fit.
+fn convert_text(text: &str, to: FieldType) -> Option<Vec<u8>> {
+    match to {
+        FieldType::Integer => integer(text).map(String::into_bytes),
         FieldType::Float => {
-            let number = digits(json).and_then(|digits| digits.parse().ok()).and_then(Number::from_f64);
+            let number = text.parse().ok().and_then(Number::from_f64);
             number.map(|number| number.to_string().into_bytes())
         }
-        FieldType::Boolean => match text(json).as_deref() {
-            Some("true" | "1") => Some(b"true".to_vec()),
-            Some("false" | "0") => Some(b"false".to_vec()),
+        FieldType::Boolean => match text {
+            "true" | "1" => Some(b"true".to_vec()),
+            "false" | "0" => Some(b"false".to_vec()),
             _ => None,
         },
-        FieldType::Text => text(json).map(|text| quoted(&text)),
-        FieldType::Time => Some(quoted(&date(json, "%Y-%m-%dT%H:%M:%S.%3fZ")?)),
-    };
-    converted.ok_or_else(|| {
-        let wanted = match to {
-            FieldType::Integer => "an integer of 64 bits",
-            FieldType::Float => "a finite number",
-            FieldType::Boolean => "true, false, 1 or 0",
-            FieldType::Text | FieldType::Time => "a text, a number, true or false",
-        };
-        format!("{} is not {wanted}", excerpt(json))
-    })
+        FieldType::Text | FieldType::Time => Some(quoted(text)),
+    }
 }
 
 fn integer(digits: &str) -> Option<String> {
@@ -340,14 +418,25 @@ fn integer(digits: &str) -> Option<String> {
     })
 }
 
-/// Formats a time in UTC.
-fn date(json: &[u8], format: &str) -> Result<String, String> {
-    let milliseconds = instant(json).ok_or_else(|| format!("{} is not a time", excerpt(json)))?;
-    if unit(json).is_some() {
+/// Formats a time in UTC. `from`: the format of the time, unless it is ISO 8601 or milliseconds since 1970.
+fn date(json: &[u8], from: Option<&str>, format: &str) -> Result<String, String> {
+    let milliseconds = match from {
+        Some(from) => text(json).and_then(|text| parsed(from, &text)),
+        None => instant(json),
+    };
+    let milliseconds = milliseconds.ok_or_else(|| format!("{} is not a time", excerpt(json)))?;
+    if from.is_none() && unit(json).is_some() {
         return Err(format!("{} is not in milliseconds since 1970", excerpt(json)));
     }
     let at = calendar::at(milliseconds).ok_or_else(|| format!("{} is outside the years 0 to 9999", excerpt(json)))?;
     strtime::format(format, at).map_err(|e| e.to_string())
+}
+
+/// Parses a time; without an offset it is in UTC. Returns milliseconds since 1970.
+fn parsed(format: &str, text: &str) -> Option<i64> {
+    let broken_down = strtime::parse(format, text).ok()?;
+    let offset = broken_down.offset().unwrap_or(jiff::tz::Offset::UTC);
+    offset.to_timestamp(broken_down.to_datetime().ok()?).ok().map(|at| at.as_millisecond())
 }
 
 fn derive(expression: &Expression, operands: &[Path], object: &mut Object<'_>) -> Result<Vec<u8>, String> {
@@ -367,7 +456,7 @@ fn derive(expression: &Expression, operands: &[Path], object: &mut Object<'_>) -
         values.iter().map(text).collect::<Result<Vec<String>, String>>()
     };
     match expression {
-        Expression::Date { format, .. } => Ok(quoted(&date(&values[0].1, format)?)),
+        Expression::Date { format, from, .. } => Ok(quoted(&date(&values[0].1, from.as_deref(), format)?)),
         Expression::Part { split, at, .. } => {
             let whole = &texts()?[0];
             let missing = || format!("{} has no part {at}", excerpt(whole.as_bytes()));

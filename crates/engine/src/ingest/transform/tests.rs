@@ -9,8 +9,8 @@ fn transform(steps: Value) -> Transform {
 
 /// Applies steps to a line; returns its text or the words of its dead letter.
 fn applied(steps: Value, line: &str) -> Result<String, String> {
-    let changed =
-        apply(&transform(steps).all, line.as_bytes()).map(|line| String::from_utf8(line.into_owned()).unwrap());
+    let changed = apply(&transform(steps).all, line.as_bytes())
+        .map(|line| line.map_or("dropped".to_owned(), |line| String::from_utf8(line.into_owned()).unwrap()));
     changed.map_err(|refusal| {
         let name = refusal.reason.name();
         if refusal.words.is_empty() { name.to_owned() } else { refusal.words }
@@ -200,7 +200,7 @@ fn random_lines_become_objects_or_dead_letters() {
                 _ => bytes.insert(at, b"{}[]\",:0"[(draw.bits(40 + change) % 8) as usize]),
             }
         }
-        if let Ok(changed) = apply(&steps.all, &bytes) {
+        if let Ok(Some(changed)) = apply(&steps.all, &bytes) {
             kept += 1;
             let value: Value = serde_json::from_slice(&changed).unwrap();
             assert!(value["n"].is_i64() && value["d"]["e"].is_string(), "{value}");
@@ -224,4 +224,231 @@ fn a_plan_with_unusable_steps_is_refused() {
     }
     let events = json!({"type": "/type", "kinds": {"x": {"id": "/id", "time": "/t"}}});
     assert!(Transform::new(&from_value(events).unwrap(), 1).unwrap().is_none());
+}
+
+fn grokked(patterns: Value, custom: Value, text: &str) -> Result<Value, String> {
+    let steps = json!([
+        {"step": "grok", "field": "/m", "patterns": patterns, "custom": custom}, {"step": "drop", "field": "/m"},
+    ]);
+    applied(steps, &json!({"m": text}).to_string()).map(|line| serde_json::from_str(&line).unwrap())
+}
+
+#[test]
+fn patterns_take_typed_fields_out_of_texts() {
+    let log = r#"203.0.113.9 - ann [10/Oct/2000:13:55:36 -0700] "GET /a.gif?x=\"1 HTTP/1.0" 200 2326 "http://e.org/" "M \"4\"""#;
+    let wanted = json!({
+        "clientip": "203.0.113.9", "ident": "-", "auth": "ann", "timestamp": "10/Oct/2000:13:55:36 -0700", "verb": "GET",
+        "request": "/a.gif?x=\\\"1", "httpversion": "1.0", "response": "200", "bytes": "2326",
+        "referrer": "\"http://e.org/\"", "agent": "\"M \\\"4\\\"\"",
+    });
+    let log = log.replace("\\\\", "\\");
+    assert_eq!(grokked(json!(["^%{COMBINEDAPACHELOG}$"]), json!({}), &log), Ok(wanted));
+    let missing = r#"2001:db8::7 - - [01/Jan/2024:00:00:00 +0000] "\x16\x03" - -"#;
+    let taken = grokked(json!(["^%{COMMONAPACHELOG}$"]), json!({}), missing).unwrap();
+    assert_eq!((&taken["clientip"], &taken["rawrequest"]), (&json!("2001:db8::7"), &json!("\\x16\\x03")));
+    assert!(taken.get("bytes").is_none() && taken.get("verb").is_none(), "{taken}");
+    for (patterns, custom, text, result) in [
+        (json!(["%{NUMBER:a.n:int}/%{NUMBER:f:float}"]), json!({}), "-7/.5", json!({"a": {"n": -7}, "f": 0.5})),
+        (json!(["^%{INT:x}$", "^%{WORD:w}$"]), json!({}), "é1", json!({"w": "é1"})),
+        (
+            json!(["%{ID:id}:(?<rest>.*)"]),
+            json!({"ID": "%{X}-%{X}", "X": "[a-c]+"}),
+            "ab-c:ü",
+            json!({"id": "ab-c", "rest": "ü"}),
+        ),
+        (json!(["(?:%{IPV4:host}|%{WORD:host})!"]), json!({}), "b!", json!({"host": "b"})),
+        // Empty parts set no field.
+        (json!(["a%{DATA:d}b"]), json!({}), "ab", json!({})),
+        (json!(["%{WORD:m}"]), json!({"WORD": "[xy]"}), "ay", json!({})),
+        (
+            json!(["^%{SYSLOGBASE} %{GREEDYDATA:text}$"]),
+            json!({}),
+            "Mar  1 12:00:00 db1 sshd[42]: no",
+            json!({"timestamp": "Mar  1 12:00:00", "logsource": "db1", "program": "sshd", "pid": "42", "text": "no"}),
+        ),
+        (
+            json!(["^%{TIMESTAMP_ISO8601:t} %{LOGLEVEL:l} %{UUID:u} %{URI:w}$"]),
+            json!({}),
+            "2024-01-01T00:00:00.5+01:00 WARN 123e4567-e89b-12d3-a456-426614174000 https://u:p@e.org:8/a?b=c",
+            json!({"t": "2024-01-01T00:00:00.5+01:00", "l": "WARN", "u": "123e4567-e89b-12d3-a456-426614174000",
+                "w": "https://u:p@e.org:8/a?b=c"}),
+        ),
+    ] {
+        assert_eq!(grokked(patterns.clone(), custom, text), Ok(result), "{patterns} on {text}");
+    }
+}
+
+#[test]
+fn texts_that_do_not_fit_are_named_in_a_dead_letter() {
+    for (pattern, text, words) in [
+        ("^%{INT:n}$", "x", "grok m: no pattern fits"),
+        ("%{NUMBER:n:int}", "1.5", "grok m: n: 1.5 is not an integer of 64 bits"),
+        ("%{NUMBER:n:int}", "99999999999999999999", "grok m: n: 99999999999999999999 is not an integer of 64 bits"),
+        ("%{WORD:w} %{WORD:w}", "a b", "grok m: the pattern captures the field w twice in a b"),
+        ("%{WORD:m.x}", "a", "grok m: m is not an object"),
+    ] {
+        assert_eq!(grokked(json!([pattern]), json!({}), text), Err(words.to_owned()), "{pattern}");
+    }
+    let steps = || json!([{"step": "grok", "field": "/m", "patterns": ["%{WORD:w}"]}]);
+    for (line, words) in [
+        ("{}", "grok m: the field is missing"),
+        (r#"{"m":{"a":1}}"#, "grok m: {\"a\":1} is not a text"),
+        (r#"{"m":null}"#, "grok m: null is not a text"),
+        (r#"{"m":"\ud800"}"#, "grok m: \"\\ud800\" is not a text"),
+    ] {
+        assert_eq!(applied(steps(), line), Err(words.to_owned()), "{line}");
+    }
+    let refusal = apply(&transform(json!([{"step": "grok", "field": "/m", "patterns": ["^x"]}])).all, b"{\"m\":\"y\"}");
+    assert_eq!(refusal.unwrap_err().reason, Reason::NoMatch);
+}
+
+#[test]
+fn unusable_patterns_are_refused() {
+    let laughs = json!({"A": "%{B}%{B}%{B}%{B}", "B": "%{C}%{C}%{C}%{C}", "C": "%{D}%{D}%{D}%{D}",
+        "D": "%{E}%{E}%{E}%{E}", "E": "%{F}%{F}%{F}%{F}", "F": "%{G}%{G}%{G}%{G}", "G": "%{H}%{H}%{H}%{H}", "H": "x"});
+    for (patterns, custom, words) in [
+        (json!([]), json!({}), "at least one pattern"),
+        (json!(["%{NUMBR:n}"]), json!({}), "unknown pattern \"NUMBR\"; did you mean \"NUMBER\"?"),
+        (json!(["%{NUMBER:n"]), json!({}), "%{NUMBER:n lacks its }"),
+        (json!(["%{NUMBER:n:integer}"]), json!({}), "%{NUMBER:n:integer} is not a reference"),
+        (json!(["%{NUMBER:n:int:x}"]), json!({}), "is not a reference"),
+        (json!(["%{NUMBER:[a][b]}"]), json!({}), "\"[a][b]\" is not a field"),
+        (json!(["%{NUMBER:a..b}"]), json!({}), "\"a..b\" is not a field"),
+        (json!(["("]), json!({}), "unclosed group"),
+        (json!(["(?<!a)b"]), json!({}), "look-around and backreferences are not supported"),
+        (json!(["(a)\\1"]), json!({}), "look-around and backreferences are not supported"),
+        (json!(["%{A}"]), json!({"A": "%{B}", "B": "%{A}"}), "refers to itself"),
+        (json!(["%{A}"]), laughs, "longer than 65536 bytes"),
+        (json!(["(?:a{1000}){1000}"]), json!({}), "too large"),
+        (json!(["%{INT}"]), json!({"UNUSED": "%{NONE}"}), "unknown pattern \"NONE\""),
+    ] {
+        let steps = json!([{"step": "grok", "field": "/m", "patterns": patterns, "custom": custom}]);
+        let events = json!({"type": "/type", "transform": steps, "kinds": {"x": {"id": "/id", "time": "/t"}}});
+        let error = Transform::new(&from_value(events).unwrap(), 1).unwrap_err();
+        assert!(error.message.contains(words), "{patterns}: {error:?}");
+    }
+    let names: Vec<&str> = patterns::BASE.iter().map(|(name, _)| *name).collect();
+    assert!(names.is_sorted(), "they are searched by bisection");
+    for name in names {
+        grok::Grok::new(&[format!("%{{{name}:x}}")], &Default::default()).unwrap();
+    }
+}
+
+#[test]
+fn hostile_lines_cost_time_in_proportion_to_their_length() {
+    // With backtracking, each of these would take longer than the age of the universe.
+    let hostile = [
+        ("^(?:a+)+$", format!("{}b", "a".repeat(100_000))),
+        ("^(?:a|aa)*c", "a".repeat(100_000)),
+        ("^%{EMAILADDRESS:mail}$", format!("{}@", "a.".repeat(50_000))),
+        ("^%{URIPATHPARAM:path}$", format!("{}\u{1}", "/a".repeat(50_000))),
+        ("%{QS:q}$", "\"\\".repeat(50_000)),
+    ];
+    for (pattern, text) in hostile {
+        assert_eq!(grokked(json!([pattern]), json!({}), &text), Err("grok m: no pattern fits".to_owned()), "{pattern}");
+    }
+    let log = format!("{} - - [", "a".repeat(100_000));
+    assert!(grokked(json!(["^%{COMBINEDAPACHELOG}"]), json!({}), &log).is_err());
+}
+
+#[test]
+fn events_are_dropped_by_conditions() {
+    let line = r#"{"l":"debug","n":5,"big":9007199254740993,"f":5.0,"t":"5","o":{"x":null},"b":true,"a":[1],"e":"\u0064ebug"}"#;
+    let test = |field: &str, test: Value| json!({"field": {"field": field, "test": test}});
+    for (condition, holds) in [
+        (test("/l", json!({"equals": ["info", "debug"]})), true),
+        (test("/e", json!({"equals": ["debug"]})), true),
+        (test("/l", json!({"equals": ["Debug"]})), false),
+        (test("/n", json!({"equals": [5.0]})), true),
+        (test("/f", json!({"equals": [5]})), true),
+        (test("/t", json!({"equals": [5]})), false),
+        (test("/n", json!({"equals": ["5"]})), false),
+        (test("/b", json!({"equals": [true]})), true),
+        (test("/b", json!({"equals": [false]})), false),
+        (test("/o/x", json!({"equals": [null]})), true),
+        (test("/none", json!({"equals": [null]})), false),
+        (test("/big", json!({"equals": [9_007_199_254_740_992_u64]})), false),
+        (test("/big", json!({"above": 9_007_199_254_740_992_u64})), true),
+        (test("/n", json!({"below": 5})), false),
+        (test("/n", json!({"at_most": 5})), true),
+        (test("/n", json!({"at_least": 5.5})), false),
+        (test("/n", json!({"above": -1})), true),
+        (test("/t", json!({"above": 1})), false),
+        (test("/none", json!({"below": 1})), false),
+        (test("/l", json!({"matches": "^de"})), true),
+        (test("/n", json!({"matches": "^5$"})), true),
+        (test("/a", json!({"matches": "1"})), false),
+        (test("/o", json!("exists")), true),
+        (test("/o/x", json!("exists")), true),
+        (test("/o/y", json!("exists")), false),
+        (test("/o/y", json!("missing")), true),
+        (test("/l/y", json!("missing")), true),
+        (json!({"not": test("/n", json!({"equals": [5]}))}), false),
+        (json!({"not": test("/none", json!({"equals": [5]}))}), true),
+        (json!({"all": [test("/n", json!({"above": 4})), test("/n", json!({"below": 5}))]}), false),
+        (json!({"any": [test("/n", json!({"above": 4})), test("/n", json!({"below": 5}))]}), true),
+    ] {
+        let dropped = applied(json!([{"step": "drop_event", "condition": condition}]), line);
+        assert_eq!(dropped.unwrap() == "dropped", holds, "{condition}");
+    }
+    // A dropped event cannot fail in a later step; an earlier failure is a dead letter.
+    let steps = |order: [usize; 2]| {
+        let steps = [
+            json!({"step": "drop_event", "condition": test("/l", json!("exists"))}),
+            json!({"step": "convert", "field": "/l", "to": "integer"}),
+        ];
+        json!(order.map(|place| steps[place].clone()))
+    };
+    assert_eq!(applied(steps([0, 1]), line), Ok("dropped".to_owned()));
+    assert!(applied(steps([1, 0]), line).is_err());
+    let twice =
+        applied(json!([{"step": "drop_event", "condition": test("/o/x", json!("exists"))}]), r#"{"o":{"x":1,"x":2}}"#);
+    assert_eq!(twice, Err("drop_event: the field x appears twice".to_owned()));
+}
+
+#[test]
+fn random_texts_are_taken_apart_as_a_plain_expression_does() {
+    use crate::util::draw::Draw;
+    let steps = transform(json!([{
+        "step": "grok", "field": "/m", "custom": {"KEY": "[a-z]+"},
+        "patterns": ["%{KEY:k}=%{NONNEGINT:n}(?:;%{GREEDYDATA:rest})?"],
+    }]));
+    let plain = regex::Regex::new("([a-z]+)=([0-9]+)(?:;(.*))?").unwrap();
+    let mut fitting = 0;
+    for k in 0..20_000 {
+        let draw = Draw::new(5, 6, k);
+        let alphabet: Vec<char> = "ab=01;\"\\é\u{1}\n".chars().collect();
+        let letters = (0..draw.bits(0) % 12).map(|at| alphabet[draw.bits(10 + at) as usize % alphabet.len()]);
+        let text: String = letters.collect();
+        let line = json!({"m": text}).to_string();
+        let taken = apply(&steps.all, line.as_bytes())
+            .map(|line| -> Value { serde_json::from_slice(&line.expect("no step drops it")).unwrap() });
+        match plain.captures(&text).filter(|groups| {
+            // NONNEGINT ends at a word boundary.
+            !text[groups.get(2).unwrap().end()..].starts_with(|next: char| next.is_alphanumeric())
+        }) {
+            Some(groups) => {
+                fitting += 1;
+                let taken = taken.unwrap();
+                assert_eq!((&taken["k"], &taken["n"]), (&json!(&groups[1]), &json!(&groups[2])), "{text:?}");
+                let rest = groups.get(3).map(|rest| rest.as_str()).filter(|rest| !rest.is_empty());
+                assert_eq!(taken.get("rest").and_then(Value::as_str), rest, "{text:?}");
+            }
+            None => drop(taken),
+        }
+    }
+    assert!(fitting > 60, "{fitting}");
+}
+
+#[test]
+fn times_in_other_formats_are_read() {
+    let at = |from: &str, text: &str| {
+        let value = json!({"date": {"of": "/t", "format": "%Y-%m-%dT%H:%M:%SZ", "from": from}});
+        derived(value, &json!({"t": text}).to_string())
+    };
+    assert_eq!(at("%d/%b/%Y:%H:%M:%S %z", "10/Oct/2000:13:55:36 -0700").unwrap(), "\"2000-10-10T20:55:36Z\"");
+    assert_eq!(at("%Y-%m-%d %H:%M:%S", "2024-02-29 01:02:03").unwrap(), "\"2024-02-29T01:02:03Z\"");
+    for (from, text) in [("%b %e %H:%M:%S", "Mar  1 12:00:00"), ("%Y-%m-%d", "2024-02-30"), ("%H:%M", "noon")] {
+        assert_eq!(at(from, text), Err(format!("derive new: \"{text}\" is not a time")), "{from}");
+    }
 }
