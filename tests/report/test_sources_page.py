@@ -12,6 +12,7 @@ from loadframe.record import Run
 from loadframe.record.schema.figures import SourceFigures
 from loadframe.report.run.page import run_page
 from loadframe.report.run.terminal import print_run
+from loadframe.report.run_status import ingest_pace_texts
 from simulated import Truth, write_run
 
 ADS = SourceFigures(
@@ -67,3 +68,55 @@ def test_the_terminal_says_it_in_a_line(run):
 def test_runs_without_events_omit_the_section(tmp_path):
     page = Page(run_page(write_run(tmp_path, "r1", Truth())))
     assert "Sources of events" not in page.headings
+
+
+def paced(run, seconds, waiting, accepted=1000.0, **figures):
+    """Return the sentence on a run whose source has `waiting(second)` events and stores what does not wait."""
+    phase = replace(
+        run.summary.phases[0], start=0.0, warmup=0.0, duration=float(seconds), sources={"ads": replace(ADS, **figures)}
+    )
+    rows = [
+        {"time": float(second), "source": "source:ads", "metric": metric, "value": value, "machine": None}
+        for second in range(1, seconds + 1)
+        for metric, value in (
+            ("accepted", accepted),
+            ("indexed", accepted - (waiting(second) - waiting(second - 1))),
+            ("waiting", waiting(second)),
+        )
+    ]
+    run.__dict__["telemetry"] = pa.Table.from_pylist(rows)
+    (words,) = ingest_pace_texts(run, phase)
+    return words
+
+
+def test_a_store_that_stores_each_event_soon_keeps_up(run):
+    words = paced(run, 40, lambda second: 100.0 + second % 3)
+    assert words.startswith(
+        "ads: the store kept up: 1,000 events/s arrived and 1,000/s were stored; the backlog grew by "
+    )
+
+
+def test_a_store_with_a_growing_backlog_does_not_keep_up(run):
+    words = paced(run, 40, lambda second: 100.0 * second + second % 5)
+    assert words.startswith("ads: the store did not keep up: 1,000 events/s arrived and 900/s were stored")
+    assert words.endswith("to 3,904 events")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "waiting", "figures", "reason"),
+    [
+        (10, lambda _: 0.0, {}, "for only"),
+        (40, lambda second: 100.0 + 90 * (second // 4 % 2), {}, "measure longer"),
+        (40, lambda _: 5000.0, {}, "5,000 events wait, so the source may have waited"),
+        (40, lambda _: 500.0, {"bytes": ADS.lines * 100_000}, "may have waited"),
+    ],
+)
+def test_it_is_inconclusive_whether_a_store_kept_up(run, seconds, waiting, figures, reason):
+    words = paced(run, seconds, waiting, **figures)
+    assert words.startswith("ads: inconclusive whether the store kept up: 1,000 events/s arrived")
+    assert reason in words
+
+
+def test_a_source_without_samples_has_no_sentence(run):
+    phase = replace(run.summary.phases[0], sources={"others": ADS})
+    assert ingest_pace_texts(run, phase) == []

@@ -1,20 +1,26 @@
 """Requests and events over the runs of an experiment: first and later executions, age of responses, stored events.
 
 Stores cache data and often whole responses, so first executions may take far longer.
-Ingested events: how many the store has after a run, how many are missing, and the duration of the loss.
+Ingested events: whether the store kept up with their arrival, how many it has after a run, how many are missing, and
+the duration of the loss.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from statistics import fmean
+from typing import Any, Literal
 
-from loadframe.analyze.estimate import Estimate, geometric_mean
+import pyarrow.compute as pc
+
+from loadframe.analyze.estimate import Estimate, geometric_mean, mean_interval
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, by_treatment
 from loadframe.analyze.sessions import sessions_of
 from loadframe.base.event_kinds import KILLED
 from loadframe.record import Run
 from loadframe.record.schema.figures import Latency, OperationFigures, StoredEvents
+from loadframe.record.schema.summary import PhaseSummary
 
 #: Parts of an operation: the first execution of each request, later ones, and the age of the data in responses.
 FIRST, AGAIN, AGE = "first", "again", "age"
@@ -155,3 +161,101 @@ def seconds_at_risk(run: Run, stored: StoredEvents) -> float | None:
         return None
     end = min([killed[0], *(p.start + p.warmup + p.duration for p in run.summary.phases[-1:] if p.sources)])
     return stored.missing * (end - begun[0]) / stored.acknowledged_at_kill if end > begun[0] else None
+
+
+#: Largest growth of the backlog, as a share of the arriving events, with which a store keeps up.
+KEPT_UP = 0.01
+#: Fewest seconds of arriving events that are judged, the share of them that is left out as the start, and the number of
+#: parts whose growth is compared.
+_LEAST_SECONDS, _START, _PARTS = 15, 0.2, 8
+#: A backlog that holds the events of more seconds, or more bytes, may be a full buffer that holds back the senders.
+_LONGEST, _MOST_BYTES = 2.0, 8 << 20
+
+Pace = Literal["kept up", "fell behind", "too short", "held back", "undecided"]
+
+
+@dataclass(frozen=True)
+class IngestPace:
+    """Rates of a source while its events arrived, 1/s, and the growth of the backlog with its 95 % interval, 1/s.
+
+    The backlog has the accepted events that wait for a request. `growth` is None if too few seconds are known.
+    `held back` is a backlog that stands: the source may have waited for the store, so it shows no offered rate.
+    """
+
+    source: str
+    seconds: float
+    offered: float
+    stored: float
+    backlog: float
+    growth: Estimate | None
+    pace: Pace
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the pace for JSON."""
+        growth = self.growth and self.growth.as_dict()
+        return {**{key: value for key, value in vars(self).items() if key != "source"}, "growth": growth}
+
+
+def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None:
+    """Return whether the store kept up with a source of a phase; None with less than two seconds of events."""
+    samples = _samples(run, phase, source)
+    arriving = [index for index, sample in enumerate(samples) if sample.accepted > 0]
+    # The first and the last second may have seen only part of the input.
+    samples = samples[arriving[0] + 1 : arriving[-1]] if arriving else []
+    time = sum(sample.length for sample in samples)
+    judged = samples[int(_START * len(samples)) :]
+    if not judged:
+        return None
+    length = sum(sample.length for sample in judged)
+    offered = sum(sample.length * sample.accepted for sample in judged) / length
+    stored = sum(sample.length * sample.indexed for sample in judged) / length
+    growth: Estimate | None = None
+    pace: Pace = "too short"
+    if time >= _LEAST_SECONDS and len(judged) > _PARTS:
+        ends = [round(part * (len(judged) - 1) / _PARTS) for part in range(_PARTS + 1)]
+        growth = mean_interval(
+            [
+                (judged[end].waiting - judged[start].waiting)
+                / sum(sample.length for sample in judged[start + 1 : end + 1])
+                for start, end in pairwise(ends)
+            ]
+        )
+        figures = phase.sources[source]
+        standing = fmean(sample.waiting for sample in judged)
+        size = standing * figures.bytes / figures.lines if figures.lines else 0.0
+        pace = _pace(growth, offered, full=standing > _LONGEST * stored or size > _MOST_BYTES)
+    return IngestPace(source, length, offered, stored, judged[-1].waiting, growth, pace)
+
+
+def _pace(growth: Estimate, offered: float, *, full: bool) -> Pace:
+    if growth.low > KEPT_UP * offered:
+        return "fell behind"
+    if full:
+        return "held back"
+    return "kept up" if growth.high < KEPT_UP * offered else "undecided"
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """A sample of a source: its length, s, the events accepted and indexed in it, 1/s, and those waiting at its end."""
+
+    length: float
+    accepted: float
+    indexed: float
+    waiting: float
+
+
+def _samples(run: Run, phase: PhaseSummary, source: str) -> list[_Sample]:
+    rows = run.telemetry.filter(pc.equal(run.telemetry["source"], f"source:{source}")).sort_by("time")
+    end = phase.start + phase.warmup + phase.duration
+    by_time: dict[float, dict[str, float]] = {}
+    for time, metric, value in zip(*(rows[name].to_pylist() for name in ("time", "metric", "value")), strict=True):
+        if phase.start < time <= end + 1 and value is not None:
+            by_time.setdefault(time, {})[metric] = value
+    metrics = ("accepted", "indexed", "waiting")
+    known = [(time, *(row[name] for name in metrics)) for time, row in by_time.items() if row.keys() >= {*metrics}]
+    times = [phase.start, *(time for time, *_ in known)]
+    return [
+        _Sample(time - before, accepted, indexed, waiting)
+        for before, (time, accepted, indexed, waiting) in zip(times, known, strict=False)
+    ]

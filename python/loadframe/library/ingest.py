@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
+from loadframe.analyze.executions import ingest_pace
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import MOST_THREADS, counted, format_count, format_duration, parse_duration, parse_size
@@ -27,6 +28,7 @@ from loadframe.library.run import Run
 from loadframe.library.workload import Value, Workload, loaded_workload
 from loadframe.load import Closing, Generator
 from loadframe.record import Run as RecordedRun
+from loadframe.report.run_status import ingest_pace_text
 from loadframe.store import find
 from loadframe.workload import ResolvedPhase
 from loadframe.workload import Workload as LoadedWorkload
@@ -127,6 +129,7 @@ class Ingested(Answer):
             "left over": figures.left_over,
             **({"spilled to disk": figures.spilled_events} if figures.spilled_events else {}),
             "documents in the store": result.documents,
+            **result.missing,
         }
         texts = [(label, format_count(count)) for label, count in rows.items()]
         for label, latency in (("stored after", result.stored_after), ("visible after", result.visibility)):
@@ -138,6 +141,8 @@ class Ingested(Answer):
             texts.append(("visible of sampled", share))
         for label, text in texts:
             console.print(f"{label:24}{text:>14}", markup=False, highlight=False, soft_wrap=True)
+        if result.pace is not None:
+            console.print(ingest_pace_text(result.pace), markup=False, highlight=False)
 
 
 @dataclass(frozen=True)
@@ -181,7 +186,10 @@ class Ingest:
                 # The result counts unsent events as left over.
                 interrupts.answer()
             stored = documents(fed, live)
-        return ingest_result(RecordedRun(self.path).summary.phases, stored, str(self.path))
+        run = RecordedRun(self.path)
+        last = run.summary.phases[-1]
+        pace = ingest_pace(run, last, next(iter(last.sources)))
+        return ingest_result([last], stored, str(self.path), stored=run.summary.stored, pace=pace)
 
     def _started(self, listener: Listener) -> AbstractContextManager[LiveCluster]:
         """Return the cluster; check the workload before a node starts."""

@@ -11,11 +11,13 @@ from rich.text import Text
 
 from loadframe.analyze.delayed import delayed_of
 from loadframe.analyze.exclusion import selected_runs
+from loadframe.analyze.executions import IngestPace, ingest_pace
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.figures import VALUE
 from loadframe.base.units import counted, format_count, format_duration
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary, RecordedFigure, RecordedReason
+from loadframe.report.numbers import estimate_text
 
 Tone = Literal["valid", "bounded", "invalid"]
 
@@ -204,6 +206,32 @@ def _line(entry: RecordedFigure) -> str:
 def _span(entry: RecordedFigure, statistic: str, text: Callable[[float], str]) -> str:
     high = entry.high.get(statistic)
     return f"{text(entry.low.get(statistic, 0.0))}{' or more' if high is None else f' to {text(high)}'}"
+
+
+def ingest_pace_texts(run: Run, phase: PhaseSummary) -> list[str]:
+    """Return a sentence for each source of a phase on whether the store kept up with it."""
+    return [
+        f"{name}: {ingest_pace_text(pace)}"
+        for name in phase.sources
+        if (pace := ingest_pace(run, phase, name)) is not None
+    ]
+
+
+def ingest_pace_text(pace: IngestPace) -> str:
+    """Write whether the store kept up with a source: rates while events arrived, and the growth of the backlog."""
+    rates = f"{format_count(pace.offered)} events/s arrived and {format_count(pace.stored)}/s were stored"
+    grew = ""
+    if pace.growth:
+        grew = f"; the backlog grew by {estimate_text(pace.growth)} events/s"
+    left = f" to {format_count(round(max(pace.backlog, 0)))} events" if grew else ""
+    return {
+        "kept up": f"the store kept up: {rates}{grew}{left}",
+        "fell behind": f"the store did not keep up: {rates}{grew}{left}",
+        "too short": f"inconclusive whether the store kept up: {rates}, for only {format_duration(pace.seconds)}",
+        "held back": f"inconclusive whether the store kept up: {rates}, and"
+        f" {format_count(round(pace.backlog))} events wait, so the source may have waited for the store",
+        "undecided": f"inconclusive whether the store kept up: {rates}{grew}{left}; measure longer",
+    }[pace.pace]
 
 
 def delayed_texts(run: Run, phase: PhaseSummary) -> list[str]:

@@ -1,13 +1,14 @@
 """Ingest of one source: choice of the phase, replacement of its feed, and the result."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from loadframe.analyze.executions import IngestPace
 from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster
 from loadframe.experiment.runner.document_counts import collection_of
-from loadframe.record.schema.figures import Latency, OperationFigures, SourceFigures
+from loadframe.record.schema.figures import Latency, OperationFigures, SourceFigures, StoredEvents
 from loadframe.record.schema.summary import PhaseSummary
 from loadframe.workload import ResolvedPhase, Workload
 from loadframe.workload.phases import Ended, Stream
@@ -86,6 +87,10 @@ class IngestResult:
     visibility: Latency | None = None
     #: Interval between two visibility queries, s.
     resolution: float | None = None
+    #: Whether the store kept up while events arrived; None without samples.
+    pace: IngestPace | None = None
+    #: Events that each collection lacks of those it acknowledged, with the label of their count; empty if not counted.
+    missing: Mapping[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the result as JSON values."""
@@ -113,6 +118,8 @@ class IngestResult:
             "indexed_per_second_by_kind": {
                 kind: count / seconds if seconds else 0.0 for kind, count in figures.kinds.items()
             },
+            **{label.replace(" ", "_"): count for label, count in self.missing.items()},
+            **({} if self.pace is None else {"pace": self.pace.as_dict()}),
             **({} if self.stored_after is None else {"stored_after": _quantiles(self.stored_after)}),
             **({} if self.visibility is None else {"visibility": self._probes(self.visibility)}),
             "run": self.run,
@@ -127,9 +134,17 @@ class IngestResult:
         }
 
 
-def ingest_result(phases: Sequence[PhaseSummary], counted: int, run: str) -> IngestResult:
+def ingest_result(
+    phases: Sequence[PhaseSummary],
+    counted: int,
+    run: str,
+    *,
+    stored: Sequence[StoredEvents] = (),
+    pace: IngestPace | None = None,
+) -> IngestResult:
     """Return the result for the source of a run's last phase."""
     phase = phases[-1]
+    unique = all(collection.unique for collection in stored)
     ((source, figures),) = phase.sources.items()
     operations = list(phase.operations.values())
     return IngestResult(
@@ -138,6 +153,10 @@ def ingest_result(phases: Sequence[PhaseSummary], counted: int, run: str) -> Ing
         phase.warmup + phase.duration,
         counted,
         run,
+        pace=pace,
+        missing={"missing" if unique else "missing or duplicate": sum(collection.missing for collection in stored)}
+        if stored
+        else {},
         stored_after=_slowest(operations, STORED),
         visibility=_slowest(operations, VISIBLE),
         resolution=max((one.resolution for one in operations if one.resolution is not None), default=None),

@@ -39,7 +39,7 @@ from loadframe.report.labels import (
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, GRID, Axis, Figure, LineStyle, Panel, Rule, Trace, numbers
 from loadframe.report.plots.run import resources_over_time, run_over_time
-from loadframe.report.run_status import bounds_of, delayed_texts, merged_reasons, standing_of
+from loadframe.report.run_status import bounds_of, delayed_texts, ingest_pace_texts, merged_reasons, standing_of
 from loadframe.report.sections import run_bands, run_cpu, stored_text
 from loadframe.report.setup import manifest_facts, run_facts
 from loadframe.report.tables import (
@@ -268,6 +268,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
                 *first_failure_texts(phase),
                 *set_aside_texts(phase),
                 *sources_texts(phase),
+                *ingest_pace_texts(run, phase),
                 *reconnects_texts(phase),
                 *retries_texts(phase),
                 *setup_texts(phase),

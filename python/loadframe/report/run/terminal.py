@@ -40,7 +40,7 @@ from loadframe.report.labels import (
     with_failures,
     with_parts,
 )
-from loadframe.report.run_status import bounds_of, delayed_texts, merged_reasons, standing_of
+from loadframe.report.run_status import bounds_of, delayed_texts, ingest_pace_texts, merged_reasons, standing_of
 from loadframe.report.sections import run_bands_on_terminal, run_cpu_on_terminal, stored_text
 from loadframe.report.terminal_table import TerminalTable
 
@@ -103,6 +103,7 @@ def _print_phases(console: Console, run: Run, percentiles: _Percentiles) -> None
             *first_failure_texts(phase),
             *set_aside_texts(phase),
             *sources_texts(phase),
+            *ingest_pace_texts(run, phase),
             *messages_texts(phase),
             *reconnects_texts(phase),
             *retries_texts(phase),
