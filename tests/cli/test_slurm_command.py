@@ -69,6 +69,12 @@ def test_nodes_have_the_first_machines_and_ranks_the_last(folder):
     assert step.endswith("loadframe run small.yaml --yes")
 
 
+def test_the_run_of_the_job_sends_metrics(folder):
+    lines = written("--metrics", "0.0.0.0:9090", "--otlp", "http://127.0.0.1:4318")
+    (step,) = (line for line in lines if line.startswith("srun"))
+    assert step.endswith("--metrics 0.0.0.0:9090 --otlp http://127.0.0.1:4318")
+
+
 def test_ranks_that_may_share_have_all_machines(folder):
     (folder / "small.yaml").write_text(EXPERIMENT.replace("share: false", "share: true"))
     lines = written("--ranks-per-node", "2", "--nodes", "4")

@@ -19,6 +19,7 @@ from loadframe.base.errors import BadInput, ExitCode
 from loadframe.base.units import counted, format_duration, format_nodes, parse_duration
 from loadframe.cli.app import Topic, app, option
 from loadframe.cli.output import Json, out, print_json, tell
+from loadframe.cli.web import MetricsAddress, Otlp, require_outlets
 
 if TYPE_CHECKING:
     from loadframe.experiment.design import Design
@@ -185,6 +186,8 @@ def slurm(
     output: Annotated[
         Path | None, option(Topic.OUTPUT, help="Folder of the experiment. Default: results/NAME.")
     ] = None,
+    metrics: MetricsAddress = None,
+    otlp: Otlp = None,
     as_json: Json = False,
 ) -> None:
     """Write a batch script that runs an experiment as a Slurm job; --submit submits it.
@@ -197,6 +200,7 @@ def slurm(
     from loadframe.experiment.file.reader import load_experiment
     from loadframe.experiment.runner.folder import recorded_count
 
+    require_outlets(metrics, otlp)
     loaded = load_experiment(experiment)
     results = output or Path("results") / loaded.name
     loaded = loaded.with_measured_rates(results)
@@ -221,6 +225,7 @@ def slurm(
     limit = _with_spare(planned.seconds) if time is None else parse_duration(time)
     _require_time_for_first(loaded, remaining, limit, str(experiment))
     run = [_loadframe(), "run", str(experiment), "--yes", *(["--output", str(output)] if output else [])]
+    run += [word for name, value in (("--metrics", metrics), ("--otlp", otlp)) if value for word in (name, value)]
     batch = Batch(
         name=loaded.name,
         command=shlex.join(["loadframe", *sys.argv[1:]]),
