@@ -1,7 +1,7 @@
 """Runs one phase on the engine in a separate process, with its own memory and core.
 
-As a program it reads {"plan": ..., "core": number or null} from standard input and prints the fields of `Measured`. It
-records like a normal run, into a temporary folder.
+As a program it reads {"plan": ..., "core": number or null, "outlets": settings or null} from standard input and prints
+the fields of `Measured`. It records like a normal run, into a temporary folder.
 """
 
 import json
@@ -19,6 +19,8 @@ from typing import Any
 import psutil
 
 from loadframe.base.errors import LoadframeError
+from loadframe.cli.web import Outlets, published
+from loadframe.live import openmetrics, otlp  # noqa: F401  (imported before the measurement)
 from loadframe.load import run_phase
 from loadframe.record import RunWriter
 
@@ -68,9 +70,12 @@ class Measured:
         return self.memory_peak - self.memory_before
 
 
-def measure(plan: Mapping[str, Any], core: int | None = None) -> Measured:
-    """Run `plan` in a new process, pinned to `core` if given; LoadframeError with its output if it fails."""
-    task = json.dumps({"plan": plan, "core": core})
+def measure(plan: Mapping[str, Any], core: int | None = None, outlets: Mapping[str, Any] | None = None) -> Measured:
+    """Run `plan` in a new process, pinned to `core` if given; LoadframeError with its output if it fails.
+
+    With `outlets`, the fields of `loadframe.cli.web.Outlets`, the process publishes like a command.
+    """
+    task = json.dumps({"plan": plan, "core": core, "outlets": outlets})
     command = [sys.executable, "-m", "benchmarks.engine_run"]
     child = subprocess.run(command, input=task, capture_output=True, text=True, check=False)
     if child.returncode:
@@ -108,11 +113,15 @@ def phase(
     }
 
 
-def _run(plan: dict[str, Any]) -> Measured:
+def _run(plan: dict[str, Any], outlets: Mapping[str, Any] | None) -> Measured:
     with tempfile.TemporaryDirectory() as folder, RunWriter(Path(folder), "run") as writer:
         memory = psutil.Process().memory_info().rss
         before = time.process_time()
-        outcome = run_phase(plan, writer.phase(plan["phase"], 0.0), tell=lambda _: None)
+        records = writer.phase(plan["phase"], 0.0)
+        if outlets is None:
+            outcome = run_phase(plan, records, tell=lambda _: None)
+        else:
+            outcome = _published(plan, records, outlets)
         spent = time.process_time() - before
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         recordings = writer.join()
@@ -144,11 +153,20 @@ def _run(plan: dict[str, Any]) -> Measured:
         )
 
 
+def _published(plan: dict[str, Any], records: Path, outlets: Mapping[str, Any]) -> dict[str, Any]:
+    """Run a phase with a publisher and outlets; return its outcome."""
+    tracing = {} if outlets.get("trace") is None else {"trace": {"share": outlets["trace"], "run": 1}}
+    address = {"address": tuple(outlets["address"])} if "address" in outlets else {}
+    with published("bench", "benchmark", records, None, Outlets(**{**outlets, **address})) as publisher:
+        publisher.phase(plan["phase"], None)
+        return run_phase(plan | tracing, records, publisher.progress, measuring=publisher.measuring)
+
+
 if __name__ == "__main__":
     given = json.load(sys.stdin)
     if given["core"] is not None:
         os.sched_setaffinity(0, {given["core"]})
     try:
-        print(json.dumps(asdict(_run(given["plan"]))))
+        print(json.dumps(asdict(_run(given["plan"], given["outlets"]))))
     except LoadframeError as error:
         sys.exit(str(error))

@@ -7,6 +7,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
     ExportMetricsServiceRequest,
     ExportMetricsServiceResponse,
 )
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from loadframe.live.metrics import BOUNDS
 from loopback_server import Handler, LoopbackServer
@@ -23,16 +24,32 @@ def measures(number, phase, successes, **more):
     operation |= {"errors": {"timeout": successes // 10}, "response": times, "service": times, **COUNTS, **more}
     streams = [{"stream": "s", "clients": 4, "rate": None}]
     return {"kind": "measures", "number": number, "phase": phase, "seconds": 1, "streams": streams,
-            "operations": [operation], "lateness": times}  # fmt: skip
+            "operations": [operation], "lateness": times, "spans": {"kept": [], "dropped": 0}}  # fmt: skip
 
 
 def finished(run, valid, *codes):
     return {"kind": "finished", "run": run, "status": "done", "valid": valid, "codes": codes}
 
 
+def _metrics(body):
+    request = ExportMetricsServiceRequest.FromString(body)
+    scopes = [scope for resource in request.resource_metrics for scope in resource.scope_metrics]
+    return {metric.name: metric for scope in scopes for metric in scope.metrics}
+
+
+def _spans(body):
+    request = ExportTraceServiceRequest.FromString(body)
+    return [span for resource in request.resource_spans for scope in resource.scope_spans for span in scope.spans]
+
+
+def values(part):
+    """Return the attributes of a span or point, of any type."""
+    return {one.key: getattr(one.value, one.value.WhichOneof("value")) for one in part.attributes}
+
+
 @contextmanager
 def receiver(status=200):
-    """Answer pushes with `status`; yield the address, and the pushes, each a list of headers and metrics by name."""
+    """Answer pushes with `status`; yield the address, and the pushes: path, headers, and metrics by name or spans."""
     pushes = []
 
     class Receiver(Handler):
@@ -40,10 +57,9 @@ def receiver(status=200):
             body = self.rfile.read(int(self.headers["Content-Length"]))
             if self.headers["Content-Encoding"] == "gzip":
                 body = gzip.decompress(body)
-            request = ExportMetricsServiceRequest.FromString(body)
-            scopes = [scope for resource in request.resource_metrics for scope in resource.scope_metrics]
-            metrics = {metric.name: metric for scope in scopes for metric in scope.metrics}
-            pushes.append((self.path, dict(self.headers), metrics))
+            pushes.append(
+                (self.path, dict(self.headers), (_spans if self.path.endswith("/traces") else _metrics)(body))
+            )
             answer = ExportMetricsServiceResponse().SerializeToString()
             self.send_response(status)
             self.send_header("Content-Type", "application/x-protobuf")

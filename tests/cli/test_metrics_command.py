@@ -11,7 +11,7 @@ import pytest
 from commands import LOADFRAME, Running, loadframe, open_folder, until
 from loadframe.live.metrics import BOUNDS
 from loadframe.record import Run
-from measured import labels, receiver
+from measured import labels, receiver, values
 from own_servers import REDIS
 
 BENCH = ("bench", "ycsb/b", "--store", "redis", "--seed", "1")
@@ -94,6 +94,10 @@ def test_a_port_in_use_is_bad_input(folder):
         (("--metrics", "nowhere"), "invalid address 'nowhere' of --metrics"),
         (("--metrics", "70000"), "invalid address '70000' of --metrics"),
         (("--otlp", "127.0.0.1:4318"), "invalid address '127.0.0.1:4318' of --otlp"),
+        (("--trace", "1%"), "--trace requires --otlp"),
+        (("--trace", "0%", "--otlp", "http://h:1"), "--trace 0% samples no requests"),
+        (("--trace", "1/s", "--otlp", "http://h:1"), "'1/s' is not a share"),
+        (("--trace", "1%", "--otlp", "http://h:1/own"), "cannot derive the address for spans"),
     ],
 )
 @pytest.mark.parametrize("command", [BENCH, ("run", "nodes.yaml")])
@@ -101,6 +105,59 @@ def test_wrong_addresses_are_bad_input(folder, command, words, what):
     done = loadframe(*command, *words)
     assert done.returncode == 2
     assert what in done.stderr
+
+
+def test_traces_of_a_store_without_http_are_refused_before_it_starts(folder):
+    done = loadframe(*BENCH, "--output", "kept", "--trace", "1%", "--otlp", "http://127.0.0.1:4318")
+    assert done.returncode == 2
+    assert done.stderr.count("traces require requests over HTTP") == 1
+    assert "remove --trace" in done.stderr
+    assert not Path("kept").exists()
+
+
+WORKLOAD = """\
+workload: looks
+collections: {trips: {elasticsearch: {}}}
+operations: {look: {search: {collection: trips, size: 1}}}
+phases: [{name: look, operation: look, rate: 200/s, duration: 2s}]
+"""
+EXPERIMENT = """\
+experiment: looks
+store: {kind: sim}
+workload: ./looks.yaml
+kind: scale
+factors: {nodes: [1, 2]}
+repetitions: 1
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_traced_bench_pushes_a_span_for_each_request(folder, ranks):
+    Path("looks.yaml").write_text(WORKLOAD)
+    words = ("--trace", "100%", "--ranks", ranks, "--output", "kept")
+    with receiver() as (url, pushes):
+        done = loadframe("bench", "looks.yaml", "--store", "sim", "--otlp", url, *words)
+    assert done.returncode == 0, done.stderr
+    spans = [span for path, _, spans in pushes if path == "/v1/traces" for span in spans]
+    run = Run(folder / "kept")
+    (operation,) = run.summary.phases[-1].operations.values()
+    measured = [span for span in spans if values(span)["loadframe.segment"] == "measured"]
+    assert len(measured) == operation.requests
+    assert {values(span)["loadframe.run"] for span in measured} == {"kept"}
+    assert run.raw_manifest["generator"]["trace"] == 1.0
+    assert "spans" not in done.stderr
+
+
+def test_a_traced_experiment_pushes_spans_of_each_run(folder):
+    Path("looks.yaml").write_text(WORKLOAD)
+    Path("experiment.yaml").write_text(EXPERIMENT)
+    with receiver() as (url, pushes):
+        done = loadframe("run", "experiment.yaml", "--otlp", url, "--trace", "0.5", "--output", "kept")
+    assert done.returncode in (0, 4), done.stderr
+    spans = [span for path, _, spans in pushes if path == "/v1/traces" for span in spans]
+    runs = {path.name for path in Path("kept/runs").iterdir()}
+    assert {values(span)["loadframe.run"] for span in spans} == runs
+    assert len({span.trace_id for span in spans}) == len(spans), "runs with one seed have different traces"
 
 
 def test_a_missing_exporter_is_named_with_its_extra(folder):

@@ -8,6 +8,7 @@ import subprocess
 import time
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 
 import httpx
 import psutil
@@ -36,9 +37,12 @@ scrape_configs:
 
 
 class Slow(Handler):
-    """Answers after a millisecond."""
+    """Answers after a millisecond. Keeps the trace ids of all requests."""
+
+    traces: ClassVar = set()
 
     def do_GET(self):
+        self.traces.add((self.headers["traceparent"] or "-").split("-")[1])
         time.sleep(0.001)
         self.send_response(200)
         self.send_header("Content-Length", "0")
@@ -55,6 +59,7 @@ def load(publisher, folder):
     with LoopbackServer(Slow) as server:
         target = {"driver": "http", "hosts": [server.address]}
         plan = {"seed": 1, "phase": "look", "target": target, "operations": {"read": get, "scan": get}}
+        plan["trace"] = {"share": 0.5, "run": 7}
         publisher.phase("look", None)
         outcome = run_phase(plan | {"streams": streams}, folder, publisher.progress, measuring=publisher.measuring)
     return outcome, HistogramLog(folder / "histograms.hlog").total("look/read/response")
@@ -74,12 +79,14 @@ class Prometheus:
         file.write_text(CONFIGURATION.format(target=target))
         self._log = folder / "log.txt"
         options = (f"--config.file={file}", f"--storage.tsdb.path={folder}/data", "--web.listen-address=127.0.0.1:0")
+        options = (*options, "--enable-feature=exemplar-storage")
         with self._log.open("w") as log:
             self._process = subprocess.Popen(["prometheus", *options], stdout=log, stderr=log)
 
     def __enter__(self):
         port = until(self._port)
-        self._url = f"http://127.0.0.1:{port}/api/v1/query"
+        self.api = f"http://127.0.0.1:{port}/api/v1"
+        self._url = f"{self.api}/query"
         until(self._is_ready)
         return self
 
@@ -159,6 +166,25 @@ def test_percentiles_agree_with_the_record_within_a_bucket(scraped, share):
     low, high = next(pair for pair in itertools.pairwise(limits) if pair[0] < recorded <= pair[1])
     # A bin of the record has a width of 0.1 %, and counts in the bucket of its upper end.
     assert low * 0.999 <= value <= high * 1.001, (recorded, value)
+
+
+def test_prometheus_has_exemplars_with_the_trace_ids_of_requests(scraped):
+    prometheus, _ = scraped
+    start, names = time.time(), ("response_time", "service_time")
+
+    def exemplars(name):
+        query = f'loadframe_{name}_seconds_bucket{{segment="measured"}}'
+        asked = {"query": query, "start": start - 3600, "end": start + 3600}
+        answer = httpx.get(f"{prometheus.api}/query_exemplars", params=asked, timeout=PATIENCE).json()
+        return [one for series in answer["data"] for one in series["exemplars"]]
+
+    for name in names:
+        found = until(lambda name=name: exemplars(name))
+        assert {one["labels"]["trace_id"] for one in found} <= Slow.traces
+        assert all(len(one["labels"]["span_id"]) == 16 for one in found)
+        # The server waits for a millisecond.
+        assert all(0.001 <= float(one["value"]) < PATIENCE for one in found)
+        assert all(abs(one["timestamp"] - start) < 3600 for one in found)
 
 
 @pytest.mark.parametrize("query", QUERIES)

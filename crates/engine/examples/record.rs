@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         // Spread over three decades like response times: a few microseconds to a few milliseconds.
         let took = Duration::from_nanos(2_000 << (k.wrapping_mul(2_654_435_761) >> 29));
         let done = scheduled + took.min(APART * k);
-        let times = Times { scheduled, started: scheduled, ends: None, client: 0 };
+        let times = Times { scheduled, started: scheduled, ends: None, client: 0, trace: None };
         let reply = Reply { bytes_sent: 100, bytes_received: 300, documents: 1, ..Reply::new(scheduled, done, Ok(())) };
         recorder.request(0, times, reply, &waiting);
     }

@@ -115,7 +115,7 @@ fn second(rank: u64, operations: usize, plan: &Plan, hosts: &[String]) -> std::i
         let draw = Draw::new(1, rank, k);
         let scheduled = start + Duration::from_nanos(k * 900_000_000 / all);
         let took = Duration::from_micros((200.0 * 1000f64.powf(draw.unit(1))) as u64);
-        let times = Times { scheduled, started: scheduled, ends: None, client: 0 };
+        let times = Times { scheduled, started: scheduled, ends: None, client: 0, trace: None };
         let node = (draw.bits(2) % hosts.len() as u64) as u16;
         let reply = Reply {
             node,

@@ -48,6 +48,17 @@ pub trait Driver: Sized + Send + Sync + 'static {
         &[]
     }
 
+    /// Returns whether any of its operations can carry a trace context; see [`Driver::traces`].
+    fn has_traces(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the requests of an operation carry [`Draw::trace`] or [`Batch::trace`], as the HTTP header
+    /// `traceparent`.
+    fn traces(&self, _operation: &Self::Operation) -> bool {
+        false
+    }
+
     /// Returns the number of requests that send each document of the operation's corpus once; `None` if
     /// unlimited.
     fn requests(&self, operation: &Self::Operation) -> Option<u64>;

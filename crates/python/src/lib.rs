@@ -143,6 +143,11 @@ impl PyMeasures {
     fn read(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| serde_json::to_string(&self.0.read())).map_err(|e| PyRuntimeError::new_err(e.to_string()))
     }
+
+    /// Take the spans of sampled requests since the last call, as JSON text: `kept`, and the number `dropped`.
+    fn spans(&self, py: Python<'_>) -> PyResult<String> {
+        py.detach(|| serde_json::to_string(&self.0.spans.take())).map_err(|e| PyRuntimeError::new_err(e.to_string()))
+    }
 }
 
 /// Returns the progress as a dictionary.

@@ -49,7 +49,16 @@ from loadframe.cli.choices import (
     store_settings,
 )
 from loadframe.cli.output import Json, print_json, tell
-from loadframe.cli.web import MetricsAddress, Otlp, Web, WebAddress, published, require_outlets, require_web
+from loadframe.cli.web import (
+    MetricsAddress,
+    Otlp,
+    TracedShare,
+    Web,
+    WebAddress,
+    published,
+    require_outlets,
+    require_web,
+)
 from loadframe.library.options import (
     default_path,
     levels,
@@ -174,6 +183,7 @@ def bench(
     web_address: WebAddress = None,
     metrics: MetricsAddress = None,
     otlp: Otlp = None,
+    trace: TracedShare = None,
     as_json: Json = False,
 ) -> None:
     """Run one workload on one cluster and record it.
@@ -196,7 +206,7 @@ def bench(
     refuse_contradictions(given, option_name)
     refuse_unused_data_options(given, option_name)
     sharded = sharding(store, nodes, shards, routers, config_servers)
-    page, outlets = require_web(web, web_address), require_outlets(metrics, otlp)
+    page, outlets = require_web(web, web_address), require_outlets(metrics, otlp, trace)
     override = levels(clients, rate or None, arrivals, warmup or None, duration or None, option_name, precision)
     start_ranks(ranks)
 
@@ -244,7 +254,9 @@ def bench(
         workload=loaded,
         path=path,
         cluster=attached or started,
-        generator=Generator(threads, spread, connections, ranks, _recorded_spread(nearest_as, spread), samples),
+        generator=Generator(
+            threads, spread, connections, ranks, _recorded_spread(nearest_as, spread), samples, outlets.trace
+        ),
         seed=secrets.randbits(32) if seed is None else seed,
         override=override,
         actions=parse_schedule(at),

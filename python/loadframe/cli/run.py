@@ -1,5 +1,6 @@
 """`loadframe run`: run or resume a designed experiment, and report on it."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,16 @@ from loadframe.base.units import counted, format_nodes
 from loadframe.cli.app import Topic, app, option
 from loadframe.cli.choices import Ranks, Samples, Strict, start_ranks
 from loadframe.cli.output import Json, out, print_json, tell
-from loadframe.cli.web import MetricsAddress, Otlp, Web, WebAddress, published, require_outlets, require_web
+from loadframe.cli.web import (
+    MetricsAddress,
+    Otlp,
+    TracedShare,
+    Web,
+    WebAddress,
+    published,
+    require_outlets,
+    require_web,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -61,13 +71,14 @@ def run(
     web_address: WebAddress = None,
     metrics: MetricsAddress = None,
     otlp: Otlp = None,
+    trace: TracedShare = None,
     as_json: Json = False,
 ) -> None:
     """Run a designed experiment. Repeat the command to resume an interrupted one.
 
     Exit code 1: runs failed. 4: no run is valid. 75: the Slurm job ends before the last run; submit it again.
     """
-    page, outlets = require_web(web, web_address), require_outlets(metrics, otlp)
+    page, outlets = require_web(web, web_address), require_outlets(metrics, otlp, trace)
     if not dry_run:
         start_ranks(ranks)
     from loadframe.experiment.design.estimate import LONG, estimate, length_is_known, length_text
@@ -77,6 +88,7 @@ def run(
     loaded = load_experiment(experiment)
     if samples:
         loaded = loaded.with_samples()
+    loaded = replace(loaded, trace=outlets.trace)
     path = output or Path("results") / loaded.name
     loaded = loaded.with_measured_rates(path)
     planned = design(loaded)

@@ -4,18 +4,20 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from loadframe.base.errors import BadInput
+from loadframe.base.units import parse_share
 from loadframe.cli.app import Topic, option
 from loadframe.cli.output import tell
 
 if TYPE_CHECKING:
     from loadframe.live.feed import Relay
-    from loadframe.live.metrics import Metrics as CurrentMetrics
-    from loadframe.live.otlp import Pusher
-    from loadframe.live.publisher import Publisher
+    from loadframe.live.otlp import Pusher, SpanPusher
+    from loadframe.live.publisher import Publisher, Receiver
     from loadframe.live.server import Server
+
+AnyPusher = TypeVar("AnyPusher", "Pusher", "SpanPusher")
 
 Web = Annotated[bool, option(Topic.OUTPUT, "--web", help="Serve a live page, and print its address.")]
 WebAddress = Annotated[
@@ -37,6 +39,17 @@ Otlp = Annotated[
     option(Topic.OUTPUT, "--otlp", metavar="URL", help="Push metrics to an OpenTelemetry receiver every 5 s."),
 ]
 
+TracedShare = Annotated[
+    str | None,
+    option(
+        Topic.OUTPUT,
+        "--trace",
+        metavar="SHARE",
+        help="Trace this share of the HTTP requests, such as 0.1%: they carry a W3C traceparent header, and --otlp "
+        "receives their spans.",
+    ),
+]
+
 #: The default of --web-address.
 DEFAULT_ADDRESS = "127.0.0.1:8350"
 
@@ -52,28 +65,35 @@ def require_web(web: bool, address: str | None) -> tuple[str, int] | None:
 
 @dataclass(frozen=True)
 class Outlets:
-    """Destinations of a command's metrics: host and port to serve them at, and URL to push them to."""
+    """Destinations of a command's metrics: host and port to serve them at, and URL to push them to.
+
+    `trace` is the share of the requests whose spans are pushed, too.
+    """
 
     address: tuple[str, int] | None = None
     otlp: str | None = None
+    trace: float | None = None
 
 
-def require_outlets(metrics: str | None, otlp: str | None) -> Outlets | None:
-    """Return the outlets of --metrics and --otlp, None without. BadInput for wrong addresses or a missing extra."""
+def require_outlets(metrics: str | None, otlp: str | None, trace: str | None) -> Outlets:
+    """Return the outlets of --metrics, --otlp and --trace. BadInput for wrong values or a missing extra."""
     from loadframe.live.server import parse_address
 
     if otlp is not None:
         try:
-            from loadframe.live.otlp import metrics_endpoint
+            from loadframe.live.otlp import metrics_endpoint, traces_endpoint
         except ImportError:
             remedy = "install the extra `otlp`: pip install 'loadframe[otlp]'"
             raise BadInput(
                 "--otlp requires the OpenTelemetry exporter, which is not installed", remedy=remedy
             ) from None
-        metrics_endpoint(otlp)
-    if metrics is None and otlp is None:
-        return None
-    return Outlets(parse_address(metrics, "--metrics") if metrics is not None else None, otlp)
+        (metrics_endpoint if trace is None else traces_endpoint)(otlp)
+    elif trace is not None:
+        raise BadInput("--trace requires --otlp", remedy="give the address of an OpenTelemetry receiver with --otlp")
+    share = None if trace is None else parse_share(trace)
+    if share == 0:
+        raise BadInput(f"--trace {trace} samples no requests", remedy="give a share above 0, such as 0.1%")
+    return Outlets(parse_address(metrics, "--metrics") if metrics is not None else None, otlp, share)
 
 
 @contextlib.contextmanager
@@ -89,7 +109,7 @@ def published(
 
     with contextlib.ExitStack() as stack:
         # The outlets close last, so that they have the final values.
-        receivers = [stack.enter_context(_exported(outlets)).take] if outlets else []
+        receivers = stack.enter_context(_exported(outlets)) if outlets else []
         publisher = Publisher(command, name, path, receivers)
         if page:
             # The page closes last, so that browsers learn the end.
@@ -99,27 +119,32 @@ def published(
 
 
 @contextlib.contextmanager
-def _exported(outlets: Outlets) -> Iterator["CurrentMetrics"]:
-    """Serve and push metrics."""
+def _exported(outlets: Outlets) -> Iterator[list["Receiver"]]:
+    """Serve and push metrics, and push spans; yield the receivers of records."""
+    if outlets == Outlets():
+        yield []
+        return
     from loadframe.live.metrics import Metrics as CurrentMetrics
 
     metrics = CurrentMetrics()
+    receivers: list[Receiver] = [metrics.take]
     with contextlib.ExitStack() as stack:
         if outlets.address:
             from loadframe.live.openmetrics import MetricsServer
 
             tell(f"metrics: {stack.enter_context(MetricsServer(*outlets.address, metrics)).url}")
         if outlets.otlp:
-            stack.enter_context(_pushing(outlets.otlp, metrics))
-        yield metrics
+            from loadframe.live.otlp import Pusher, SpanPusher
+
+            stack.enter_context(_pushing(Pusher(outlets.otlp, metrics)))
+            if outlets.trace is not None:
+                receivers.append(stack.enter_context(_pushing(SpanPusher(outlets.otlp))).take)
+        yield receivers
 
 
 @contextlib.contextmanager
-def _pushing(url: str, metrics: "CurrentMetrics") -> Iterator["Pusher"]:
-    """Push metrics, and report failed pushes at the end."""
-    from loadframe.live.otlp import Pusher
-
-    pusher = Pusher(url, metrics)
+def _pushing(pusher: "AnyPusher") -> Iterator["AnyPusher"]:
+    """Push, and report failed pushes at the end."""
     try:
         with pusher:
             yield pusher

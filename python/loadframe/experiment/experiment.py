@@ -135,6 +135,8 @@ class Experiment:
     found_nodes: int | None = None
     #: Prefix of the names of its collections on an existing cluster.
     prefix: str = ""
+    #: Share of the HTTP requests to trace.
+    trace: float | None = None
 
     @property
     def exists(self) -> bool:
@@ -165,6 +167,7 @@ class Experiment:
             self.file.connections,
             int(ranks) if ranks else None,
             samples=self.file.samples,
+            trace=self.trace,
         )
 
     def with_measured_rates(self, path: Path) -> "Experiment":

@@ -5,9 +5,10 @@ those of the current one.
 """
 
 import threading
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from loadframe import __version__, _engine
@@ -41,6 +42,16 @@ class Times:
         return sum(self.counts)
 
 
+@dataclass(frozen=True)
+class Exemplar:
+    """A traced request of a bucket."""
+
+    trace: str  #: hexadecimal, as the following
+    span: str
+    value: float  #: s
+    done: int  #: ns since 1970
+
+
 @dataclass
 class Family:
     """A metric with its values by label values. `unit` is part of the name in OpenMetrics."""
@@ -51,6 +62,8 @@ class Family:
     labels: tuple[str, ...] = ()
     unit: str = ""
     values: Mapping[tuple[str, ...], float | Times] = field(default_factory=dict)
+    #: The last exemplar of each bucket of a histogram, by label values.
+    exemplars: Mapping[tuple[str, ...], Mapping[int, Exemplar]] = field(default_factory=dict)
 
 
 _PHASE = ("experiment", "phase")
@@ -112,6 +125,7 @@ class Metrics:
         self._counts: dict[str, Counter[tuple[str, ...]]] = {family.name: Counter() for family in _COUNTS}
         self._gauges: _Values = {}
         self._lasting: _Values = {}
+        self._exemplars: dict[str, dict[tuple[str, ...], dict[int, Exemplar]]] = {}
 
     def take(self, records: Sequence[Record]) -> None:
         """Update the metrics by the records of a feed."""
@@ -124,7 +138,7 @@ class Metrics:
         with self._lock:
             values = {**_added(self._ended, self._current), **self._counts, **self._gauges, **self._lasting}
             return [
-                Family(family.name, family.kind, family.help, family.labels, family.unit, dict(known))
+                replace(family, values=dict(known), exemplars=self._exemplars_of(family.name))
                 for family in (*_LASTING, *_GAUGES, *_TOTALS, *_COUNTS)
                 if (known := values.get(family.name))
             ]
@@ -169,8 +183,7 @@ class Metrics:
         totals: _Values = {family.name: {} for family in _TOTALS}
         in_flight: dict[tuple[str, ...], float] = {}
         for operation in record["operations"]:
-            segment = "measured" if operation["measured"] else "warmup"
-            labels = (*phase, operation["stream"], operation["operation"], segment)
+            labels = (*phase, operation["stream"], operation["operation"], segment_of(operation))
             outcomes = {"ok": operation["successes"], **operation["errors"], "dropped": operation["dropped"]}
             totals["requests"] |= {(*labels, outcome): count for outcome, count in outcomes.items()}
             for name, key in _KEYS.items():
@@ -180,11 +193,26 @@ class Metrics:
             in_flight[labels] = operation["in_flight"]
         totals["lateness"][phase] = Times.of(record["lateness"])
         self._current = totals
+        for span in record["spans"]["kept"]:
+            self._keep(phase, span)
         streams = record["streams"]
         self._gauges["in_flight_requests"] = in_flight
         for name, key in (("clients", "clients"), ("offered_rate", "rate")):
             planned = [(str(stream["stream"]), stream[key]) for stream in streams if stream[key] is not None]
             self._gauges[name] = {(*phase, stream): value for stream, value in planned}
+
+    def _keep(self, phase: tuple[str, ...], span: Mapping[str, Any]) -> None:
+        """Keep a span as the exemplar of its buckets, if the histograms count its request."""
+        if not span["recorded"] or span["error"] is not None:
+            return
+        labels = (*phase, span["stream"], span["operation"], segment_of(span))
+        for name, start in (("response_time", "scheduled"), ("service_time", "sent")):
+            value = (span["done"] - span[start]) / 1e9
+            known = self._exemplars.setdefault(name, {}).setdefault(labels, {})
+            known[bisect_left(BOUNDS, value)] = Exemplar(span["trace"], span["span"], value, span["done"])
+
+    def _exemplars_of(self, name: str) -> dict[tuple[str, ...], dict[int, Exemplar]]:
+        return {labels: dict(known) for labels, known in self._exemplars.get(name, {}).items()}
 
     def _watched(self, record: Record) -> None:
         experiment = self._experiment
@@ -192,6 +220,11 @@ class Metrics:
         for name, key in (("machine_busy_ratio", "machine"), ("cluster_nodes", "nodes")):
             if key in record:
                 self._gauges[name] = {(experiment,): record[key]}
+
+
+def segment_of(part: Mapping[str, Any]) -> str:
+    """Return the name of the segment to which measures or a span belong."""
+    return "measured" if part["measured"] else "warmup"
 
 
 #: Name of a counter -> its key in the measures of an operation.

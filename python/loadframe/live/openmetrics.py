@@ -14,10 +14,11 @@ from prometheus_client.core import (
     Metric,
 )
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Exemplar as OpenMetricsExemplar
 from prometheus_client.utils import floatToGoString
 
 from loadframe.base.errors import BadInput
-from loadframe.live.metrics import BOUNDS, Family, Metrics, Times
+from loadframe.live.metrics import BOUNDS, Exemplar, Family, Metrics, Times
 
 #: Prefix of the metrics' names.
 _PREFIX = "loadframe"
@@ -42,7 +43,12 @@ def _metric(family: Family) -> Metric:
         for labels, times in family.values.items():
             assert isinstance(times, Times)
             counts = map(float, accumulate(times.counts))
-            histogram.add_metric(labels, [*zip(_LIMITS, counts, strict=True)], times.sum)
+            known = family.exemplars.get(labels, {})
+            buckets = [
+                (limit, count, _exemplar(known[place])) if place in known else (limit, count)
+                for place, (limit, count) in enumerate(zip(_LIMITS, counts, strict=True))
+            ]
+            histogram.add_metric(labels, buckets, times.sum)
         return histogram
     if family.kind == "info":
         info = InfoMetricFamily(name, family.help)
@@ -55,6 +61,12 @@ def _metric(family: Family) -> Metric:
         assert not isinstance(value, Times)
         metric.add_metric(labels, value)
     return metric
+
+
+def _exemplar(exemplar: Exemplar) -> OpenMetricsExemplar:
+    return OpenMetricsExemplar(
+        {"trace_id": exemplar.trace, "span_id": exemplar.span}, exemplar.value, exemplar.done / 1e9
+    )
 
 
 class MetricsServer:

@@ -1,17 +1,22 @@
-"""Push of a command's metrics by OTLP over HTTP.
+"""Push of a command's metrics and spans by OTLP over HTTP.
 
-The exporter of the OpenTelemetry SDK encodes and sends. It reads headers, certificates and compression from the
+The exporters of the OpenTelemetry SDK encode and send. They read headers, certificates and compression from the
 variables `OTEL_EXPORTER_OTLP_*`. An unreachable receiver never fails or delays the command's load.
 """
 
 import logging
 import threading
 import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import Exemplar as OtlpExemplar
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
     Gauge,
@@ -26,18 +31,27 @@ from opentelemetry.sdk.metrics.export import (
     Sum,
 )
 from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from loadframe import __version__
 from loadframe.base.errors import BadInput
-from loadframe.live.metrics import BOUNDS, Family, Metrics, Times
+from loadframe.live.feed import Record
+from loadframe.live.metrics import BOUNDS, Exemplar, Family, Metrics, Times, segment_of
 
 #: Interval of pushes, s.
 _EVERY = 5.0
 #: Limit of a push with its retries, s.
 _PATIENCE = 5.0
+#: Maximum number of spans that wait, and of spans of a push.
+_WAITING, _BATCH = 10_000, 512
 #: Units of families -> units of UCUM, as OTLP uses them.
 _UNITS = {"seconds": "s", "bytes": "By", "ratio": "1"}
+
+
+_METRICS, _TRACES = "/v1/metrics", "/v1/traces"
 
 
 def metrics_endpoint(url: str) -> str:
@@ -45,28 +59,37 @@ def metrics_endpoint(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise BadInput(f"invalid address {url!r} of --otlp", remedy="give a URL, such as http://127.0.0.1:4318")
-    return url if parts.path.strip("/") else f"{url.rstrip('/')}/v1/metrics"
+    return url if parts.path.strip("/") else f"{url.rstrip('/')}{_METRICS}"
 
 
-class Pusher:
-    """Thread that pushes metrics while it is entered, and once more at the end."""
+def traces_endpoint(url: str) -> str:
+    """Return the receiver's address for spans. BadInput if the path of `url` leaves it unknown."""
+    metrics = metrics_endpoint(url)
+    if not metrics.endswith(_METRICS):
+        remedy = "give the URL without a path, such as http://127.0.0.1:4318"
+        raise BadInput(f"--trace cannot derive the address for spans from --otlp {url}", remedy=remedy)
+    return metrics.removesuffix(_METRICS) + _TRACES
 
-    def __init__(self, url: str, metrics: Metrics) -> None:
-        self.endpoint = metrics_endpoint(url)
-        self._metrics = metrics
-        self._started = time.time_ns()
-        self._exporter = OTLPMetricExporter(self.endpoint, timeout=_PATIENCE)
+
+class _Sender(ABC):
+    """Thread that sends to a receiver while it is entered, and once more at the end."""
+
+    def __init__(self, endpoint: str, exporter: Any) -> None:
+        self.endpoint = endpoint
+        self._exporter = exporter
         self._leaving = threading.Event()
         self._thread = threading.Thread(target=self._run, name="otlp", daemon=True)
-        self._errors = _LastError()
-        self._pushes = self._failed = 0
+        self._errors = _LastError(self._thread)
+        self._resource = Resource.create({"service.name": "loadframe", "service.version": __version__})
+        self._scope = InstrumentationScope("loadframe", __version__)
+
+    @abstractmethod
+    def _run(self) -> None:
+        """Send until `_leaving` is set, and once more."""
 
     @property
-    def failure(self) -> str | None:
-        """Number of failed pushes with the last cause; None if all succeeded."""
-        if not self._failed:
-            return None
-        return f"{self._failed} of {self._pushes} pushes failed: {self._errors.text or 'no answer'}"
+    def _cause(self) -> str:
+        return self._errors.text or "no answer"
 
     def __enter__(self) -> Self:
         # Without this handler, the SDK's messages appear in the command's output.
@@ -85,6 +108,24 @@ class Pusher:
         self._exporter.shutdown()
         logging.getLogger("opentelemetry").removeHandler(self._errors)
 
+
+class Pusher(_Sender):
+    """Sender of metrics."""
+
+    def __init__(self, url: str, metrics: Metrics) -> None:
+        endpoint = metrics_endpoint(url)
+        super().__init__(endpoint, OTLPMetricExporter(endpoint, timeout=_PATIENCE))
+        self._metrics = metrics
+        self._started = time.time_ns()
+        self._pushes = self._failed = 0
+
+    @property
+    def failure(self) -> str | None:
+        """Number of failed pushes with the last cause; None if all succeeded."""
+        if not self._failed:
+            return None
+        return f"{self._failed} of {self._pushes} pushes failed: {self._cause}"
+
     def _run(self) -> None:
         while not self._leaving.wait(_EVERY):
             self._push()
@@ -93,21 +134,115 @@ class Pusher:
     def _push(self) -> None:
         now = time.time_ns()
         metrics = [_metric(family, self._started, now) for family in self._metrics.families()]
-        scope = ScopeMetrics(InstrumentationScope("loadframe", __version__), metrics, "")
-        resource = Resource.create({"service.name": "loadframe", "service.version": __version__})
         self._pushes += 1
-        result = self._exporter.export(MetricsData([ResourceMetrics(resource, [scope], "")]))
+        scope = ScopeMetrics(self._scope, metrics, "")
+        result = self._exporter.export(MetricsData([ResourceMetrics(self._resource, [scope], "")]))
         self._failed += result is not MetricExportResult.SUCCESS
 
 
+class SpanPusher(_Sender):
+    """Sender of spans. A bounded queue holds the spans that wait; more are dropped and counted."""
+
+    def __init__(self, url: str) -> None:
+        endpoint = traces_endpoint(url)
+        super().__init__(endpoint, OTLPSpanExporter(endpoint, timeout=_PATIENCE))
+        self._lock = threading.Lock()
+        self._waiting: deque[ReadableSpan] = deque()
+        self._named: dict[str, str] = {}
+        self._spans = self._dropped = self._failed = 0
+
+    @property
+    def failure(self) -> str | None:
+        """Numbers of spans that were dropped or not accepted, with the last cause; None if all arrived."""
+        with self._lock:
+            dropped = self._dropped + len(self._waiting)
+        parts = [f"{self._failed} were not accepted: {self._cause}"] if self._failed else []
+        parts += [f"{dropped} were dropped, because too many waited"] if dropped else []
+        return f"of {self._spans} spans, {'; '.join(parts)}" if parts else None
+
+    def take(self, records: Sequence[Record]) -> None:
+        """Queue the spans of a feed's records. Never waits for the receiver."""
+        for record in records:
+            match record["kind"]:
+                case "command":
+                    self._named["loadframe.experiment"] = record["name"]
+                case "run":
+                    self._named["loadframe.run"] = record["run"] or ""
+                case "measures":
+                    self._queue(record["spans"], {**self._named, "loadframe.phase": record["phase"]})
+
+    def _queue(self, spans: Mapping[str, Any], named: Mapping[str, str]) -> None:
+        room = _WAITING - len(self._waiting)
+        kept = [self._span(span, named) for span in spans["kept"][:room]]
+        with self._lock:
+            self._spans += len(spans["kept"]) + spans["dropped"]
+            self._dropped += len(spans["kept"]) - len(kept) + spans["dropped"]
+            self._waiting.extend(kept)
+
+    def _span(self, span: Mapping[str, Any], named: Mapping[str, str]) -> ReadableSpan:
+        # Neither addresses of requests nor messages of stores: both can contain secrets.
+        host, _, port = span["node"].rpartition(":")
+        attributes: dict[str, Any] = {
+            **named,
+            **{f"loadframe.{key}": span[key] for key in ("stream", "operation", "rank", "client")},
+            "loadframe.segment": segment_of(span),
+            "loadframe.scheduled_unix_nano": span["scheduled"],
+            "loadframe.service_time": (span["done"] - span["sent"]) / 1e9,
+        }
+        if span["recorded"]:
+            attributes["loadframe.response_time"] = (span["done"] - span["scheduled"]) / 1e9
+        if port.isdecimal():
+            attributes |= {"server.address": host.strip("[]"), "server.port": int(port)}
+        if span["status"] is not None:
+            attributes["http.response.status_code"] = span["status"]
+        if span["attempt"]:
+            attributes["http.request.resend_count"] = span["attempt"]
+        if span["error"] is not None:
+            attributes["error.type"] = span["error"]
+        context = SpanContext(int(span["trace"], 16), int(span["span"], 16), False, TraceFlags(TraceFlags.SAMPLED))
+        return ReadableSpan(
+            span["operation"],
+            context,
+            resource=self._resource,
+            attributes=attributes,
+            kind=SpanKind.CLIENT,
+            status=Status(StatusCode.UNSET if span["error"] is None else StatusCode.ERROR),
+            start_time=span["sent"],
+            end_time=span["done"],
+            instrumentation_scope=self._scope,
+        )
+
+    def _run(self) -> None:
+        while not self._leaving.wait(1.0):
+            self._push()
+        # At the end, a receiver that fails once is not asked again.
+        self._push()
+
+    def _push(self) -> None:
+        """Send the waiting spans until none is left or the receiver fails."""
+        accepted = True
+        while accepted and self._waiting:
+            with self._lock:
+                batch = [self._waiting.popleft() for _ in range(min(_BATCH, len(self._waiting)))]
+            # Counted before the answer, which may not arrive before the command ends.
+            self._failed += len(batch)
+            accepted = self._exporter.export(batch) is SpanExportResult.SUCCESS
+            self._failed -= len(batch) if accepted else 0
+
+
 class _LastError(logging.Handler):
-    """Handler that keeps the last message of the exporter instead of printing it."""
+    """Handler that keeps the last message from one thread instead of printing it."""
 
     text = ""
 
+    def __init__(self, thread: threading.Thread) -> None:
+        super().__init__()
+        self._sender = thread
+
     def emit(self, record: logging.LogRecord) -> None:
         """Keep the message."""
-        self.text = record.getMessage()
+        if record.thread == self._sender.ident:
+            self.text = record.getMessage()
 
 
 def _metric(family: Family, started: int, now: int) -> Metric:
@@ -115,7 +250,13 @@ def _metric(family: Family, started: int, now: int) -> Metric:
     name = f"loadframe.{family.name}"
     labeled = [(dict(zip(family.labels, labels, strict=True)), value) for labels, value in family.values.items()]
     if family.kind == "histogram":
-        points = [_histogram(labels, times, started, now) for labels, times in labeled if isinstance(times, Times)]
+        points = [
+            _histogram(
+                dict(zip(family.labels, labels, strict=True)), times, family.exemplars.get(labels, {}), started, now
+            )
+            for labels, times in family.values.items()
+            if isinstance(times, Times)
+        ]
         return Metric(name, family.help, unit, Histogram(points, AggregationTemporality.CUMULATIVE))
     numbers = [
         NumberDataPoint(labels, started, now, value) for labels, value in labeled if not isinstance(value, Times)
@@ -126,7 +267,15 @@ def _metric(family: Family, started: int, now: int) -> Metric:
     return Metric(name, family.help, unit, Gauge(numbers))
 
 
-def _histogram(labels: dict[str, str], times: Times, started: int, now: int) -> HistogramDataPoint:
+def _histogram(
+    labels: dict[str, str], times: Times, known: Mapping[int, Exemplar], started: int, now: int
+) -> HistogramDataPoint:
     # Minimum and maximum are optional in OTLP, and not part of the measures.
     least: Any = None
-    return HistogramDataPoint(labels, started, now, times.count, times.sum, times.counts, BOUNDS, min=least, max=least)
+    exemplars = [
+        OtlpExemplar({}, exemplar.value, exemplar.done, int(exemplar.span, 16), int(exemplar.trace, 16))
+        for exemplar in known.values()
+    ]
+    return HistogramDataPoint(
+        labels, started, now, times.count, times.sum, times.counts, BOUNDS, min=least, max=least, exemplars=exemplars
+    )

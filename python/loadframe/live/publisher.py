@@ -291,11 +291,11 @@ class _Records:
         return [*records, *_watched(samples), *self._measures()]
 
     def _measures(self) -> Iterator[Record]:
-        """Yield the measures of the last phase, if it has recorded another second."""
+        """Yield the measures of the last phase, if it has recorded another second or has spans."""
         if self._measured is None:
             return
         totals = self._measured.measures()
-        if totals["seconds"] > self._measured_seconds:
+        if totals["seconds"] > self._measured_seconds or totals["spans"]["kept"]:
             self._measured_seconds = totals["seconds"]
             yield {"kind": "measures", "number": self._phases, "phase": self._measured.phase, **totals}
 

@@ -4,6 +4,7 @@ import base64
 import contextlib
 import json
 import math
+import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -44,6 +45,8 @@ class Generator:
     nearest_as: Mapping[str, Any] | None = None
     #: Whether to record each request.
     samples: bool = False
+    #: Share of the HTTP requests to trace.
+    trace: float | None = None
 
     def members(self) -> Sequence[Rank]:
         """Return the ranks that generate load; empty for a single process. BadInput if too few ranks were started."""
@@ -71,6 +74,10 @@ class Generator:
         limit = {} if self.connections is None else {"connections": self.connections}
         return {"spread": "fixed" if self.spread == "nearest" else self.spread, **limit}
 
+    def tracing(self) -> dict[str, Any]:
+        """Return the sampling of traces in the engine's plan of one phase, with new trace ids."""
+        return {} if self.trace is None else {"trace": {"share": self.trace, "run": secrets.randbits(63)}}
+
     def taking_part(self) -> dict[str, Any]:
         """Return the threads and ranks of a phase, in the form of its outcome."""
         members = [rank.rank for rank in self.members()]
@@ -86,6 +93,7 @@ class Generator:
             "spread": self.spread,
             "connections": self.connections,
             "samples": self.samples,
+            **({"trace": self.trace} if self.trace is not None else {}),
             **({"members": [{"rank": rank.rank, "machine": rank.machine} for rank in members]} if members else {}),
         }
 
@@ -130,7 +138,8 @@ class Progress:
     sources: Mapping[str, SourceProgress] = field(default_factory=dict)
 
 
-#: Returns the measures of a phase: totals since it began and the values of its last second; also after its end.
+#: Returns the measures of a phase: totals since it began and the values of its last second; also after its end. Each
+#: call takes the `spans` recorded since the last one.
 ReadMeasures = Callable[[], Mapping[str, Any]]
 #: Returns the reader of the measures of the current phase, during that phase.
 OpenMeasures = Callable[[], ReadMeasures]
@@ -259,7 +268,7 @@ def run_phase(
 def _reader(measures: "_engine.Measures") -> ReadMeasures:
     def read() -> Mapping[str, Any]:
         totals: Mapping[str, Any] = json.loads(measures.read())
-        return totals
+        return {**totals, "spans": json.loads(measures.spans())}
 
     return read
 

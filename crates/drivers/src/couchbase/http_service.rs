@@ -1,6 +1,7 @@
 //! Requests to the HTTP services of a node: configuration and statements.
 
 use loadframe_engine::driver::Failure;
+use loadframe_engine::util::trace::Trace;
 
 use super::connection::ConnectOptions;
 use crate::http1::answer::{Answer, Body};
@@ -16,7 +17,7 @@ use crate::net::wire::Wire;
 pub async fn get(host: &Host, connect_options: &ConnectOptions, path: &str, limit: Limit) -> Result<Response, Failure> {
     let mut service = Service::default();
     service.open(host, connect_options, limit).await?;
-    let head = head("GET", path, host, connect_options, 0);
+    let head = head("GET", path, host, connect_options, 0, None);
     let (_, outcome) = service.speak([&head, b""], limit).await;
     outcome?;
     Ok(Response(service.client))
@@ -75,10 +76,20 @@ impl Service {
 }
 
 /// Returns the head of a request with a JSON body of `length` bytes, or without a body.
-pub fn head(method: &str, path: &str, host: &Host, connect_options: &ConnectOptions, length: usize) -> Vec<u8> {
+pub fn head(
+    method: &str,
+    path: &str,
+    host: &Host,
+    connect_options: &ConnectOptions,
+    length: usize,
+    trace: Option<&Trace>,
+) -> Vec<u8> {
     let mut head = format!("{method} {path} HTTP/1.1\r\n").into_bytes();
     head.extend_from_slice(host.field(connect_options.tls.is_some()));
     head.extend_from_slice(connect_options.authorization.field());
+    if let Some(trace) = trace {
+        trace.append_header(&mut head);
+    }
     if length > 0 {
         head.extend_from_slice(format!("content-type: application/json\r\ncontent-length: {length}\r\n").as_bytes());
     }

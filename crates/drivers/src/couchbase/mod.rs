@@ -73,6 +73,14 @@ impl Driver for Couchbase {
         if let Kind::Neutral(neutral, _) = &operation.kind { neutral.parts() } else { &[] }
     }
 
+    fn has_traces(&self) -> bool {
+        true
+    }
+
+    fn traces(&self, operation: &Operation) -> bool {
+        matches!(operation.kind, Kind::Query(_) | Kind::Neutral(Neutral::Scan(_), _))
+    }
+
     fn requests(&self, operation: &Operation) -> Option<u64> {
         if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
     }

@@ -10,10 +10,12 @@ use super::http_service::{Service, head};
 use super::nodes::CouchbaseNodes;
 use super::operation::Operation;
 use crate::capture::Memory;
+use crate::http1::answer::Answer;
 use crate::net::deadline::Limit;
 use crate::net::exchange::Exchanged;
 use crate::net::route::element;
 use loadframe_engine::util::json::Cursor;
+use loadframe_engine::util::trace::Trace;
 
 const PATH: &str = "/query/service";
 
@@ -53,7 +55,7 @@ impl Statements {
         values: &Values<'_>,
         (memory, shown): (&mut Memory, &mut Option<Exchange>),
     ) -> Reply {
-        let (exchanged, node, outcome) = self.send(nodes, request).await;
+        let (exchanged, node, outcome) = self.send(nodes, request, values.draw.trace.as_ref()).await;
         let answer = self.services.get(usize::from(node)).map(|service| service.answer());
         if let Some(show) = shown {
             show.request = self::shown(request.body);
@@ -62,17 +64,19 @@ impl Statements {
                 _ => String::new(),
             };
         }
+        let status = outcome.as_ref().ok().and(answer).map(Answer::status);
         let judged = outcome.and_then(|()| match answer {
             Some(answer) => judge(operation, (answer.status(), answer.body()), values, memory),
             None => Err(client("no answer")),
         });
-        exchanged.judged(node, judged)
+        Reply { status, ..exchanged.judged(node, judged) }
     }
 
     async fn send(
         &mut self,
         nodes: &CouchbaseNodes,
         Request { body, turn, limit }: Request<'_>,
+        trace: Option<&Trace>,
     ) -> (Exchanged, u16, Result<(), Failure>) {
         let Some((node, host)) = nodes.query(turn) else {
             return (Exchanged::never(), 0, Err(client("no node of the cluster answers statements")));
@@ -81,7 +85,7 @@ impl Statements {
         if let Err(failure) = service.open(&host, &nodes.connect_options, limit).await {
             return (Exchanged::never(), node, Err(failure));
         }
-        let head = head("POST", PATH, &host, &nodes.connect_options, body.len());
+        let head = head("POST", PATH, &host, &nodes.connect_options, body.len(), trace);
         let (exchanged, outcome) = service.speak([&head, body], limit).await;
         (exchanged, node, outcome.map_err(Failure::from))
     }

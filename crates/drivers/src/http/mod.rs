@@ -48,6 +48,14 @@ impl Driver for Http {
         operation.timing.parts()
     }
 
+    fn has_traces(&self) -> bool {
+        true
+    }
+
+    fn traces(&self, operation: &Operation) -> bool {
+        operation.request.traces()
+    }
+
     fn requests(&self, _operation: &Operation) -> Option<u64> {
         None
     }

@@ -33,6 +33,7 @@ struct Fields {
     host: bool,
     authorization: bool,
     content_type: bool,
+    traceparent: bool,
 }
 
 /// The body of a request.
@@ -186,6 +187,7 @@ impl<'a> RequestHead<'a> {
         self.fields.host |= lower == "host";
         self.fields.authorization |= lower == "authorization";
         self.fields.content_type |= lower == "content-type";
+        self.fields.traceparent |= lower == "traceparent";
         self.fields.template.push_literal(name);
         self.fields.template.push_literal(": ");
         self.fields.template.push_field(value, self.variables).map_err(within)?;
@@ -207,6 +209,11 @@ impl Request {
         if self.answer == answer::Body::Read {
             self.answer = answer::Body::Counted;
         }
+    }
+
+    /// Returns whether requests carry the trace context of their draw: the operation does not set its own.
+    pub fn traces(&self) -> bool {
+        !self.fields.traceparent
     }
 
     /// Returns the number of requests that send each document of the corpus once, if the request sends a corpus.
@@ -267,6 +274,9 @@ impl Request {
         self.fields.template.render(values, head);
         if !self.fields.content_type {
             head.extend_from_slice(self.body.content_type());
+        }
+        if let Some(trace) = &values.draw.trace {
+            trace.append_header(head);
         }
         let mut body = self.body(body);
         if access.compress && body.len() >= compress::LEAST {

@@ -154,7 +154,7 @@ impl Search {
         only: Option<&[u32]>,
     ) -> Reply {
         connection.give(|body| ingest::body(form.form, form.list, batch, only, body));
-        let draw = Draw::new(0, 0, connection.number());
+        let draw = Draw { trace: batch.trace, ..Draw::new(0, 0, connection.number()) };
         let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
         let limit = Limit::starting_now(form.operation.timeout);
         let mut reply = self.step(connection, &form.operation.step, None, limit, &values).await;

@@ -61,6 +61,14 @@ impl Driver for Search {
         operation.pages.as_ref().map_or(operation.parts, |pages| pages.parts())
     }
 
+    fn has_traces(&self) -> bool {
+        true
+    }
+
+    fn traces(&self, operation: &Operation) -> bool {
+        operation.step.request.traces()
+    }
+
     fn requests(&self, operation: &Operation) -> Option<u64> {
         operation.step.request.requests()
     }

@@ -53,6 +53,21 @@ macro_rules! any_of {
                 }
             }
 
+            /// See [`Driver::has_traces`].
+            pub fn has_traces(&self) -> bool {
+                match self {
+                    $(Self::$variant(driver) => driver.has_traces(),)*
+                }
+            }
+
+            /// See [`Driver::traces`].
+            pub fn traces(&self, operation: &AnyOperation) -> bool {
+                match (self, operation) {
+                    $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.traces(operation),)*
+                    _ => unreachable!("operations belong to the driver that mapped them"),
+                }
+            }
+
             /// See [`Driver::requests`].
             pub fn requests(&self, operation: &AnyOperation) -> Option<u64> {
                 match (self, operation) {

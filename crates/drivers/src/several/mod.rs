@@ -80,6 +80,14 @@ impl Driver for Several {
         self.drivers[operation.target].parts(&operation.operation)
     }
 
+    fn has_traces(&self) -> bool {
+        self.drivers.iter().any(AnyDriver::has_traces)
+    }
+
+    fn traces(&self, operation: &Operation) -> bool {
+        self.drivers[operation.target].traces(&operation.operation)
+    }
+
     fn requests(&self, operation: &Operation) -> Option<u64> {
         self.drivers[operation.target].requests(&operation.operation)
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use loadframe_engine::driver::Driver;
 use loadframe_engine::plan::Target;
 use loadframe_engine::util::draw::Draw;
+use loadframe_engine::util::trace::Trace;
 
 use crate::scripted::{Client, Server, answer, bulk, search, target};
 
@@ -33,6 +34,34 @@ fn requests_share_a_connection_and_arrive_as_they_were_meant() {
         assert!(head.starts_with(&format!("POST /c/_search HTTP/1.1\r\nhost: {host}\r\n")), "{head}");
         assert_eq!(body, format!(r#"{{"query":{{"term":{{"k":{k}}}}}}}"#).as_bytes());
     }
+}
+
+#[test]
+fn a_traced_request_carries_its_trace_context_and_others_do_not() {
+    let answered = answer("200 OK", r#"{"timed_out":false,"hits":{"hits":[]}}"#);
+    let server = Server::play(move |listener| {
+        let mut peer = listener.accept();
+        [(); 2].map(|()| {
+            let (head, _) = peer.request().unwrap();
+            peer.send(&answered);
+            head
+        })
+    });
+    let mut client = Client::new(&[&server.host], 0);
+    let operation = client.driver.map(&search(), &client.context).unwrap();
+    assert!(client.driver.has_traces() && client.driver.traces(&operation));
+    let draw = Draw::new(1, 2, 3);
+    let trace = Trace::new(&draw, 1, 2, 0);
+    let Client { driver, connection, context, runtime } = &mut client;
+    for trace in [Some(trace), None] {
+        let draw = Draw { trace, ..draw };
+        let reply = runtime.block_on(driver.execute(connection, &operation, context, &draw, None));
+        assert!(reply.outcome.is_ok(), "{:?}", reply.outcome);
+    }
+    let [traced, other] = server.finish();
+    let header = format!("\r\ntraceparent: 00-{}-{}-01\r\n", trace.id(), trace.span());
+    assert!(traced.contains(&header), "{traced}");
+    assert!(!other.contains("traceparent"), "{other}");
 }
 
 #[test]

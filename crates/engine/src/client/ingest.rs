@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use super::request::Start;
 use super::{ClientSeat, Stream, Worker};
 use crate::client::retry_state::RetryState;
-use crate::client::stream_plan::Choice;
+use crate::client::stream_plan::{Choice, trace};
 use crate::driver::{Driver, ErrorClass, ReplyPart};
 use crate::ingest::chunk::InFlightBatch;
 use crate::ingest::queue::Next;
@@ -131,7 +131,7 @@ impl<D: Driver> Worker<D> {
     ) -> SendResult {
         let scheduled = in_flight.oldest().unwrap_or_else(Instant::now);
         // Waiting for events or for a free client does not count as the generator's delay.
-        let start = Start { scheduled, started: scheduled + late };
+        let mut start = Start::new(scheduled, scheduled + late);
         self.waiting.borrow_mut()[seat.place] = Some((choice.slot, scheduled));
         let node = stream.due_node(choice.number);
         stream.count_node(choice.number, node);
@@ -142,7 +142,13 @@ impl<D: Driver> Worker<D> {
         let mut retry_state = RetryState::of(in_flight.left.take());
         let mut parts = Vec::new();
         let mut retries = 0;
+        // Batch n of worker w of W counts as request w + n * W.
+        let number = stream.batches.replace(stream.batches.get() + 1);
+        let draw = self.draw(stream, stream.share.index + number * stream.share.of);
+        let traced = choice.traced(&draw);
         loop {
+            in_flight.batch.trace = traced.map(|run| trace(&draw, run, retries));
+            start.trace = in_flight.batch.trace;
             let reply =
                 driver.ingest(connection, &choice.operation, context, &in_flight.batch, retry_state.documents()).await;
             let mut dispositions = dispositions(&reply, in_flight.batch.events.len(), retry_state.documents());

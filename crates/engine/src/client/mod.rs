@@ -109,6 +109,8 @@ struct Stream {
     roams: bool,
     /// Requests so far, by choice.
     turns: Vec<Cell<u64>>,
+    /// Batches of a source sent so far.
+    batches: Cell<u64>,
     retry_budget: RetryBudget,
     /// Length of its measured window, if the clock ends it.
     lasts: Option<Duration>,
@@ -248,8 +250,20 @@ impl<D: Driver> Worker<D> {
             let balance =
                 Balance::new(nodes, stream_plan.choices.len(), share.index, share.count(parts)).map(RefCell::new);
             let turns = vec![Cell::new(0); stream_plan.choices.len()];
-            let (issued, retry_budget) = (Cell::new(0), RetryBudget::default());
-            let part = Rc::new(Stream { index, key, share, issued, count, balance, roams, turns, retry_budget, lasts });
+            let (issued, batches, retry_budget) = (Cell::new(0), Cell::new(0), RetryBudget::default());
+            let part = Rc::new(Stream {
+                index,
+                key,
+                share,
+                issued,
+                count,
+                balance,
+                roams,
+                turns,
+                batches,
+                retry_budget,
+                lasts,
+            });
             stream = Some(part.clone());
             match plan.pacing {
                 Pacing::Closed { think_time, pacing, .. } => {

@@ -4,12 +4,13 @@ use std::time::Instant;
 
 use super::{ClientSeat, Iteration, Stream, StreamEnd, Worker};
 use crate::client::retry_state::RetryState;
-use crate::client::stream_plan::{Choice, Group, StreamPlan};
+use crate::client::stream_plan::{Choice, Group, StreamPlan, trace};
 use crate::driver::{Driver, ErrorClass, Failure, Reply};
 use crate::pacing::schedule::{salt, think};
 use crate::plan::Visible;
 use crate::recording::recorder::Times;
 use crate::util::draw::Draw;
+use crate::util::trace::Trace;
 use crate::workload::numbering::Use;
 use crate::workload::variables::{Captured, Values};
 
@@ -18,6 +19,14 @@ use crate::workload::variables::{Captured, Values};
 pub(super) struct Start {
     pub scheduled: Instant,
     pub started: Instant,
+    /// Trace context of the current attempt, if the request is sampled.
+    pub trace: Option<Trace>,
+}
+
+impl Start {
+    pub fn new(scheduled: Instant, started: Instant) -> Self {
+        Self { scheduled, started, trace: None }
+    }
 }
 
 /// Result of a request.
@@ -75,7 +84,7 @@ impl<D: Driver> Worker<D> {
         let stream_plan = &self.phase.stream_plans[stream.index];
         let k = ticket.iteration * stream_plan.steps() + step as u64;
         let choice = self.pick(stream, k, step, ticket);
-        let draw = Draw {
+        let mut draw = Draw {
             user: seat.client,
             number: choice.uses.map_or(0, |_| number_of(stream_plan, ticket, step)),
             settled: choice.reads.map_or(0, |counter| self.phase.counters[counter].settled()),
@@ -83,11 +92,11 @@ impl<D: Driver> Worker<D> {
             roams: stream.roams,
             ..self.draw(stream, k)
         };
-        let start = Start { scheduled, started };
+        let start = Start::new(scheduled, started);
         let knows = |slot| self.phase.driver.memory(connection).is_some_and(|memory| memory.has(slot));
         let outcome = match choice.lacks(knows) {
             Some(name) => self.record(stream, choice, seat, start, unsent(name)),
-            None => self.ask(stream, connection, seat, choice, &draw, start).await,
+            None => self.ask(stream, connection, seat, choice, &mut draw, start).await,
         };
         if let (Some(counter), Some(count)) = (choice.uses, &stream.count) {
             count.borrow_mut().settle(counter, draw.number, &self.phase.counters);
@@ -102,12 +111,10 @@ impl<D: Driver> Worker<D> {
         connection: &mut D::Connection,
         seat: ClientSeat,
         choice: &Choice<D>,
-        draw: &Draw,
-        start: Start,
+        draw: &mut Draw,
+        mut start: Start,
     ) -> RequestOutcome {
         self.waiting.borrow_mut()[seat.place] = Some((choice.slot, start.scheduled));
-        // Compute the times after the answer: the phase may end during the request.
-        let times = || self.times(stream, seat, start);
         let plan = &self.phase.plan.streams[stream.index];
         let mut retries = 0;
         let (driver, context) = (&self.phase.driver, &self.phase.context);
@@ -118,8 +125,13 @@ impl<D: Driver> Worker<D> {
         }
         stream.retry_budget.earn(&plan.back_off);
         let (is_first, newest) = self.before(connection, choice, draw);
+        let traced = choice.traced(draw);
         let mut retry_state = RetryState::default();
         let mut reply = loop {
+            if let Some(run) = traced {
+                start.trace = Some(trace(draw, run, retries));
+                draw.trace = start.trace;
+            }
             let reply = driver.execute(connection, &choice.operation, context, draw, retry_state.documents()).await;
             if retries == plan.retries || !RetryState::is_retryable(&plan.back_off, &reply) {
                 break retry_state.settle(reply);
@@ -131,7 +143,9 @@ impl<D: Driver> Worker<D> {
             }
             retries += 1;
             retry_state.after(&reply);
-            self.recorder.borrow_mut().attempt(choice.slot, times(), reply, &self.waiting.borrow());
+            // Compute the times after the answer: the phase may end during the request.
+            let times = self.times(stream, seat, start);
+            self.recorder.borrow_mut().attempt(choice.slot, times, reply, &self.waiting.borrow());
             self.sleep_until(stream, due).await;
         };
         self.keep_answer(connection, choice, &reply);
@@ -176,18 +190,27 @@ impl<D: Driver> Worker<D> {
         seat: ClientSeat,
         choice: &Choice<D>,
         Visible { every, within, .. }: &Visible,
-        draw: &Draw,
-        start: Start,
+        draw: &mut Draw,
+        mut start: Start,
     ) -> Reply {
         let end = start.scheduled + *within;
         let mut first = None;
-        let mut looks: u64 = 0;
+        let mut looks: u32 = 0;
+        let traced = choice.traced(draw);
         loop {
+            if let Some(run) = traced {
+                start.trace = Some(trace(draw, run, looks));
+                draw.trace = start.trace;
+            }
             let reply = self.phase.driver.execute(connection, &choice.operation, &self.phase.context, draw, None).await;
             let sent = *first.get_or_insert(reply.sent);
             looks += 1;
-            let Err(failure) = &reply.outcome else { return Reply { sent, ..reply } };
             let next = reply.done + *every;
+            if reply.outcome.is_ok() || next > end {
+                // The span of the last poll; the request lasts from the first one.
+                self.recorder.borrow_mut().trace(choice.slot, self.times(stream, seat, start), &reply, false);
+            }
+            let Err(failure) = &reply.outcome else { return Reply { sent, ..reply } };
             if next > end {
                 // Without an answer, visibility is unknown: keep the error class.
                 let answered = matches!(failure.class, ErrorClass::Assertion | ErrorClass::Client);
@@ -206,8 +229,9 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    pub(super) fn times(&self, stream: &Stream, seat: ClientSeat, Start { scheduled, started }: Start) -> Times {
-        Times { scheduled, started, ends: self.ends(stream), client: seat.client }
+    pub(super) fn times(&self, stream: &Stream, seat: ClientSeat, start: Start) -> Times {
+        let Start { scheduled, started, trace } = start;
+        Times { scheduled, started, ends: self.ends(stream), client: seat.client, trace }
     }
 
     /// Records a finished request and frees its seat.

@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use crate::client::first_executions::FirstExecutions;
 use crate::driver::Driver;
-use crate::plan::{Think, Visible};
+use crate::pacing::schedule::salt;
+use crate::plan::{Think, Tracing, Visible};
 use crate::recording::latest_answers::Kept;
+use crate::util::draw::Draw;
+use crate::util::trace::Trace;
 use crate::workload::journey::Journey;
 
 /// A mapped operation of a stream.
@@ -32,13 +35,27 @@ pub struct Choice<D: Driver> {
     pub first_executions: FirstExecutions,
     /// Captured variables used in its requests: slot and name.
     pub needs: Vec<(usize, String)>,
+    /// Sampling for traces, if its requests can carry a trace context.
+    pub tracing: Option<Tracing>,
 }
 
 impl<D: Driver> Choice<D> {
+    /// Returns the number of the run for the trace of request `draw`; `None` if it is not sampled. Depends only on the
+    /// request's key.
+    #[inline]
+    pub fn traced(&self, draw: &Draw) -> Option<u64> {
+        self.tracing.filter(|tracing| draw.unit(salt::TRACE) < tracing.share).map(|tracing| tracing.run)
+    }
+
     /// Returns the name of the first variable whose slot `knows` rejects.
     pub fn lacks(&self, mut knows: impl FnMut(usize) -> bool) -> Option<&str> {
         self.needs.iter().find(|(slot, _)| !knows(*slot)).map(|(_, name)| name.as_str())
     }
+}
+
+/// Returns the trace context of an attempt of request `draw`, which [`Choice::traced`] sampled for `run`.
+pub fn trace(draw: &Draw, run: u64, attempt: u32) -> Trace {
+    Trace::new(draw, salt::TRACE + 1, run, attempt)
 }
 
 /// Iteration of a stream: one request drawn from a mix, or a journey of several requests.

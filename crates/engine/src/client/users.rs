@@ -115,7 +115,7 @@ impl<D: Driver> Worker<D> {
                 }
                 let place = pool.thinking.borrow_mut().pop().map_or(0, |Reverse((_, place))| place);
                 if pool.users.borrow()[place as usize].asks(scene.journey) {
-                    pool.ready.borrow_mut().push_back((place, Start { scheduled: due, started: now }));
+                    pool.ready.borrow_mut().push_back((place, Start::new(due, now)));
                     self.call(stream, pool, scene);
                 } else if self.go_on(stream, pool, scene, place, due, due) {
                     self.call(stream, pool, scene);
@@ -259,7 +259,7 @@ impl<D: Driver> Worker<D> {
                 if let Some(kept) = self.phase.driver.memory(connection) {
                     std::mem::swap(kept, &mut memory);
                 }
-                let outcome = self.ask(stream, connection, seat, choice, &draw, start).await;
+                let outcome = self.ask(stream, connection, seat, choice, &mut draw, start).await;
                 if let Some(kept) = self.phase.driver.memory(connection) {
                     std::mem::swap(kept, &mut memory);
                 }
@@ -299,7 +299,7 @@ impl<D: Driver> Worker<D> {
             Next::Due(due) => {
                 // A user that is due at once skips the dispatcher.
                 if asks && due <= now && !self.is_over(stream, due) {
-                    pool.ready.borrow_mut().push_back((place, Start { scheduled: due, started: due }));
+                    pool.ready.borrow_mut().push_back((place, Start::new(due, due)));
                     return true;
                 }
                 pool.thinking.borrow_mut().push(Reverse((due, place)));
@@ -330,7 +330,7 @@ impl<D: Driver> Worker<D> {
     fn record_timed(&self, stream: &Stream, TimedSteps { user, slot, began, done, failed }: TimedSteps) {
         let why = |class| Failure::new(class, "one of the requests in it failed");
         let reply = Reply::new(began, done, failed.map_or(Ok(()), |class| Err(why(class))));
-        let times = Times { scheduled: began, started: began, ends: self.ends(stream), client: user };
+        let times = Times { scheduled: began, started: began, ends: self.ends(stream), client: user, trace: None };
         self.recorder.borrow_mut().request(slot, times, reply, &self.waiting.borrow());
     }
 

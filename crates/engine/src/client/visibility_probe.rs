@@ -52,13 +52,13 @@ impl<D: Driver> Worker<D> {
                 let mut recorder = self.recorder.borrow_mut();
                 recorder.request(
                     look,
-                    Times { scheduled: due, started, ends, client: seat.client },
+                    Times { scheduled: due, started, ends, client: seat.client, trace: None },
                     reply,
                     &self.waiting.borrow(),
                 );
                 for Outcome { arrived, failed } in probes.record_query(covers, &seen, batch.events.len(), done, failed)
                 {
-                    let times = Times { scheduled: arrived, started, ends, client: seat.client };
+                    let times = Times { scheduled: arrived, started, ends, client: seat.client, trace: None };
                     let part =
                         ReplyPart { name: 0, sent: arrived, done, documents: u64::from(failed.is_none()), failed };
                     recorder.part(visible, times, &part);

@@ -63,6 +63,7 @@ impl InFlightBatch {
             bytes: Vec::with_capacity(events().map(|event| event.line.len()).sum()),
             events: Vec::with_capacity(events().count()),
             kinds,
+            trace: None,
         };
         let mut tickets = Vec::new();
         for (chunk, range) in pieces {

@@ -18,6 +18,8 @@ pub mod salt {
     pub const MIX: u64 = 2;
     /// The think time: this salt and the next.
     pub const THINK: u64 = 3;
+    /// Sampling for traces; the next three draw the ids.
+    pub const TRACE: u64 = 1 << 14;
     /// Jitter of back-offs; the retry number is added.
     pub const BACK_OFF: u64 = 1 << 15;
     /// First salt of the variables.

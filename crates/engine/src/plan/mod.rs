@@ -17,6 +17,7 @@ mod error;
 mod journey;
 mod seconds;
 mod source;
+mod tracing;
 mod visible;
 
 pub use back_off::BackOff;
@@ -26,6 +27,7 @@ pub use source::{
     EventCondition, Events, Expression, FieldTest, FieldType, GeneratorPlan, Kind, LineFormat, Listen, Replay, Source,
     TransformStep,
 };
+pub use tracing::Tracing;
 pub use visible::{Sampling, Visible};
 
 /// Upper limit of durations, s: 30 years. Clocks can still represent it.
@@ -106,6 +108,9 @@ pub struct Plan {
     /// Whether to record every request individually; see [`crate::recording::sample`].
     #[serde(default)]
     pub samples: bool,
+    /// Sampling of requests for traces; without it no request carries a trace context.
+    #[serde(default)]
+    pub trace: Option<Tracing>,
 }
 
 impl Plan {
@@ -129,10 +134,10 @@ impl Plan {
 
     /// Returns a hash of the fields that all ranks of a phase must share.
     pub fn fingerprint(&self) -> u64 {
-        let Self { seed, ranks, threads, phase, warmup, operations, visible, variables, streams, .. } = self;
+        let Self { seed, ranks, threads, phase, warmup, operations, visible, variables, streams, trace, .. } = self;
         let version = env!("CARGO_PKG_VERSION");
         hash_name(&format!(
-            "{version} {seed} {ranks} {threads} {phase} {warmup:?} {operations:?} {visible:?} {variables:?} {streams:?}"
+            "{version} {seed} {ranks} {threads} {phase} {warmup:?} {operations:?} {visible:?} {variables:?} {streams:?} {trace:?}"
         ))
     }
 }

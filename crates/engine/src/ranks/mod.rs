@@ -136,6 +136,7 @@ impl RankRecorder {
             .second(self.tally.slots(), &self.sum, workers)
             .map_err(|error| Refusal::Files(format!("{}: {error}", place())))?;
         self.tally.second(&self.sum);
+        self.tally.measures.spans.add(&self.sum.spans, self.tally.slots(), &self.hosts, self.start_time.at);
         self.directives.stop |= self.tally.totals.stopped_by.is_some();
         Ok(())
     }

@@ -92,7 +92,7 @@ fn request(k: u64, start: Instant, hosts: &[&str]) -> (usize, Times, Reply) {
         ..Reply::new(started, done, outcome)
     };
     let ends = Some(start + Duration::from_millis(5500));
-    ((draw(9) % 2) as usize, Times { scheduled, started, ends, client: k % 8 }, reply)
+    ((draw(9) % 2) as usize, Times { scheduled, started, ends, client: k % 8, trace: None }, reply)
 }
 
 /// Sends the seconds of one process to `sink`. `hosts` are in the order in which the process found them.

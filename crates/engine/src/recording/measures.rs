@@ -15,6 +15,7 @@ use crate::pacing::profile::Profile;
 use crate::plan::{Pacing, Plan};
 use crate::recording::recorder::{Counts, Interval};
 use crate::recording::slot::Slot;
+use crate::recording::spans::SpanQueue;
 
 /// Upper bounds of the buckets, ns: six per decade, from 10 µs to 100 s. Longer durations have a bucket without bound.
 pub const BOUNDS: [u64; 43] = bounds();
@@ -123,17 +124,21 @@ pub struct Measures {
 
 /// Measures shared with their readers.
 #[derive(Clone, Debug, Default)]
-pub struct SharedMeasures(Arc<Mutex<Measures>>);
+pub struct SharedMeasures {
+    totals: Arc<Mutex<Measures>>,
+    /// Spans of sampled requests.
+    pub spans: SpanQueue,
+}
 
 impl SharedMeasures {
     /// Returns a copy of the measures.
     pub fn read(&self) -> Measures {
-        self.0.lock().expect("no thread panics while it holds the lock").clone()
+        self.totals.lock().expect("no thread panics while it holds the lock").clone()
     }
 
     /// Adds the next second. Parts and timed groups are omitted, because they would count requests twice.
     pub fn second(&self, slots: &[Slot], loads: &[PlannedLoad], sum: &Interval) {
-        let mut measures = self.0.lock().expect("no thread panics while it holds the lock");
+        let mut measures = self.totals.lock().expect("no thread panics while it holds the lock");
         measures.seconds = sum.second + 1;
         measures.streams = loads.iter().map(|load| load.at(sum.second as f64 + 0.5)).collect();
         measures.operations.iter_mut().for_each(|operation| operation.in_flight = 0);

@@ -14,6 +14,7 @@ pub mod sample;
 pub mod second;
 pub mod self_monitor;
 pub mod slot;
+pub mod spans;
 pub mod stream_end;
 pub mod tally;
 pub mod worker_stats;

@@ -40,6 +40,10 @@ impl<D: Driver> Sink for IntoFiles<D> {
         self.watch.second(sum, &rows, self.tally.window);
         self.files.second(self.tally.slots(), sum, &Workers::of(rows))?;
         self.tally.second(sum);
+        if self.phase.plan.trace.is_some() {
+            let spans = &self.tally.measures.spans;
+            spans.add(&sum.spans, self.tally.slots(), &self.phase.driver.hosts(), self.start);
+        }
         if self.tally.totals.stopped_by.is_some() {
             self.phase.stop.store(true, Ordering::Relaxed);
         }

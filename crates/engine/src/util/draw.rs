@@ -8,6 +8,8 @@
 //! user depend on the client. Draws among records inserted by the load depend on the inserts finished so far;
 //! see [`crate::client::counters`].
 
+use crate::util::trace::Trace;
+
 /// Maximum number of journey loops with counting variables.
 pub const LOOPS: usize = 4;
 
@@ -38,6 +40,8 @@ pub struct Draw {
     pub instant: i64,
     /// Number of the user's earlier passes through each loop with a counting variable.
     pub passes: [u32; LOOPS],
+    /// The trace context that the request carries, if it is sampled.
+    pub trace: Option<Trace>,
 }
 
 impl Draw {
@@ -56,6 +60,7 @@ impl Draw {
             roams: false,
             instant: 0,
             passes,
+            trace: None,
         }
     }
 

@@ -10,3 +10,4 @@ pub mod json;
 pub(crate) mod math;
 pub mod panics;
 pub mod suggestions;
+pub mod trace;

@@ -54,7 +54,8 @@ def check_load(
         _require_documents(phase, load["ranks"])
         require_ports(phase)
         _require_one_manager(phase, load["ranks"])
-        validate_plan(phase.plan(seed=0, hosts=hosts, driver=driver, target=full_target, **load))
+        plan = phase.plan(seed=0, hosts=hosts, driver=driver, target=full_target, **load)
+        validate_plan({**plan, **generator.tracing()})
 
 
 def _require_documents(phase: ResolvedPhase, ranks: int) -> None:

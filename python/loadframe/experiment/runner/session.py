@@ -437,6 +437,7 @@ class Session:
         )
         if self.generator.samples and kept is not None:
             plan["samples"] = True
+        plan |= self.generator.tracing()
         for name, source in phase.sources.items():
             if "wait" in source:
                 self.listener.step(f"waiting for the first line of {name} at {source['listen']['address']}")

@@ -138,6 +138,9 @@ class GeneratorSetup:
     samples: bool | None = field(
         default=None, metadata=doc_metadata("whether each request was recorded individually, in `samples.parquet`")
     )
+    trace: float | None = field(
+        default=None, metadata=doc_metadata("share of the HTTP requests that carried a trace context, with `--trace`")
+    )
     members: tuple[RankPlace, ...] = field(default=(), metadata=doc_metadata(""))
     nearest: Mapping[str, Any] = field(
         default_factory=dict,

@@ -5,6 +5,7 @@ use super::cell::Cell;
 use crate::driver::ErrorClass;
 use crate::recording::sample::Sample;
 use crate::recording::self_monitor::SelfMetrics;
+use crate::recording::spans::Spans;
 
 /// A failure message with its count.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub struct Interval {
     pub messages: Vec<Message>,
     /// Individual requests, if recorded.
     pub samples: Vec<Sample>,
+    /// Spans of sampled requests.
+    pub spans: Spans,
 }
 
 impl Interval {
@@ -81,6 +84,7 @@ impl Interval {
             watch: SelfMetrics::new(),
             messages: Vec::new(),
             samples: Vec::new(),
+            spans: Spans::default(),
         }
     }
 
@@ -120,6 +124,7 @@ impl Interval {
             message.clone().add_to(&mut self.messages, MESSAGES);
         }
         self.samples.extend_from_slice(&other.samples);
+        self.spans.add(&other.spans);
     }
 
     /// Clears it for reuse. This touches all recorded memory, so a sending thread must not do it.
@@ -135,5 +140,6 @@ impl Interval {
         self.watch.clear();
         self.messages.clear();
         self.samples.clear();
+        self.spans.clear();
     }
 }

@@ -14,6 +14,8 @@ use crate::driver::{Failure, Reply, ReplyPart};
 use crate::recording::durations::record;
 use crate::recording::sample::Sample;
 use crate::recording::self_monitor::SelfMonitor;
+use crate::recording::spans::Span;
+use crate::util::trace::Trace;
 use cell::grow;
 pub use cell::{Cell, Counts, DeadlineCounts, Served};
 pub use interval::{Interval, Message, same_words};
@@ -38,6 +40,8 @@ pub struct Times {
     pub ends: Option<Instant>,
     /// Number of the client.
     pub client: u64,
+    /// Trace context of the last attempt, if the request is sampled.
+    pub trace: Option<Trace>,
 }
 
 /// A worker's recorder.
@@ -94,13 +98,16 @@ impl Recorder {
     /// clock ends it.
     #[inline]
     pub fn request(&mut self, slot: usize, times: Times, reply: Reply, waiting: &Waiting) {
-        let Times { scheduled, started, ends, client } = times;
+        let Times { scheduled, started, ends, client, trace } = times;
         self.turn(reply.done, waiting);
         let in_window = self.in_window(reply.done, ends);
         record(&mut self.interval.watch.lateness, started.saturating_duration_since(scheduled));
         if self.samples {
             let measured = scheduled >= self.measured_from;
             self.interval.samples.push(Sample::of(slot, client, self.start, scheduled, measured, &reply));
+        }
+        if trace.is_some() {
+            self.trace(slot, times, &reply, true);
         }
         if !self.deadlines.is_empty() {
             self.count_deadlines(slot, times, &reply);
@@ -158,6 +165,7 @@ impl Recorder {
         let cell = self.cell(slot, times.scheduled);
         cell.counts.retries += 1;
         cell.exchanged(&reply, in_window);
+        self.trace(slot, times, &reply, false);
         if let Err(failure) = reply.outcome {
             self.keep(slot, times.scheduled >= self.measured_from, reply.status, failure, 0);
         }
@@ -170,6 +178,14 @@ impl Recorder {
         let cell = self.cell(slot, times.scheduled);
         cell.counts.retries += 1;
         cell.exchanged(reply, in_window);
+        self.trace(slot, times, reply, false);
+    }
+
+    /// Records the span of an attempt, if its request is sampled. `recorded`: its times are those of the request.
+    pub fn trace(&mut self, slot: usize, times: Times, reply: &Reply, recorded: bool) {
+        let Times { scheduled, client, trace: Some(trace), .. } = times else { return };
+        let sample = Sample::of(slot, client, self.start, scheduled, scheduled >= self.measured_from, reply);
+        self.interval.spans.push(Span { trace, recorded, sample });
     }
 
     /// Adds a failure's message with `count` requests.

@@ -14,7 +14,7 @@ fn a_request_counts_in_its_second_and_in_the_segment_it_was_scheduled_in() {
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
     let mut recorder = Recorder::new(0, 1, start, || Duration::from_secs(1), false, finished, empty);
-    let times = |ms| Times { scheduled: at(ms), started: at(ms), ends: Some(at(1250)), client: 0 };
+    let times = |ms| Times { scheduled: at(ms), started: at(ms), ends: Some(at(1250)), client: 0, trace: None };
     recorder.request(0, times(100), reply(at(110), at(200), Ok(())), &[]);
     recorder.request(0, times(900), reply(at(900), at(1100), Ok(())), &[]);
     let failure = Failure::new(ErrorClass::Rejected, "busy");
@@ -48,7 +48,7 @@ fn a_part_is_written_down_behind_its_operation_with_the_time_between_its_own_ins
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
     let mut recorder = Recorder::new(0, 3, start, || Duration::ZERO, false, finished, empty);
-    let times = Times { scheduled: at(0), started: at(0), ends: Some(at(850)), client: 0 };
+    let times = Times { scheduled: at(0), started: at(0), ends: Some(at(850)), client: 0, trace: None };
     let part = |name, sent, done, failed| ReplyPart { name, sent: at(sent), done: at(done), documents: 4, failed };
     let failure = Failure::new(ErrorClass::Server, "lost");
     let parts = vec![
@@ -90,7 +90,7 @@ fn failures_have_times_and_retried_attempts_are_counted() {
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
     let mut recorder = Recorder::new(0, 1, start, || Duration::ZERO, false, finished, empty);
-    let times = Times { scheduled: at(100), started: at(100), ends: None, client: 0 };
+    let times = Times { scheduled: at(100), started: at(100), ends: None, client: 0, trace: None };
     let failed = |message: &str| Err(Failure::new(ErrorClass::Rejected, message));
     recorder.attempt(0, times, reply(at(100), at(200), failed("first")), &[]);
     recorder.request(0, times, Reply { node: 0, ..reply(at(200), at(600), failed("second")) }, &[]);
@@ -144,7 +144,7 @@ fn the_request_that_shows_that_a_second_has_ended_was_in_flight_at_its_end() {
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
     let mut recorder = Recorder::new(0, 1, start, || Duration::ZERO, false, finished, empty);
-    let times = Times { scheduled: at(900), started: at(900), ends: None, client: 0 };
+    let times = Times { scheduled: at(900), started: at(900), ends: None, client: 0, trace: None };
     recorder.request(0, times, reply(at(900), at(1100), Ok(())), &[Some((0, at(900))), Some((0, at(1050)))]);
     let second = intervals.recv().unwrap();
     let cell = second.cells[1].as_ref().unwrap();
@@ -203,7 +203,7 @@ fn requests_are_recorded_individually_on_request() {
     let start = Instant::now();
     let at = |ms: u64| start + Duration::from_millis(ms);
     let mut recorder = Recorder::new(0, 1, start, || Duration::from_millis(150), true, finished, empty);
-    let times = |ms, client| Times { scheduled: at(ms), started: at(ms), ends: None, client };
+    let times = |ms, client| Times { scheduled: at(ms), started: at(ms), ends: None, client, trace: None };
     let good = Reply { status: Some(200), earlier: 4, ..reply(at(110), at(200), Ok(())) };
     recorder.request(0, times(100, 3), good, &[]);
     let failure = Failure::new(ErrorClass::Rejected, "busy");
@@ -249,7 +249,7 @@ fn each_request_counts_once_for_each_deadline() {
     let mut by_end = requests;
     by_end.sort_by_key(|request| request.2);
     for (place, (scheduled, started, done, _)) in by_end.into_iter().enumerate() {
-        let times = Times { scheduled: at(scheduled), started: at(started), ends: None, client: 0 };
+        let times = Times { scheduled: at(scheduled), started: at(started), ends: None, client: 0, trace: None };
         // Those in flight before this answer; an event-loop check ends a second before requests start in it.
         let waiting = |until: u64| {
             let open = by_end[place..].iter().filter(move |request| request.1 < until);
@@ -261,7 +261,7 @@ fn each_request_counts_once_for_each_deadline() {
         recorder.request(0, times, reply(at(started), at(done), Ok(())), &waiting(done));
     }
     // A failure before its deadline, and a request without an answer.
-    let times = Times { scheduled: at(5400), started: at(5400), ends: None, client: 0 };
+    let times = Times { scheduled: at(5400), started: at(5400), ends: None, client: 0, trace: None };
     let failure = Failure::new(ErrorClass::Server, "busy");
     let stuck = [Some((0, at(4100)))];
     recorder.request(0, times, reply(at(5400), at(5500), Err(failure)), &stuck);

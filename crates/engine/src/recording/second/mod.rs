@@ -16,6 +16,7 @@ use crate::pacing::simulated_clock::ClockState;
 use crate::recording::durations::histogram;
 use crate::recording::recorder::{Counts, DeadlineCounts, Interval, MESSAGES, Message, Served, same_words};
 use crate::recording::sample::{OfRank, Sample};
+use crate::recording::spans::{Span, Spans};
 use crate::recording::worker_stats::Workers;
 use sparse::Sparse;
 
@@ -38,6 +39,8 @@ pub struct Second {
     pub state: State,
     /// Individual requests, if recorded.
     samples: Vec<OfRank>,
+    /// Spans of sampled requests, each with the name of its node.
+    spans: Spans<(Span, String)>,
 }
 
 /// State of the streams and counters of one or all ranks.
@@ -107,6 +110,10 @@ impl Second {
             text: message.text.clone(),
             count: message.count,
         });
+        let named = |span: &Span| {
+            let sample = Sample { rank: rank as u32, ..span.sample };
+            (Span { sample, ..*span }, name(hosts, usize::from(sample.node)))
+        };
         workers.prune();
         let mut second = Self {
             plan,
@@ -122,6 +129,7 @@ impl Second {
             } else {
                 vec![OfRank { rank, hosts: hosts.to_vec(), samples: sum.samples.clone() }]
             },
+            spans: Spans { kept: sum.spans.kept.iter().map(named).collect(), dropped: sum.spans.dropped },
         };
         second.keep_the_first_messages();
         second
@@ -162,6 +170,7 @@ impl Second {
         self.state.add(&other.state);
         self.samples.extend(other.samples);
         self.samples.sort_unstable();
+        self.spans.add(&other.spans);
         Ok(())
     }
 
@@ -187,6 +196,11 @@ impl Second {
             let renumbered =
                 |sample: &Sample| Sample { rank: *rank as u32, node: ours[usize::from(sample.node)], ..*sample };
             sum.samples.extend(samples.iter().map(renumbered));
+        }
+        sum.spans.dropped = self.spans.dropped;
+        for (span, host) in &self.spans.kept {
+            let sample = Sample { node: number(hosts, host) as u16, ..span.sample };
+            sum.spans.push(Span { sample, ..*span });
         }
         Ok(())
     }

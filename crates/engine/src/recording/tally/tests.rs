@@ -101,7 +101,7 @@ impl Load {
                     let fails = matches!(self.store, Store::Failing) && requests % 10 == 0;
                     let outcome = if fails { Err(Failure::new(ErrorClass::Server, "busy")) } else { Ok(()) };
                     let scheduled = start + scheduled;
-                    let times = Times { scheduled, started: scheduled, ends: None, client: client as u64 };
+                    let times = Times { scheduled, started: scheduled, ends: None, client: client as u64, trace: None };
                     recorder.request(0, times, Reply::new(scheduled, start + now, outcome), &waiting);
                     waiting[client] = None;
                     if step + 1 < self.steps {

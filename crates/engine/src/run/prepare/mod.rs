@@ -15,7 +15,9 @@ use crate::client::stream_plan::{Choice, StreamPlan};
 use crate::driver::{Context, Driver};
 use crate::ingest::Source;
 use crate::pacing::profile::Profile;
-use crate::plan::{Level, MixOrder, Pacing, Plan, PlanError, Sampling, Stop, Stream, Think, ThinkDraw, Visible};
+use crate::plan::{
+    Level, MixOrder, Pacing, Plan, PlanError, Sampling, Stop, Stream, Think, ThinkDraw, Tracing, Visible,
+};
 use crate::recording::latest_answers::Kept;
 use crate::recording::slot::Slot;
 use crate::run::descriptors;
@@ -29,6 +31,13 @@ use crate::workload::variables::{Origin, VariableId, Variables};
 pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
     check(&plan)?;
     let mut driver = D::new(&plan.target).map_err(|e| e.within("target"))?;
+    if plan.trace.is_some() && !driver.has_traces() {
+        let cause = format!(
+            "traces require requests over HTTP, which the driver {:?} does not send: remove --trace",
+            plan.target.driver
+        );
+        return Err(PlanError::new(cause).within("target"));
+    }
     if let Some(connections) = plan.target.connections {
         driver.cap(connections, plan.ranks * plan.threads).map_err(|e| e.within("target"))?;
     }
@@ -91,6 +100,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             let visible = plan.visible.get(name).copied().filter(|visible| visible.sample.is_none());
             let kept = plan.answers.contains(name).then(|| answers.entry(name.clone()).or_default().clone());
             let number = choices.len();
+            let tracing = plan.trace.filter(|_| driver.traces(&operation));
             choices.push(Choice {
                 number,
                 operation,
@@ -102,6 +112,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
                 kept,
                 first_executions,
                 needs,
+                tracing,
             });
         }
         for name in users::timed(&stream.steps) {
@@ -258,6 +269,11 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
     let fail = |message: String| Err(PlanError::new(message));
     if plan.ranks == 0 || plan.threads == 0 || plan.rank >= plan.ranks {
         return fail(format!("rank {} of {} with {} threads does not exist", plan.rank, plan.ranks, plan.threads));
+    }
+    if let Some(Tracing { share, .. }) = plan.trace
+        && !(share > 0.0 && share <= 1.0)
+    {
+        return fail(format!("trace: a share of {share} samples nothing: give more than 0, up to 1"));
     }
     let workers = plan.ranks * plan.threads;
     match plan.target.connections {

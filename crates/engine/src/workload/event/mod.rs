@@ -9,6 +9,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::util::trace::Trace;
+
 /// One line of a source, with the fields extracted from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -49,6 +51,8 @@ pub struct Batch {
     /// Names of the source's event kinds, such as `bid`, `win` and `click`. A document has a field for each
     /// kind of event received for it.
     pub kinds: Arc<[String]>,
+    /// The trace context that the request carries, if it is sampled.
+    pub trace: Option<Trace>,
 }
 
 impl Batch {
