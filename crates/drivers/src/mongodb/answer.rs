@@ -1,12 +1,12 @@
 //! Interpretation and display of answers.
 
-use bson::{Bson, Document, RawDocument};
+use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::workload::variables::Values;
 use serde_json::Value;
 
-use super::bson::{json, owned};
-use super::bulk::{number, written};
+use super::bson::{json, owned, value};
+use super::bulk::{documents, number, written};
 use super::connection::FoundDocuments;
 use super::error::inside;
 use crate::assertion::{Assertion, assertion, field};
@@ -20,8 +20,8 @@ const OWN: [&str; 4] = ["$clusterTime", "operationTime", "electionId", "opTime"]
 pub enum Answer {
     /// Documents.
     Documents(FoundDocuments),
-    /// Result of a command.
-    Result(Document),
+    /// Result of a command; valid.
+    Result(RawDocumentBuf),
 }
 
 impl Documents for Answer {
@@ -70,15 +70,14 @@ impl Answer {
     pub fn documents_written(&self) -> Option<u64> {
         const COUNTS: [&str; 4] = ["nInserted", "nUpserted", "nMatched", "nDeleted"];
         let Self::Result(answer) = self else { return None };
-        if answer.contains_key("writeConcernError") {
+        if value(answer, "writeConcernError").is_some() {
             return Some(0);
         }
-        let of = |answer: &Document, name: &str| answer.get(name).and_then(number);
-        if let Ok(changed) = answer.get_document("lastErrorObject") {
-            return of(changed, "n");
+        if let Some(changed) = value(answer, "lastErrorObject").and_then(RawBsonRef::as_document) {
+            return written(changed);
         }
-        let several: Vec<u64> = COUNTS.iter().filter_map(|name| of(answer, name)).collect();
-        if several.is_empty() { written(answer) } else { several.into_iter().reduce(u64::saturating_add) }
+        let counts = COUNTS.iter().filter_map(|name| value(answer, name).and_then(number));
+        counts.reduce(u64::saturating_add).or_else(|| written(answer))
     }
 
     /// Checks the answer against the workload's assertion. Fields refer to the first document.
@@ -97,7 +96,7 @@ impl Answer {
     pub fn first(&self) -> Option<Value> {
         match self {
             Self::Documents(_) => self.read().next(),
-            Self::Result(answer) => Some(Bson::Document(answer.clone()).into_relaxed_extjson()),
+            Self::Result(answer) => json(answer),
         }
     }
 
@@ -131,8 +130,8 @@ impl Answer {
                 format!("{} documents{rows}", batch.documents)
             }
             Self::Result(answer) => {
-                let result = answer.iter().filter(|(name, _)| !OWN.contains(&name.as_str()));
-                let result: Document = result.map(|(name, value)| (name.clone(), value.clone())).collect();
+                let result = owned(answer).unwrap_or_default().into_iter();
+                let result: Document = result.filter(|(name, _)| !OWN.contains(&name.as_str())).collect();
                 Bson::Document(result).into_relaxed_extjson().to_string()
             }
         }
@@ -140,16 +139,16 @@ impl Answer {
 }
 
 /// Returns a command's first failed write, or its write concern error.
-fn write_error(answer: &Document) -> Option<Failure> {
-    let first = answer.get_array("writeErrors").into_iter().flatten().find_map(Bson::as_document);
-    if let Some(error) = first.or(answer.get_document("writeConcernError").ok()) {
+fn write_error(answer: &RawDocument) -> Option<Failure> {
+    let concern = || value(answer, "writeConcernError").and_then(RawBsonRef::as_document);
+    if let Some(error) = documents(answer, "writeErrors").next().or_else(concern) {
         return Some(inside(error));
     }
     // The answer to a `bulkWrite` returns the outcome of each write in a cursor.
-    let errors = answer.get("nErrors").and_then(number).filter(|errors| *errors > 0)?;
-    let outcomes = answer.get_document("cursor").and_then(|cursor| cursor.get_array("firstBatch"));
-    let failed = |outcome: &&Document| outcome.contains_key("code");
-    let first = outcomes.into_iter().flatten().filter_map(Bson::as_document).find(failed);
+    let errors = value(answer, "nErrors").and_then(number).filter(|errors| *errors > 0)?;
+    let cursor = value(answer, "cursor").and_then(RawBsonRef::as_document);
+    let mut outcomes = cursor.into_iter().flat_map(|cursor| documents(cursor, "firstBatch"));
+    let first = outcomes.find(|outcome| value(outcome, "code").is_some());
     Some(first.map_or_else(|| Failure::new(ErrorClass::Client, format!("{errors} writes failed")), inside))
 }
 
@@ -159,28 +158,28 @@ fn missing() -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use bson::doc;
+    use bson::rawdoc;
 
     use super::*;
 
-    fn done(answer: Document) -> Result<(), (ErrorClass, String)> {
+    fn done(answer: RawDocumentBuf) -> Result<(), (ErrorClass, String)> {
         Answer::Result(answer).done().map(drop).map_err(|failure| (failure.class, failure.message))
     }
 
     #[test]
     fn a_write_that_was_not_done_is_no_success() {
-        assert_eq!(done(doc! {"n": 1, "ok": 1.0}), Ok(()));
-        assert_eq!(done(doc! {"ok": 1.0}), Ok(()), "unacknowledged");
-        assert_eq!(done(doc! {"n": 0, "ok": 1.0}), Err((ErrorClass::Client, "not found".into())));
-        let duplicate = doc! {"n": 0, "writeErrors": [{"index": 0, "code": 11000, "errmsg": "E11000 duplicate"}]};
+        assert_eq!(done(rawdoc! {"n": 1, "ok": 1.0}), Ok(()));
+        assert_eq!(done(rawdoc! {"ok": 1.0}), Ok(()), "unacknowledged");
+        assert_eq!(done(rawdoc! {"n": 0, "ok": 1.0}), Err((ErrorClass::Client, "not found".into())));
+        let duplicate = rawdoc! {"n": 0, "writeErrors": [{"index": 0, "code": 11000, "errmsg": "E11000 duplicate"}]};
         assert_eq!(done(duplicate), Err((ErrorClass::Client, "E11000 duplicate".into())));
-        let unsure = doc! {"n": 1, "writeConcernError": {"code": 64, "errmsg": "waiting for replication"}};
+        let unsure = rawdoc! {"n": 1, "writeConcernError": {"code": 64, "errmsg": "waiting for replication"}};
         assert_eq!(done(unsure), Err((ErrorClass::Timeout, "waiting for replication".into())));
     }
 
     #[test]
     fn fields_of_the_cluster_are_hidden_in_shown_answers() {
-        let answer = Answer::Result(doc! {"n": 1, "ok": 1.0, "operationTime": 5, "$clusterTime": {"a": 1}});
+        let answer = Answer::Result(rawdoc! {"n": 1, "ok": 1.0, "operationTime": 5, "$clusterTime": {"a": 1}});
         assert_eq!(answer.text(), r#"{"n":1,"ok":1.0}"#);
         assert_eq!(Answer::Documents(FoundDocuments::default()).text(), "0 documents");
         assert_eq!(Answer::Documents(FoundDocuments::default()).list(), Some(b"[]".to_vec()));
@@ -194,24 +193,24 @@ mod tests {
 
     #[test]
     fn errors_inside_of_any_commands_answer_are_failures() {
-        let result = |answer: Document| {
+        let result = |answer: RawDocumentBuf| {
             let answer = Answer::Result(answer);
             let written = answer.documents_written();
             (answer.acknowledged().err().map(|failure| failure.class), written)
         };
-        assert_eq!(result(doc! {"ok": 1.0, "n": 0}), (None, Some(0)));
-        assert_eq!(result(doc! {"ok": 1.0}), (None, None));
-        let errors = doc! {"n": 4, "writeErrors": [{"index": 1, "code": 11000, "errmsg": "E11000"}], "ok": 1.0};
+        assert_eq!(result(rawdoc! {"ok": 1.0, "n": 0}), (None, Some(0)));
+        assert_eq!(result(rawdoc! {"ok": 1.0}), (None, None));
+        let errors = rawdoc! {"n": 4, "writeErrors": [{"index": 1, "code": 11000, "errmsg": "E11000"}], "ok": 1.0};
         assert_eq!(result(errors), (Some(ErrorClass::Client), Some(4)));
-        let concern = doc! {"n": 1, "writeConcernError": {"code": 100, "errmsg": "not enough"}, "ok": 1.0};
+        let concern = rawdoc! {"n": 1, "writeConcernError": {"code": 100, "errmsg": "not enough"}, "ok": 1.0};
         assert_eq!(result(concern), (Some(ErrorClass::Server), Some(0)));
-        let first = doc! {"ok": 0.0, "idx": 0, "code": 11000, "errmsg": "E11000"};
+        let first = rawdoc! {"ok": 0.0, "idx": 0, "code": 11000, "errmsg": "E11000"};
         let several =
-            doc! {"cursor": {"firstBatch": [first], "id": 0_i64}, "nErrors": 1, "nInserted": 2, "nDeleted": 3};
+            rawdoc! {"cursor": {"firstBatch": [first], "id": 0_i64}, "nErrors": 1, "nInserted": 2, "nDeleted": 3};
         assert_eq!(result(several), (Some(ErrorClass::Client), Some(5)));
-        let boundless = doc! {"nInserted": i64::MAX, "nMatched": i64::MAX, "nDeleted": i64::MAX, "ok": 1.0};
+        let boundless = rawdoc! {"nInserted": i64::MAX, "nMatched": i64::MAX, "nDeleted": i64::MAX, "ok": 1.0};
         assert_eq!(result(boundless), (None, Some(u64::MAX)));
-        let changed = doc! {"lastErrorObject": {"n": 1, "updatedExisting": true}, "value": {}, "ok": 1.0};
+        let changed = rawdoc! {"lastErrorObject": {"n": 1, "updatedExisting": true}, "value": {}, "ok": 1.0};
         assert_eq!(result(changed), (None, Some(1)));
     }
 }

@@ -258,25 +258,40 @@ pub fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &[u8] {
     }
 }
 
+/// Returns the value of a field; `None` if it is missing or malformed. The library's typed getters allocate an error
+/// for a missing field.
+pub fn value<'a>(document: &'a RawDocument, name: &str) -> Option<RawBsonRef<'a>> {
+    document.get(name).ok().flatten()
+}
+
+/// Returns a copy of a document without a field.
+pub fn without(document: &RawDocument, name: &str) -> RawDocumentBuf {
+    let elements = document.into_iter().flatten().filter(|(key, _)| key.as_str() != name);
+    elements.collect()
+}
+
+/// Returns whether a document of an answer is valid and not nested too deep for recursive functions.
+pub fn is_valid(document: &RawDocument) -> bool {
+    is_valid_below(document, 0)
+}
+
+fn is_valid_below(document: &RawDocument, depth: usize) -> bool {
+    depth <= DEEPEST
+        && document.into_iter().all(|element| match element.map(|(_, value)| value) {
+            Ok(RawBsonRef::Document(inner)) => is_valid_below(inner, depth + 1),
+            Ok(RawBsonRef::Array(inner)) => {
+                RawDocument::from_bytes(inner.as_bytes()).is_ok_and(|inner| is_valid_below(inner, depth + 1))
+            }
+            Ok(RawBsonRef::JavaScriptCodeWithScope(code)) => is_valid_below(code.scope, depth + 1),
+            Ok(_) => true,
+            Err(_) => false,
+        })
+}
+
 /// Converts a document of an answer to the library's type. Returns `None` if it is malformed or nested too deep, since
 /// the conversion is recursive.
 pub fn owned(document: &RawDocument) -> Option<Document> {
-    let mut open = vec![(document, 0)];
-    while let Some((document, depth)) = open.pop() {
-        if depth > DEEPEST {
-            return None;
-        }
-        for element in document {
-            let inner = match element.ok()?.1 {
-                RawBsonRef::Document(inner) => inner,
-                RawBsonRef::Array(inner) => RawDocument::from_bytes(inner.as_bytes()).ok()?,
-                RawBsonRef::JavaScriptCodeWithScope(code) => code.scope,
-                _ => continue,
-            };
-            open.push((inner, depth + 1));
-        }
-    }
-    Document::try_from(document).ok()
+    if is_valid(document) { Document::try_from(document).ok() } else { None }
 }
 
 /// Converts a document to JSON. Types that JSON lacks become extended JSON.

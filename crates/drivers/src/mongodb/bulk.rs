@@ -1,9 +1,9 @@
 //! Bulk requests: the documents in one command, or in several if one command cannot hold them.
 
-use bson::{Bson, Document, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use loadframe_engine::driver::{ErrorClass, Failure};
 
-use super::bson::{array, decimal, document, field, fields, int, nested, switch, text};
+use super::bson::{array, decimal, document, field, fields, int, nested, switch, text, value};
 use super::error::inside;
 use super::operation::Concern;
 use super::request::{ID, command, write_concern};
@@ -176,16 +176,16 @@ fn id(line: &[u8], name: &[u8]) -> Result<String, Unexpected> {
 }
 
 /// Counts the outcome of one command's documents. `places` holds their indices in the request.
-pub fn count(answer: Result<&Document, Failure>, places: &[u32], action: Action, tally: &mut Tally) {
+pub fn count(answer: Result<&RawDocument, Failure>, places: &[u32], action: Action, tally: &mut Tally) {
     let answer = match answer {
         Ok(answer) => answer,
         Err(failure) => return tally.fail_at(places, failure),
     };
     let sent = places.len() as u64;
     let mut failed = 0;
-    for error in answer.get_array("writeErrors").into_iter().flatten().filter_map(|error| error.as_document()) {
+    for error in documents(answer, "writeErrors") {
         failed += 1;
-        let index = error.get_i32("index").ok().and_then(|index| usize::try_from(index).ok());
+        let index = value(error, "index").and_then(RawBsonRef::as_i32).and_then(|index| usize::try_from(index).ok());
         let mut failure = inside(error);
         if action == Action::Upsert && overtaken(error) {
             failure.class = ErrorClass::Rejected;
@@ -198,8 +198,8 @@ pub fn count(answer: Result<&Document, Failure>, places: &[u32], action: Action,
     // The answer to an unacknowledged write lacks a number.
     let rest = sent.saturating_sub(failed);
     let done = written(answer).unwrap_or(rest).min(rest);
-    match answer.get_document("writeConcernError") {
-        Ok(error) if done > 0 => tally.fail(inside(error)),
+    match value(answer, "writeConcernError").and_then(RawBsonRef::as_document) {
+        Some(error) if done > 0 => tally.fail(inside(error)),
         _ => tally.succeed(done),
     }
     if done < rest {
@@ -210,19 +210,25 @@ pub fn count(answer: Result<&Document, Failure>, places: &[u32], action: Action,
 
 /// Returns whether an upsert failed because another client created the document concurrently. A retry finds the
 /// document.
-fn overtaken(error: &Document) -> bool {
+fn overtaken(error: &RawDocument) -> bool {
     const DUPLICATE_KEY: i32 = 11000;
-    error.get_i32("code").is_ok_and(|code| code == DUPLICATE_KEY)
-        && error.get_str("errmsg").is_ok_and(|words| words.contains(" _id_ "))
+    value(error, "code").and_then(RawBsonRef::as_i32) == Some(DUPLICATE_KEY)
+        && value(error, "errmsg").and_then(RawBsonRef::as_str).is_some_and(|words| words.contains(" _id_ "))
+}
+
+/// Iterates over the documents in a list of an answer; none if the list is missing.
+pub fn documents<'a>(answer: &'a RawDocument, name: &str) -> impl Iterator<Item = &'a RawDocument> {
+    let list = value(answer, name).and_then(RawBsonRef::as_array);
+    list.into_iter().flatten().filter_map(|element| element.ok()?.as_document())
 }
 
 /// Returns the number of documents that a command found or created.
-pub fn written(answer: &Document) -> Option<u64> {
-    answer.get("n").and_then(number)
+pub fn written(answer: &RawDocument) -> Option<u64> {
+    value(answer, "n").and_then(number)
 }
 
 /// Reads a whole number of an answer.
-pub fn number(number: &Bson) -> Option<u64> {
+pub fn number(number: RawBsonRef<'_>) -> Option<u64> {
     let number = number.as_i32().map(i64::from).or(number.as_i64())?;
     u64::try_from(number).ok()
 }
@@ -231,12 +237,12 @@ pub fn number(number: &Bson) -> Option<u64> {
 mod tests {
     use std::time::Instant;
 
-    use bson::doc;
+    use bson::{RawArrayBuf, rawdoc};
     use loadframe_engine::driver::Reply;
 
     use super::*;
 
-    fn counted(answer: Result<&Document, Failure>, action: Action) -> (u64, Option<(ErrorClass, String)>) {
+    fn counted(answer: Result<&RawDocument, Failure>, action: Action) -> (u64, Option<(ErrorClass, String)>) {
         let mut tally = Tally::default();
         count(answer, &(0..10).collect::<Vec<_>>(), action, &mut tally);
         let now = Instant::now();
@@ -245,7 +251,7 @@ mod tests {
     }
 
     /// Returns the indices of the rejected and of the refused documents.
-    fn places(answer: &Document, action: Action) -> (Vec<u32>, Vec<u32>) {
+    fn places(answer: &RawDocument, action: Action) -> (Vec<u32>, Vec<u32>) {
         let mut tally = Tally::default();
         count(Ok(answer), &(0..10).collect::<Vec<_>>(), action, &mut tally);
         let now = Instant::now();
@@ -255,21 +261,23 @@ mod tests {
 
     #[test]
     fn the_answer_counts_written_and_failed_documents() {
-        assert_eq!(counted(Ok(&doc! {"n": 10, "ok": 1.0}), Action::Create), (10, None));
-        assert_eq!(counted(Ok(&doc! {"ok": 1.0}), Action::Create), (10, None));
-        let duplicate = doc! {"n": 9, "writeErrors": [{"index": 3, "code": 11000, "errmsg": "E11000"}]};
+        assert_eq!(counted(Ok(&rawdoc! {"n": 10, "ok": 1.0}), Action::Create), (10, None));
+        assert_eq!(counted(Ok(&rawdoc! {"ok": 1.0}), Action::Create), (10, None));
+        let duplicate = rawdoc! {"n": 9, "writeErrors": [{"index": 3, "code": 11000, "errmsg": "E11000"}]};
         assert_eq!(counted(Ok(&duplicate), Action::Create), (9, Some((ErrorClass::Item, "E11000".into()))));
-        let more = doc! {"n": 9, "writeErrors": vec![doc! {"code": 1, "errmsg": "more than there are"}; 11]};
+        let unknown: RawArrayBuf =
+            std::iter::repeat_n(rawdoc! {"code": 1, "errmsg": "not of a document"}, 11).collect();
+        let more = rawdoc! {"n": 9, "writeErrors": unknown};
         assert_eq!(counted(Ok(&more), Action::Create).0, 0);
         let words = "E11000 duplicate key error collection: loadframe.ads index: _id_ dup key: { _id: \"a\" }";
-        let overtaken = doc! {"n": 9, "writeErrors": [{"index": 3, "code": 11000, "errmsg": words}]};
+        let overtaken = rawdoc! {"n": 9, "writeErrors": [{"index": 3, "code": 11000, "errmsg": words}]};
         assert_eq!(counted(Ok(&overtaken), Action::Upsert), (9, Some((ErrorClass::Item, words.into()))));
         assert_eq!(places(&overtaken, Action::Upsert), (vec![3], vec![]), "it may pass");
         assert_eq!(places(&overtaken, Action::Create), (vec![], vec![3]));
         assert_eq!(places(&duplicate, Action::Upsert), (vec![], vec![3]), "another index has it");
-        let missing = doc! {"n": 7, "nModified": 7};
+        let missing = rawdoc! {"n": 7, "nModified": 7};
         assert_eq!(counted(Ok(&missing), Action::Update), (7, Some((ErrorClass::Item, "not found".into()))));
-        let unsure = doc! {"n": 10, "writeConcernError": {"code": 64, "errmsg": "waiting"}};
+        let unsure = rawdoc! {"n": 10, "writeConcernError": {"code": 64, "errmsg": "waiting"}};
         assert_eq!(counted(Ok(&unsure), Action::Create), (0, Some((ErrorClass::Timeout, "waiting".into()))));
         let gone = Err(Failure::new(ErrorClass::Connect, "gone"));
         assert_eq!(counted(gone, Action::Create), (0, Some((ErrorClass::Connect, "gone".into()))));

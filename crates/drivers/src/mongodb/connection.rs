@@ -6,7 +6,7 @@ use bson::raw::{RawArray, RawArrayBuf, RawBsonRef};
 use bson::{Document, RawDocument, RawDocumentBuf, cstr, doc};
 use loadframe_engine::driver::{ErrorClass, Failure};
 
-use super::bson::owned;
+use super::bson::{is_valid, owned, value};
 use super::error::inside;
 use super::login::{Mechanism, User, end, verify};
 use super::message::{Message, head};
@@ -59,9 +59,9 @@ impl Wired for NodeConnection {
 impl FoundDocuments {
     /// Returns the documents of the first answer.
     pub fn documents(&self) -> impl Iterator<Item = &RawDocument> {
-        let batch = self.first.as_ref().and_then(|answer| Batch::read(answer).ok());
-        let elements = batch.map(|batch| batch.documents.into_iter());
-        elements.into_iter().flatten().filter_map(|element| element.ok()?.as_document())
+        let cursor = self.first.as_ref().and_then(|answer| value(answer, "cursor")?.as_document());
+        let documents = cursor.and_then(|cursor| Batch::read(cursor)?.documents);
+        documents.into_iter().flatten().filter_map(|element| element.ok()?.as_document())
     }
 }
 
@@ -75,10 +75,10 @@ struct Cursor {
 
 impl Cursor {
     /// Returns the cursor of an answer, if it is open.
-    fn of(answer: &RawDocument) -> Option<Self> {
-        let cursor = answer.get_document("cursor").ok()?;
-        let number = cursor.get_i64("id").ok().filter(|number| *number != 0)?;
-        let (database, collection) = cursor.get_str("ns").ok()?.split_once('.')?;
+    fn of(answer: &CommandAnswer) -> Option<Self> {
+        let batch = answer.batch.as_ref()?;
+        let number = batch.number.filter(|number| *number != 0)?;
+        let (database, collection) = batch.namespace?.split_once('.')?;
         Some(Self { number, database: database.to_owned(), collection: collection.to_owned() })
     }
 
@@ -99,20 +99,37 @@ impl Cursor {
     }
 }
 
-/// The documents of one answer of a cursor.
+/// A cursor in an answer, with its next documents. Read in one pass, because each lookup by name passes all fields.
+#[derive(Default)]
 struct Batch<'a> {
-    /// Whether this is the last batch.
-    last: bool,
-    documents: &'a RawArray,
+    /// The cursor's number; 0 after the last batch.
+    number: Option<i64>,
+    namespace: Option<&'a str>,
+    documents: Option<&'a RawArray>,
 }
 
 impl<'a> Batch<'a> {
-    fn read(answer: &'a RawDocument) -> Result<Self, Failure> {
-        let wrong = |_| Failure::new(ErrorClass::Server, "the answer has no cursor with documents");
-        let cursor = answer.get_document("cursor").map_err(wrong)?;
-        let documents = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch")).map_err(wrong)?;
-        Ok(Self { last: cursor.get_i64("id").map_err(wrong)? == 0, documents })
+    /// Returns `None` if the cursor is malformed.
+    fn read(cursor: &'a RawDocument) -> Option<Self> {
+        let mut batch = Self::default();
+        for element in cursor {
+            match element.map(|(name, value)| (name.as_str(), value)).ok()? {
+                ("id", value) => batch.number = value.as_i64(),
+                ("ns", value) => batch.namespace = value.as_str(),
+                ("firstBatch" | "nextBatch", value) => batch.documents = value.as_array(),
+                _ => {}
+            }
+        }
+        Some(batch)
     }
+}
+
+/// The answer to a command that succeeded, with its fields that the driver reads.
+struct CommandAnswer<'a> {
+    whole: &'a RawDocument,
+    batch: Option<Batch<'a>>,
+    /// The error of a write concern that was not met.
+    concern: Option<&'a RawDocument>,
 }
 
 impl NodeConnection {
@@ -173,7 +190,8 @@ impl NodeConnection {
     async fn ask(&mut self, command: &Document, limit: Limit) -> Result<Document, Failure> {
         let command =
             RawDocumentBuf::try_from(command).map_err(|error| Failure::new(ErrorClass::Client, error.to_string()))?;
-        self.run(ADMIN, command, None, limit).await.1
+        let answer = self.run(ADMIN, command, None, limit).await.1?;
+        owned(&answer).ok_or_else(unreadable)
     }
 
     /// Sends a command to a database and returns its single answer.
@@ -183,13 +201,13 @@ impl NodeConnection {
         command: RawDocumentBuf,
         preference: Option<&'static str>,
         limit: Limit,
-    ) -> (Exchanged, Result<Document, Failure>) {
+    ) -> (Exchanged, Result<RawDocumentBuf, Failure>) {
         let (exchanged, answer) = self.exchange(database, command, preference, limit).await;
         let mut left = None;
         let answer = answer.and_then(|answer| {
             // A native command may return a cursor. The driver reads only its first answer.
-            left = Cursor::of(answer);
-            owned(answer).ok_or_else(unreadable)
+            left = Cursor::of(&answer);
+            if is_valid(answer.whole) { Ok(answer.whole.to_owned()) } else { Err(unreadable()) }
         });
         if left.is_some() {
             self.left = left;
@@ -218,8 +236,8 @@ impl NodeConnection {
         let mut open = None;
         let outcome = loop {
             let next = answer.and_then(|answer| {
-                open = Cursor::of(answer).or_else(|| open.take());
-                batch.add(answer)
+                open = Cursor::of(&answer).or_else(|| open.take());
+                batch.add(&answer)
             });
             let cursor = match (next, &open) {
                 (Ok(true), _) => return (whole, Ok(batch)),
@@ -245,7 +263,7 @@ impl NodeConnection {
         mut command: RawDocumentBuf,
         preference: Option<&'static str>,
         limit: Limit,
-    ) -> (Exchanged, Result<&RawDocument, Failure>) {
+    ) -> (Exchanged, Result<CommandAnswer<'_>, Failure>) {
         command.append(cstr!("$db"), database);
         if let Some(mode) = preference {
             let mut read = RawDocumentBuf::new();
@@ -267,19 +285,22 @@ impl NodeConnection {
 
 impl FoundDocuments {
     /// Adds an answer. Returns whether it is the last.
-    fn add(&mut self, answer: &RawDocument) -> Result<bool, Failure> {
-        let batch = Batch::read(answer)?;
+    fn add(&mut self, answer: &CommandAnswer) -> Result<bool, Failure> {
+        let batch = answer.batch.as_ref();
+        let parts = batch.and_then(|batch| Some((batch.number?, batch.documents?)));
+        let Some((number, documents)) = parts else {
+            return Err(Failure::new(ErrorClass::Server, "the answer has no cursor with documents"));
+        };
         // An `aggregate` that writes may fail like this.
-        if let Ok(error) = answer.get_document("writeConcernError") {
-            return Err(inside(&owned(error).ok_or_else(unreadable)?));
+        if let Some(error) = answer.concern {
+            return Err(inside(error));
         }
-        self.documents += batch.documents.into_iter().count() as u64;
-        self.bytes += answer.as_bytes().len() as u64;
-        let last = batch.last;
+        self.documents += documents.into_iter().count() as u64;
+        self.bytes += answer.whole.as_bytes().len() as u64;
         if self.first.is_none() {
-            self.first = Some(answer.to_owned());
+            self.first = Some(answer.whole.to_owned());
         }
-        Ok(last)
+        Ok(number == 0)
     }
 }
 
@@ -294,12 +315,23 @@ fn is_true(value: Option<RawBsonRef<'_>>) -> bool {
     }
 }
 
-fn judged(answer: Option<&RawDocument>) -> Result<&RawDocument, Failure> {
-    let answer = answer.ok_or_else(|| Failure::new(ErrorClass::Server, "the answer is not a document"))?;
-    if is_true(answer.get("ok").map_err(|error| malformed(&error))?) {
-        return Ok(answer);
+fn judged(answer: Option<&RawDocument>) -> Result<CommandAnswer<'_>, Failure> {
+    let whole = answer.ok_or_else(|| Failure::new(ErrorClass::Server, "the answer is not a document"))?;
+    let (mut ok, mut batch, mut concern) = (None, None, None);
+    for element in whole {
+        let (name, value) = element.map_err(|error| malformed(&error))?;
+        match name.as_str() {
+            "ok" => ok = Some(value),
+            "cursor" => batch = value.as_document().and_then(Batch::read),
+            "writeConcernError" => concern = value.as_document(),
+            _ => {}
+        }
     }
-    Err(inside(&owned(answer).ok_or_else(unreadable)?))
+    match is_true(ok) {
+        true => Ok(CommandAnswer { whole, batch, concern }),
+        false if is_valid(whole) => Err(inside(whole)),
+        false => Err(unreadable()),
+    }
 }
 
 fn unreadable() -> Failure {

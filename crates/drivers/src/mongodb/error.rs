@@ -1,8 +1,9 @@
 //! Mapping of the store's and its driver's errors to the engine's error classes.
 
-use bson::Document;
+use bson::{RawBsonRef, RawDocument};
 use loadframe_engine::driver::{ErrorClass, Failure};
 
+use super::bson::value;
 use loadframe_engine::util::json::Unexpected;
 
 /// The failure for a value that cannot be encoded.
@@ -19,9 +20,9 @@ pub fn is_refusal(failure: &Failure) -> bool {
 }
 
 /// Converts an error answer, or an error inside an answer.
-pub fn inside(error: &Document) -> Failure {
-    let code = error.get_i32("code").unwrap_or_default();
-    of_code(code, error.get_str("errmsg").unwrap_or("no reason given"))
+pub fn inside(error: &RawDocument) -> Failure {
+    let code = value(error, "code").and_then(RawBsonRef::as_i32).unwrap_or_default();
+    of_code(code, value(error, "errmsg").and_then(RawBsonRef::as_str).unwrap_or("no reason given"))
 }
 
 fn of_code(code: i32, message: &str) -> Failure {
@@ -73,14 +74,14 @@ mod tests {
             (112, ErrorClass::Rejected),
             (43, ErrorClass::Server),
         ] {
-            let failure = inside(&bson::doc! {"code": code, "errmsg": "its words"});
+            let failure = inside(&bson::rawdoc! {"code": code, "errmsg": "its words"});
             assert_eq!((failure.class, failure.message.as_str()), (class, "its words"));
         }
     }
 
     #[test]
     fn only_errors_of_its_contents_are_blamed_on_a_document() {
-        let of_contents = |code: i32| inside(&bson::doc! {"code": code, "errmsg": "its words"}).is_of_contents();
+        let of_contents = |code: i32| inside(&bson::rawdoc! {"code": code, "errmsg": "its words"}).is_of_contents();
         assert!([15, 121, 11000].into_iter().all(of_contents));
         assert!(![13, 18, 8000, 50, 112].into_iter().any(of_contents));
     }

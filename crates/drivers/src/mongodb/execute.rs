@@ -1,6 +1,6 @@
 //! Sends one command of a client to its node, and judges the answer.
 
-use bson::{Document, RawDocumentBuf};
+use bson::{RawDocument, RawDocumentBuf};
 use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 use loadframe_engine::util::draw::Draw;
 use loadframe_engine::workload::variables::Values;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::Connection;
 use super::answer::Answer;
-use super::bson::json;
+use super::bson::{json, without};
 use super::bulk;
 use super::bulk::Commands;
 use super::error::{is_displaced, unfit};
@@ -133,7 +133,7 @@ impl Execution<'_> {
         drop(busy);
         if let (Ok(Answer::Result(result)), Some(Concern::Unacknowledged)) = (&mut answer, self.operation.concern) {
             // The actual number of written documents is unknown; the answer says 0.
-            result.remove("n");
+            *result = without(result, "n");
         }
         if answer.as_ref().is_err_and(is_displaced) {
             self.nodes.doubt();
@@ -190,7 +190,7 @@ pub fn extend(whole: &mut Option<Reply>, asked: &CommandOutcome) {
 }
 
 /// Returns the answer to a write.
-pub fn write_result(asked: &CommandOutcome) -> Result<&Document, Failure> {
+pub fn write_result(asked: &CommandOutcome) -> Result<&RawDocument, Failure> {
     match &asked.answer {
         Ok(Answer::Result(answer)) => Ok(answer),
         Ok(Answer::Documents(_)) => unreachable!("a write finds nothing"),
