@@ -158,7 +158,7 @@ def _measure(name: str, dataset: Dataset, node: "_Node", folder: Path) -> None:
     forms = [operations[f"query_{number}"].elasticsearch for number in range(1, len(dataset.queries) + 1)]
     with (folder / f"{generated}-documents.ndjson").open(encoding="utf-8") as lines:
         node.fill(generated, dataset.properties, lines)
-    own, made = node.size(name), node.size(generated)
+    original, made = node.size(name), node.size(generated)
     pairs = [(query, form.dump()["search"]["body"]) for query, form in zip(dataset.queries, forms, strict=True) if form]
     spent = {index: [0.0] * len(pairs) for index in (name, generated)}
     for _ in range(ROUNDS):
@@ -167,8 +167,8 @@ def _measure(name: str, dataset: Dataset, node: "_Node", folder: Path) -> None:
                 spent[index][number] += node.cpu_of(index, query)
     ratios = [after / before for before, after in zip(spent[name], spent[generated], strict=True)]
     total = sum(spent[generated]) / sum(spent[name])
-    print(f"  {name}: {len(documents):,} documents, {format_size(own)}")
-    print(f"    index size to the original: {made / own:.2f}; aim {1 / (1 + AIM):.2f} to {1 + AIM:.2f}")
+    print(f"  {name}: {len(documents):,} documents, {format_size(original)}")
+    print(f"    index size to the original: {made / original:.2f}; aim {1 / (1 + AIM):.2f} to {1 + AIM:.2f}")
     print(f"    mean query time to the original: {total:.2f}; single queries {min(ratios):.2f} to {max(ratios):.2f}")
 
 

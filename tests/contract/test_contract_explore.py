@@ -142,11 +142,11 @@ def test_missing_repeated_nested_and_approximate_values_are_noted(odd):
         "items.price": "number",
         "other": "keyword",
     }
-    found = odd.explore(Question("odd-*", time="time", field="number", largest=True))
-    assert (found.total, sum(period.count for period in found.periods)) == (6004, 3)
-    assert found.statistics == {"count": 5, "min": -4, "mean": pytest.approx(1.9), "max": 7.5, "sum": 9.5}
-    assert [document.get("number") for document in found.documents[:4]] == [7.5, [1, 2, 3], -4, None]
-    assert found.notes == [
+    answer = odd.explore(Question("odd-*", time="time", field="number", largest=True))
+    assert (answer.total, sum(period.count for period in answer.periods)) == (6004, 3)
+    assert answer.statistics == {"count": 5, "min": -4, "mean": pytest.approx(1.9), "max": 7.5, "sum": 9.5}
+    assert [document.get("number") for document in answer.documents[:4]] == [7.5, [1, 2, 3], -4, None]
+    assert answer.notes == [
         "In no period, without time: 6,002 documents.",
         "A document with several values of time counts in each of their periods.",
         "Without number: 6,001 documents.",

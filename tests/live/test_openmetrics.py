@@ -179,12 +179,12 @@ def test_prometheus_has_exemplars_with_the_trace_ids_of_requests(scraped):
         return [one for series in answer["data"] for one in series["exemplars"]]
 
     for name in names:
-        found = until(lambda name=name: exemplars(name))
-        assert {one["labels"]["trace_id"] for one in found} <= Slow.traces
-        assert all(len(one["labels"]["span_id"]) == 16 for one in found)
+        linked = until(lambda name=name: exemplars(name))
+        assert {one["labels"]["trace_id"] for one in linked} <= Slow.traces
+        assert all(len(one["labels"]["span_id"]) == 16 for one in linked)
         # The server waits for a millisecond.
-        assert all(0.001 <= float(one["value"]) < PATIENCE for one in found)
-        assert all(abs(one["timestamp"] - start) < 3600 for one in found)
+        assert all(0.001 <= float(one["value"]) < PATIENCE for one in linked)
+        assert all(abs(one["timestamp"] - start) < 3600 for one in linked)
 
 
 @pytest.mark.parametrize("query", QUERIES)

@@ -157,8 +157,8 @@ def test_each_sampled_attempt_has_a_header_and_a_span_with_its_ids(exported):
             continue
         version, trace, span, flags = header.split("-")
         assert (version, flags) == ("00", "01")
-        found = sent[trace, span]
-        assert found.start_time_unix_nano < arrived < found.end_time_unix_nano
+        exported_span = sent[trace, span]
+        assert exported_span.start_time_unix_nano < arrived < exported_span.end_time_unix_nano
     for span in spans:
         known = values(span)
         assert (span.name, span.kind, span.parent_span_id) == ("read", 3, b"")
@@ -220,8 +220,8 @@ def test_drivers_without_http_and_own_headers(exported):
         redis = {**plan(["127.0.0.1:1"]), "operations": {"read": {"read": {"collection": "c", "id": "1"}}}}
         redis["target"] = {"driver": "redis", "hosts": ["127.0.0.1:1"]}
         _engine.validate(json.dumps({**redis, "trace": {"share": 0.1, "run": 1}}))
-    own = {"http": {"method": "GET", "path": "/", "headers": {"Traceparent": "own"}}}
-    spans, requests, _ = exported(requests=20, operations={"read": own}, trace={"share": 1, "run": 1})
+    operation = {"http": {"method": "GET", "path": "/", "headers": {"Traceparent": "own"}}}
+    spans, requests, _ = exported(requests=20, operations={"read": operation}, trace={"share": 1, "run": 1})
     assert (spans, {header for header, _ in requests}) == ([], {"own"})
 
 

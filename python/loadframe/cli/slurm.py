@@ -200,7 +200,7 @@ def slurm(
     from loadframe.experiment.file.reader import load_experiment
     from loadframe.experiment.runner.folder import recorded_count
 
-    require_outlets(metrics, otlp)
+    require_outlets(metrics, otlp, None)
     loaded = load_experiment(experiment)
     results = output or Path("results") / loaded.name
     loaded = loaded.with_measured_rates(results)

@@ -75,15 +75,15 @@ class Calibration(Answer):
     @property
     def warnings(self) -> list[str]:
         """Doubts about the figures, as sentences."""
-        found = []
+        warnings = []
         if self._calibration.machine["usable"] == 1:
-            found.append("Generator and server shared the only core, which increases the lateness.")
+            warnings.append("Generator and server shared the only core, which increases the lateness.")
         if self.doubt:
             sentence = f"Verdicts do not use these figures: {self.doubt}."
             if not self._calibration.quick:
                 sentence += " Stop other programs on this machine, and calibrate again."
-            found.append(sentence)
-        return found
+            warnings.append(sentence)
+        return warnings
 
     def _print(self, console: "Console") -> None:
         """Print the figures, one driver in each row."""

@@ -5,7 +5,6 @@ use std::time::Duration;
 use loadframe_engine::driver::Driver;
 use loadframe_engine::plan::Target;
 use loadframe_engine::util::draw::Draw;
-use loadframe_engine::util::trace::Trace;
 
 use crate::scripted::{Client, Server, answer, bulk, search, target};
 
@@ -51,7 +50,7 @@ fn a_traced_request_carries_its_trace_context_and_others_do_not() {
     let operation = client.driver.map(&search(), &client.context).unwrap();
     assert!(client.driver.has_traces() && client.driver.traces(&operation));
     let draw = Draw::new(1, 2, 3);
-    let trace = Trace::new(&draw, 1, 2, 0);
+    let trace = draw.trace_context(1, 2, 0);
     let Client { driver, connection, context, runtime } = &mut client;
     for trace in [Some(trace), None] {
         let draw = Draw { trace, ..draw };

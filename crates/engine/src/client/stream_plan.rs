@@ -55,7 +55,7 @@ impl<D: Driver> Choice<D> {
 
 /// Returns the trace context of an attempt of request `draw`, which [`Choice::traced`] sampled for `run`.
 pub fn trace(draw: &Draw, run: u64, attempt: u32) -> Trace {
-    Trace::new(draw, salt::TRACE + 1, run, attempt)
+    draw.trace_context(salt::TRACE + 1, run, attempt)
 }
 
 /// Iteration of a stream: one request drawn from a mix, or a journey of several requests.

@@ -4,7 +4,7 @@
 //! A slow receiver therefore never delays the load.
 
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
@@ -147,12 +147,14 @@ impl SpanQueue {
 /// Returns the wall-clock time of an instant, nanoseconds since 1970.
 fn wall_time(now: ClockReading, instant: Instant) -> i64 {
     let nanos = |time: Duration| time.as_nanos() as i64;
-    let wall = nanos(now.wall.duration_since(SystemTime::from(UNIX_EPOCH)).unwrap_or_default());
+    let wall = nanos(now.wall.duration_since(UNIX_EPOCH).unwrap_or_default());
     wall - nanos(now.at.saturating_duration_since(instant)) + nanos(instant.saturating_duration_since(now.at))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
     use crate::driver::{Failure, Reply};
     use crate::util::draw::Draw;
@@ -160,7 +162,7 @@ mod tests {
     fn span(k: u64, at: Instant, start: Instant) -> Span {
         let reply = Reply { status: Some(503), ..Reply::new(at, at, Err(Failure::new(ErrorClass::Server, "no"))) };
         let sample = Sample::of(0, 3, start, at, true, &reply);
-        Span { trace: Trace::new(&Draw::new(1, 2, k), 9, 7, 1), recorded: true, sample }
+        Span { trace: Draw::new(1, 2, k).trace_context(9, 7, 1), recorded: true, sample }
     }
 
     #[test]

@@ -83,6 +83,13 @@ impl Draw {
     pub fn unit(&self, salt: u64) -> f64 {
         (self.bits(salt) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
+
+    /// Returns the trace context of an attempt of the request. `run` separates runs with the same seed. `salt` and the
+    /// next two salts separate the ids from other draws.
+    pub fn trace_context(&self, salt: u64, run: u64, attempt: u32) -> Trace {
+        let bits = |part: u64| mix(self.bits(salt + part) ^ run);
+        Trace::new((bits(0), bits(1)), mix(bits(2).wrapping_add(attempt.into())), attempt)
+    }
 }
 
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -130,5 +137,23 @@ mod tests {
         let expected = n as f64 / 64.0;
         let chi2: f64 = bins.iter().map(|&b| (f64::from(b) - expected).powi(2) / expected).sum();
         assert!(chi2 < 103.4, "chi-squared {chi2} with 63 degrees of freedom exceeds its 99.9 % quantile");
+    }
+
+    #[test]
+    fn ids_depend_on_request_and_run_and_attempts_share_the_trace() {
+        let (draw, next) = (Draw::new(1, 2, 3), Draw::new(1, 2, 4));
+        let first = draw.trace_context(9, 7, 0);
+        assert_eq!(first, draw.trace_context(9, 7, 0));
+        let again = draw.trace_context(9, 7, 1);
+        assert_eq!(again.id(), first.id());
+        assert_ne!(again.span(), first.span());
+        for other in [next.trace_context(9, 7, 0), draw.trace_context(9, 8, 0)] {
+            assert_ne!(other.id(), first.id());
+            assert_ne!(other.span(), first.span());
+        }
+        let of = |k| Draw::new(1, 2, k).trace_context(9, 7, 0);
+        let (traces, spans): (std::collections::HashSet<_>, std::collections::HashSet<_>) =
+            (0..10_000).map(|k| (of(k).id(), of(k).span())).unzip();
+        assert_eq!((traces.len(), spans.len()), (10_000, 10_000));
     }
 }

@@ -60,11 +60,11 @@ impl Grok {
         let Some((pattern, groups)) = fitting else { return Ok(None) };
         let mut taken: Vec<Taken<'g, 't>> = Vec::with_capacity(pattern.captures.len());
         for Capture { group, field, to } in &pattern.captures {
-            let Some(found) = groups.get(*group).filter(|found| !found.is_empty()) else { continue };
+            let Some(value) = groups.get(*group).filter(|value| !value.is_empty()) else { continue };
             if taken.iter().any(|(known, ..)| known.names == field.names) {
                 return Err(format!("the pattern captures the field {field} twice in {}", excerpt(text.as_bytes())));
             }
-            taken.push((field, found.as_str(), *to));
+            taken.push((field, value.as_str(), *to));
         }
         Ok(Some(taken))
     }
