@@ -180,7 +180,7 @@ def test_lines_are_transformed_before_they_are_stored(node, folder):
 
 def test_dropped_events_are_counted_apart_and_not_stored(node, folder):
     steps = """{id: id, time: time, transform: [{drop_event: {of: price, at_least: 5, below: 8}}]}"""
-    visible = "{take_in: {collection: ads, daily: event, visible: {sample: 10ms, every: 100ms, within: 1m}}}"
+    visible = "{take_in: {collection: ads, daily: event}, visible: {sample: 10ms, every: 100ms, within: 1m}}"
     workload = WORKLOAD.replace("{id: id, time: time}", steps)
     (folder / "w.yaml").write_text(workload.replace("{take_in: {collection: ads, daily: event}}", visible))
     (folder / "e.ndjson").write_bytes(lines(*map(bid, range(10)), win(6), {"type": "bid"}))

@@ -114,7 +114,7 @@ def existing(given: Mapping[str, Any], *, loads: bool = True) -> "Callable[[], C
     BadInput if options contradict each other, or require --hosts. `loads` is whether the command applies load, which
     does not go through proxies: BadInput if an address cannot be reached without its proxy.
     """
-    from loadframe.library.cluster import attachment
+    from loadframe.library.options import attachment
 
     return attachment(given.get("store") or DEFAULT_STORE, given["hosts"], given, _warn, option_name, loads=loads)
 

@@ -20,10 +20,12 @@ from loadframe.library import answers as shown
 from loadframe.library.arguments import Count, Nodes, Positive, Range, checked, listed
 from loadframe.library.bench import Bench, parse_schedule
 from loadframe.library.checking import answers, rendered_requests, small_workload
-from loadframe.library.cluster import Access, Cluster, attachment, existing_cluster, spec_from
+from loadframe.library.cluster import Cluster, existing_cluster, spec_from
 from loadframe.library.comparing import compare_groups, gate_groups, parse_bound, shares_by_measure
 from loadframe.library.experiment import Experiment
 from loadframe.library.options import (
+    Access,
+    attachment,
     default_path,
     levels,
     refuse_contradictions,

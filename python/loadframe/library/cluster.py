@@ -1,75 +1,19 @@
 """Clusters that a program starts, changes and stops."""
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypedDict
+from typing import Any, Self
 
 from loadframe.base.errors import BadInput
 from loadframe.base.units import counted, parse_cores, parse_size
 from loadframe.cluster import Cluster as LiveCluster
-from loadframe.cluster import ClusterSpec, Encryption, Limits, Placement, access_to, require_reachable
-from loadframe.library.arguments import Count, Nodes, Positive, checked, listed
+from loadframe.cluster import ClusterSpec, Encryption, Limits, Placement
+from loadframe.library.arguments import Count, Nodes, Positive, checked
 from loadframe.library.options import parsed_as
 from loadframe.library.progress import Callback, listener_of
 from loadframe.library.tables import Table, html_table, table_of
-
-
-class Access(TypedDict, total=False):
-    """Credentials and TLS of an existing cluster: the options of `bench`."""
-
-    user: str | None
-    password_file: str | os.PathLike[str] | None
-    api_key_file: str | os.PathLike[str] | None
-    token_file: str | os.PathLike[str] | None
-    aws_service: str | None
-    aws_region: str | None
-    aws_profile: str | None
-    ca: str | os.PathLike[str] | None
-    cert: str | os.PathLike[str] | None
-    key: str | os.PathLike[str] | None
-    insecure: bool
-    compress: bool
-
-
-#: Those that name files.
-_FILES = ("password_file", "api_key_file", "token_file", "ca", "cert", "key")
-
-
-def attachment(
-    store: str,
-    hosts: str | Sequence[str] | None,
-    access: Mapping[str, Any],
-    remark: Callable[[str], None],
-    written: Callable[[str], str] = str,
-    *,
-    loads: bool = True,
-) -> Callable[[], LiveCluster] | None:
-    """Return a function that attaches to the cluster at `hosts`, after reading the secrets; None without hosts.
-
-    BadInput for an empty list, which must not start a cluster, for `access` without hosts, and if the command `loads`
-    the cluster and an address cannot be reached without its proxy. `written` returns the name of an argument for
-    messages, such as that of its option.
-    """
-    if hosts is None:
-        for name in Access.__annotations__:
-            if access.get(name):
-                remedy = f"give its addresses with {written('hosts')}"
-                raise BadInput(f"{written(name)} requires an existing cluster", remedy=remedy)
-        return None
-    if not hosts:
-        name = written("hosts")
-        raise BadInput(f"{name} is empty", remedy=f"give addresses such as 127.0.0.1:9200, or leave {name} out")
-    given = {name: access.get(name) or None for name in Access.__annotations__}
-    given |= {name: Path(file) for name in _FILES if (file := given[name]) is not None}
-    given |= {name: bool(given[name]) for name in ("insecure", "compress")}
-    addresses, reached = access_to(store, ",".join(listed(hosts)), given, remark)
-    if loads and reached.proxied:
-        require_reachable(addresses, reached)
-    return partial(LiveCluster.attach, addresses, store, reached)
 
 
 def existing_cluster(cluster: "str | Cluster | None") -> Callable[[], AbstractContextManager[LiveCluster]] | None:

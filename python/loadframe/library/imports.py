@@ -11,8 +11,8 @@ from loadframe.base.errors import BadInput
 from loadframe.base.units import counted, parse_duration, parse_size
 from loadframe.cluster import Cluster as LiveCluster
 from loadframe.library.arguments import Count, checked, listed
-from loadframe.library.cluster import Access, Cluster, attachment
-from loadframe.library.options import parsed_as
+from loadframe.library.cluster import Cluster
+from loadframe.library.options import Access, attachment, parsed_as
 from loadframe.library.tables import html_table
 from loadframe.library.workload import Value, Workload
 from loadframe.workload.importers import queries as steps

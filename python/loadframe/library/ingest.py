@@ -20,8 +20,8 @@ from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.preflight import check_load
 from loadframe.experiment.runner.session import DroppedData, Labels, Session
 from loadframe.library.arguments import Nodes, Positive, Range, checked
-from loadframe.library.cluster import Access, Cluster, attachment, existing_cluster, spec_from
-from loadframe.library.options import parsed_as, refuse_contradictions, require_free
+from loadframe.library.cluster import Cluster, existing_cluster, spec_from
+from loadframe.library.options import Access, attachment, parsed_as, refuse_contradictions, require_free
 from loadframe.library.progress import Callback, listener_of
 from loadframe.library.reports import Answer
 from loadframe.library.run import Run

@@ -1,13 +1,20 @@
-"""Checks and parsers of options, for the command line and for arguments. Errors use the given names."""
+"""Checks and parsers of options, for the command line and for arguments. Errors use the given names.
 
+Commands that only look at a cluster import this module, so it imports nothing heavy.
+"""
+
+import functools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_duration, parse_rate
+
+if TYPE_CHECKING:
+    from loadframe.cluster import Cluster
 
 Parsed = TypeVar("Parsed")
 
@@ -167,3 +174,60 @@ def levels(
 def default_path(name: str) -> Path:
     """Return the default run folder of a workload."""
     return Path("results") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+class Access(TypedDict, total=False):
+    """Credentials and TLS of an existing cluster: the options of `bench`."""
+
+    user: str | None
+    password_file: str | os.PathLike[str] | None
+    api_key_file: str | os.PathLike[str] | None
+    token_file: str | os.PathLike[str] | None
+    aws_service: str | None
+    aws_region: str | None
+    aws_profile: str | None
+    ca: str | os.PathLike[str] | None
+    cert: str | os.PathLike[str] | None
+    key: str | os.PathLike[str] | None
+    insecure: bool
+    compress: bool
+
+
+#: Those that name files.
+_FILES = ("password_file", "api_key_file", "token_file", "ca", "cert", "key")
+
+
+def attachment(
+    store: str,
+    hosts: str | Sequence[str] | None,
+    access: Mapping[str, Any],
+    remark: Callable[[str], None],
+    written: Callable[[str], str] = str,
+    *,
+    loads: bool = True,
+) -> "Callable[[], Cluster] | None":
+    """Return a function that attaches to the cluster at `hosts`, after reading the secrets; None without hosts.
+
+    BadInput for an empty list, which must not start a cluster, for `access` without hosts, and if the command `loads`
+    the cluster and an address cannot be reached without its proxy. `written` returns the name of an argument for
+    messages, such as that of its option.
+    """
+    if hosts is None:
+        for name in Access.__annotations__:
+            if access.get(name):
+                remedy = f"give its addresses with {written('hosts')}"
+                raise BadInput(f"{written(name)} requires an existing cluster", remedy=remedy)
+        return None
+    from loadframe.cluster import Cluster, access_to, require_reachable
+
+    if not hosts:
+        name = written("hosts")
+        raise BadInput(f"{name} is empty", remedy=f"give addresses such as 127.0.0.1:9200, or leave {name} out")
+    given = {name: access.get(name) or None for name in Access.__annotations__}
+    given |= {name: Path(file) for name in _FILES if (file := given[name]) is not None}
+    given |= {name: bool(given[name]) for name in ("insecure", "compress")}
+    joined = hosts if isinstance(hosts, str) else ",".join(hosts)
+    addresses, reached = access_to(store, joined, given, remark)
+    if loads and reached.proxied:
+        require_reachable(addresses, reached)
+    return functools.partial(Cluster.attach, addresses, store, reached)
