@@ -186,7 +186,7 @@ def test_an_interrupt_keeps_measurements_and_leaves_no_node(state, folder):
         assert len(running) == 2, "a node and its guard"
         status, seconds = command.send(signal.SIGINT)
         assert status == 130
-        assert seconds < 5
+        assert seconds < 30, "the phase would last a minute"
         assert "Traceback" not in command.stderr
     assert not psutil.wait_procs(running, timeout=0)[1]
     run = Run("run")

@@ -87,5 +87,5 @@ def test_a_calibration_ends_in_the_middle_of_a_measurement(tmp_path):
         command.wait_for("1 of")
         status, seconds = command.send(signal.SIGINT)
         assert (status, "2 of" in command.stderr) == (130, False), command.stderr
-        assert seconds < 5
+        assert seconds < 30
         assert "Traceback" not in command.stderr
