@@ -51,7 +51,6 @@ def test_every_shipped_experiment_fits(path):
         ("nodes: [1, 2, 3]", "nodes: 3", "$.factors.nodes"),
         ("memory: 1g", "mem: 1g", "$.store.limits"),
         ("duration: 20s", "duration: [20s]", "$.duration"),
-        ("kind: opensearch, ", "", "$.store"),
         ("kind: scale", "kind: scale\nobjective: requests", "$.objective"),
         ("kind: scale", "kind: scale\nclients: [4]", "$.clients"),
         ("workload: nyc_taxis", "", "$"),

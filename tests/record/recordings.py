@@ -61,6 +61,7 @@ def manifest(**parts: Any) -> ManifestDraft:
             "spread": "fixed",
             "connections": None,
             "samples": False,
+            "trace": 0.001,
             "members": [{"rank": 0, "machine": "m1"}],
             "nearest": {"range": {"hosts": ["127.0.0.1:9200"]}},
             "ceiling": 80000.0,

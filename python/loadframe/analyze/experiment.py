@@ -387,19 +387,14 @@ def excluded(runs: Iterable[RecordedRun]) -> list[dict[str, str]]:
 def by_treatment(folder: RecordedExperiment) -> Iterator[tuple[Mapping[str, Any], list[tuple[RecordedRun, Run]]]]:
     """Yield each treatment with its included runs, in the order of the factors' levels.
 
-    Treatments omit the levels that their variant sets.
     The second item of each pair is a fresh `Run`, so that its content can be freed: experiments have thousands of runs.
     """
     groups: dict[str, list[RecordedRun]] = {}
     for run in folder.used:
         groups.setdefault(run.treatment_key, []).append(run)
-    variants = folder.description.get("variants", {})
-    levels = {**folder.description["factors"], "variant": list(variants)}
+    levels = {**folder.description["factors"], "variant": list(folder.description.get("variants", {}))}
     for runs in sorted(groups.values(), key=lambda runs: _place(runs[0].treatment, levels)):
-        treatment = runs[0].treatment
-        implied = variants.get(treatment.get("variant"), {})
-        shown = {name: level for name, level in treatment.items() if name not in implied}
-        yield shown, [(run, Run(run.run.path)) for run in runs if run.run]
+        yield runs[0].treatment, [(run, Run(run.run.path)) for run in runs if run.run]
 
 
 def _place(treatment: Mapping[str, Any], levels: Mapping[str, Sequence[Any]]) -> list[float]:

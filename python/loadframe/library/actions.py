@@ -105,10 +105,10 @@ def bench(
     loaded = loaded_workload(workload, parameters or {})
     if only:
         loaded = loaded.choose(listed(only), where="only")
-    path = Path(output) if output is not None else default_path(loaded.name)
-    require_free(path, "output")
     listener = listener_of(progress)
     attached = attachment(store, hosts, access, listener.remark)
+    path = Path(output) if output is not None else default_path(loaded.name)
+    require_free(path, "output")
     place = (
         attached
         or existing_cluster(cluster)
@@ -207,9 +207,9 @@ def check(
     loaded = loaded_workload(workload, given)
     if not hosts:
         loaded = small_workload(loaded, given)
+    attached = attachment(store, hosts, access, listener.remark)
     if offline:
         return shown.Checks(rendered_requests(loaded, store, listener).requests)
-    attached = attachment(store, hosts, access, listener.remark)
     return shown.Checks(answers(loaded, store, attached, listener)[0])
 
 
