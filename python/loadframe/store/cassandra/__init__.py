@@ -32,16 +32,8 @@ from loadframe.store.base import (
     daily_collections,
 )
 from loadframe.store.cassandra import config
-from loadframe.store.cassandra.cql import (
-    BAD_CREDENTIALS,
-    DENIED,
-    TEMPORARY,
-    Connection,
-    CqlError,
-    Ring,
-    figures,
-    sampled_rows,
-)
+from loadframe.store.cassandra.cql import BAD_CREDENTIALS, DENIED, TEMPORARY, Connection, CqlError
+from loadframe.store.cassandra.ring import Ring, figures, sampled_rows
 from loadframe.store.distribution import Distribution
 
 KEYSPACE = "loadframe"

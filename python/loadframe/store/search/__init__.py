@@ -12,8 +12,8 @@ from loadframe.base.units import counted
 from loadframe.store.access import OPEN, Access, Auth, first_answer
 from loadframe.store.base import Figure, Health, Member, RunningSetting, Sample, Store, Unreachable, Watch
 from loadframe.store.exploring import Findings, Kind, Question, require_known
-from loadframe.store.search import collections, membership
-from loadframe.store.search.collections import Field
+from loadframe.store.search import collections, exploring, membership
+from loadframe.store.search.exploring import Field
 from loadframe.store.web import Answer, UnansweredError, UnsentError, Web
 
 #: Documents in a bulk request, and its time-out, s.
@@ -354,8 +354,8 @@ class SearchStore(Store):
 
     def collections(self, addresses: Sequence[str]) -> list[str]:
         """Return indices, aliases, data streams, and `NAME-*` for daily indices."""
-        with collections.understood(addresses):
-            return collections.names(self.request, addresses)
+        with exploring.understood(addresses):
+            return exploring.names(self.request, addresses)
 
     def fields(self, addresses: Sequence[str], name: str) -> dict[str, Kind]:
         """Return the fields of an index, alias or data stream that can be aggregated. BadInput if it is unknown."""
@@ -365,16 +365,16 @@ class SearchStore(Store):
         """Answer a question with searches."""
         known = self._explored(addresses, question.collection)
         require_known(question, {field: details.kind for field, details in known.items()})
-        with collections.understood(addresses):
-            return collections.explore(self.request, addresses, question, known)
+        with exploring.understood(addresses):
+            return exploring.explore(self.request, addresses, question, known)
 
     def _explored(self, addresses: Sequence[str], name: str) -> dict[str, Field]:
         # A name that is not listed never becomes part of a path.
         if name not in self.collections(addresses):
             where = ", ".join(addresses)
             raise BadInput(f"the cluster lacks the index {name}", where=where, remedy="select another collection")
-        with collections.understood(addresses):
-            return collections.fields(self.request, addresses, name)
+        with exploring.understood(addresses):
+            return exploring.fields(self.request, addresses, name)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Refresh the index, and count its documents."""

@@ -1,0 +1,132 @@
+"""Ring state, statistics and sampled rows of Cassandra nodes, read with CQL."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Self
+
+from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.store.base import Sample
+
+Ask = Callable[[str], list[dict[str, Any]]]
+
+#: States of nodes while their data moves.
+_MOVING = {"BOOT", "BOOT_REPLACE", "LEAVING", "MOVING"}
+#: States of members, reachable or not. SHUTDOWN is announced by a node that stops.
+_MEMBERS = {"NORMAL", "LEAVING", "MOVING", "SHUTDOWN"}
+
+
+@dataclass(frozen=True)
+class Ring:
+    """Members of a cluster, as one node reports them."""
+
+    members: tuple[str, ...]  #: host:port for clients of nodes that hold data
+    states: frozenset[str]  #: states of all members and moving nodes
+
+    moving: int  #: nodes that receive or give away data
+
+    @classmethod
+    def read(cls, ask: Ask) -> Self:
+        """Read the view of one node. Stores without a gossip table are queried for their peers only."""
+        local = ask("SELECT * FROM system.local")[0]
+        try:
+            peers = ask("SELECT * FROM system.peers_v2")
+            gossip = ask("SELECT * FROM system_views.gossip_info")
+        except LoadframeError as error:
+            if "does not exist" not in error.what and "unconfigured table" not in error.what:
+                raise
+            peers, gossip = ask("SELECT * FROM system.peers"), []
+        port = local.get("rpc_port") or 9042
+        addresses = {local["broadcast_address"]: f"{local['rpc_address']}:{port}"}
+        for peer in peers:
+            client = peer.get("native_address") or peer.get("rpc_address")
+            if client and peer.get("tokens"):
+                addresses[peer["peer"]] = f"{client}:{peer.get('native_port') or port}"
+        states = {node["address"]: _state(node) for node in gossip} or dict.fromkeys(addresses, "NORMAL")
+        members = tuple(address for node, address in addresses.items() if states.get(node, "NORMAL") in _MEMBERS)
+        present = {state for state in states.values() if state in _MEMBERS | _MOVING}
+        moving = sum(state in _MOVING for state in states.values())
+        return cls(members, frozenset(present), moving)
+
+
+def _state(node: dict[str, Any]) -> str:
+    status = node.get("status_with_port") or node.get("status") or ""
+    return str(status).split(",")[0].upper()
+
+
+#: Thread pools -> prefixes of their statistics.
+_POOLS = {
+    "ReadStage": "read",
+    "MutationStage": "write",
+    "Native-Transport-Requests": "request",
+    "CompactionExecutor": "compaction",
+    "MemtableFlushWriter": "flush",
+}
+_POOL_FIGURES = {
+    "active_tasks": "active",
+    "pending_tasks": "queue",
+    "completed_tasks": "completed",
+    "blocked_tasks_all_time": "blocked",
+}
+_CACHES = {"keys": "key_cache", "rows": "row_cache", "chunks": "chunk_cache"}
+_MEBIBYTE = 2**20
+
+
+def figures(ask: Ask) -> dict[str, float]:
+    """Return a node's statistics from its virtual tables."""
+    totals: dict[str, float] = {}
+    for pool in ask("SELECT * FROM system_views.thread_pools"):
+        if (prefix := _POOLS.get(pool["name"])) is not None:
+            for column, name in _POOL_FIGURES.items():
+                totals[f"{prefix}_{name}"] = float(pool[column])
+    for cache in ask("SELECT * FROM system_views.caches"):
+        if (prefix := _CACHES.get(cache["name"])) is not None:
+            totals[f"{prefix}_bytes"] = float(cache["size_bytes"])
+            totals[f"{prefix}_hits"] = float(cache["hit_count"])
+            totals[f"{prefix}_requests"] = float(cache["request_count"])
+    tasks = ask("SELECT * FROM system_views.sstable_tasks")
+    totals["compactions_current"] = float(len(tasks))
+    totals["compactions_bytes_left"] = float(sum(task["total"] - task["progress"] for task in tasks))
+    totals["clients"] = float(len(ask("SELECT address FROM system_views.clients")))
+    totals["hints_pending"] = float(sum(row["files"] for row in ask("SELECT * FROM system_views.pending_hints")))
+    totals["store_bytes"] = float(
+        sum(
+            row["mebibytes"] * _MEBIBYTE
+            for row in ask("SELECT * FROM system_views.disk_usage")
+            if not row["keyspace_name"].startswith("system")
+        )
+    )
+    streams = ask("SELECT * FROM system_views.streaming")
+    totals["stream_bytes_received"] = float(sum(stream["bytes_received"] or 0 for stream in streams))
+    totals["stream_bytes_sent"] = float(sum(stream["bytes_sent"] or 0 for stream in streams))
+    return totals
+
+
+#: Timeout of the statement that reads the rows, s.
+_TIMEOUT = 120.0
+
+
+def sampled_rows(ask: Callable[..., list[dict[str, Any]]], name: str, documents: int, keyspace: str) -> Sample:
+    """Return up to `documents` rows in the order of their tokens, which is random. BadInput without the table.
+
+    `ask(statement, timeout=...)` returns the rows of a statement.
+    """
+    for word in (name, keyspace):
+        if not word.replace("_", "").isalnum():
+            raise BadInput(f"{word!r} is not a name of a table or keyspace", remedy="check --collection and --database")
+    statement = "SELECT column_name, kind, position, type FROM system_schema.columns"
+    columns = ask(f"{statement} WHERE keyspace_name = '{keyspace}' AND table_name = '{name}'")
+    if not columns:
+        what = f"the keyspace {keyspace} does not have the table {name}"
+        raise BadInput(what, remedy="check --collection and --database")
+    parts = sorted((c for c in columns if c["kind"] in _KEYS), key=lambda c: (_KEYS.index(c["kind"]), c["position"]))
+    key = [str(column["column_name"]) for column in parts]
+    rows = ask(f'SELECT JSON * FROM "{keyspace}"."{name}" LIMIT {documents}', timeout=_TIMEOUT)
+    # JSON keys of names with capital letters are quoted.
+    sampled = [{k.strip('"'): v for k, v in json.loads(row["[json]"]).items() if v is not None} for row in rows]
+    types = {str(column["column_name"]): str(column["type"]) for column in columns}
+    only = key[0] if len(key) == 1 else None
+    return Sample(sampled, {"columns": types, "key": only or key}, only)
+
+
+_KEYS = ("partition_key", "clustering")
