@@ -1,4 +1,4 @@
-"""Records of measures as the publisher creates them, and a receiver of OTLP that decodes what it gets."""
+"""Records of measures as the publisher creates them, and an OTLP receiver that decodes requests."""
 
 import gzip
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ COUNTS = dict.fromkeys(("documents", "dropped", "retries", "bytes_sent", "bytes_
 
 
 def measures(number, phase, successes, **more):
-    """Return the measures of a phase with one operation, whose requests take between 10 and 15 ms."""
+    """Return the measures of a phase with one operation. Its requests take between 10 and 15 ms."""
     bucket = BOUNDS.index(0.015)
     times = {"counts": [successes if place == bucket else 0 for place in range(BUCKETS)], "sum": successes / 80}
     operation = {"stream": "s", "operation": "read", "measured": True, "successes": successes}

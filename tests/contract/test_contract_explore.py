@@ -89,7 +89,7 @@ def test_documents_are_counted_over_time_and_by_value(source):
         assert ask("findings", **whole)["total"] == 60
 
 
-#: Collections of a family whose documents lack fields, repeat them, nest them, or have other types of them.
+#: Daily collections with missing, repeated and nested fields, and with different types of a field.
 ODD = {
     "odd-2020.01.01": {
         "time": {"type": "date"},

@@ -74,7 +74,7 @@ def test_the_notebook_runs(name, monkeypatch):
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     texts = [output.get("text", "") or output.get("data", {}).get("text/plain", "") for output in outputs]
     assert any(words in text for text in texts), texts
-    # Text that rich displays instead of returning it would add outputs of their own.
+    # Text that rich displays itself would be a separate output.
     assert len([output for output in outputs if output["output_type"] == "display_data"]) == 0
     pages = [output["data"]["text/html"] for output in outputs if "text/html" in output.get("data", {})]
     assert sum("<svg" in page and "<iframe" not in page for page in pages) == plots

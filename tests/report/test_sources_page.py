@@ -71,7 +71,7 @@ def test_runs_without_events_omit_the_section(tmp_path):
 
 
 def paced(run, seconds, waiting, accepted=1000.0, **figures):
-    """Return the sentence on a run whose source has `waiting(second)` events and stores what does not wait."""
+    """Return the sentence on a run with `waiting(second)` waiting events; all others are stored."""
     phase = replace(
         run.summary.phases[0], start=0.0, warmup=0.0, duration=float(seconds), sources={"ads": replace(ADS, **figures)}
     )

@@ -114,7 +114,7 @@ def history(
     accept: str | None = None,
     reason: str | None = None,
 ) -> History:
-    """Return the history of a folder of runs, such as one that `loadframe gate --record` writes.
+    """Return the history of a folder of runs, such as the folder of `loadframe gate --record`.
 
     `accept` names a commit, folder or run whose changes are accepted, with a `reason`; this is logged in the folder.
 

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -11,7 +11,7 @@ from loadframe.base.errors import BadInput
 from loadframe.base.units import counted, parse_duration, parse_size
 from loadframe.cluster import Cluster as LiveCluster
 from loadframe.library.arguments import Count, checked, listed
-from loadframe.library.cluster import Cluster
+from loadframe.library.cluster import Cluster, existing_cluster
 from loadframe.library.options import Access, attachment, parsed_as
 from loadframe.library.tables import html_table
 from loadframe.library.workload import Value, Workload
@@ -261,8 +261,8 @@ def import_sample(
     return Imported(converted)
 
 
-#: The origin of documents or a schema: a file, or an open cluster.
-Origin = Path | Callable[[], LiveCluster]
+#: The origin of documents or a schema: a file, or a function that returns an existing cluster.
+Origin = Path | Callable[[], AbstractContextManager[LiveCluster]]
 
 
 def converted_mapping(
@@ -272,7 +272,8 @@ def converted_mapping(
     if isinstance(origin, Path):
         source = of_mapping(origin, stem)
     else:
-        source, _ = _from_cluster(origin(), str(collection), database, 1, empty=True)
+        with origin() as live:
+            source, _ = _from_cluster(live, str(collection), database, 1, empty=True)
     return of_schema(source, generate, stem, seed)
 
 
@@ -298,7 +299,8 @@ def converted_sample(
         source = Source(origin.name, stem) if mapping is None else of_mapping(mapping, stem)
         sampled = read(origin, documents, seed)
     else:
-        source, sampled = _from_cluster(origin(), str(collection), database, documents)
+        with origin() as live:
+            source, sampled = _from_cluster(live, str(collection), database, documents)
     profile = Profile(sampled, keep=keep, seed=seed)
     asked, ignored = queries.read(queries_file, source.collection, profile) if queries_file else ((), ())
     return sampled_workload(source, profile, generate or profile.sampled, stem, asked, ignored)
@@ -311,7 +313,7 @@ def require_one_origin(
     given = list(clusters)
     if (file is None) == (not given):
         both = "neither" if file is None else "both"
-        what = f"expected a file or {written('hosts')}, not {both}"
+        what = f"expected either a file or {written('hosts')}; got {both}"
         raise BadInput(what, remedy="name a file of documents, or a cluster")
     if len(given) > 1:
         raise BadInput(f"{written('hosts')} and {written('cluster')} exclude each other", remedy="remove one of them")
@@ -336,12 +338,8 @@ def _origin(
 ) -> Origin:
     clusters = [name for name, value in (("hosts", hosts), ("cluster", cluster)) if value is not None]
     require_one_origin(file, collection, database, clusters)
-    attach = attachment(store, hosts, access, lambda _: None, loads=False)
-    if isinstance(cluster, Cluster):
-        return lambda: cluster.live
-    if cluster is not None:
-        return partial(LiveCluster.load, cluster)
-    return attach or Path(str(file))
+    attached = attachment(store, hosts, access, lambda _: None, loads=False)
+    return attached or existing_cluster(cluster) or Path(str(file))
 
 
 def _stem(file: str | os.PathLike[str] | None, collection: str | None) -> str:

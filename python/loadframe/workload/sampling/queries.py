@@ -1,8 +1,8 @@
 """Queries of slow logs and files: searches, MongoDB commands and SQL statements, with anonymised values.
 
-Accepted lines: a search body in JSON; a slow-log line of Elasticsearch or OpenSearch (text with `source[...]`, or
-JSON); a slow query of MongoDB's log, or a profiler document; SQL, or a PostgreSQL log line with `statement:` or
-`execute`. A JSON file may also hold a list of bodies, or the steps of the MPI benchmarker.
+A line is a search body in JSON, or a slow-log line of Elasticsearch or OpenSearch (text with `source[...]`, or JSON).
+For MongoDB, it is a slow query of the log or a profiler document. For PostgreSQL, it is SQL, or a log line with
+`statement:` or `execute`. A JSON file may also hold a list of bodies, or the steps of the MPI benchmarker.
 """
 
 import json
