@@ -118,7 +118,10 @@ CAPABILITIES = (
     ),
     Capability(
         "explore its documents",
-        ("test_documents_are_counted_over_time_and_by_value",),
+        (
+            "test_documents_are_counted_over_time_and_by_value",
+            "test_missing_repeated_nested_and_approximate_values_are_noted",
+        ),
         has=lambda store: store.explores,
     ),
     Capability(

@@ -189,9 +189,7 @@ def test_the_results_of_a_transformation_are_shown(tmp_path):
     words = ("check", tmp_path / "w.yaml", "--offline", "--store", "mongodb")
     request, *lines = result(*words)
     assert request["operation"] == "ingest"
-    event = (
-        '{"client":"192.0.2.1","verb":"GET","path":"/a","status":200,"id":"a1","time":"1488369600000","type":"request"}'
-    )
+    event = '{"client":"192.0.2.1","verb":"GET","path":"/a","status":200,"id":"a1","time":5,"type":"request"}'
     outcomes = [(kept, "event", event), (dropped, "dropped", ""), ("no match", "dead letter", NO_MATCH)]
     assert [(line["line"], line["outcome"], line["result"]) for line in lines] == outcomes
     shown = loadframe(*words).stdout

@@ -132,6 +132,9 @@ def odd(store):
         cluster.drop_collection(name)
 
 
+OLD = "The newest documents come first: this version does not sort by number, whose types differ between indices."
+
+
 def test_missing_repeated_nested_and_approximate_values_are_noted(odd):
     fields = odd.fields("odd-*")
     # A text cannot be aggregated, and nested times have no periods.
@@ -145,12 +148,15 @@ def test_missing_repeated_nested_and_approximate_values_are_noted(odd):
     answer = odd.explore(Question("odd-*", time="time", field="number", largest=True))
     assert (answer.total, sum(period.count for period in answer.periods)) == (6004, 3)
     assert answer.statistics == {"count": 5, "min": -4, "mean": pytest.approx(1.9), "max": 7.5, "sum": 9.5}
-    assert [document.get("number") for document in answer.documents[:4]] == [7.5, [1, 2, 3], -4, None]
+    is_old = odd.title.startswith("elasticsearch")
+    first = [-4, [1, 2, 3], None, None] if is_old else [7.5, [1, 2, 3], -4, None]
+    assert [document.get("number") for document in answer.documents[:4]] == first
     assert answer.notes == [
         "In no period, without time: 6,002 documents.",
         "A document with several values of time counts in each of their periods.",
         "Without number: 6,001 documents.",
         "Statistics count each value of documents with several values of number.",
+        *([OLD] if is_old else []),
     ]
     nested = odd.explore(Question("odd-*", time="time", field="items.price", largest=True))
     assert sorted(nested.values) == [(1.0, 1), (5.0, 1)]

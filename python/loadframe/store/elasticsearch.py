@@ -58,8 +58,8 @@ _OURS = {
 _SECURITY = "xpack.security."
 _OF_ENCRYPTION = (".cipher_suites", ".supported_protocols")
 
-#: The first versions with data streams, and with composable templates.
-_DATA_STREAMS, _COMPOSED_TEMPLATES = (7, 9), (7, 8)
+#: The first versions with data streams, with composable templates, and with sorts of mixed types.
+_DATA_STREAMS, _COMPOSED_TEMPLATES, _MIXED_SORTS = (7, 9), (7, 8), (7, 2)
 #: Lowest Java version for each major version, and the highest known to work without the bundled Java.
 _JAVA = {6: (11, 17), 7: (11, 17), 8: (17, None), 9: (21, None)}
 #: Major versions that the vendor offers as archives per architecture, and their location.
@@ -243,6 +243,9 @@ class Elasticsearch(SearchStore):
 
     def _composes(self, addresses: Sequence[str]) -> bool:
         return self._version_number(addresses) >= _COMPOSED_TEMPLATES
+
+    def _sorts_mixed(self, addresses: Sequence[str]) -> bool:
+        return self._version_number(addresses) >= _MIXED_SORTS
 
     def _version_number(self, addresses: Sequence[str]) -> tuple[int, ...]:
         return _number(self.software(self.version(addresses))["version"])

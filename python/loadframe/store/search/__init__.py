@@ -366,7 +366,11 @@ class SearchStore(Store):
         known = self._explored(addresses, question.collection)
         require_known(question, {field: details.kind for field, details in known.items()})
         with exploring.understood(addresses):
-            return exploring.explore(self.request, addresses, question, known)
+            return exploring.explore(self.request, addresses, question, known, sorts_mixed=self._sorts_mixed(addresses))
+
+    def _sorts_mixed(self, addresses: Sequence[str]) -> bool:
+        """Whether the product sorts a field whose types differ between indices."""
+        return True
 
     def _explored(self, addresses: Sequence[str], name: str) -> dict[str, Field]:
         # A name that is not listed never becomes part of a path.

@@ -92,8 +92,13 @@ def fields(request: Any, addresses: Sequence[str], name: str) -> dict[str, Field
     return kinds
 
 
-def explore(request: Any, addresses: Sequence[str], question: Question, known: Mapping[str, Field]) -> Findings:
-    """Answer a question. Its collection and fields must exist."""
+def explore(
+    request: Any, addresses: Sequence[str], question: Question, known: Mapping[str, Field], *, sorts_mixed: bool
+) -> Findings:
+    """Answer a question. Its collection and fields must exist.
+
+    `sorts_mixed` is whether the version sorts a field whose types differ between indices.
+    """
     query = _query(question, known)
     start, end = _range(request, addresses, question, query)
     width = period_width(start, end) if start is not None and end is not None else 0.0
@@ -113,8 +118,13 @@ def explore(request: Any, addresses: Sequence[str], question: Question, known: M
         # Versions name the interval of a date histogram differently. A plain histogram accepts dates in all of them.
         periods = _inside(field, inner) if field and inner else {}
         parts["periods"] = {"histogram": histogram, **({"aggs": periods} if periods else {})}
-    # A sort by nested objects fails in indices that lack them.
-    order = question.field if question.largest and is_number and field and not field.path else question.time
+    unsorted = ""
+    if field and field.path:
+        # Such a sort fails in indices that lack the objects.
+        unsorted = "nested objects do not sort documents"
+    elif field and _is_mixed(field) and not sorts_mixed:
+        unsorted = f"this version does not sort by {question.field}, whose types differ between indices"
+    order = question.field if question.largest and is_number and not unsorted else question.time
     sort = {"sort": [{order: _order(known[order])}]} if order else {}
     body = {"size": DOCUMENTS, **sort, **({"aggs": parts} if parts else {})}
     answer = _search(request, addresses, question, query, body)
@@ -136,7 +146,8 @@ def explore(request: Any, addresses: Sequence[str], question: Question, known: M
     notes = notes_on_counts(question, findings, **counts, others=terms.get("sum_other_doc_count", 0))
     if findings.unit != "documents":
         notes.append(f"Values and statistics are of all nested objects with {question.field} in these documents.")
-        notes += ["The newest documents come first: nested objects do not sort documents."] if question.largest else []
+    if question.largest and unsorted:
+        notes.append(f"The newest documents come first: {unsorted}.")
     if error := terms.get("doc_count_error_upper_bound", 0):
         bound = f": each may be up to {error:,} too low" if error > 0 else ""
         notes.append(f"The counts of values are approximate{bound}, because each shard reports its own most frequent.")
@@ -156,15 +167,18 @@ def _nested(field: Field, query: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _order(field: Field) -> dict[str, Any]:
     """Return a descending sort. Indices may lack the field, and its types may differ between them."""
-    is_time = field.kind == "time"
-    mixed = field.types if is_time else {kind in _INTEGERS for kind in field.types}
-    common = "date" if is_time else "double"
+    common = "date" if field.kind == "time" else "double"
     return {
         "order": "desc",
         "missing": "_last",
         "unmapped_type": common,
-        **({"numeric_type": common} if len(mixed) > 1 else {}),
+        **({"numeric_type": common} if _is_mixed(field) else {}),
     }
+
+
+def _is_mixed(field: Field) -> bool:
+    """Return whether the types of a field sort only after a conversion."""
+    return len(field.types if field.kind == "time" else {kind in _INTEGERS for kind in field.types}) > 1
 
 
 def _range(
