@@ -124,9 +124,10 @@ def test_dead_letters_and_leftover_events_are_reported_in_words():
     ]
 
 
-def test_the_summary_has_the_engines_statistics_of_a_source(tmp_path):
+def summed(folder, **more):
+    """Return the figures of a source with these statistics of the engine."""
     said = {"lines": 5, "accepted": 4, "indexed": 4, "dead_letters": {"no id": 1}, "left_over": 0, "connections": 2,
-            "address": "127.0.0.1:5000", "bytes": 400, "waiting": 0}  # fmt: skip
+            "address": "127.0.0.1:5000", "bytes": 400, "waiting": 0, **more}  # fmt: skip
     plan = {
         "seed": 1,
         "phase": "ingest",
@@ -134,10 +135,31 @@ def test_the_summary_has_the_engines_statistics_of_a_source(tmp_path):
         "operations": {"a": {}},
         "streams": [{"name": "a", "mix": [["a", 1]], "pacing": {"closed": {"clients": 1}}, "stop": {"requests": 5}}],
     }
-    with RunWriter(tmp_path, "r1") as writer:
+    with RunWriter(folder, "r1") as writer:
         outcome = run_phase(plan, writer.phase("ingest", 0.0), lambda _: None) | {"sources": {"ads": said}}
         joined = writer.join()
         summary = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, ())
-    assert summary.phases[0].sources["ads"] == SourceFigures(
+    return summary.phases[0].sources["ads"]
+
+
+def test_the_summary_has_the_engines_statistics_of_a_source(tmp_path):
+    assert summed(tmp_path) == SourceFigures(
         lines=5, accepted=4, indexed=4, dead_letters={"no id": 1}, connections=2, bytes=400, address="127.0.0.1:5000"
     )
+
+
+@pytest.mark.parametrize(
+    ("most", "spill", "spilled", "trouble", "held_back"),
+    [
+        (999, 0, 0, (), False),
+        (1000, 0, 0, (), True),
+        (1000, 400, 100, (), False),
+        (1000, 400, 300, (), True),
+        (1000, 400, 0, (), True),
+        (1000, 400, 100, ("cannot spill events to disk; senders wait",), True),
+    ],
+)
+def test_senders_wait_when_buffer_and_spill_were_full(tmp_path, most, spill, spilled, trouble, held_back):
+    sizes = {"buffer": 1000, "spill": spill, "most_bytes": most, "most_spilled_bytes": spilled}
+    figures = summed(tmp_path, **sizes, spilled_events=min(spilled, 1), trouble=trouble)
+    assert figures.held_back is held_back

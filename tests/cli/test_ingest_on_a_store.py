@@ -136,6 +136,31 @@ def test_a_port_without_lines_for_a_while_ends_by_itself(node, folder):
     assert (came["lines"], came["indexed"], came["documents"], came["connections"]) == (300, 300, 300, 2)
 
 
+def flood(port):
+    """Send bids until the other side closes the connection."""
+    try:
+        with socket.create_connection(("127.0.0.1", port)) as sending:
+            for first in range(0, 10**9, 100):
+                sending.sendall(lines(*(bid(number) for number in range(first, first + 100))))
+    except OSError:
+        pass
+
+
+def test_a_sender_that_a_full_buffer_held_back_leaves_open_whether_the_store_kept_up(tmp_path):
+    bounds = "flush: 100ms\n    batch: 20\n    buffer: 20k\n    longest_line: 10k"
+    workload = WORKLOAD.replace("flush: 100ms", bounds).replace(", daily: event", "")
+    (tmp_path / "w.yaml").write_text(f"{workload}collections: {{ads: {{}}}}\n")
+    ending = ("--listen", "127.0.0.1:0", "--spill", "0", "--for", "20s", "--workers", "1", "--json")
+    with Running("ingest", str(tmp_path / "w.yaml"), "--store", "sim", *ending, folder=tmp_path) as command:
+        sending = threading.Thread(target=flood, args=(port_of(command),))
+        sending.start()
+        assert command.process.wait(120) == 0, command.stderr
+        sending.join()
+    came = json.loads((tmp_path / "stdout.txt").read_text())
+    assert came["held_back"] is True
+    assert came["pace"]["pace"] == "held back"
+
+
 def hits(node, source="true"):
     node.count("ads-*")  # which refreshes
     with urllib.request.urlopen(f"http://{node.addresses[0]}/ads-*/_search?size=10000&_source={source}") as answer:

@@ -15,6 +15,14 @@ def test_a_plan_says_where_dead_letters_go_and_the_outcome_which_files_there_are
     assert sources == {"a": {"lines": 1}, "b": {"lines": 2, "kept": "dead-letters-p-b.ndjson"}}
 
 
+def test_the_outcome_of_a_source_has_the_sizes_of_its_queue():
+    sources = {"a": {"buffer": 9, "spill": 5}, "b": {"buffer": 8}}
+    assert session.with_limits({"a": {"lines": 1}, "b": {"lines": 2}}, sources) == {
+        "a": {"lines": 1, "buffer": 9, "spill": 5},
+        "b": {"lines": 2, "buffer": 8, "spill": 0},
+    }
+
+
 def test_a_plan_without_sources_stays_as_it_is(tmp_path):
     assert session.with_dead_letter_files({"phase": "p"}, tmp_path) == {"phase": "p"}
     assert session.with_dead_letter_names({"phase": "p"}, tmp_path) == {}

@@ -9,7 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import fmean
 from typing import Any, Literal
 
 import pyarrow.compute as pc
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 from loadframe.analyze.estimate import Estimate, geometric_mean, mean_interval
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, by_treatment
 from loadframe.analyze.sessions import sessions_of
+from loadframe.analyze.verdict.rules import CPU_LIMIT
 from loadframe.base.event_kinds import KILLED
 from loadframe.record import Run
 from loadframe.record.schema.figures import Latency, OperationFigures, StoredEvents
@@ -168,10 +168,8 @@ KEPT_UP = 0.01
 #: Fewest seconds of arriving events that are judged, the share of them that is left out as the start, and the number of
 #: parts whose growth is compared.
 _LEAST_SECONDS, _START, _PARTS = 15, 0.2, 8
-#: A backlog that holds the events of more seconds, or more bytes, may be a full buffer that holds back the senders.
-_LONGEST, _MOST_BYTES = 2.0, 8 << 20
 
-Pace = Literal["kept up", "fell behind", "too short", "held back", "undecided"]
+Pace = Literal["kept up", "fell behind", "too short", "held back", "not recorded", "reader busy", "undecided"]
 
 
 @dataclass(frozen=True)
@@ -179,7 +177,7 @@ class IngestPace:
     """Rates of a source while its events arrived, 1/s, and the growth of the backlog with its 95 % interval, 1/s.
 
     The backlog has the accepted events that wait for a request. `growth` is None if too few seconds are known.
-    `held back` is a backlog that stands: the source may have waited for the store, so it shows no offered rate.
+    A source that was `held back` by a full buffer, or whose `reader` was `busy`, may have offered more events.
     """
 
     source: str
@@ -220,29 +218,33 @@ def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None
                 for start, end in pairwise(ends)
             ]
         )
-        figures = phase.sources[source]
-        standing = fmean(sample.waiting for sample in judged)
-        size = standing * figures.bytes / figures.lines if figures.lines else 0.0
-        pace = _pace(growth, offered, full=standing > _LONGEST * stored or size > _MOST_BYTES)
+        reader_cpu = sum(sample.length * sample.reader_cpu for sample in judged) / length
+        pace = _pace(growth, offered, reader_cpu, phase.sources[source].held_back)
     return IngestPace(source, length, offered, stored, judged[-1].waiting, growth, pace)
 
 
-def _pace(growth: Estimate, offered: float, *, full: bool) -> Pace:
+def _pace(growth: Estimate, offered: float, reader_cpu: float, held_back: bool | None) -> Pace:
     if growth.low > KEPT_UP * offered:
         return "fell behind"
-    if full:
-        return "held back"
+    if held_back is not False:
+        return "held back" if held_back else "not recorded"
+    if reader_cpu > CPU_LIMIT:
+        return "reader busy"
     return "kept up" if growth.high < KEPT_UP * offered else "undecided"
 
 
 @dataclass(frozen=True)
 class _Sample:
-    """A sample of a source: its length, s, the events accepted and indexed in it, 1/s, and those waiting at its end."""
+    """A sample of a source: its length, s, the events accepted and indexed in it, 1/s, and those waiting at its end.
+
+    `reader_cpu` is the CPU use of the busiest thread that read it, cores; 0 if no thread is known.
+    """
 
     length: float
     accepted: float
     indexed: float
     waiting: float
+    reader_cpu: float
 
 
 def _samples(run: Run, phase: PhaseSummary, source: str) -> list[_Sample]:
@@ -252,10 +254,8 @@ def _samples(run: Run, phase: PhaseSummary, source: str) -> list[_Sample]:
     for time, metric, value in zip(*(rows[name].to_pylist() for name in ("time", "metric", "value")), strict=True):
         if phase.start < time <= end + 1 and value is not None:
             by_time.setdefault(time, {})[metric] = value
-    metrics = ("accepted", "indexed", "waiting")
-    known = [(time, *(row[name] for name in metrics)) for time, row in by_time.items() if row.keys() >= {*metrics}]
-    times = [phase.start, *(time for time, *_ in known)]
+    known = {time: row for time, row in by_time.items() if row.keys() >= {"accepted", "indexed", "waiting"}}
     return [
-        _Sample(time - before, accepted, indexed, waiting)
-        for before, (time, accepted, indexed, waiting) in zip(times, known, strict=False)
+        _Sample(time - before, row["accepted"], row["indexed"], row["waiting"], row.get("reader_cpu", 0.0))
+        for before, (time, row) in zip([phase.start, *known], known.items(), strict=False)
     ]

@@ -309,6 +309,7 @@ def _source(counts: Mapping[str, Any], reader_cpu_share: float | None) -> Source
         **spilled,
         kinds=counts.get("kinds", {}),
         reader_cpu_share=reader_cpu_share,
+        held_back=_held_back(counts),
         **{key: counts[key] for key in ("lines", "accepted", "indexed", "left_over", "connections", "bytes")},
         dropped=counts.get("dropped", 0),
         sampled=visible.get("sampled"),
@@ -319,6 +320,24 @@ def _source(counts: Mapping[str, Any], reader_cpu_share: float | None) -> Source
         address=counts.get("address"),
         trouble=tuple(counts.get("trouble", ())),
     )
+
+
+#: Words of the engine's report of a spill that failed.
+_NO_SPILL = "cannot spill events"
+
+
+def _held_back(counts: Mapping[str, Any]) -> bool | None:
+    """Return whether reading may have paused because the queue was full; None if its size was not recorded.
+
+    The engine records the most bytes in memory and on disk. A spill refuses events before it is full, by the size of
+    one read: the half leaves room for any. A spill that took no event, or failed, does not relieve the buffer.
+    """
+    if "buffer" not in counts:
+        return None
+    if counts["most_bytes"] < counts["buffer"]:
+        return False
+    failed = any(_NO_SPILL in trouble for trouble in counts.get("trouble", ()))
+    return failed or not counts["spilled_events"] or counts["most_spilled_bytes"] > counts.get("spill", 0) / 2
 
 
 def _clock(outcome: dict[str, Any]) -> Clock | None:

@@ -14,7 +14,8 @@ from loadframe.analyze.exclusion import selected_runs
 from loadframe.analyze.executions import IngestPace, ingest_pace
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.figures import VALUE
-from loadframe.base.units import counted, format_count, format_duration
+from loadframe.analyze.verdict.rules import CPU_LIMIT
+from loadframe.base.units import counted, format_count, format_duration, format_share
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary, RecordedFigure, RecordedReason
 from loadframe.report.numbers import estimate_text
@@ -228,8 +229,12 @@ def ingest_pace_text(pace: IngestPace) -> str:
         "kept up": f"the store kept up: {rates}{grew}{left}",
         "fell behind": f"the store did not keep up: {rates}{grew}{left}",
         "too short": f"inconclusive whether the store kept up: {rates}, for only {format_duration(pace.seconds)}",
-        "held back": f"inconclusive whether the store kept up: {rates}, and"
-        f" {format_count(round(pace.backlog))} events wait, so the source may have waited for the store",
+        "held back": f"inconclusive whether the store kept up: {rates}, but the buffer was full at times, so senders"
+        " may have waited; lower the rate, or raise `buffer` or `--spill`",
+        "not recorded": f"inconclusive whether the store kept up: {rates}, but it is not recorded whether senders"
+        " had to wait",
+        "reader busy": f"inconclusive whether the store kept up: {rates}, but the thread that reads the source was"
+        f" busy for more than {format_share(CPU_LIMIT)} of the time, so senders may have waited",
         "undecided": f"inconclusive whether the store kept up: {rates}{grew}{left}; measure longer",
     }[pace.pace]
 

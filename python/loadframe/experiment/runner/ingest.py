@@ -109,6 +109,7 @@ class IngestResult:
             "spilled_events": figures.spilled_events,
             "spilled_bytes": figures.spilled_bytes,
             "most_spilled_bytes": figures.most_spilled_bytes,
+            "held_back": figures.held_back,
             "trouble": list(figures.trouble),
             "connections": figures.connections,
             "bytes": figures.bytes,

@@ -332,7 +332,7 @@ class Session:
             writer.event(PHASE_ENDED, phase=phase.name)
             self._sources.tell({})
             events.ended(outcome)
-            extra["sources"] = with_dead_letter_names(outcome, writer.folder)
+            extra["sources"] = with_limits(with_dead_letter_names(outcome, writer.folder), phase.sources)
             outcomes.append(outcome | {"prepares": phase.prepares or phase.finishes, **extra})
             if failure or outcome["interrupted"]:
                 return failure
@@ -612,6 +612,14 @@ def with_dead_letter_names(outcome: Mapping[str, Any], folder: Path) -> dict[str
         name: {**source, **({"kept": files[name]} if (folder / files[name]).exists() else {})}
         for name, source in outcome.get("sources", {}).items()
     }
+
+
+def with_limits(
+    outcomes: Mapping[str, Mapping[str, Any]], sources: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return the outcome of each source, with the sizes of its `buffer` and `spill` in bytes."""
+    limits = {name: {"buffer": source["buffer"], "spill": source.get("spill", 0)} for name, source in sources.items()}
+    return {name: {**outcome, **limits[name]} for name, outcome in outcomes.items()}
 
 
 class LatestAnswers:

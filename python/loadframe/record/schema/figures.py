@@ -202,6 +202,14 @@ class SourceFigures:
     )
     spilled_bytes: int = field(default=0, metadata=doc_metadata("bytes written for spilled events", "B"))
     most_spilled_bytes: int = field(default=0, metadata=doc_metadata("maximum of spilled bytes on disk at a time", "B"))
+    held_back: bool | None = field(
+        default=None,
+        metadata=doc_metadata(
+            "whether reading may have paused because buffer and spill were full, so that senders waited; null if"
+            " unknown",
+            null=True,
+        ),
+    )
     reader_cpu_share: float | None = field(
         default=None,
         metadata=doc_metadata(
