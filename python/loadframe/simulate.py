@@ -17,9 +17,9 @@ from statistics import median
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from loadframe.analyze.estimate import Estimate
+from loadframe.base import special
 from loadframe.store.sim.model import SimModel
 
 Array = npt.NDArray[np.float64]

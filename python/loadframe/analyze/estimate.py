@@ -27,7 +27,8 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+
+from loadframe.base import special
 
 #: Numbers with a larger logarithm count as infinite.
 _GREATEST_LOG = 700

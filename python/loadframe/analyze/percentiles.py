@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from loadframe.analyze.autocorrelation import effective_size, independent_values, lag_one
 from loadframe.analyze.estimate import Estimate, mean_share
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, by_treatment
 from loadframe.analyze.sessions import sessions_of
 from loadframe.analyze.summary import QUANTILES
+from loadframe.base import special
 from loadframe.base.errors import BadInput
 from loadframe.base.units import format_duration
 from loadframe.record import Run

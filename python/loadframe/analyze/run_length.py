@@ -22,12 +22,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from loadframe.analyze.autocorrelation import effective_size, independent_values, lag_one
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.percentiles import OUTSIDE, batches_of
 from loadframe.analyze.verdict.trends import steadiness, truncation
+from loadframe.base import special
 
 Array = npt.NDArray[np.float64]
 

@@ -8,13 +8,15 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
-
-import httpx
 
 from loadframe.base import folders
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.terminal import Download
+
+if TYPE_CHECKING:
+    import httpx  # slow to import, and few commands need it
 
 #: Timeout of a connection, and between two pieces of an answer, s.
 _TIMEOUT = 30.0
@@ -64,6 +66,8 @@ def fetch(
 
 
 def _fetch(url: str, partial: Path, report: Callable[[str], None], otherwise: str) -> None:
+    import httpx
+
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             _continue(url, partial, report)
@@ -81,6 +85,8 @@ def _fetch(url: str, partial: Path, report: Callable[[str], None], otherwise: st
 
 def _continue(url: str, partial: Path, report: Callable[[str], None]) -> None:
     """Download the rest of the partial file; the whole file if it has changed or the server does not support ranges."""
+    import httpx
+
     with _writable(partial):
         there = partial.stat().st_size if partial.exists() else 0
         version = _stamp(partial).read_text() if there and _stamp(partial).exists() else ""
@@ -117,7 +123,7 @@ def _stamp(partial: Path) -> Path:
     return partial.with_name(f"{partial.name}.version")
 
 
-def _version(answer: httpx.Response) -> str:
+def _version(answer: "httpx.Response") -> str:
     """Return the strong ETag of an answer, else its date of modification; empty without both."""
     tag: str = answer.headers.get("etag", "")
     return tag if tag.startswith('"') else str(answer.headers.get("last-modified", ""))
@@ -137,7 +143,9 @@ def _verify(url: str, partial: Path, checksum: str | None) -> None:
         )
 
 
-def _unreached(url: str, error: httpx.HTTPError, partial: Path, otherwise: str) -> BadInput:
+def _unreached(url: str, error: "httpx.HTTPError", partial: Path, otherwise: str) -> BadInput:
+    import httpx
+
     missing = isinstance(error, httpx.HTTPStatusError) and error.response.status_code in _MISSING
     kept = " The next attempt resumes the download." if partial.exists() and partial.stat().st_size else ""
     return (Missing if missing else BadInput)(
@@ -147,7 +155,9 @@ def _unreached(url: str, error: httpx.HTTPError, partial: Path, otherwise: str) 
     )
 
 
-def _words(error: httpx.HTTPError) -> str:
+def _words(error: "httpx.HTTPError") -> str:
+    import httpx
+
     if isinstance(error, httpx.HTTPStatusError):
         return f"the server answered {error.response.status_code} {error.response.reason_phrase}"
     return str(error) or type(error).__name__

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy import special
-
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.rates import RATES
+from loadframe.base import special
 from loadframe.base.units import format_share
 from loadframe.experiment.experiment import Experiment
 from loadframe.simulate import least_effect

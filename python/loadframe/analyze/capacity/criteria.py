@@ -16,13 +16,13 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow.compute as pc
-from scipy import special
 
 from loadframe.analyze.capacity.search import Outcome
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.failures import earlier_failures, failures, most_users, recorded_reasons
 from loadframe.analyze.figures import Figure, stretch_of
 from loadframe.analyze.verdict.rules import effect_of, fault_of
+from loadframe.base import special
 from loadframe.base.units import counted, format_duration, format_share
 from loadframe.record import Run
 from loadframe.record.schema.figures import Latency, OperationFigures

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from loadframe.analyze.capacity.search import Outcome, Trial
 from loadframe.analyze.estimate import Estimate, half_width
+from loadframe.base import special
 
 Array = npt.NDArray[np.float64]
 

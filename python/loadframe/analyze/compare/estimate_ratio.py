@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy import special
 
 from loadframe.analyze.compare.block_model import (
     ContrastFit,
@@ -35,6 +34,7 @@ from loadframe.analyze.compare.block_model import (
 )
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.figures import EXACT, Stretch
+from loadframe.base import special
 
 __all__ = ["Design", "Observation", "RatioEstimate", "estimate_ratio"]
 

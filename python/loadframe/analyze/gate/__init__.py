@@ -25,8 +25,6 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from scipy import special
-
 from loadframe.analyze.compare import SESSION_SPREAD, Comparison, Contrast, Group, Measure, compare
 from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate, estimate_ratio
 from loadframe.analyze.compare.groups import treatments_text
@@ -56,6 +54,7 @@ from loadframe.analyze.gate.checks import (
 from loadframe.analyze.gate.power import Graph
 from loadframe.analyze.history import since_last_change
 from loadframe.analyze.sessions import block_of, sessions_of
+from loadframe.base import special
 from loadframe.base.errors import BadInput
 from loadframe.base.units import format_share
 

@@ -15,8 +15,6 @@ from functools import cached_property
 from math import inf, isfinite, log
 from typing import Any, Literal
 
-from scipy import special
-
 from loadframe.analyze.compare import LEVEL, Contrast, Group, Measure
 from loadframe.analyze.compare.estimate_ratio import RatioEstimate
 from loadframe.analyze.compare.measures import measures_of
@@ -27,6 +25,7 @@ from loadframe.analyze.failures import chance_of_more
 from loadframe.analyze.gate.power import detectable
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.sessions import sessions_of
+from loadframe.base import special
 from loadframe.base.units import counted, format_change, format_count, format_duration, format_share
 
 #: Measures that are checked by default.

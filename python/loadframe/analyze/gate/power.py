@@ -26,7 +26,8 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
+
+from loadframe.base import special
 
 Array = npt.NDArray[np.float64]
 

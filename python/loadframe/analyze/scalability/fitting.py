@@ -21,7 +21,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from loadframe.analyze.scalability.models import (
     AMDAHL,
@@ -40,6 +39,7 @@ from loadframe.analyze.scalability.models import (
     starts,
 )
 from loadframe.analyze.scalability.observations import Observations
+from loadframe.base import special
 
 #: Additional starts (s, k N_max^2) for refits to data that may differ much from the first.
 _RESTARTS = ((0.0, 0.1), (0.2, 1.0), (0.0, 10.0))

@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy import special
 
 from loadframe.analyze.estimate import Estimate, half_width
 from loadframe.analyze.scalability.fitting import PointFit, refit
@@ -41,6 +40,7 @@ from loadframe.analyze.scalability.models import (
     peak_size,
 )
 from loadframe.analyze.scalability.observations import Observations
+from loadframe.base import special
 
 _DRAWS = 2000
 _RUNS_OF_THEIR_OWN = 5

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy import special
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.finding import Finding
@@ -20,6 +19,7 @@ from loadframe.analyze.scalability.fitting import LackOfFit, PointFit, choose, f
 from loadframe.analyze.scalability.intervals import CeilingChange, Peak, PeakStanding, Spread
 from loadframe.analyze.scalability.models import Array, ModelName, Scaling
 from loadframe.analyze.scalability.observations import Observations, Residuals
+from loadframe.base import special
 
 #: Probability that a valid run is rejected.
 _LEVEL = 0.01

@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from loadframe.analyze.estimate import Estimate, half_width, on_log_scale
 from loadframe.analyze.figures import Stretch
+from loadframe.base import special
 
 Array = npt.NDArray[np.float64]
 Term = tuple[int, ...]

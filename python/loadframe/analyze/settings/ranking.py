@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from loadframe.analyze.estimate import Estimate, Shrunken, additive_effects, half_width, on_log_scale, shrink
 from loadframe.analyze.settings.model import Array, numbered
+from loadframe.base import special
 
 Numbers = npt.NDArray[np.int64]
 

@@ -18,10 +18,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special
 
 from loadframe.analyze.autocorrelation import Series, effective_size, stepwise_noise, variance_of_mean
 from loadframe.analyze.rates import RateName
+from loadframe.base import special
 from loadframe.base.units import format_count, format_duration, format_share
 from loadframe.experiment.file.elastic import Objective, Overload, Step
 from loadframe.load import Progress
