@@ -16,6 +16,7 @@ import trustme
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
+from loadframe import _engine
 from loadframe._engine import HistogramLog
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, GeneratorFailed
@@ -185,3 +186,34 @@ def test_held_clients_pause_and_new_ones_do_not_start(tmp_path, held, most):
     outcome = run_phase(plan(pacing=pacing, stop={"duration": 2.0}), tmp_path, lambda progress: None, held=lambda: held)
     requests = outcome["operations"][0]["requests"]
     assert requests <= most if held else requests > most
+
+
+class EndingHandle:
+    """A phase of 1.5 s whose end was recorded as a second second, just before it is over."""
+
+    def __init__(self):
+        self.started = time.monotonic() - 1.5
+        self._looks = iter([False, True])
+
+    def wait(self, seconds):
+        return next(self._looks)
+
+    def progress(self):
+        return {"seconds": 2, "requests": 150, "errors": 0, "documents": 0, "throughput": 50,
+                "documents_throughput": 0, "response_p50": 0.1, "response_p99": 0.1}  # fmt: skip
+
+    def answers(self):
+        return []
+
+    def stop(self):
+        pass
+
+    def outcome(self):
+        return '{"failed": null}'
+
+
+def test_a_second_that_the_end_cut_short_is_not_reported(tmp_path, monkeypatch):
+    monkeypatch.setattr(_engine, "start", lambda plan, folder: EndingHandle())
+    told = []
+    run_phase(plan(), tmp_path, told.append)
+    assert told == []

@@ -236,8 +236,7 @@ def run_phase(
                     patience, closing = time.monotonic() + closing.patience, None
                 if interrupts.pending() or time.monotonic() > patience:
                     break
-                progress = _progress(handle.progress())
-                tell(progress)
+                progress = _tell_progress(handle, tell)
                 if window and progress.seconds > recorded:
                     recorded = progress.seconds
                     soonest = math.ceil(time.monotonic() - handle.started) + _AHEAD
@@ -263,6 +262,14 @@ def run_phase(
         if failed := outcome["failed"] or late:
             raise PhaseFailed(failed, outcome)
         return outcome
+
+
+def _tell_progress(handle: _engine.Handle | PhaseOfRanks, tell: Callable[[Progress], None]) -> Progress:
+    """Return the progress. Report it unless the end cut its last second short: that would look like a drop."""
+    progress = _progress(handle.progress())
+    if progress.seconds <= max(time.monotonic() - handle.started, 0.0):
+        tell(progress)
+    return progress
 
 
 def _reader(measures: "_engine.Measures") -> ReadMeasures:
