@@ -14,6 +14,8 @@ import pytest
 from commands import servers
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster, ClusterSpec, named
+from loadframe.cluster import events as log_of_events
+from loadframe.cluster.events import ClusterEvent
 from loadframe.cluster.node import State
 from loadframe.host import identity
 from loadframe.host.local import LocalHost
@@ -553,3 +555,12 @@ def test_a_cluster_that_does_not_answer_is_reported_in_the_same_words_once(clust
 
     monkeypatch.setattr(cluster, "health", fails)
     assert cluster.lost_copies() == ["the cluster does not answer (refused)"]
+
+
+def test_a_cut_line_of_the_log_of_events_hides_no_other_event(tmp_path, monkeypatch):
+    log_of_events.write(tmp_path, ClusterEvent("requested", ("node-1",)))
+    log = tmp_path / "events.jsonl"
+    log.write_text(log.read_text() + log.read_text()[:30])
+    log_of_events.write(tmp_path, ClusterEvent("joined", ("node-1",)))
+    monkeypatch.setattr("os.getpid", lambda: 0)
+    assert [event.kind for event in log_of_events.by_others(tmp_path, 0)] == ["requested", "joined"]

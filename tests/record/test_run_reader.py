@@ -1,8 +1,11 @@
 """A folder that is not a run, is incomplete or is damaged gives one message with the file and the field."""
 
 import json
+import math
+import re
 import shutil
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hdrh.histogram import HdrHistogram
@@ -163,6 +166,61 @@ def test_broken_events_are_reported_with_their_line(folder):
         _ = Run(folder).events
 
 
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('{"kind": "added"}', "lacks its kind or its time"),
+        ('{"time": 1.0}', "lacks its kind or its time"),
+        ('{"time": NaN, "kind": "added"}', "NaN is not a finite number"),
+        ('{"time": 1e999, "kind": "added"}', "1e999 is not a finite number"),
+    ],
+)
+def test_events_without_kind_or_time_are_bad_input(folder, line, words):
+    with (folder / "events.jsonl").open("a") as events:
+        events.write(f"{line}\n")
+    with pytest.raises(BadInput, match=rf"events\.jsonl:2: .*{words}"):
+        _ = Run(folder).events
+
+
+@pytest.mark.parametrize("command", ["report", "compare", "gate", "explore"])
+def test_commands_refuse_events_that_are_cut_off(folder, command):
+    path = folder / "events.jsonl"
+    path.write_text(path.read_text()[:-20])
+    others = ["--baseline", folder] if command == "gate" else [folder] if command == "compare" else []
+    status, output, errors = within(command, folder, *others)
+    assert (status, output) == (2, "")
+    assert "events.jsonl: the file ends in the middle of a line\n  the run was damaged" in errors
+    assert "Traceback" not in errors
+
+
+@pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize(("file", "column"), [("series", "response_p99"), ("telemetry", "value")])
+def test_infinite_values_of_a_table_are_bad_input(folder, file, column, value):
+    path = folder / f"{file}.parquet"
+    table = pq.read_table(path)
+    place = table.column_names.index(column)
+    values = pa.array([value, *table[column].to_pylist()[1:]], pa.float64(), from_pandas=False)
+    pq.write_table(table.set_column(place, column, values), path)
+    with pytest.raises(BadInput, match=rf"{file}\.parquet: the column {column} has an infinite value or NaN"):
+        getattr(Run(folder), file)
+
+
+@pytest.mark.parametrize("value", ["NaN", "-Infinity", "1e400"])
+def test_infinite_figures_of_a_summary_are_bad_input(folder, value):
+    path = folder / "summary.json"
+    path.write_text(re.sub(r'"p99": [\d.e-]+', f'"p99": {value}', path.read_text(), count=1))
+    with pytest.raises(BadInput, match=rf"summary\.json: invalid JSON: {value} is not a finite number"):
+        _ = Run(folder).summary
+
+
+def test_samples_without_a_finite_value_are_not_recorded(tmp_path):
+    with RunWriter(tmp_path, "r1") as writer:
+        for value in (math.nan, 2.0, math.inf):
+            writer.telemetry(0.5, "node:n1", "mean", value)
+        run = Run(writer.finish(manifest().as_dict(), summary()))
+    assert run.telemetry["value"].to_pylist() == [2.0]
+
+
 @pytest.mark.parametrize("number", [2, 0, None, "1"])
 def test_an_unknown_format_is_bad_input(folder, number):
     path = folder / "manifest.json"
@@ -173,7 +231,7 @@ def test_an_unknown_format_is_bad_input(folder, number):
 
 @pytest.mark.parametrize("file", ["events.jsonl", "manifest.json", "summary.json"])
 def test_json_that_is_nested_too_deep_is_bad_input(folder, file):
-    (folder / file).write_text("[" * 100_000)
+    (folder / file).write_text("[" * 100_000 + "\n")
     with pytest.raises(BadInput, match="nested too deep"):
         run = Run(folder)
         _ = run.manifest, run.summary, run.events

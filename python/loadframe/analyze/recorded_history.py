@@ -199,7 +199,7 @@ def read_history(folder: Path, kinds: Sequence[str] = USUAL) -> History:
     skipped: list[tuple[str, str]] = []
     by_folder = list(_readable(folder, skipped))
     if not by_folder:
-        named = f": {skipped[0][0]} {skipped[0][1]}" if skipped else ""
+        named = f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
         raise BadInput(
             f"the folder has no readable run{named}" if folder.is_dir() else "the folder does not exist",
             where=str(folder),

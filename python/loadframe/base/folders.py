@@ -157,3 +157,9 @@ def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
             waiting()
             fcntl.flock(handle, fcntl.LOCK_EX)
         yield
+
+
+def ends_mid_line(descriptor: int) -> bool:
+    """Return whether the last line of an open file lacks its end, as after a crash or on a full disk."""
+    size = os.fstat(descriptor).st_size
+    return size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"

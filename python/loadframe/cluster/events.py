@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from loadframe.base.folders import ours_alone
+from loadframe.base.folders import ends_mid_line, ours_alone
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,9 @@ _FILE = "events.jsonl"
 def write(folder: Path, event: ClusterEvent) -> None:
     """Append an event. Write errors are ignored, because the change has already happened."""
     line = json.dumps({**dataclasses.asdict(event), "by": os.getpid()}) + "\n"
-    with contextlib.suppress(OSError), open(folder / _FILE, "a", opener=ours_alone) as file:
-        file.write(line)
+    with contextlib.suppress(OSError), open(folder / _FILE, "a+", opener=ours_alone) as file:
+        # A full disk or a killed command can leave a partial line.
+        file.write(f"\n{line}" if ends_mid_line(file.fileno()) else line)
 
 
 def length(folder: Path) -> int:
@@ -52,6 +53,8 @@ def by_others(folder: Path, since: int) -> Iterator[ClusterEvent]:
     except FileNotFoundError:
         return
     for line in lines:
-        event = json.loads(line)
-        if event.pop("by") != os.getpid():
-            yield ClusterEvent(**{**event, "nodes": tuple(event["nodes"])})
+        # A full disk or a killed command can leave a partial line.
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            event = json.loads(line)
+            if event.pop("by") != os.getpid():
+                yield ClusterEvent(**{**event, "nodes": tuple(event["nodes"])})

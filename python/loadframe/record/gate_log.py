@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import BadInput
+from loadframe.base.folders import ends_mid_line
 
 GATE_LOG = "gates.jsonl"
 _FORMAT = 1
@@ -96,7 +97,7 @@ def add_to_gate_log(folder: Path, entry: GateRecord | Acceptance) -> None:
     try:
         with path.open("ab+") as file:
             # A line that an interrupted command left unfinished must not damage this one.
-            if file.tell() and not _ends_with_newline(file.fileno(), file.tell()):
+            if ends_mid_line(file.fileno()):
                 line = f"\n{line}"
             file.write(line.encode())
             file.flush()
@@ -105,10 +106,6 @@ def add_to_gate_log(folder: Path, entry: GateRecord | Acceptance) -> None:
         raise BadInput(
             f"the log of gates cannot be written: {error.strerror}", where=str(path), remedy="name another folder"
         ) from error
-
-
-def _ends_with_newline(descriptor: int, size: int) -> bool:
-    return os.pread(descriptor, 1, size - 1) == b"\n"
 
 
 def _parse(line: str) -> GateRecord | Acceptance:

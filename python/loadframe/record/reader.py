@@ -1,6 +1,7 @@
 """Reading of run folders and of earlier attempts, with the Arrow schemas of their tables."""
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -9,9 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from loadframe.base.errors import BadInput
+from loadframe.base.folders import ends_mid_line
 from loadframe.record import schema
 from loadframe.record.schema import SAMPLES, SERIES, SERIES_RECORDED, TELEMETRY, Field
 from loadframe.record.schema.figures import Latency
@@ -65,7 +68,9 @@ class Recordings:
         try:
             with pq.ParquetFile(path) as file:
                 for batch in file.iter_batches(columns=SAMPLES_SCHEMA.names, use_threads=False):
-                    yield batch.cast(SAMPLES_SCHEMA)
+                    whole = batch.cast(SAMPLES_SCHEMA)
+                    _require_finite(pa.Table.from_batches([whole]), path)
+                    yield whole
         except (pa.ArrowInvalid, OSError, ValueError) as error:
             raise BadInput(f"cannot read the table: {error}", where=str(path), remedy=_BROKEN) from error
 
@@ -76,16 +81,9 @@ class Recordings:
         events = []
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
         for number, line in enumerate(lines, start=1):
-            try:
-                event = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise BadInput(
-                    f"invalid JSON: {error.msg}", where=f"{path}:{number}:{error.colno}", remedy=_BROKEN
-                ) from error
-            except RecursionError as error:
-                raise BadInput(_DEEP, where=f"{path}:{number}", remedy=_BROKEN) from error
-            if not isinstance(event, dict):
-                raise BadInput("not a JSON object", where=f"{path}:{number}", remedy=_BROKEN)
+            event = _json_object(line, path, number)
+            if not isinstance(event.get("kind"), str) or not isinstance(event.get("time"), int | float):
+                raise BadInput("the event lacks its kind or its time", where=f"{path}:{number}", remedy=_BROKEN)
             events.append(event)
         return events
 
@@ -112,7 +110,44 @@ class Recordings:
         missing = [column for column in expected.names if column not in table.column_names]
         if missing:
             raise BadInput(f"the table lacks the column {missing[0]}", where=str(path), remedy=_BROKEN)
-        return table.select(expected.names).cast(expected)
+        table = table.select(expected.names).cast(expected)
+        _require_finite(table, path)
+        return table
+
+
+def _require_finite(table: pa.Table, path: Path) -> None:
+    """Raise BadInput if a column has an infinite value or NaN. Runs are recorded without these."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_floating(column.type) and pc.all(pc.is_finite(column)).as_py() is False:
+            raise BadInput(f"the column {name} has an infinite value or NaN", where=str(path), remedy=_BROKEN)
+
+
+def _json_object(text: str, path: Path, line: int = 0) -> dict[str, Any]:
+    """Parse a JSON object; BadInput for anything else, and for infinite numbers and NaN.
+
+    `line` is the line's number in a file with an object per line, and 0 for a file with one object.
+    """
+    where = f"{path}:{line}" if line else str(path)
+    try:
+        value = json.loads(text, parse_constant=_finite, parse_float=_finite)
+    except json.JSONDecodeError as error:
+        place = f"{path}:{line or error.lineno}:{error.colno}"
+        raise BadInput(f"invalid JSON: {error.msg}", where=place, remedy=_BROKEN) from error
+    except ValueError as error:
+        raise BadInput(f"invalid JSON: {error}", where=where, remedy=_BROKEN) from error
+    except RecursionError as error:
+        raise BadInput(_DEEP, where=where, remedy=_BROKEN) from error
+    if not isinstance(value, dict):
+        raise BadInput("not a JSON object", where=where, remedy=_BROKEN)
+    return value
+
+
+def _finite(text: str) -> float:
+    """Parse a number of JSON; ValueError if it is NaN or infinite."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text} is not a finite number")
+    return value
 
 
 def histogram_log(path: Path) -> "HistogramLog":
@@ -136,6 +171,7 @@ class Run(Recordings):
         for member in schema.MEMBERS:
             if not (self.path / member).is_file():
                 raise BadInput(f"the run's {member} is missing", where=str(path), remedy=_BROKEN)
+        _require_complete_lines(self.path / schema.EVENTS_FILE)
         _ = self.manifest
 
     @cached_property
@@ -193,26 +229,30 @@ class Run(Recordings):
 
     def _model(self, name: str, model: type[_Model]) -> _Model:
         path = self.path / name
+        text = path.read_text(encoding="utf-8", errors="replace")
+        if _MAYBE_INFINITE.search(text):
+            _json_object(text, path)
         try:
-            return from_json(model, path.read_text(encoding="utf-8", errors="replace"))
+            return from_json(model, text)
         except (ValueError, RecursionError) as error:
             # For invalid JSON, raise an error with its line.
-            self._json(name)
+            _json_object(text, path)
             raise BadInput(str(error), where=str(path), remedy=_BROKEN) from error
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name
-        try:
-            value = json.loads(path.read_text(encoding="utf-8", errors="replace"))
-        except json.JSONDecodeError as error:
-            raise BadInput(
-                f"invalid JSON: {error.msg}", where=f"{path}:{error.lineno}:{error.colno}", remedy=_BROKEN
-            ) from error
-        except RecursionError as error:
-            raise BadInput(_DEEP, where=str(path), remedy=_BROKEN) from error
-        if not isinstance(value, dict):
-            raise BadInput("not a JSON object", where=str(path), remedy=_BROKEN)
-        return value
+        return _json_object(path.read_text(encoding="utf-8", errors="replace"), path)
+
+
+#: Text of JSON that may hold an infinite number or NaN.
+_MAYBE_INFINITE = re.compile(r"NaN|Infinity|[eE]\+?\d{3}")
+
+
+def _require_complete_lines(path: Path) -> None:
+    """Raise BadInput if the last line of a file is cut off."""
+    with path.open("rb") as file:
+        if ends_mid_line(file.fileno()):
+            raise BadInput("the file ends in the middle of a line", where=str(path), remedy=_BROKEN)
 
 
 #: Folder of earlier attempts in an experiment's folder; RUN.1 is the first attempt of RUN.

@@ -6,6 +6,7 @@ A subscriber never blocks the run: its queue is bounded, and drops the oldest no
 import contextlib
 import errno
 import json
+import math
 import os
 import shutil
 import threading
@@ -239,7 +240,12 @@ class RunWriter:
             self._notify(Happened(event))
 
     def telemetry(self, time: float, source: str, metric: str, value: float, machine: str | None = None) -> None:
-        """Record a sample at `time` (s since the run began), buffered, and notify subscribers."""
+        """Record a sample at `time` (s since the run began), buffered, and notify subscribers.
+
+        Infinite values and NaN, which some stores report for a mean of nothing, are left out.
+        """
+        if not math.isfinite(value):
+            return
         with self._writing():
             self._rows.append((time, source, metric, float(value), machine))
             if self._subscribers:
