@@ -66,7 +66,11 @@ def test_acknowledged_events_that_the_store_lacks_make_a_run_invalid_unless_that
 def test_stored_events_are_reported_in_words():
     words = stored_text(STORED)
     assert words == "ads-*: 77 events in the store (70 bid, 7 win), 70 documents; 3 acknowledged events missing"
-    assert stored_text(replace(STORED, unique=False)).endswith("missing (or were duplicates)")
+    foreign = replace(STORED, unique=False, before=0)
+    assert stored_text(foreign).endswith("; 3 acknowledged events missing or duplicate")
+    words = stored_text(replace(foreign, before=5))
+    assert words.startswith("ads-*: 77 events added to 5 events (70 bid, 7 win), 70 documents; 3 acknowledged events")
+    assert words.endswith("missing or stored before")
     assert stored_text(replace(STORED, indexed=77)).endswith("no acknowledged event is missing")
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from loadframe.base.errors import BadInput
+from loadframe.experiment.runner.document_counts import EventCount
 from loadframe.experiment.runner.ingest import ingest_phase, ingest_result, with_feed
-from loadframe.record.schema.figures import Latency, PartFigures, SourceFigures
+from loadframe.record.schema.figures import Latency, PartFigures, SourceFigures, StoredEvents
 from loadframe.workload import load_workload
 from loadframe.workload.sources import Feed
 from made_up_runs import operation, phase
@@ -158,6 +159,7 @@ def test_outcome_is_available_to_programs():
         "accepted": 10,
         "indexed": 9,
         "documents": 5,
+        "collections": {},
         "dead_letters": 2,
         "dead_letters_by_reason": {"no id": 2},
         "left_over": 1,
@@ -175,6 +177,44 @@ def test_outcome_is_available_to_programs():
         "indexed_per_second_by_kind": {"bid": 2.0, "win": 1.0},
         "run": "results/r",
     }
+
+
+def test_each_collection_has_its_counts():
+    figures = {"ads": SourceFigures(lines=9, accepted=9, indexed=9)}
+    last = phase("filling", {"take_in": operation(1.0)}, sources=figures, warmup=0.0, duration=3.0)
+    bids = StoredEvents(collection="bids", documents=6, events={"bid": 6}, indexed=6, unique=False, before=0)
+    wins = StoredEvents(collection="wins", documents=4, events={"win": 1}, indexed=3, unique=False, before=2)
+    result = ingest_result([last], 10, "results/r", stored=(bids, wins)).as_dict()
+    assert result["collections"] == {
+        "bids": {"documents": 6, "indexed": 6, "added_by_kind": {"bid": 6}, "missing_or_duplicate": 0},
+        "wins": {"documents": 4, "indexed": 3, "added_by_kind": {"win": 1}, "missing_or_stored_before": 2},
+    }
+    assert result["missing_or_stored_before"] == 2
+
+
+class CountingCluster:
+    """A cluster that only counts: its events by kind, and its documents."""
+
+    def __init__(self):
+        self.events = {"bid": 0}
+
+    def count_having(self, collection, kinds):
+        return {kind: self.events[kind] for kind in kinds}
+
+    def count(self, collection):
+        return sum(self.events.values())
+
+
+@pytest.mark.parametrize(("before", "unique", "label"), [(0, True, "missing"), (7, False, "missing or stored before")])
+def test_generated_events_that_the_store_had_before_are_not_lost(tmp_path, before, unique, label):
+    way = "generate: {generator: adbids, rate: 10, documents: 7}"
+    resolved = workload(tmp_path, way=way).for_family("elasticsearch", 1).phase("filling")
+    cluster = CountingCluster()
+    cluster.events["bid"] = before
+    count = EventCount(cluster, [resolved])
+    count.begin()
+    (stored,) = count.end([{"sources": {"ads": {"kinds": {"bid": 7}}}}])
+    assert (stored.missing, stored.before, stored.unique, stored.missing_label) == (7, before, unique, label)
 
 
 def test_time_until_events_are_stored_is_that_of_the_slowest_operation():

@@ -129,6 +129,7 @@ class Ingested(Answer):
             "left over": figures.left_over,
             **({"spilled to disk": figures.spilled_events} if figures.spilled_events else {}),
             "documents in the store": result.documents,
+            **{f"  {it.collection}": it.documents for it in result.stored if len(result.stored) > 1},
             **result.missing,
         }
         texts = [(label, format_count(count)) for label, count in rows.items()]

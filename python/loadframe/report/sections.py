@@ -82,14 +82,14 @@ _EVENTS_NOTE = (
 
 
 def stored_text(stored: StoredEvents) -> str:
-    """Write the events and documents of a collection, and how many acknowledged events are missing."""
+    """Write the events and documents that a collection gained, and how many acknowledged events are missing."""
     kinds = ", ".join(f"{format_count(count)} {kind}" for kind, count in stored.events.items())
-    words = f"{stored.collection}: {counted(sum(stored.events.values()), 'event')} in the store ({kinds})"
-    words += f", {counted(stored.documents, 'document')}"
+    added = counted(sum(stored.events.values()), "event")
+    where = f"added to {counted(stored.before, 'event')}" if stored.before else "in the store"
+    words = f"{stored.collection}: {added} {where} ({kinds}), {counted(stored.documents, 'document')}"
     if not stored.missing:
         return f"{words}; no acknowledged event is missing"
-    more = "" if stored.unique else " (or were duplicates)"
-    return f"{words}; {counted(stored.missing, 'acknowledged event')} missing{more}"
+    return f"{words}; {counted(stored.missing, 'acknowledged event')} {stored.missing_label}"
 
 
 def experiment_stored(rows: Sequence[EventsOfRun]) -> Table | None:

@@ -85,13 +85,16 @@ class EventCount:
 
     def _stored(self, place: _EventCollection, outcomes: Sequence[Outcome]) -> StoredEvents:
         before = self._before[place.collection]
+        stored_before = sum(before.values())
         after = self._cluster.count_having(place.collection, place.kinds)
         return StoredEvents(
             collection=place.collection,
             documents=self._cluster.count(place.collection),
             events={kind: after[kind] - before[kind] for kind in place.kinds},
             indexed=sum(place.acknowledged(_kinds(outcome)) for outcome in outcomes),
-            unique=place.unique,
+            # The events of an earlier run can come again.
+            unique=place.unique and not stored_before,
+            before=stored_before,
             acknowledged_at_kill=None if self._at_kill is None else self._at_kill[place.collection],
         )
 

@@ -1,7 +1,7 @@
 """Ingest of one source: choice of the phase, replacement of its feed, and the result."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loadframe.analyze.executions import IngestPace
@@ -89,8 +89,16 @@ class IngestResult:
     resolution: float | None = None
     #: Whether the store kept up while events arrived; None without samples.
     pace: IngestPace | None = None
-    #: Events that each collection lacks of those it acknowledged, with the label of their count; empty if not counted.
-    missing: Mapping[str, int] = field(default_factory=dict)
+    #: The events of each collection; empty if the store cannot count them.
+    stored: Sequence[StoredEvents] = ()
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """The acknowledged events that the collections lack, by the label of their count; empty if not counted."""
+        labels = [collection.missing_label for collection in self.stored]
+        # The label of all collections together is the one that leaves the most open.
+        label = max(labels, key=len, default="")
+        return {label: sum(collection.missing for collection in self.stored)} if label else {}
 
     def as_dict(self) -> dict[str, Any]:
         """Return the result as JSON values."""
@@ -102,6 +110,7 @@ class IngestResult:
             "accepted": figures.accepted,
             "indexed": figures.indexed,
             "documents": self.documents,
+            "collections": {collection.collection: _counts(collection) for collection in self.stored},
             "dead_letters": figures.dead,
             "dead_letters_by_reason": dict(figures.dead_letters),
             "left_over": figures.left_over,
@@ -119,7 +128,7 @@ class IngestResult:
             "indexed_per_second_by_kind": {
                 kind: count / seconds if seconds else 0.0 for kind, count in figures.kinds.items()
             },
-            **{label.replace(" ", "_"): count for label, count in self.missing.items()},
+            **{_key(label): count for label, count in self.missing.items()},
             **({} if self.pace is None else {"pace": self.pace.as_dict()}),
             **({} if self.stored_after is None else {"stored_after": _quantiles(self.stored_after)}),
             **({} if self.visibility is None else {"visibility": self._probes(self.visibility)}),
@@ -135,6 +144,19 @@ class IngestResult:
         }
 
 
+def _counts(stored: StoredEvents) -> dict[str, Any]:
+    return {
+        "documents": stored.documents,
+        "indexed": stored.indexed,
+        "added_by_kind": dict(stored.events),
+        _key(stored.missing_label): stored.missing,
+    }
+
+
+def _key(label: str) -> str:
+    return label.replace(" ", "_")
+
+
 def ingest_result(
     phases: Sequence[PhaseSummary],
     counted: int,
@@ -145,7 +167,6 @@ def ingest_result(
 ) -> IngestResult:
     """Return the result for the source of a run's last phase."""
     phase = phases[-1]
-    unique = all(collection.unique for collection in stored)
     ((source, figures),) = phase.sources.items()
     operations = list(phase.operations.values())
     return IngestResult(
@@ -155,9 +176,7 @@ def ingest_result(
         counted,
         run,
         pace=pace,
-        missing={"missing" if unique else "missing or duplicate": sum(collection.missing for collection in stored)}
-        if stored
-        else {},
+        stored=stored,
         stored_after=_slowest(operations, STORED),
         visibility=_slowest(operations, VISIBLE),
         resolution=max((one.resolution for one in operations if one.resolution is not None), default=None),

@@ -238,7 +238,7 @@ class StoredEvents:
     """The events of the run's sources in a collection after the last phase.
 
     An event is in the store if a document has the field of its kind. Acknowledged events that are not in the store are
-    missing: the store lost them, or they were duplicates.
+    missing: the store lost them, or they were duplicates, or the store had them before the run.
     """
 
     collection: str = field(metadata=doc_metadata("the collection; `NAME-*` are the daily collections of NAME"))
@@ -246,7 +246,13 @@ class StoredEvents:
     events: Mapping[str, int] = field(metadata=doc_metadata("increase of the events of this kind", "events", of="KIND"))
     indexed: int = field(metadata=doc_metadata("acknowledged by the store in all phases of the run", "events"))
     unique: bool = field(
-        metadata=doc_metadata("whether duplicates are impossible, because the generator made all events")
+        metadata=doc_metadata(
+            "whether duplicates are impossible, because the generator made all events and the store had none before"
+        )
+    )
+    before: int | None = field(
+        default=None,
+        metadata=doc_metadata("events of these kinds in it before the run; null in older runs", "events", null=True),
     )
     acknowledged_at_kill: int | None = field(
         default=None,
@@ -259,5 +265,12 @@ class StoredEvents:
 
     @property
     def missing(self) -> int:
-        """Number of acknowledged events that are not in the store."""
+        """Number of acknowledged events that were not added to the store."""
         return max(self.indexed - sum(self.events.values()), 0)
+
+    @property
+    def missing_label(self) -> str:
+        """What missing events are: lost, or perhaps also duplicates or events that the store had before."""
+        if self.unique:
+            return "missing"
+        return "missing or stored before" if self.before else "missing or duplicate"
