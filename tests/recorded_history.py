@@ -17,12 +17,14 @@ def commit(night: int) -> str:
     return hashlib.sha1(f"night {night}".encode()).hexdigest()
 
 
-def write_history(folder: Path, *, loss: float = 0.3, runs: int = 2) -> Path:
-    """Write a history in which throughput falls by `loss` at the seventh commit."""
+def write_history(
+    folder: Path, *, loss: float = 0.3, runs: int = 2, nights: int = NIGHTS, changed: tuple[int, ...] = (CHANGED,)
+) -> Path:
+    """Write a history in which throughput falls by `loss` at each of the nights in `changed`."""
     fast = Truth(seconds=2, lam=200)
-    for night in range(NIGHTS):
+    for night in range(nights):
         started = datetime(2026, 1, 1, 2, tzinfo=UTC) + timedelta(days=night)
-        truth = fast if night < CHANGED else replace(fast, lam=fast.lam * (1 - loss))
+        truth = replace(fast, lam=fast.lam * (1 - loss) ** sum(night >= first for first in changed))
         name = f"night-{night:02}"
         for number in range(runs):
             labels = {"started": started + timedelta(minutes=number), "session": name}

@@ -110,6 +110,35 @@ def test_an_accepted_change_is_shown_with_its_reason(folder):
     assert "checksums" in Page((folder / "history.html").read_text()).text
 
 
+def test_the_gate_reports_each_change_until_it_is_accepted(tmp_path):
+    folder = write_history(tmp_path / "history", nights=18, changed=(6, 12))
+    first, second = (f"2026-01-{night + 1:02}T02:00" for night in (6, 12))
+
+    def reported():
+        judged = json.loads(within("gate", folder / "night-17", "--history", folder, "--json")[1])
+        return [it["cause"] for it in judged["warnings"] if it["code"] == "level_change"]
+
+    assert {first in cause or second in cause for cause in reported()} == {True}
+    before = len(reported())
+    assert within("history", folder, "--accept", commit(6), "--reason", "checksums")[0] == 0
+    assert reported()
+    assert len(reported()) < before
+    assert all(second in cause for cause in reported()), "the later change is still a regression that passed"
+    assert within("history", folder, "--accept", "night-12", "--reason", "encryption")[0] == 0
+    assert reported() == []
+
+
+def test_a_change_accepted_by_the_name_of_a_run_is_one_change(tmp_path):
+    folder = write_history(tmp_path / "history", nights=18, changed=(6, 12))
+    before = (folder / GATE_LOG).read_bytes()
+    status, _, messages = within("history", folder, "--accept", "run-0", "--reason", "checksums")
+    assert (status, (folder / GATE_LOG).read_bytes()) == (2, before)
+    assert f"name one of these: {commit(12)[:12]}, {commit(6)[:12]}" in messages
+    (folder / "night-06" / "run-0").rename(folder / "night-06" / "only")
+    assert within("history", folder, "--accept", "only", "--reason", "checksums")[0] == 0
+    assert read_gate_log(folder).accepted[0].at == "night-06"
+
+
 def test_only_a_change_can_be_accepted(folder):
     before = (folder / GATE_LOG).read_bytes()
     status, _, messages = within("history", folder, "--accept", commit(1), "--reason", "no change")
@@ -244,6 +273,43 @@ def test_runs_of_a_stopped_release_are_no_baseline_until_they_are_accepted(folde
     assert within("history", folder, "--accept", commit(20), "--reason", "agreed")[0] == 0
     assert stopped not in sentences(read_history(folder))
     assert len(read_groups([str(folder)])[0].runs) == 2 * NIGHTS + 1
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda path: path.rename(path.with_name("other")), "(other may be the new name) rename each folder back"),
+        (
+            lambda path: path.rename(path.parent / "night-05" / path.name),
+            "without commit and gate rename each folder back",
+        ),
+        (shutil.rmtree, "commit and gate rename each folder back"),
+    ],
+)
+def test_a_folder_that_was_moved_is_named(folder, change, words):
+    change(folder / "night-04")
+    status, output, _ = within("history", folder)
+    assert status == 0
+    text = " ".join(output.split())
+    assert "night-04 of gates.jsonl is missing" in text
+    assert words in text
+
+
+def test_a_history_that_was_moved_as_a_whole_is_the_same(folder, tmp_path):
+    before = read_history(folder).as_dict()
+    after = read_history(folder.rename(tmp_path / "elsewhere")).as_dict()
+    assert after == before | {"folder": str(tmp_path / "elsewhere")}
+
+
+def test_a_stopped_release_does_not_become_the_baseline_by_a_new_name(folder):
+    log = folder / "gates.jsonl"
+    lines = log.read_text().splitlines(keepends=True)
+    lines[CHANGED] = lines[CHANGED].replace('"inconclusive"', '"regression"')
+    log.write_text("".join(lines))
+    (folder / f"night-{CHANGED:02}").rename(folder / "other")
+    status, output, errors = within("gate", folder / "night-11", "--history", folder)
+    assert (status, output) == (2, "")
+    assert f"night-{CHANGED:02} of a stopped release is missing, and other may be its new name" in errors
 
 
 def test_a_record_folder_that_cannot_be_written_is_bad_input(tmp_path):

@@ -33,6 +33,7 @@ from loadframe.analyze.compare.warnings import failed_and_excluded
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.sessions import sessions_of, started
+from loadframe.record.gate_log import read_gate_log
 
 Array = npt.NDArray[np.float64]
 
@@ -214,6 +215,7 @@ class Series:
 def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list[Finding]]:
     """Return the runs since the last change of each treatment, and warnings about changes and excluded runs.
 
+    There is no warning about a change that a user accepted in the history's folder.
     Sessions with an unknown start count as one that precedes all others.
     """
     runs = history.usable
@@ -230,16 +232,11 @@ def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list
         for row in series:
             for point in change_points(row.values, level=level):
                 session = row.sessions[point.index]
-                run = next(run for run in usable if numbers[id(run)] == session)
-                findings.append(
-                    LEVEL_CHANGE(
-                        measure=row.measure.name,
-                        change=point.change,
-                        p=point.p,
-                        run=f"{run.id} ({started(run)})",
-                    )
-                )
                 first = max(first, session)
+                changed = [run for run in usable if numbers[id(run)] == session]
+                if not any(map(_is_accepted, changed)):
+                    run = f"{changed[0].id} ({started(changed[0])})"
+                    findings.append(LEVEL_CHANGE(measure=row.measure.name, change=point.change, p=point.p, run=run))
         since = [run for run in usable if numbers[id(run)] >= first]
         # A run without figures is kept by its start time.
         begin = min((started(run) for run in since), default="") if first >= 0 else ""
@@ -255,6 +252,16 @@ def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list
         runs=tuple(run for run in history.runs if id(run) not in members),
     )
     return replace(history, runs=tuple(kept)), [*findings, *failed_and_excluded([before])]
+
+
+def _is_accepted(run: RecordedRun) -> bool:
+    """Return whether a user accepted the changes at a run, in the log of the history folder above it."""
+    if run.run is None:
+        return False
+    path = run.run.path.absolute()
+    # A history has runs, folders of runs, and experiments.
+    folders = [path, *path.parents[:2]]
+    return any(read_gate_log(folder.parent).acceptance(folder.name, [run.id]) for folder in folders)
 
 
 def series_of(runs: Sequence[RecordedRun], numbers: Mapping[int, int], kinds: Sequence[str]) -> list[Series]:

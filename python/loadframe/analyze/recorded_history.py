@@ -6,7 +6,7 @@ change.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
@@ -27,11 +27,21 @@ from loadframe.analyze.history import (
 )
 from loadframe.analyze.sessions import reference_times, sessions_of, started
 from loadframe.base.errors import BadInput
-from loadframe.record.gate_log import GATE_LOG, Acceptance, GateLog, GateRecord, read_gate_log
+from loadframe.record.gate_log import (
+    GATE_LOG,
+    Acceptance,
+    GateLog,
+    GateRecord,
+    folders_without_gate,
+    missing_folders,
+    read_gate_log,
+)
 from loadframe.record.schema import MEMBERS
 
 #: References of the machine in the order of reports.
 REFERENCES = ("cpu", "disk", "network")
+#: Number of folders that a warning names.
+_NAMED = 3
 _REFERENCE_CHANGE = Rule(
     "reference_change",
     "the {reference} reference of the machine changed by {change:change} at {label}",
@@ -46,6 +56,11 @@ _UNKNOWN_START = Rule(
     "unknown_start",
     "{runs:counted run} without a recorded start: the history leaves them out",
     "record the runs with this version",
+)
+_MISSING_FOLDERS = Rule(
+    "missing_folders",
+    "{names} of {log} {verb} missing: the history lacks the runs, or has them without commit and gate{others}",
+    "rename each folder back; if its runs were deleted, delete its line from {log}",
 )
 
 
@@ -211,11 +226,33 @@ def read_history(folder: Path, kinds: Sequence[str] = USUAL) -> History:
     folders = {id(run): name for name, run in by_folder}
     points, unknown = _points(group.usable, folders, log)
     lines = _lines(points, kinds)
-    warnings = [*failed_and_excluded([group]), *_reference_changes(points)]
+    warnings = [*_missing_folders(folder, log), *failed_and_excluded([group]), *_reference_changes(points)]
     if unknown:
         warnings.append(_UNKNOWN_START(runs=unknown))
     needed = fewest_sessions(LEVEL / max(len(lines), 1))
     return History(folder, needed, points, lines, tuple(skipped), tuple(warnings))
+
+
+def _missing_folders(folder: Path, log: GateLog) -> list[Finding]:
+    """Return a warning if folders of gates are missing: they were renamed, moved or deleted."""
+    missing = missing_folders(folder, [gate.folder for gate in log.gates])
+    if not missing:
+        return []
+    others = folders_without_gate(folder, log)
+    return [
+        _MISSING_FOLDERS(
+            names=_listed(missing),
+            log=GATE_LOG,
+            verb="is" if len(missing) == 1 else "are",
+            others=f" ({_listed(others)} may be the new name)" if others else "",
+        )
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return the first names, and the number of the others."""
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"
 
 
 def _readable(folder: Path, skipped: list[tuple[str, str]]) -> Iterator[tuple[str, RecordedRun]]:
@@ -274,9 +311,8 @@ def _points(runs: Sequence[RecordedRun], folders: Mapping[int, str], log: GateLo
     points = []
     ordered = sorted(members.items(), key=lambda item: started(item[1][0]))
     for number, ((_, folder), of_point) in enumerate(ordered, start=1):
-        point = Point(number, folder, tuple(of_point), gates.get(folder))
-        accepted = next((entry for entry in reversed(log.accepted) if point.is_at(entry.at)), None)
-        points.append(replace(point, accepted=accepted))
+        accepted = log.acceptance(folder, [run.id for run in of_point])
+        points.append(Point(number, folder, tuple(of_point), gates.get(folder), accepted))
     return tuple(points), unknown
 
 

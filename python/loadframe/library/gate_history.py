@@ -156,13 +156,23 @@ def accept_change(folder: Path, at: str, reason: str, kinds: Sequence[str]) -> R
     history = read_history(folder, kinds)
     points = [change.point for change in history.changes]
     points += [point for point in history.points if point.gate and point.gate.outcome == "regression"]
-    if not any(point.is_at(at) for point in points):
+    named = [point for point in dict.fromkeys(points) if point.is_at(at)]
+    if not named:
         known = ", ".join(dict.fromkeys(point.label for point in points))
         raise BadInput(
             f"no change and no regression at {at!r}",
             where=str(folder),
             remedy=f"name one of these: {known}" if known else "accept nothing: there is no change",
         )
+    if at != named[0].folder and not (named[0].gate and named[0].gate.is_at(at)):
+        # A name of a run, which runs of other folders can have, too.
+        if len(named) > 1:
+            raise BadInput(
+                f"{len(named)} changes or regressions are at a run {at!r}",
+                where=str(folder),
+                remedy=f"name one of these: {', '.join(point.label for point in named)}",
+            )
+        at = named[0].folder or at
     add_to_gate_log(folder, Acceptance(datetime.now(UTC).isoformat(), at, reason))
     return read_history(folder, kinds)
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,13 @@ class GateLog:
     accepted: Sequence[Acceptance] = ()
     damaged: Sequence[tuple[int, str]] = ()
 
+    def acceptance(self, folder: str, runs: Collection[str]) -> Acceptance | None:
+        """Return the newest acceptance of the changes at a folder: by its name, its commit, or one of its `runs`."""
+        gates = [gate for gate in self.gates if gate.folder == folder]
+        names = {folder, *runs} - {""}
+        newest_first = reversed(self.accepted)
+        return next((it for it in newest_first if it.at in names or any(gate.is_at(it.at) for gate in gates)), None)
+
     @property
     def refused(self) -> set[str]:
         """The folders of gates with a regression that no user accepted."""
@@ -87,6 +94,17 @@ def read_gate_log(folder: Path) -> GateLog:
         else:
             accepted.append(entry)
     return GateLog(gates, accepted, damaged)
+
+
+def missing_folders(folder: Path, names: Iterable[str]) -> list[str]:
+    """Return the folders of gates that are not below a history folder."""
+    return [name for name in dict.fromkeys(names) if not (folder / name).is_dir()]
+
+
+def folders_without_gate(folder: Path, log: GateLog) -> list[str]:
+    """Return the names of the folders below a history folder that no gate of its log names."""
+    known = {gate.folder for gate in log.gates}
+    return [child.name for child in sorted(folder.glob("[!.]*")) if child.is_dir() and child.name not in known]
 
 
 def add_to_gate_log(folder: Path, entry: GateRecord | Acceptance) -> None:

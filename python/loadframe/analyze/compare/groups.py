@@ -12,7 +12,7 @@ from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, Re
 from loadframe.analyze.sessions import started
 from loadframe.base.errors import BadInput
 from loadframe.record import Run
-from loadframe.record.gate_log import GATE_LOG, read_gate_log
+from loadframe.record.gate_log import GATE_LOG, folders_without_gate, missing_folders, read_gate_log
 from loadframe.record.schema import MANIFEST_FILE
 from loadframe.record.schema.manifest import RecordedStore
 
@@ -146,6 +146,14 @@ def _refused(folder: Path) -> set[str]:
             f"the outcome of a gate is unknown, and its runs must not become the baseline: the line {cause}",
             where=f"{folder / GATE_LOG}, line {number}",
             remedy="restore the line, or delete it, and the folder of its runs if that gate stopped them",
+        )
+    missing, others = missing_folders(folder, sorted(log.refused)), folders_without_gate(folder, log)
+    if missing and others:
+        raise BadInput(
+            f"the folder {missing[0]} of a stopped release is missing, and {', '.join(others[:3])} may be its new name:"
+            " its runs must not become the baseline",
+            where=str(folder),
+            remedy=f"rename the folder back to {missing[0]}; if its runs were deleted, delete its line from {GATE_LOG}",
         )
     return log.refused
 
