@@ -1,11 +1,12 @@
 """Verdicts and report sentences on external events."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from loadframe.analyze.summary import summarize
+from loadframe.analyze.summary import NO_SPILL, summarize
 from loadframe.analyze.verdict.judge import JudgedPhase, judge
 from loadframe.load import run_phase
 from loadframe.record import RunWriter
@@ -167,3 +168,8 @@ def test_senders_wait_when_buffer_and_spill_were_full(tmp_path, most, spill, spi
     sizes = {"buffer": 1000, "spill": spill, "most_bytes": most, "most_spilled_bytes": spilled}
     figures = summed(tmp_path, **sizes, spilled_events=min(spilled, 1), trouble=trouble)
     assert figures.held_back is held_back
+
+
+def test_the_engine_reports_a_failed_spill_in_the_words_that_the_summary_looks_for():
+    engine = Path(__file__).parents[2] / "crates" / "engine" / "src" / "ingest" / "queue" / "spilling.rs"
+    assert f'format!("{NO_SPILL}' in engine.read_text()

@@ -322,8 +322,8 @@ def _source(counts: Mapping[str, Any], reader_cpu_share: float | None) -> Source
     )
 
 
-#: Words of the engine's report of a spill that failed.
-_NO_SPILL = "cannot spill events"
+#: Words with which the engine reports a spill that failed.
+NO_SPILL = "cannot spill events"
 
 
 def _held_back(counts: Mapping[str, Any]) -> bool | None:
@@ -336,7 +336,7 @@ def _held_back(counts: Mapping[str, Any]) -> bool | None:
         return None
     if counts["most_bytes"] < counts["buffer"]:
         return False
-    failed = any(_NO_SPILL in trouble for trouble in counts.get("trouble", ()))
+    failed = any(NO_SPILL in trouble for trouble in counts.get("trouble", ()))
     return failed or not counts["spilled_events"] or counts["most_spilled_bytes"] > counts.get("spill", 0) / 2
 
 
