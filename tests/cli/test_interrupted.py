@@ -1,7 +1,10 @@
 """Ctrl-C at random times from a seed, and at known critical ones: status 130, and measured data are kept."""
 
+import contextlib
 import random
+import re
 import signal
+import socket
 import time
 
 import pytest
@@ -89,3 +92,43 @@ def test_a_calibration_ends_in_the_middle_of_a_measurement(tmp_path):
         assert (status, "2 of" in command.stderr) == (130, False), command.stderr
         assert seconds < 30
         assert "Traceback" not in command.stderr
+
+
+EXPERIMENT = """\
+experiment: brief
+kind: scale
+store: {{kind: http, hosts: ["{address}"]}}
+workload: ./w.yaml
+factors: {{clients: [1, 2]}}
+measure: closed
+"""
+
+
+@pytest.mark.parametrize("command", ["bench", "run"])
+def test_an_interrupt_ends_the_metrics_of_a_command(tmp_path, command):
+    (tmp_path / "w.yaml").write_text(WORKLOAD.replace("duration: 300ms", "duration: 300s"))
+    with Answering() as server, contextlib.ExitStack() as stack:
+        (tmp_path / "e.yaml").write_text(EXPERIMENT.format(address=server.address))
+        subject = {
+            "bench": (tmp_path / "w.yaml", "--store", "http", "--hosts", server.address),
+            "run": (tmp_path / "e.yaml",),
+        }[command]
+        words = (command, *subject, "--metrics", "0", "--output", tmp_path / "kept")
+        running = stack.enter_context(Running(*words, folder=tmp_path))
+        running.wait_for("metrics: http://", "phase closed", " s: ")
+        address = re.search(r"metrics: http://127\.0\.0\.1:(\d+)/metrics", running.stderr)
+        assert address, running.stderr
+        place = ("127.0.0.1", int(address[1]))
+        stack.enter_context(socket.create_connection(place))  # sends nothing
+        scraping = stack.enter_context(socket.create_connection(place))
+        scraping.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert scraping.recv(12) == b"HTTP/1.0 200"
+        status, _ = running.send(signal.SIGINT)
+        assert status == 130, running.stderr
+        assert running.stderr.count("interrupted") == 1
+        assert "Traceback" not in running.stderr
+        socket.create_server(place).close()
+    if command == "bench":
+        run = Run(tmp_path / "kept")
+        assert run.raw_summary["status"] == "interrupted"
+        assert run.summary.phases[-1].operations["look"].successes > 0
