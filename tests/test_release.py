@@ -15,6 +15,7 @@ import yaml
 from tools import audit
 
 import loadframe
+from loadframe.record.gate_log import read_gate_log
 from other_tools import Tool
 from simulated import Truth, write_run
 
@@ -151,6 +152,31 @@ def test_the_gitlab_job_ends_as_the_gate(project, new, gated):
     variables = {**job["variables"], "MEASURE": "true", "GATE": arguments(new)}
     assert run_step("\n".join(job["script"]), project, variables).returncode == gated
     assert job["allow_failure"] == {"exit_codes": 3}
+
+
+@OUTCOMES
+@pytest.mark.parametrize("template", ["action", "gitlab"])
+def test_both_templates_record_the_gate_in_a_history(project, tmp_path, monkeypatch, new, gated, template):
+    history = tmp_path / "srv" / "history"
+    gate = f"{arguments(new)} --record {history}"
+    commit = "1f3870be274f6c49b3e31a0c6728957f1f3870be"
+    if template == "action":
+        monkeypatch.setenv("GITHUB_SHA", commit)
+        steps = action_steps(project, {"gate": gate, "inconclusive": "fail"}, tmp_path)
+        assert steps[-1].returncode == gated
+    else:
+        monkeypatch.delenv("GITHUB_SHA", raising=False)
+        monkeypatch.setenv("CI_COMMIT_SHA", commit)
+        job = gitlab()
+        done = run_step("\n".join(job["script"]), project, {**job["variables"], "MEASURE": "true", "GATE": gate})
+        assert done.returncode == gated
+    outcomes = {0: ["passed"], 1: ["regression"], 2: [], 3: ["inconclusive"]}
+    log = read_gate_log(history)
+    assert [entry.outcome for entry in log.gates] == outcomes[gated]
+    for entry in log.gates:
+        assert entry.commit == commit
+        recorded = sorted(path.name for path in (history / entry.folder).iterdir())
+        assert recorded == sorted(path.name for path in (project / "results" / new).iterdir())
 
 
 def test_the_page_uses_the_action_and_the_template():
