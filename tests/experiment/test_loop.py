@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.loop import run_experiment
 from loadframe.experiment.runner.session import Labels, RunHook, Session
 from loadframe.record import Run
+from loadframe.store import stores
 
 WORKLOAD = """\
 workload: small
@@ -194,6 +196,30 @@ def test_unsuitable_machines_are_refused_before_the_first_run(experiment, folder
         run_experiment(experiment, design(experiment), folder, witness)
     assert witness.heard == []
     assert list(folder.runs_path.iterdir()) == []
+
+
+@pytest.mark.store
+def test_a_node_that_cannot_be_added_is_named_with_the_cause(tmp_path, state, monkeypatch):
+    (tmp_path / "small.yaml").write_text(WORKLOAD)
+    (tmp_path / "g.yaml").write_text(GROWING.replace(", clients: [1, 2]", ""))
+    experiment = load_experiment(tmp_path / "g.yaml")
+    planned = design(experiment)
+    folder = ExperimentFolder(tmp_path / "results", describe(experiment, planned))
+
+    def refuse(store, addresses, member, watch):
+        raise StoreFailed("the server denies access: NOPERM", where=member.address, remedy="grant +cluster|meet")
+
+    monkeypatch.setattr(type(stores()["sim"]), "join", refuse)
+    witness = Witness()
+    run_experiment(experiment, planned, folder, witness)
+    (told,) = [said for said in witness.heard if "adding a node failed" in said]
+    assert re.fullmatch(
+        r"starting a new cluster, because adding a node failed: 127\.0\.0\.1:\d+: the server denies access: NOPERM\n"
+        r"  grant \+cluster\|meet",
+        told,
+    )
+    assert folder.failed() == []
+    assert len(list(folder.runs_path.iterdir())) == len(planned.runs)
 
 
 @pytest.fixture

@@ -206,7 +206,8 @@ class ClusterHolder:
             self._collections = ()
             cluster.grow(more, self._listener.step)
         except LoadframeError as error:
-            self._listener.step(f"starting a new cluster, because adding a node failed: {error.what}")
+            # A new cluster gives the same figures, so the run need not fail; but a user can repair the cause.
+            self._listener.remark(f"starting a new cluster, because adding a node failed: {error}")
             return False
         return True
 
