@@ -1,5 +1,7 @@
 """`loadframe gate`: its exit status is 0, 1, 2 or 3, and its files agree with it."""
 
+import json
+
 import pytest
 
 from commands import loadframe, within
@@ -32,6 +34,32 @@ def test_one_run_does_not_tell_whether_a_bound_holds(results):
     status, said, _ = within("gate", results / "alone", "--bound", "p99<=10s")
     assert status == 3
     assert "a single run does not show the run-to-run variance" in " ".join(said.split())
+
+
+@pytest.mark.parametrize(
+    ("kind", "needed"),
+    [
+        ("p99", "p99 needs at least 1,000 (a duration of 5 s)"),
+        ("p50", None),
+        ("p99.9", "p99.9 needs at least 10,000"),
+    ],
+)
+@pytest.mark.parametrize("against", ["baseline", "bound"])
+def test_an_undecided_percentile_of_short_runs_names_the_missing_requests(results, kind, needed, against):
+    words = {
+        "baseline": ("--baseline", results / "old", "--measure", kind, "--catch", "1%", "--least", "1%"),
+        "bound": ("--bound", f"{kind}<=10s"),
+    }[against]
+    new = results / ("same" if against == "baseline" else "alone")
+    status, said, _ = within("gate", new, *words)
+    assert status == 3
+    document = json.loads(within("gate", new, *words, "--json")[1])
+    (check,) = [it for it in document["checks"] if it["measure"] == kind]
+    assert (document["standing"], check["standing"]) == ("undecided", "undecided")
+    for text in (" ".join(said.split()), check["why"]):
+        assert "make more runs" in text
+        assert ("too few requests" in text) == bool(needed)
+        assert (needed or "") in text
 
 
 def test_runs_of_another_treatment_are_judged_only_on_request(results, tmp_path):

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.figures import Figure, FigureName, Stretch, stretch_of
+from loadframe.analyze.percentiles import ENOUGH
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.verdict.rules import ERROR_LIMIT
 from loadframe.record.schema.figures import OperationFigures
@@ -29,6 +30,15 @@ _MISSING = {"p50": 0.5, "p90": 0.1, "p99": 0.01, "p99.9": 0.001, "max": ERROR_LI
 #: Measures that users can name.
 KINDS = ("throughput", "documents", *_RESPONSES, "errors")
 USUAL = ("throughput", "p50", "p99")
+
+
+@dataclass(frozen=True)
+class FewRequests:
+    """Too few requests for a percentile: their number, the needed number, and the duration that gives it, s."""
+
+    count: int
+    needed: int
+    duration: float | None
 
 
 @dataclass(frozen=True)
@@ -99,6 +109,21 @@ class Measure:
         whole = self.kind.startswith("all-")
         seen = sum(operation.requests if whole else operation.successes for operation in operations)
         return due - seen > _MISSING[self.kind.removeprefix("all-")] * due
+
+    def few_requests(self, runs: Iterable[RecordedRun]) -> "FewRequests | None":
+        """Return the requests of the run with the fewest; None for a percentile with enough, and for other measures."""
+        share = _MISSING.get(self.kind.removeprefix("all-"))
+        if share is None or self.kind.removeprefix("all-") in ("max", "mean"):
+            return None
+        needed = round(ENOUGH / share)
+        fewest: FewRequests | None = None
+        for run in runs:
+            figures, phase = run.figures(self.phase, self.operation or ""), run.phase(self.phase)
+            latency = getattr(figures, _RESPONSES[self.kind][0]) if figures else None
+            if latency and phase and latency.count < (fewest.count if fewest else needed):
+                duration = phase.duration * needed / latency.count if latency.count else None
+                fewest = FewRequests(latency.count, needed, duration)
+        return fewest
 
     def _operations(self, run: RecordedRun) -> list[OperationFigures]:
         operations = run.operations(self.phase)

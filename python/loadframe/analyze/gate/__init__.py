@@ -47,6 +47,7 @@ from loadframe.analyze.gate.checks import (
     against_bound,
     errors_needed,
     failed_runs,
+    few_requests,
     one_sided_p,
     together,
     without_figure,
@@ -144,7 +145,7 @@ def errors_against_baseline(contrast: Contrast, question: Question, baseline: Gr
         beyond = f"beyond {format_share(question.least, 2)}" if question.is_significant else "which may be chance"
         why += f": {format_share(rise, 2)} more, {beyond}"
     elif math.isinf(high):
-        standing, why = "undecided", f"{why}: a single run does not show the run-to-run variance"
+        standing, why = "undecided", f"{why}: a single run does not show the run-to-run variance; make more runs"
     elif high >= question.catch:
         need = errors_needed([question.measure.failures(run) for run in new.usable], question.catch)
         caught = format_share(question.catch, 2)
@@ -315,8 +316,9 @@ def _against(
             sides = runs_at(baseline, contrast), runs_at(new, contrast)
             checks.append(errors_against_baseline(contrast, question, *sides))
         else:
-            runs = runs_at(new, contrast).usable
-            checks.append(against_baseline(contrast, question, blind=measure.is_blind(runs)))
+            before, runs = runs_at(baseline, contrast).usable, runs_at(new, contrast).usable
+            few = few_requests(measure, [*before, *runs])
+            checks.append(against_baseline(contrast, question, blind=measure.is_blind(runs), few=few))
     return checks
 
 

@@ -9,7 +9,7 @@ Runs that are missing because of the generator or an unknown cause do not count.
 runs without any success, are results.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf, isfinite, log
@@ -214,8 +214,8 @@ def one_sided_p(estimate: RatioEstimate, measure: Measure) -> float:
     return min(1.0, tail * estimate.caution)
 
 
-def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> Check:
-    """Judge a contrast.
+def against_baseline(contrast: Contrast, question: Question, *, blind: bool, few: str = "") -> Check:
+    """Judge a contrast. `few` is the text of `few_requests` about the runs of both sides.
 
     It is a regression if it is significantly worse by at least the least effect. It passes if its interval excludes a
     worsening of the effect to catch. It is undecided if the machine's pace or the figures' bounds can explain or hide
@@ -236,7 +236,7 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
     elif not contrast.estimate.freedom:
         first, second = len(contrast.first), len(contrast.second)
         some = f"{counted(first, 'run')} against {second}"
-        standing, why = "undecided", f"{_worse(value)}: {some} do not show the run-to-run variance"
+        standing, why = "undecided", f"{_worse(value)}: {some} do not show the run-to-run variance; make more runs"
     elif question.is_open:
         standing, why = "undecided", f"{_worse(value)}: {_OPEN}"
     elif high >= question.catch:
@@ -247,6 +247,8 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool) -> 
         standing, why = "undecided", f"{span}: the machine became faster, which may hide {hidden}"
     elif blind:
         standing, why = "undecided", f"{span}: {BLIND}"
+    if standing == "undecided":
+        why += few
     return Check(
         contrast.measure, contrast.treatment, standing, why, contrast=contrast, p=question.p, finds=question.finds
     )
@@ -263,6 +265,15 @@ BLIND = (
     "too many requests failed, were dropped or stayed unanswered for the successes to show it; check errors, or"
     " response times of all requests (all-p99)"
 )
+
+
+def few_requests(measure: Measure, runs: Iterable[RecordedRun]) -> str:
+    """Return in words how many requests a percentile lacks in a run; empty with enough, and for other measures."""
+    few = measure.few_requests(runs)
+    if few is None:
+        return ""
+    longer = f" (a duration of {format_duration(few.duration)})" if few.duration else ""
+    return f"; too few requests: {few.count:,} in a run, and {measure.kind} needs at least {few.needed:,}{longer}"
 
 
 def together(question: Question, members: int, what: str) -> Check:
@@ -313,7 +324,7 @@ def _bounds_or_finds(question: Question) -> str:
     """Return why the interval is wide: the load generator's delays if it would exclude the effect without them."""
     if question.without_bounds < question.catch:
         return f"; {_WIDENED}"
-    return _finds(question)
+    return f"{_finds(question)}; make more runs"
 
 
 def _finds(question: Question) -> str:
@@ -364,13 +375,17 @@ def _estimated(
         share = measure.stretch(runs).widened(geometric_mean(values, sessions))
     why = f"mean of {runs_text(values)} {quantity(share.value, measure)}"
     if not share.is_finite and not share.low > 0:
-        return "undecided", f"{why}: a single run does not show the run-to-run variance"
+        few = few_requests(measure, runs)
+        return "undecided", f"{why}: a single run does not show the run-to-run variance; make more runs{few}"
     why += f" [{quantity(share.low, measure)}, {quantity(share.high, measure)}]"
     ends = {bound.holds(share.low), bound.holds(share.high)}
     if ends == {False}:
         return "regression", why
     if ends == {True, False}:
-        need = errors_needed([measure.failures(run) for run in runs], bound.limit) if measure.kind == "errors" else ""
+        if measure.kind == "errors":
+            need = errors_needed([measure.failures(run) for run in runs], bound.limit)
+        else:
+            need = few_requests(measure, runs) or "; make more runs"
         return "undecided", f"{why}: the interval contains the bound{need}"
     return ("undecided", f"{why}: {BLIND}") if measure.is_blind(runs) else ("passed", why)
 
