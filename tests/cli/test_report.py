@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from commands import loadframe, result
+from commands import LOADFRAME, loadframe, result
 from simulated import Truth, write_experiment, write_run
 
 
@@ -20,6 +20,13 @@ def test_an_experiment_gets_its_page_and_a_brief_answer(experiment):
     assert "Throughput grew from" in done.stdout
     assert f"report: {experiment / 'report.html'}" in done.stderr
     assert (experiment / "report.html").read_text().startswith("<!doctype html>")
+
+
+def test_the_command_does_not_import_pandas(experiment):
+    done = loadframe("report", experiment, before=(str(LOADFRAME.with_name("python")), "-X", "importtime"))
+    assert done.returncode == 0
+    assert "pyarrow.lib" in done.stderr
+    assert "pandas.core" not in done.stderr
 
 
 def test_a_page_is_written_to_the_given_path(experiment, tmp_path):
