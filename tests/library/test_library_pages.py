@@ -30,4 +30,6 @@ def test_the_code_of_the_how_to_runs(monkeypatch):
         for block in blocks:
             exec(compile(block, str(HOW_TO), "exec"), names)
         assert {"clients.html", "clients.svg", "tail.svg"} <= {path.name for path in folder.iterdir()}
-        assert len(names["busiest"]) > 0
+        rates, frame = names["rates"], names["frame"]
+        assert rates.height > 1
+        assert rates["successes"].sum() == frame["successes"].sum()

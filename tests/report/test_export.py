@@ -96,6 +96,16 @@ def test_the_answer_and_the_software_can_be_quoted(folder):
     assert software.count("{") == software.count("}")
 
 
+@pytest.mark.skipif(not shutil.which("bibtex"), reason="needs bibtex")
+def test_plain_bibtex_prints_the_versions(folder):
+    target, _ = exported(folder, "csv")
+    (target / "paper.aux").write_text("\\citation{*}\n\\bibstyle{plain}\n\\bibdata{software}\n")
+    done = subprocess.run(["bibtex", "paper"], cwd=target, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "Warning" not in done.stdout
+    assert re.search(r"Python.*Version CPython 3\.\d+", " ".join((target / "paper.bbl").read_text().split()))
+
+
 def test_several_formats_are_exported_at_once(folder):
     target, _ = exported(folder, "svg,latex")
     assert {path.suffix for path in target.iterdir()} == {".svg", ".tex", ".txt", ".bib"}

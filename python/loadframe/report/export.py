@@ -89,10 +89,13 @@ def bibliography(manifests: Sequence[Manifest]) -> str:
     texts = []
     for (name, version), year in entries.items():
         key = re.sub(r"\W+", "-", f"{name}-{version}".lower()).strip("-")
-        lines = [f"  title = {{{{{_latex(name)}}}}}"]
-        lines += [f"  version = {{{_latex(version)}}}"] if version else []
-        lines += [f"  year = {{{year}}}", "  note = {Version and year of the measurement}"] if year else []
-        texts.append(f"@software{{{key},\n" + ",\n".join(lines) + "\n}\n")
+        # Styles of plain BibTeX know neither @software nor a field for versions, and sort by `key` without an author.
+        notes = [f"Version {_latex(version)}"] if version else []
+        notes += ["Measured in this year"] if year else []
+        lines = [f"  title = {{{{{_latex(name)}}}}}", f"  key = {{{_latex(name)}}}"]
+        lines += [f"  note = {{{'. '.join(notes)}}}"] if notes else []
+        lines += [f"  year = {{{year}}}"] if year else []
+        texts.append(f"@misc{{{key},\n" + ",\n".join(lines) + "\n}\n")
     return "\n".join(texts)
 
 
