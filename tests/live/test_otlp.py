@@ -139,7 +139,9 @@ def exported(tmp_path, state):
                 run_phase(plan([address], **more), folder, publisher.progress, measuring=publisher.measuring)
             assert pusher.failure is None
         assert {path for path, _, _ in pushes} <= {"/v1/traces"}
-        return [span for _, _, spans in pushes for span in spans], requests, address
+        spans = [span for _, _, spans in pushes for span in spans]
+        assert pusher.summary == f"sent traces; spans: {len(spans)}"
+        return spans, requests, address
 
     return exported
 
@@ -253,6 +255,7 @@ def test_a_receiver_that_refuses_spans_is_reported(status, cause, monkeypatch, c
     monkeypatch.setattr("loadframe.live.otlp._PATIENCE", 0.5)
     with receiver(status) as (url, _), SpanPusher(url) as pusher:
         pusher.take([{**measures(1, "look", 1), "spans": {"kept": [span()], "dropped": 0}}])
+    assert pusher.summary == "sent traces; spans: 0"
     assert pusher.failure.startswith("of 1 spans, 1 were not accepted: ")
     assert cause in pusher.failure
     assert capfd.readouterr().err == ""

@@ -144,11 +144,12 @@ def _exported(outlets: Outlets) -> Iterator[list["Receiver"]]:
 
 @contextlib.contextmanager
 def _pushing(pusher: "AnyPusher") -> Iterator["AnyPusher"]:
-    """Push, and report failed pushes at the end."""
+    """Push, and report at the end what was sent and what failed."""
     try:
         with pusher:
             yield pusher
     finally:
+        tell(f"--otlp {pusher.endpoint}: {pusher.summary}")
         if pusher.failure:
             tell(f"--otlp {pusher.endpoint}: {pusher.failure}; check that a receiver listens there", style="yellow")
 

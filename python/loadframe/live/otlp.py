@@ -120,6 +120,11 @@ class Pusher(_Sender):
         self._pushes = self._failed = 0
 
     @property
+    def summary(self) -> str:
+        """What was sent, with the number of pushes that succeeded."""
+        return f"sent metrics; pushes: {self._pushes - self._failed:,}"
+
+    @property
     def failure(self) -> str | None:
         """Number of failed pushes with the last cause; None if all succeeded."""
         if not self._failed:
@@ -150,6 +155,13 @@ class SpanPusher(_Sender):
         self._waiting: deque[ReadableSpan] = deque()
         self._named: dict[str, str] = {}
         self._spans = self._dropped = self._failed = 0
+
+    @property
+    def summary(self) -> str:
+        """What was sent, with the number of spans that the receiver accepted."""
+        with self._lock:
+            sent = self._spans - self._dropped - len(self._waiting) - self._failed
+        return f"sent traces; spans: {sent:,}"
 
     @property
     def failure(self) -> str | None:
