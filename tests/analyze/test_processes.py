@@ -3,8 +3,9 @@
 import pyarrow as pa
 import pytest
 
+from loadframe.analyze import processes
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
-from loadframe.analyze.processes import ALL, processes_at, processes_of
+from loadframe.analyze.processes import ALL, processes_at
 from made_up_runs import MadeUp, operation, phase, summary
 from simulated import Truth, write_experiment, write_run
 
@@ -12,8 +13,8 @@ from simulated import Truth, write_experiment, write_run
 class Watched(MadeUp):
     """A run with only samples: source -> times, s, and the cores used since the previous sample."""
 
-    def __init__(self, samples, **operations):
-        super().__init__(summary(phase("week", operations or {"walk": operation(100.0)})))
+    def __init__(self, samples, *phases, **operations):
+        super().__init__(summary(*(phases or [phase("week", operations or {"walk": operation(100.0)})])))
         rows = [
             (time, source, metric, value)
             for source, looks in samples.items()
@@ -25,6 +26,10 @@ class Watched(MadeUp):
         self.__dict__["telemetry"] = pa.table(
             {"time": times, "source": sources, "metric": metrics, "value": pa.array(values, pa.float64())}
         )
+
+
+def processes_of(run):
+    return processes.processes_of(run).used
 
 
 def looks(begin, end, cores):
@@ -86,12 +91,32 @@ def test_windows_with_too_few_samples_do_not_have_figures(last):
     assert processes_of(Watched({"node:0": looks(0, last, 0.01)})) == {}
 
 
+def test_a_preparing_phase_has_no_figures_in_place_of_a_short_measured_phase():
+    load = phase("load", {"put": operation(100.0)}, prepares=True, start=0.2, warmup=0.0, duration=9.0)
+    short = phase("b", {"get": operation(100.0)}, start=9.6, warmup=1.0, duration=3.0)
+    run = Watched({"node:0": looks(0, 13, 0.1)}, load, short)
+    found = processes.processes_of(run)
+    assert found.used == {}
+    [gap] = found.unsampled
+    assert (gap.phase, gap.duration, gap.sampled) == ("b", 3.0, 2.0), "the last sample is 0.6 s before the end"
+    assert list(processes.processes_of(run, (load,)).used) == ["load"], "preparing phases have figures on request"
+
+
+@pytest.mark.parametrize(("duration", "known"), [(0.3, False), (1.4, False), (3.0, True)])
+def test_intervals_that_reach_far_beyond_a_short_window_have_no_figures(duration, known):
+    short = phase("b", {"get": operation(100.0)}, start=3.3, warmup=0.0, duration=duration)
+    run = Watched({"node:0": [*looks(0, 12, 0.1)]}, short)
+    assert bool(processes_of(run)) == known
+    assert bool(processes.processes_of(run).unsampled) != known
+
+
 def test_a_window_that_ends_shortly_after_the_last_look_has_figures():
     assert processes_of(Watched({"node:0": looks(0, 10, 0.5)}))["week"]["0"].cores == pytest.approx(0.5)
 
 
 def test_runs_without_process_telemetry_do_not_have_figures():
-    assert processes_of(Watched({"host": [(1.0, 7.0)]})) == {}
+    found = processes.processes_of(Watched({"host": [(1.0, 7.0)]}))
+    assert (found.used, found.unsampled) == ({}, [])
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +127,8 @@ def folder(tmp_path_factory):
 
 
 def test_treatments_have_means_over_their_valid_runs(folder):
-    rows = processes_at(folder)
+    rows, unsampled = processes_at(folder)
+    assert unsampled == []
     assert [(row.treatment["nodes"], row.treatment["clients"], row.process) for row in rows] == [
         *((2, clients, process) for clients in (8, 4) for process in ("0", "1", ALL)),
         *((1, clients, "0") for clients in (8, 4)),
@@ -118,6 +144,6 @@ def test_a_single_run_does_not_have_an_interval(tmp_path):
     run = write_run(tmp_path, "r1", Truth())
     one = RecordedRun("r1", 1, {"nodes": 1}, run)
     known = {"kind": "scale", "factors": {"nodes": [1]}, "measure": ["range_100"]}
-    [row] = processes_at(RecordedExperiment(tmp_path, known, (one,)))
+    ([row], _) = processes_at(RecordedExperiment(tmp_path, known, (one,)))
     assert not row.cores.is_finite
     assert row.as_dict()["cores"]["low"] is None

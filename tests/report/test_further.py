@@ -3,16 +3,20 @@
 import io
 import json
 
+import pyarrow.compute as pc
 import pytest
 from pages import Page
+from pyarrow import parquet
 from rich.console import Console
 
 from commands import loadframe, result
 from elastic_folder import write_elastic
 from loadframe.analyze.experiment import read_experiment
+from loadframe.record import Run
 from loadframe.report.kinds import read_report
 from loadframe.report.run.document import run_document
 from loadframe.report.run.page import run_page
+from loadframe.report.run.terminal import print_run
 from loadframe.report.sections import further
 from simulated import Truth, write_experiment, write_run, write_variants
 
@@ -95,6 +99,39 @@ def test_many_treatments_are_left_to_the_page(tmp_path):
     assert "CPU of each process:" in printed(read_report(few))
     assert "CPU of each process:" not in printed(read_report(many))
     assert Page(read_report(many).page).headings.count(CPU) == 1
+
+
+def test_treatments_without_enough_samples_of_processes_are_named(tmp_path):
+    path = write_experiment(tmp_path / "e", nodes=(1,), clients=(4, 8), repetitions=2)
+    for name in ("b1-nodes1-clients4", "b1-nodes1-clients8", "b2-nodes1-clients8"):
+        file = path / "runs" / name / "telemetry.parquet"
+        table = parquet.read_table(file)
+        parquet.write_table(table.filter(pc.less(table["time"], 3.0)), file)
+    report = read_report(path)
+    rows = {row["treatment"]["clients"]: row for row in report.document["cpu"]}
+    assert {clients: (row["runs"], row["of_runs"]) for clients, row in rows.items()} == {4: (1, 2)}
+    gaps = [(gap["treatment"]["clients"], gap["runs"], gap["of_runs"]) for gap in report.document["cpu_missing"]]
+    assert gaps == [(4, 1, 2), (8, 2, 2)]
+    words = "No CPU figures of range_100, nodes 1, clients 4 (1 of 2 runs); range_100, nodes 1, clients 8 (2 of 2 runs)"
+    assert words in " ".join(printed(report).split())
+    section = Page(report.page).text
+    assert words in section
+    assert "range_100 nodes 1, clients 8 – 0 of 2 – –" in section
+    assert "range_100 nodes 1, clients 4 0 1 of 2" in section
+
+
+def test_a_run_names_the_measured_phase_without_enough_samples_of_processes(tmp_path):
+    run = write_run(tmp_path, "r1", Truth())
+    file = run.path / "telemetry.parquet"
+    table = parquet.read_table(file)
+    parquet.write_table(table.filter(pc.less(table["time"], 3.0)), file)
+    run = Run(run.path)
+    console = Console(file=io.StringIO(), width=160)
+    print_run(run, console)
+    for text in (console.file.getvalue(), Page(run_page(run)).text):
+        assert "No CPU figures of range_100: samples are a second apart" in text
+    [gap] = run_document(run)["cpu_missing"]
+    assert (gap["phase"], "cpu" in run_document(run)) == ("range_100", False)
 
 
 def test_a_run_has_the_cpu_of_each_process(tmp_path):

@@ -38,7 +38,7 @@ class Delayed:
 
 def delayed_of(run: Run, phase: PhaseSummary) -> Delayed | None:
     """Return the operations of a phase that seem to wait for delayed acknowledgements, or None without any."""
-    used, tags = processes_of(run).get(phase.name, {}), set(run.histograms.tags())
+    used, tags = processes_of(run, (phase,)).used.get(phase.name, {}), set(run.histograms.tags())
     cpu = _cpu_per_request(used)
     alike = {}
     for name in phase.operations:

@@ -3,7 +3,7 @@
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -21,9 +21,11 @@ _CPU = "process.cpu"
 _LOOK = "process.resident"
 #: Polls are a second apart. After a longer gap, s, the process was absent or not seen.
 _GAP = 2.5
-#: Smallest share of a window between the first and last poll; in a window of 1.5 s, for example, the polls may miss the
-#: decisive part.
+#: Smallest share of a window between the first and last poll of the run. The rest may have had most of the activity.
 _LEAST_SEEN = 0.9
+#: Smallest share of a window between the first and last poll within it. The intervals around them also cover the time
+#: before or after the window: a window of 0.3 s would have the mean use of a whole second.
+_LEAST_INSIDE = 0.5
 #: Name of the sum of all processes.
 ALL = "all"
 
@@ -53,7 +55,8 @@ class UsedAt:
     phase: str
     treatment: Mapping[str, Any]
     process: str
-    runs: int
+    runs: int  #: runs with figures of the process
+    of_runs: int  #: all included runs of the treatment
     cores: Estimate
     per_request: Estimate | None  #: None if a run lacks it
 
@@ -64,33 +67,72 @@ class UsedAt:
             "treatment": dict(self.treatment),
             "process": self.process,
             "runs": self.runs,
+            "of_runs": self.of_runs,
             "cores": self.cores.as_dict(),
             "per_request": self.per_request.as_dict() if self.per_request else None,
         }
 
 
-def processes_of(run: Run) -> dict[str, dict[str, CpuUse]]:
-    """Return the CPU use by phase and process; for several processes, the last entry is `ALL`.
+@dataclass(frozen=True)
+class Unsampled:
+    """Runs of a treatment without CPU figures of a measured phase, because it has too few polls."""
 
-    Phases without polled processes, and phases too short for polls a second apart, are omitted.
+    phase: str
+    treatment: Mapping[str, Any]
+    runs: int  #: runs without figures
+    of_runs: int  #: all included runs of the treatment
+    duration: float  #: of the measured window of the first of them, s
+    sampled: float  #: between the first and last poll within it, s
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the counts for JSON, times in s."""
+        return {**vars(self), "treatment": dict(self.treatment)}
+
+
+@dataclass(frozen=True)
+class ProcessesOf:
+    """CPU use in the phases of a run."""
+
+    used: Mapping[str, Mapping[str, CpuUse]]  #: by phase and process; for several processes, the last one is `ALL`
+    unsampled: Sequence[Unsampled]  #: phases with too few polls; empty if no process was polled
+
+
+def processes_of(run: Run, phases: Sequence[PhaseSummary] | None = None) -> ProcessesOf:
+    """Return the CPU use of each process in some phases, by default in the measured phases."""
+    polled, spans = _spans(run.telemetry)
+    used, unsampled = {}, []
+    for phase in run.summary.measured if phases is None else phases:
+        begin, end = phase.begin, phase.begin + phase.duration
+        times = [time for time in polled if begin <= time <= end]
+        inside = times[-1] - times[0] if times else 0.0
+        seen = min(end, polled[-1]) - max(begin, polled[0]) if polled else 0.0
+        enough = inside >= _LEAST_INSIDE * phase.duration and seen >= _LEAST_SEEN * phase.duration
+        if enough and (of_phase := _of_phase(spans, phase)):
+            used[phase.name] = of_phase
+        elif polled:
+            unsampled.append(Unsampled(phase.name, {}, 1, 1, phase.duration, inside))
+    return ProcessesOf(used, unsampled)
+
+
+def processes_at(folder: RecordedExperiment) -> tuple[list[UsedAt], list[Unsampled]]:
+    """Return the CPU use by process in the measured phases, over the included runs of each treatment.
+
+    The second list has the phases and treatments of which some runs have too few polls.
     """
-    spans = _spans(run.telemetry)
-    first = min((known[0][0] for known in spans.values()), default=math.inf)
-    last = max((known[-1][1] for known in spans.values()), default=-math.inf)
-    seen = [phase for phase in run.summary.phases if _polled_time(phase, first, last) >= _LEAST_SEEN * phase.duration]
-    by_phase = {phase.name: _of_phase(spans, phase) for phase in seen}
-    return {name: used for name, used in by_phase.items() if used}
-
-
-def processes_at(folder: RecordedExperiment) -> list[UsedAt]:
-    """Return the CPU use by process in the measured phases, over the included runs of each treatment."""
     rows: dict[str, list[UsedAt]] = defaultdict(list)
+    unsampled: dict[str, list[Unsampled]] = defaultdict(list)
     for treatment, runs in by_treatment(folder):
         used: dict[tuple[str, str], list[CpuUse]] = defaultdict(list)
+        without: dict[str, list[Unsampled]] = defaultdict(list)
         for _, run in runs:
-            for phase, processes in processes_of(run).items():
+            of_run = processes_of(run)
+            for gap in of_run.unsampled:
+                without[gap.phase].append(gap)
+            for phase, processes in of_run.used.items():
                 for process, of_process in processes.items():
                     used[phase, process].append(of_process)
+        for phase, gaps in without.items():
+            unsampled[phase].append(replace(gaps[0], treatment=treatment, runs=len(gaps), of_runs=len(runs)))
         for (phase, process), several in used.items():
             costs = [one.per_request for one in several if one.per_request is not None]
             rows[phase].append(
@@ -99,15 +141,20 @@ def processes_at(folder: RecordedExperiment) -> list[UsedAt]:
                     treatment,
                     process,
                     len(several),
+                    len(runs),
                     within(mean_interval([one.cores for one in several])),
                     within(mean_interval(costs)) if len(costs) == len(several) else None,
                 )
             )
-    return [row for phase in folder.description["measure"] for row in rows.get(phase, ())]
+    measured = folder.description["measure"]
+    return (
+        [row for phase in measured for row in rows.get(phase, ())],
+        [gap for phase in measured for gap in unsampled.get(phase, ())],
+    )
 
 
-def _spans(telemetry: pa.Table) -> dict[str, list[_Span]]:
-    """Return the intervals with a known CPU use, by process."""
+def _spans(telemetry: pa.Table) -> tuple[list[float], dict[str, list[_Span]]]:
+    """Return the times of polls of any process, and the intervals with a known CPU use by process."""
     polled = pc.is_in(telemetry["metric"], pa.array([_CPU, _LOOK]))
     rows = telemetry.filter(pc.and_(polled, pc.starts_with(telemetry["source"], _NODE))).sort_by("time")
     last: dict[str, float] = {}
@@ -123,12 +170,7 @@ def _spans(telemetry: pa.Table) -> dict[str, list[_Span]]:
         if source in last and cores is not None:
             spans[source.removeprefix(_NODE)].append((last[source], time, cores))
         last[source] = time
-    return spans
-
-
-def _polled_time(phase: PhaseSummary, first: float, last: float) -> float:
-    """Return the part of a window between the first and the last poll of any process, s."""
-    return min(phase.begin + phase.duration, last) - max(phase.begin, first)
+    return sorted({time for _, time in rates}), spans
 
 
 def _of_phase(spans: Mapping[str, Sequence[_Span]], phase: PhaseSummary) -> dict[str, CpuUse]:

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ from loadframe.analyze.cost import ERRORS, Cheapest, CheapestWithin, Cost, Limit
 from loadframe.analyze.executions import EventsOfRun, ExecutionsAt, executions_at, stored_at
 from loadframe.analyze.experiment import RecordedExperiment, by_treatment
 from loadframe.analyze.percentiles import BandsAt, band_names, bands_at, bands_of
-from loadframe.analyze.processes import ALL, CpuUse, UsedAt, processes_at
+from loadframe.analyze.processes import ALL, ProcessesOf, Unsampled, UsedAt, processes_at
 from loadframe.analyze.published import beside
 from loadframe.analyze.scale.curves import curves_over
 from loadframe.base.units import counted, format_count, format_duration, format_nodes, format_share
@@ -26,7 +26,16 @@ from loadframe.report.plot import Figure
 from loadframe.report.plots.run import resources_over_time
 from loadframe.report.plots.scale import over_factor_section
 from loadframe.report.published import published_on_terminal, published_section
-from loadframe.report.tables import Cell, Sections, Table, interval_cell
+from loadframe.report.tables import (
+    CORES,
+    CPU_PER_REQUEST,
+    Cell,
+    Sections,
+    Table,
+    cpu_note,
+    interval_cell,
+    unsampled_text,
+)
 from loadframe.report.terminal_table import TerminalTable
 
 EXECUTIONS = "First and repeated executions"
@@ -205,38 +214,12 @@ def _ordered_bands(rows: Sequence[BandsAt]) -> list[BandsAt]:
     return sorted(rows, key=lambda row: places[row.phase, row.operation])
 
 
-_CORES = "cores"
-_CPU_PER_REQUEST = "CPU per request"
-_CPU_NOTE = "Mean use of each process in the measured window. CPU per request: CPU time per successful request."
-
-
-def run_cpu(by_phase: Mapping[str, Mapping[str, CpuUse]]) -> Table | None:
-    """Return the CPU use of each process in each phase of a run; None if no process was observed."""
-    if not by_phase:
-        return None
-    rows, partly = [], False
-    for phase, processes in by_phase.items():
-        whole = sum(used.cores for name, used in processes.items() if name != ALL)
-        for name, used in processes.items():
-            partly |= not used.whole
-            rows.append(
-                [
-                    Cell(phase),
-                    Cell(name, tone="muted" if name == ALL else ""),
-                    Cell(format_count(used.cores), "" if used.whole else f"over {format_duration(used.watched)}"),
-                    Cell(format_share(used.cores / whole) if whole and name != ALL and used.whole else ""),
-                    Cell(seconds_text(used.per_request)),
-                ]
-            )
-    note = f"{_CPU_NOTE}{' “over” gives the observed time if it is shorter than the window.' if partly else ''}"
-    return Table(("phase", "process", _CORES, "share", _CPU_PER_REQUEST), rows, names=2, note=note)
-
-
-def run_cpu_on_terminal(by_phase: Mapping[str, Mapping[str, CpuUse]]) -> TerminalTable:
+def run_cpu_on_terminal(cpu: ProcessesOf) -> TerminalTable:
     """Return the figures of `run_cpu` for the terminal."""
-    several = len(by_phase) > 1
-    table = TerminalTable(("process", _CORES, _CPU_PER_REQUEST))
-    for phase, processes in by_phase.items():
+    several = len(cpu.used) > 1
+    title = f"CPU of each process{'' if several else f' in {next(iter(cpu.used))}'}:"
+    table = TerminalTable(("process", CORES, CPU_PER_REQUEST), title=title)
+    for phase, processes in cpu.used.items():
         for name, used in processes.items():
             over = "" if used.whole else f" over {format_duration(used.watched)}"
             table.add(
@@ -247,29 +230,38 @@ def run_cpu_on_terminal(by_phase: Mapping[str, Mapping[str, CpuUse]]) -> Termina
     return table
 
 
-def experiment_cpu(rows: Sequence[UsedAt]) -> Table | None:
-    """Return the CPU use of each process at each treatment; None if no process was observed."""
-    if not rows:
+def experiment_cpu(rows: Sequence[UsedAt], gaps: Sequence[Unsampled]) -> Table | None:
+    """Return the CPU use of each process at each treatment; None if no process was observed.
+
+    A treatment without any figure, because of `gaps`, has a row with dashes.
+    """
+    if not rows and not gaps:
         return None
     cells = [
         [
             Cell(row.phase),
             Cell(treatment_text(row.treatment)),
             Cell(row.process, tone="muted" if row.process == ALL else ""),
-            Cell(format_count(row.runs)),
+            Cell(format_count(row.runs), f"of {row.of_runs}" if row.runs < row.of_runs else ""),
             interval_cell(measured_text(row.cores)),
             interval_cell(seconds_estimate(row.per_request)),
         ]
         for row in rows
     ]
-    note = f"{_CPU_NOTE} Means over runs, with 95 % intervals by Student's t if runs were repeated."
-    return Table(("phase", "treatment", "process", "runs", _CORES, _CPU_PER_REQUEST), cells, names=3, note=note)
+    cells += [
+        [Cell(gap.phase), Cell(treatment_text(gap.treatment)), Cell("–"), Cell("0", f"of {gap.of_runs}"),
+         *[Cell("–")] * 2]
+        for gap in gaps
+        if gap.runs == gap.of_runs
+    ]  # fmt: skip
+    note = cpu_note("Means over runs, with 95 % intervals by Student's t if runs were repeated.", gaps)
+    return Table(("phase", "treatment", "process", "runs", CORES, CPU_PER_REQUEST), cells, names=3, note=note)
 
 
 def experiment_cpu_on_terminal(rows: Sequence[UsedAt]) -> TerminalTable:
     """Return the figures of `experiment_cpu` for the terminal."""
     several = len({row.phase for row in rows}) > 1
-    table = TerminalTable(("process", "treatment", _CORES, _CPU_PER_REQUEST), names=2, title="CPU of each process:")
+    table = TerminalTable(("process", "treatment", CORES, CPU_PER_REQUEST), names=2, title="CPU of each process:")
     for row in rows:
         figures = (measured_text(row.cores), seconds_estimate(row.per_request))
         name = f"{row.phase}: {row.process}" if several else row.process
@@ -447,12 +439,15 @@ def further(
         sections.append(("Latency buckets", experiment_bands(bands, bounds)))
         tables.append(experiment_bands_on_terminal(bands, bounds))
         document["bands"] = [row.as_dict() for row in bands]
-    used = processes_at(folder)
-    if shown := experiment_cpu(used):
+    used, unsampled = processes_at(folder)
+    if shown := experiment_cpu(used, unsampled):
         sections.append(("CPU of each process", replace(shown, figures=_resources(folder))))
         document["cpu"] = [row.as_dict() for row in used]
-        if len(used) <= _ROWS:
+        if unsampled:
+            document["cpu_missing"] = [gap.as_dict() for gap in unsampled]
+        if used and len(used) <= _ROWS:
             tables.append(experiment_cpu_on_terminal(used))
+        tables += filter(None, [unsampled_text(unsampled)])
     executions = executions_at(folder)
     if executions_table := experiment_executions(executions):
         sections.append((EXECUTIONS, executions_table))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.percentiles import percentiles_of
+from loadframe.analyze.processes import ALL, ProcessesOf, Unsampled
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.analyze.scale.sweep import PhaseCurves
 from loadframe.base.units import counted, format_change, format_count, format_duration, format_share
@@ -21,6 +22,7 @@ from loadframe.report.labels import (
     recall_text,
     resolution_text,
     seconds_text,
+    treatment_text,
     with_failures,
     with_parts,
 )
@@ -37,6 +39,8 @@ _PARAMETERS = {
 }
 #: The maximum number of ranks shown for a phase: those with the fewest requests.
 _RANKS = 32
+#: Treatments that a sentence names.
+_TREATMENTS = 4
 _PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "max"}
 
 
@@ -222,6 +226,59 @@ def failures_table(phases: Sequence[PhaseSummary]) -> Table | None:
         return None
     note = "Failures of the measured window, the most frequent first. Messages that differ only in numbers are merged."
     return Table(("phase", "operation", "class", "status", "failures", "message"), rows, names=3, note=note)
+
+
+CORES = "cores"
+CPU_PER_REQUEST = "CPU per request"
+_CPU_NOTE = "Mean use of each process in the measured window. CPU per request: CPU time per successful request."
+
+
+def unsampled_text(gaps: Sequence[Unsampled]) -> str:
+    """Return a sentence on the phases or treatments with too few samples of processes; empty without any."""
+    if not gaps:
+        return ""
+    names = [
+        f"{gap.phase}, {treatment_text(gap.treatment)} ({gap.runs} of {counted(gap.of_runs, 'run')})"
+        if gap.treatment
+        else gap.phase
+        for gap in gaps[:_TREATMENTS]
+    ]
+    more = f"; and {len(gaps) - _TREATMENTS} more" if len(gaps) > _TREATMENTS else ""
+    covered = f"{format_duration(gaps[0].sampled)} of {format_duration(gaps[0].duration)}"
+    why = f"samples are a second apart and cover only {covered}"
+    return f"No CPU figures of {'; '.join(names)}{more}: {why}. Measure longer."
+
+
+def cpu_note(words: str, gaps: Sequence[Unsampled]) -> str:
+    """Return the note below a table of CPU use: definitions, `words`, and the treatments without figures."""
+    return " ".join(filter(None, [_CPU_NOTE, words, unsampled_text(gaps)]))
+
+
+def run_cpu(cpu: ProcessesOf) -> Table | None:
+    """Return the CPU use of each process in each measured phase of a run; None if no process was observed.
+
+    A phase with too few samples has a row with dashes.
+    """
+    if not cpu.used and not cpu.unsampled:
+        return None
+    rows, partly = [], False
+    for phase, processes in cpu.used.items():
+        whole = sum(used.cores for name, used in processes.items() if name != ALL)
+        for name, used in processes.items():
+            partly |= not used.whole
+            rows.append(
+                [
+                    Cell(phase),
+                    Cell(name, tone="muted" if name == ALL else ""),
+                    Cell(format_count(used.cores), "" if used.whole else f"over {format_duration(used.watched)}"),
+                    Cell(format_share(used.cores / whole) if whole and name != ALL and used.whole else ""),
+                    Cell(seconds_text(used.per_request)),
+                ]
+            )
+    rows += [[Cell(gap.phase), *[Cell("–")] * 4] for gap in cpu.unsampled]
+    over = "“over” gives the observed time if it is shorter than the window." if partly else ""
+    columns = ("phase", "process", CORES, "share", CPU_PER_REQUEST)
+    return Table(columns, rows, names=2, note=cpu_note(over, cpu.unsampled))
 
 
 def growth_table(phases: Sequence[PhaseSummary]) -> Table | None:

@@ -74,7 +74,7 @@ def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
 
 def _cores(run: RecordedRun, phase: str) -> dict[str, float]:
     """Return the mean cores used by each node; empty if the window has too few samples."""
-    used = processes_of(run.run).get(phase, {}) if run.run else {}
+    used = processes_of(run.run).used.get(phase, {}) if run.run else {}
     return {name: of_node.cores for name, of_node in used.items() if name != ALL}
 
 

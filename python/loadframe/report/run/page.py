@@ -40,7 +40,7 @@ from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, GRID, Axis, Figure, LineStyle, Panel, Rule, Trace, numbers
 from loadframe.report.plots.run import resources_over_time, run_over_time
 from loadframe.report.run_status import bounds_of, delayed_texts, ingest_pace_texts, merged_reasons, standing_of
-from loadframe.report.sections import run_bands, run_cpu, stored_text
+from loadframe.report.sections import run_bands, stored_text
 from loadframe.report.setup import manifest_facts, run_facts
 from loadframe.report.tables import (
     Cell,
@@ -50,6 +50,7 @@ from loadframe.report.tables import (
     growth_table,
     operations_table,
     ranks_table,
+    run_cpu,
 )
 
 

@@ -42,6 +42,7 @@ from loadframe.report.labels import (
 )
 from loadframe.report.run_status import bounds_of, delayed_texts, ingest_pace_texts, merged_reasons, standing_of
 from loadframe.report.sections import run_bands_on_terminal, run_cpu_on_terminal, stored_text
+from loadframe.report.tables import unsampled_text
 from loadframe.report.terminal_table import TerminalTable
 
 #: Runs with more phases are printed with one line for each operation.
@@ -72,9 +73,13 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
     if bands:
         console.print()
         run_bands_on_terminal(run, bands).print(console)
-    if not short and (used := processes_of(run)):
+    cpu = processes_of(run)
+    if not short and (cpu.used or cpu.unsampled):
         console.print()
-        run_cpu_on_terminal(used).print(console)
+        if cpu.used:
+            run_cpu_on_terminal(cpu).print(console)
+        if words := unsampled_text(cpu.unsampled):
+            console.print(Text(words, style="yellow"))
     if closed := closed_text(summary.phases):
         console.print()
         console.print(Text(closed, style="dim"))
