@@ -4,10 +4,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from loadframe.analyze.summary import NO_SPILL, summarize
 from loadframe.analyze.verdict.judge import JudgedPhase, judge
+from loadframe.analyze.verdict.rules import UNREAD
+from loadframe.analyze.verdict.self_monitor import unread_share
 from loadframe.load import run_phase
 from loadframe.record import RunWriter
 from loadframe.record.schema.figures import SourceFigures, StoredEvents
@@ -168,6 +171,20 @@ def test_senders_wait_when_buffer_and_spill_were_full(tmp_path, most, spill, spi
     sizes = {"buffer": 1000, "spill": spill, "most_bytes": most, "most_spilled_bytes": spilled}
     figures = summed(tmp_path, **sizes, spilled_events=min(spilled, 1), trouble=trouble)
     assert figures.held_back is held_back
+
+
+def test_senders_wait_when_much_was_unread_in_many_seconds():
+    def share(unread, lines):
+        rows = [
+            {"time": float(time), "source": "source:ads", "metric": metric, "value": float(value)}
+            for metric, values in (("unread", unread), ("lines", lines))
+            for time, value in enumerate(values)
+        ]
+        return unread_share("ads", {"offset": 0.0, "warmup": 1.0, "measured": 4.0}, pa.Table.from_pylist(rows))
+
+    assert share([10**6, 0, UNREAD, UNREAD - 1, 0, 10**6], [9, 9, 9, 9, 0, 9]) == 1 / 3
+    assert share([0, UNREAD, 0], [0, 0, 0]) == 1.0
+    assert share([0, 0], [0, 0]) is None
 
 
 def test_the_engine_reports_a_failed_spill_in_the_words_that_the_summary_looks_for():

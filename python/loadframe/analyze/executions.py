@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 from loadframe.analyze.estimate import Estimate, geometric_mean, mean_interval
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, by_treatment
 from loadframe.analyze.sessions import sessions_of
-from loadframe.analyze.verdict.rules import CPU_LIMIT
+from loadframe.analyze.verdict.rules import CPU_LIMIT, UNREAD_LIMIT
 from loadframe.base.event_kinds import KILLED
 from loadframe.record import Run
-from loadframe.record.schema.figures import Latency, OperationFigures, StoredEvents
+from loadframe.record.schema.figures import Latency, OperationFigures, SourceFigures, StoredEvents
 from loadframe.record.schema.summary import PhaseSummary
 
 #: Parts of an operation: the first execution of each request, later ones, and the age of the data in responses.
@@ -177,7 +177,8 @@ class IngestPace:
     """Rates of a source while its events arrived, 1/s, and the growth of the backlog with its 95 % interval, 1/s.
 
     The backlog has the accepted events that wait for a request. `growth` is None if too few seconds are known.
-    A source that was `held back` by a full buffer, or whose `reader` was `busy`, may have offered more events.
+    A source that was `held back`, or whose `reader` was `busy`, may have offered more events. `unread_share` is the
+    share of the seconds in which its connection or pipe held much that was not read; None if unknown.
     """
 
     source: str
@@ -187,6 +188,7 @@ class IngestPace:
     backlog: float
     growth: Estimate | None
     pace: Pace
+    unread_share: float | None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the pace for JSON."""
@@ -219,15 +221,18 @@ def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None
             ]
         )
         reader_cpu = sum(sample.length * sample.reader_cpu for sample in judged) / length
-        pace = _pace(growth, offered, reader_cpu, phase.sources[source].held_back)
-    return IngestPace(source, length, offered, stored, judged[-1].waiting, growth, pace)
+        pace = _pace(growth, offered, reader_cpu, phase.sources[source])
+    left = judged[-1].waiting
+    return IngestPace(source, length, offered, stored, left, growth, pace, phase.sources[source].unread_share)
 
 
-def _pace(growth: Estimate, offered: float, reader_cpu: float, held_back: bool | None) -> Pace:
+def _pace(growth: Estimate, offered: float, reader_cpu: float, figures: SourceFigures) -> Pace:
     if growth.low > KEPT_UP * offered:
         return "fell behind"
-    if held_back is not False:
-        return "held back" if held_back else "not recorded"
+    if figures.held_back or (figures.unread_share or 0.0) > UNREAD_LIMIT:
+        return "held back"
+    if figures.held_back is None or (figures.address and figures.unread_share is None):
+        return "not recorded"
     if reader_cpu > CPU_LIMIT:
         return "reader busy"
     return "kept up" if growth.high < KEPT_UP * offered else "undecided"

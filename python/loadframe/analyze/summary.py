@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.verdict.judge import JudgedPhase, judge
+from loadframe.analyze.verdict.rules import UNREAD_LIMIT
 from loadframe.analyze.verdict.self_monitor import (
     both,
     combine,
@@ -22,6 +23,7 @@ from loadframe.analyze.verdict.self_monitor import (
     offered_share,
     rank_figures,
     reader_share,
+    unread_share,
 )
 from loadframe.analyze.verdict.trends import growth
 from loadframe.base.event_kinds import GAP, GAP_OVER
@@ -268,7 +270,10 @@ def _phase(
             SetAside(aside["corpus"], aside["lines"], tuple(aside["kept"])) for aside in outcome.get("set_aside", [])
         ),
         operations={name: _operation(name, outcome, measured, histograms, documents) for name in names},
-        sources={name: _source(counts, reader_share(name, outcome, telemetry)) for name, counts in sources.items()},
+        sources={
+            name: _source(counts, reader_share(name, outcome, telemetry), unread_share(name, outcome, telemetry))
+            for name, counts in sources.items()
+        },
         ranks=rank_figures(outcome),
         machines=machine_figures(outcome),
     )
@@ -302,14 +307,15 @@ def first_failure(rows: pa.Table) -> float | None:
     return float(pc.min(seconds).as_py()) if len(seconds) else None
 
 
-def _source(counts: Mapping[str, Any], reader_cpu_share: float | None) -> SourceFigures:
+def _source(counts: Mapping[str, Any], reader_cpu_share: float | None, unread: float | None) -> SourceFigures:
     spilled = {key: counts.get(key, 0) for key in ("spilled_events", "spilled_bytes", "most_spilled_bytes")}
     visible = counts.get("looked_for") or {}
     return SourceFigures(
         **spilled,
         kinds=counts.get("kinds", {}),
         reader_cpu_share=reader_cpu_share,
-        held_back=_held_back(counts),
+        unread_share=unread,
+        held_back=True if (unread or 0.0) > UNREAD_LIMIT else _was_full(counts),
         **{key: counts[key] for key in ("lines", "accepted", "indexed", "left_over", "connections", "bytes")},
         dropped=counts.get("dropped", 0),
         sampled=visible.get("sampled"),
@@ -326,7 +332,7 @@ def _source(counts: Mapping[str, Any], reader_cpu_share: float | None) -> Source
 NO_SPILL = "cannot spill events"
 
 
-def _held_back(counts: Mapping[str, Any]) -> bool | None:
+def _was_full(counts: Mapping[str, Any]) -> bool | None:
     """Return whether reading may have paused because the queue was full; None if its size was not recorded.
 
     The engine records the most bytes in memory and on disk. A spill refuses events before it is full, by the size of

@@ -1,5 +1,9 @@
-"""Facts from /proc: states of processes, and the CPU groups of this process with their throttling."""
+"""Facts from /proc: states of processes; CPU groups, their throttling and unread input of this process."""
 
+import fcntl
+import struct
+import termios
+from ipaddress import ip_address
 from pathlib import Path
 
 
@@ -67,3 +71,33 @@ def throttling(folder: Path) -> dict[str, float]:
     microseconds = stat.get("throttled_usec")
     seconds = int(microseconds) / 1e6 if microseconds is not None else int(stat["throttled_time"]) / 1e9
     return {"cgroup.throttled": int(stat["nr_throttled"]), "cgroup.throttled_time": seconds}
+
+
+#: TCP_ESTABLISHED, and TCP_CLOSE_WAIT, in which the sender has closed (include/net/tcp_states.h).
+_OPEN = ("01", "08")
+
+
+def unread_of_port(address: str, proc: Path = Path("/proc/self")) -> int | None:
+    """Return the largest receive queue, B, of the connections to a listening address; None if Linux shows none."""
+    host, _, port = address.rpartition(":")
+    listens = ip_address(host.strip("[]"))
+    tables = [table for table in (proc / "net" / "tcp", proc / "net" / "tcp6") if table.is_file()]
+    queues = [0]
+    for _, local, _, state, queue, *_ in (
+        row.split() for table in tables for row in table.read_text().splitlines()[1:]
+    ):
+        place, _, number = local.partition(":")
+        if state in _OPEN and int(number, 16) == int(port):
+            # The kernel prints an address as words in the order of its bytes.
+            words = [int(place[at : at + 8], 16) for at in range(0, len(place), 8)]
+            here = ip_address(struct.pack(f"={len(words)}I", *words))
+            if listens.is_unspecified or listens in (here, getattr(here, "ipv4_mapped", None)):
+                queues.append(int(queue.partition(":")[2], 16))
+    return max(queues) if tables else None
+
+
+def unread_of_pipe(descriptor: int) -> int | None:
+    """Return the bytes that wait in the pipe of a descriptor; None if it is no pipe."""
+    if not Path(f"/proc/self/fd/{descriptor}").is_fifo():
+        return None
+    return int(struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))[0])

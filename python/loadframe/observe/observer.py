@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from loadframe.base.errors import LoadframeError
 from loadframe.base.event_kinds import GAP, GAP_OVER
+from loadframe.base.procfs import unread_of_pipe, unread_of_port
 
 if TYPE_CHECKING:
     # Agents on other machines import this module, and lack the libraries that the record needs.
@@ -269,7 +270,10 @@ class SourcesSampler:
         self._threads = Rates()
 
     def tell(self, sources: Mapping[str, Mapping[str, Any]]) -> None:
-        """Set the current metrics of each source by name; empty after the end of a phase."""
+        """Set the current metrics of each source by name; empty after the end of a phase.
+
+        A source whose metric `stdin` is true reads standard input.
+        """
         with self._lock:
             for ended in self._current.keys() - sources.keys():
                 self._rates.forget(f"source:{ended}")
@@ -277,7 +281,7 @@ class SourcesSampler:
             self._current = sources
 
     def sample(self, now: float) -> Iterator[Sample]:
-        """Yield the rates since the previous sample, levels, and the CPU use of the busiest reading thread."""
+        """Yield rates since the previous sample, levels, the busiest reader's CPU use, and the most unread bytes."""
         with self._lock:
             for name, metrics in self._current.items():
                 source = f"source:{name}"
@@ -288,3 +292,8 @@ class SourcesSampler:
                 busy = [sample.value for sample in self._threads.of(source, now, threads)]
                 if busy:
                     yield Sample(source, "reader_cpu", max(busy))
+                unread = unread_of_pipe(0) if metrics["stdin"] else None
+                if metrics["address"]:
+                    unread = unread_of_port(metrics["address"])
+                if unread is not None:
+                    yield Sample(source, "unread", unread)

@@ -14,7 +14,7 @@ from loadframe.analyze.exclusion import selected_runs
 from loadframe.analyze.executions import IngestPace, ingest_pace
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.figures import VALUE
-from loadframe.analyze.verdict.rules import CPU_LIMIT
+from loadframe.analyze.verdict.rules import CPU_LIMIT, UNREAD_LIMIT
 from loadframe.base.units import counted, format_count, format_duration, format_share
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary, RecordedFigure, RecordedReason
@@ -220,6 +220,7 @@ def ingest_pace_texts(run: Run, phase: PhaseSummary) -> list[str]:
 
 def ingest_pace_text(pace: IngestPace) -> str:
     """Write whether the store kept up with a source: rates while events arrived, and the growth of the backlog."""
+    unread = pace.unread_share or 0.0
     rates = f"{format_count(pace.offered)} events/s arrived and {format_count(pace.stored)}/s were stored"
     grew = ""
     if pace.growth:
@@ -229,7 +230,11 @@ def ingest_pace_text(pace: IngestPace) -> str:
         "kept up": f"the store kept up: {rates}{grew}{left}",
         "fell behind": f"the store did not keep up: {rates}{grew}{left}",
         "too short": f"inconclusive whether the store kept up: {rates}, for only {format_duration(pace.seconds)}",
-        "held back": f"inconclusive whether the store kept up: {rates}, but the buffer was full at times, so senders"
+        "held back": f"inconclusive whether the store kept up: {rates}, but senders were held back: sent data waited"
+        f" unread in {format_share(unread)} of the seconds; give Loadframe more of the CPU, or use more `--threads` and"
+        " connections"
+        if unread > UNREAD_LIMIT
+        else f"inconclusive whether the store kept up: {rates}, but the buffer was full at times, so senders"
         " may have waited; lower the rate, or raise `buffer` or `--spill`",
         "not recorded": f"inconclusive whether the store kept up: {rates}, but it is not recorded whether senders"
         " had to wait",

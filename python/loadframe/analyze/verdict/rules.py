@@ -30,6 +30,9 @@ FailureKind = Literal["documents", "copies", "node", "success", "users", "run", 
 
 #: A busier worker sends its next burst late, and the run measures the worker's speed instead of the store's.
 CPU_LIMIT = 0.8
+#: Unread bytes of a connection or pipe from which its sender may wait (half of the least that Linux buffers, 64 KiB),
+#: and the share of the samples with as many above which senders waited.
+UNREAD, UNREAD_LIMIT = 32 << 10, 0.1
 #: A worker that waits for a core for a larger share of the time has less of a core than `CPU_LIMIT`. The effect of
 #: shorter waits on response times shows in lateness and lag.
 WAITED_LIMIT = 0.2

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from loadframe.analyze.verdict.rules import ACHIEVED_LIMIT
+from loadframe.analyze.verdict.rules import ACHIEVED_LIMIT, UNREAD
 from loadframe.record.schema.summary import GeneratorFigures, MachineFigures, RankFigures
 
 if TYPE_CHECKING:
@@ -319,6 +319,22 @@ def reader_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> flo
     if mean is None and spent and whole:
         return float(max(spent) / whole)
     return mean
+
+
+def unread_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> float | None:
+    """Return the share of the samples with lines in which `UNREAD` bytes of a source or more were unread; None if none.
+
+    A second without a line counts if bytes were unread.
+    """
+    start = outcome["offset"] + outcome["warmup"]
+    watched = between(telemetry, start, start + outcome["measured"])
+    watched = watched.filter(pc.equal(watched["source"], f"source:{name}"))
+    of = {
+        metric: {row["time"]: row["value"] for row in watched.filter(pc.equal(watched["metric"], metric)).to_pylist()}
+        for metric in ("lines", "unread")
+    }
+    known = [unread >= UNREAD for time, unread in of["unread"].items() if unread or of["lines"].get(time)]
+    return sum(known) / len(known) if known else None
 
 
 def offered_share(outcome: dict[str, Any], series: pa.Table) -> float | None:

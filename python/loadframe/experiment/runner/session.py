@@ -446,7 +446,12 @@ class Session:
 
         def tell(progress: Progress) -> None:
             self.listener.progress(progress)
-            self._sources.tell({name: asdict(source) for name, source in progress.sources.items()})
+            self._sources.tell(
+                {
+                    name: {**asdict(source), "stdin": "stdin" in phase.sources[name]}
+                    for name, source in progress.sources.items()
+                }
+            )
             if events:
                 events.progress(progress)
             if hook:

@@ -259,6 +259,7 @@ SOURCES = (
     Field("waiting", "level", "events", "accepted events that are not in a request"),
     Field("spilled", "level", "events", "waiting events that are on disk because memory was full"),
     Field("reader_cpu", "rate", "cores", "CPU use of the busiest thread that reads the source; 1 is one busy core"),
+    Field("unread", "level", "B", "largest receive queue of a connection, or bytes in the pipe: arrived, not read yet"),
 )
 
 #: Metrics by source.

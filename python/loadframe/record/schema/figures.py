@@ -205,8 +205,16 @@ class SourceFigures:
     held_back: bool | None = field(
         default=None,
         metadata=doc_metadata(
-            "whether reading may have paused because buffer and spill were full, so that senders waited; null if"
-            " unknown",
+            "whether senders may have waited, because buffer and spill were full or `unread_share` is over 10 %; null"
+            " if unknown",
+            null=True,
+        ),
+    )
+    unread_share: float | None = field(
+        default=None,
+        metadata=doc_metadata(
+            "share of the seconds with lines in which a connection or pipe held 32 KiB or more unread; null if unknown",
+            "share",
             null=True,
         ),
     )
