@@ -159,6 +159,24 @@ def test_a_sender_that_a_full_buffer_held_back_leaves_open_whether_the_store_kep
     came = json.loads((tmp_path / "stdout.txt").read_text())
     assert came["held_back"] is True
     assert came["pace"]["pace"] == "held back"
+    assert came["verdict"] == Run(came["run"]).raw_summary["verdict"]
+
+
+def test_the_verdict_is_printed_after_the_counts(tmp_path):
+    workload = WORKLOAD.replace(", daily: event", "")
+    (tmp_path / "w.yaml").write_text(f"{workload}collections: {{ads: {{}}}}\n")
+    (tmp_path / "e.ndjson").write_bytes(lines(*(bid(number) for number in range(50))))
+    given = (str(tmp_path / "w.yaml"), str(tmp_path / "e.ndjson"), "--store", "sim", "--output", str(tmp_path / "run"))
+    done = loadframe("ingest", *given)
+    assert done.returncode == 0, done.stderr
+    counts, _, verdict = done.stdout.partition("stored after, max")
+    # The simulated store keeps no events that could be counted.
+    assert "documents in the store" not in counts
+    assert "missing" not in counts
+    # Whether the run is valid depends on this machine.
+    verdict = verdict.partition("\n")[2]
+    assert verdict
+    assert loadframe("report", str(tmp_path / "run")).stdout.endswith(verdict)
 
 
 def hits(node, source="true"):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
@@ -28,6 +29,7 @@ from loadframe.library.run import Run
 from loadframe.library.workload import Value, Workload, loaded_workload
 from loadframe.load import Closing, Generator
 from loadframe.record import Run as RecordedRun
+from loadframe.report.run.terminal import print_verdict
 from loadframe.report.run_status import ingest_pace_text
 from loadframe.store import find
 from loadframe.workload import ResolvedPhase
@@ -54,8 +56,12 @@ class Ingested(Answer):
 
     def __init__(self, result: IngestResult) -> None:
         """Create the result of an ingestion."""
-        super().__init__(result.as_dict(), self._print)
         self._result = result
+        super().__init__({**result.as_dict(), "verdict": self._recorded.raw_summary.get("verdict")}, self._print)
+
+    @cached_property
+    def _recorded(self) -> RecordedRun:
+        return RecordedRun(Path(self._result.run))
 
     @property
     def run(self) -> Run:
@@ -128,7 +134,8 @@ class Ingested(Answer):
             "dead letters": figures.dead,
             "left over": figures.left_over,
             **({"spilled to disk": figures.spilled_events} if figures.spilled_events else {}),
-            "documents in the store": result.documents,
+            # The simulated store keeps none.
+            **({"documents in the store": result.documents} if result.documents or result.stored else {}),
             **{f"  {it.collection}": it.documents for it in result.stored if len(result.stored) > 1},
             **result.missing,
         }
@@ -144,6 +151,8 @@ class Ingested(Answer):
             console.print(f"{label:24}{text:>14}", markup=False, highlight=False, soft_wrap=True)
         if result.pace is not None:
             console.print(ingest_pace_text(result.pace), markup=False, highlight=False)
+        if verdict := self._recorded.summary.verdict:
+            print_verdict(console, self._recorded, verdict)
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
         console.print(Text(closed, style="dim"))
     if summary.verdict:
         console.print()
-        _print_verdict(console, run, summary.verdict)
+        print_verdict(console, run, summary.verdict)
 
 
 def _print_phases(console: Console, run: Run, percentiles: _Percentiles) -> None:
@@ -141,7 +141,7 @@ def _print_brief_phases(console: Console, run: Run, percentiles: _Percentiles) -
             console.print(Text(f"{phase.name}: {words}", style="yellow"))
 
 
-def _print_verdict(console: Console, run: Run, verdict: RecordedVerdict) -> None:
+def print_verdict(console: Console, run: Run, verdict: RecordedVerdict) -> None:
     """Print the verdict, bounded figures, reasons with remedies, explanations, and rules that were not checked."""
     most = _MOST_LINES if len(run.summary.phases) > _MOST_PHASES else sys.maxsize
     tone, words = standing_of(run)

@@ -71,6 +71,10 @@ class Sim(SearchStore):
         """Refuse: the simulated store keeps no documents."""
         raise BadInput("the simulated store keeps no documents to sample", remedy="sample a file or a real store")
 
+    def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
+        """Refuse: the simulated store keeps no documents."""
+        raise BadInput("the simulated store keeps no documents to count", remedy="use a real store")
+
     def begin_run(self, addresses: Sequence[str], seed: str) -> None:
         """Draw the service times of all nodes from `seed` from now on."""
         self.request(addresses, "PUT", "/_seed", {"seed": seed})
