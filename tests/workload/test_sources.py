@@ -359,3 +359,12 @@ def test_bad_routes_are_refused_at_their_place(load, route, what, place):
 def test_operations_of_a_route_must_have_the_same_probes(load):
     with pytest.raises(BadInput, match="must have the same visible"):
         load(routed(probes="visible: {sample: 1s}"))
+
+
+def test_a_kind_of_event_without_an_id_is_refused_with_ways_to_make_one(load):
+    with pytest.raises(BadInput, match="the key 'id' is missing") as caught:
+        load(written().replace("{id: id,", "{"))
+    assert "join fields" in caught.value.remedy
+    assert "id: message" in caught.value.remedy
+    with pytest.raises(BadInput, match="unknown key 'ids'"):
+        load(written().replace("{id: id,", "{ids: id,"))

@@ -96,6 +96,22 @@ class EventKind(Model):
     time: Inside
     transform: tuple[TransformStep, ...] = Field((), strict=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _check_id(cls, data: Any) -> Any:
+        # Unknown keys are refused first: `id` may be misspelt.
+        if isinstance(data, dict) and "id" not in data and data.keys() <= cls.model_fields.keys():
+            raise wrong("the key 'id' is missing", _NO_ID)
+        return data
+
+
+#: Remedy for events without an id.
+_NO_ID = (
+    "name the field with the id of its document. If events have none, join fields, in a step of transform:"
+    ' derive: {id: {join: [timestamp, clientip, request], with: " "}}; or, with format: text, write id: message.'
+    " Events with equal ids are stored once"
+)
+
 
 class Events(Model):
     """The fields that are read from events: the kind of event (`type`), and further fields per kind.
