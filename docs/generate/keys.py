@@ -4,12 +4,14 @@ A page marks a table by comments; the text between them is replaced:
 
     <!-- keys: MODEL ... -->         keys of models, with values, defaults and descriptions
     <!-- operations: KIND ... -->    operations of a workload, with their keys
+    <!-- patterns: grok -->          base patterns of grok, with the fields that they set
     <!-- end -->
 
 Keys after a colon limit the table to these: `<!-- keys: Phase: clients think_time -->`. After `: -`, they are left out.
 """
 
 import re
+import textwrap
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,8 @@ from docs.generate.json_schema import described, page, read_keys, require_known
 from loadframe.yamlfile import QUANTITY
 
 SCHEMAS = {"workload.schema.json": workload_file.schema, "experiment.schema.json": experiment_file.schema}
-_BLOCK = re.compile(r"(<!-- (keys|operations): ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+_BLOCK = re.compile(r"(<!-- (keys|operations|patterns): ([^>]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+_BASE_PATTERNS = Path(__file__).parents[2] / "crates" / "engine" / "src" / "ingest" / "transform" / "patterns.rs"
 _TYPES = {"integer": "integer", "number": "number", "string": "text", "boolean": "boolean", "object": "mapping"}
 _HEAD = "| key | value | default | meaning |\n|---|---|---|---|\n"
 _SECONDS = (("h", 3600), ("m", 60))
@@ -40,7 +43,8 @@ def written(text: str, known: Mapping[str, Any]) -> str:
 
     def filled(block: re.Match[str]) -> str:
         begin, what, names, end = block.groups()
-        return begin + "\n" + (_keys(names, known) if what == "keys" else _operations(names, known)) + "\n" + end
+        tables = {"keys": _keys, "operations": _operations, "patterns": lambda *_: _patterns()}
+        return begin + "\n" + tables[what](names, known) + "\n" + end
 
     return _BLOCK.sub(filled, text)
 
@@ -51,7 +55,7 @@ def shown(text: str, known: Mapping[str, Any]) -> set[tuple[str, str]]:
     for _, what, names, _ in _BLOCK.findall(text):
         if what == "keys":
             pairs |= {(model, key) for model, key in _chosen(names, known)}
-        else:
+        elif what == "operations":
             for kind in names.split():
                 pairs.add(("Form", kind))
                 pairs |= {(model, key) for model in _request_models(kind, known) for key in known[model]["properties"]}
@@ -107,6 +111,21 @@ def _operations(names: str, known: Mapping[str, Any]) -> str:
         keys = "; or ".join(_key_list(known[model]) for model in _request_models(kind, known))
         rows.append(f"| `{kind}` | {keys} | {_cell(text)} |\n")
     return "| operation | keys (required **bold**) | effect |\n|---|---|---|\n" + "".join(rows)
+
+
+def _patterns() -> str:
+    """Return a table of the base patterns that set fields, and a list of the others."""
+    definitions = dict(re.findall(r'\(\s*"([A-Z0-9_]+)",\s*r#?"(.*)"#?,?\s*\)', _BASE_PATTERNS.read_text()))
+
+    def fields(name: str) -> list[str]:
+        """Return the fields of a pattern and of the patterns that it refers to, in order."""
+        parts = re.findall(r"%{(\w+)(?::(\w+))?}", definitions[name])
+        return [field for part, own in parts for field in ([own] if own else []) + fields(part)]
+
+    rows = {name: ", ".join(f"`{field}`" for field in fields(name)) for name in sorted(definitions)}
+    table = "".join(f"| `{name}` | {cell} |\n" for name, cell in rows.items() if cell)
+    others = ", ".join(f"`{name}`" for name, cell in rows.items() if not cell)
+    return f"| base pattern | fields, all texts |\n|---|---|\n{table}\nWithout fields: {textwrap.fill(others, 150)}.\n"
 
 
 def _request_models(kind: str, known: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ DOCS = TOP / "docs"
 #: Pages that a command generates; their words do not count.
 GENERATED = {DOCS / "reference" / f"{name}.md" for name in ("command-line", "library", "run-folder", "validity-rules")}
 #: Tables that `python -m docs.generate` writes into pages.
-TABLES = re.compile(r"<!-- (?:keys|operations): .*?<!-- end -->", re.DOTALL)
+TABLES = re.compile(r"<!-- (?:keys|operations|patterns): .*?<!-- end -->", re.DOTALL)
 #: Notes for tests, which no reader sees.
 COMMENTS = re.compile(r"<!--.*?-->", re.DOTALL)
 WRITTEN = [page for page in pages(TOP) if page not in GENERATED]

@@ -55,3 +55,11 @@ def test_a_marker_may_list_keys_or_leave_some_out():
     assert "`clients`" not in written("<!-- keys: Phase: - clients -->\n<!-- end -->\n", KNOWN)
     with pytest.raises(LoadframeError, match="unknown model 'Fase'"):
         written("<!-- keys: Fase -->\n<!-- end -->\n", KNOWN)
+
+
+def test_base_patterns_are_listed_with_their_fields_and_those_of_inner_patterns():
+    table = written("<!-- patterns: grok -->\n<!-- end -->\n", KNOWN)
+    assert "| `SYSLOGBASE` | `timestamp`, `facility`, `priority`, `logsource`, `program`, `pid` |" in table
+    combined = next(row for row in table.splitlines() if "COMBINEDAPACHELOG" in row)
+    assert all(f"`{field}`" in combined for field in ("clientip", "response", "agent"))
+    assert "`WORD`" in table.partition("Without fields")[2]

@@ -8,6 +8,7 @@ import pytest
 from pages import Page
 from rich.console import Console
 
+from loadframe.analyze.executions import SUFFICIENT_SECONDS
 from loadframe.record import Run
 from loadframe.record.schema.figures import SourceFigures
 from loadframe.report.run.page import run_page
@@ -105,7 +106,7 @@ def test_a_store_with_a_growing_backlog_does_not_keep_up(run):
 @pytest.mark.parametrize(
     ("seconds", "waiting", "others", "reason"),
     [
-        (10, lambda _: 0.0, {}, "for only"),
+        (10, lambda _: 0.0, {}, "; send events for 20 s or longer"),
         (40, lambda second: 100.0 + 90 * (second // 4 % 2), {}, "measure longer"),
         (40, lambda _: 0.0, {"held_back": True}, "the buffer was full at times, so senders may have waited"),
         (40, lambda _: 0.0, {"held_back": None}, "not recorded whether senders had to wait"),
@@ -118,6 +119,11 @@ def test_it_is_inconclusive_whether_a_store_kept_up(run, seconds, waiting, other
     words = paced(run, seconds, waiting, **others)
     assert words.startswith("ads: inconclusive whether the store kept up: 1,000 events/s arrived")
     assert reason in words
+
+
+def test_twenty_seconds_of_events_suffice_whenever_samples_are_taken(run):
+    # The first and the last of 20 samples are partial.
+    assert "the store kept up" in paced(run, SUFFICIENT_SECONDS, lambda second: 100.0 + second % 3)
 
 
 def test_a_source_without_samples_has_no_sentence(run):

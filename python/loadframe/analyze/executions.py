@@ -165,6 +165,8 @@ def seconds_at_risk(run: Run, stored: StoredEvents) -> float | None:
 
 #: Largest growth of the backlog, as a share of the arriving events, with which a store keeps up.
 KEPT_UP = 0.01
+#: Seconds of arriving events that suffice: the fewest that are judged, the partial ones at the ends, and late samples.
+SUFFICIENT_SECONDS = 20
 #: Fewest seconds of arriving events that are judged, the share of them that is left out as the start, and the number of
 #: parts whose growth is compared.
 _LEAST_SECONDS, _START, _PARTS = 15, 0.2, 8

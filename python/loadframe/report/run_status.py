@@ -11,7 +11,7 @@ from rich.text import Text
 
 from loadframe.analyze.delayed import delayed_of
 from loadframe.analyze.exclusion import selected_runs
-from loadframe.analyze.executions import IngestPace, ingest_pace
+from loadframe.analyze.executions import SUFFICIENT_SECONDS, IngestPace, ingest_pace
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.figures import VALUE
 from loadframe.analyze.verdict.rules import CPU_LIMIT, UNREAD_LIMIT
@@ -229,7 +229,8 @@ def ingest_pace_text(pace: IngestPace) -> str:
     return {
         "kept up": f"the store kept up: {rates}{grew}{left}",
         "fell behind": f"the store did not keep up: {rates}{grew}{left}",
-        "too short": f"inconclusive whether the store kept up: {rates}, for only {format_duration(pace.seconds)}",
+        "too short": f"inconclusive whether the store kept up: {rates}, for only {format_duration(pace.seconds)};"
+        f" send events for {SUFFICIENT_SECONDS} s or longer",
         "held back": f"inconclusive whether the store kept up: {rates}, but senders were held back: sent data waited"
         f" unread in {format_share(unread)} of the seconds; give Loadframe more of the CPU, or use more `--threads` and"
         " connections"
