@@ -36,7 +36,7 @@ def verdict(source, *, disturbed=False):
 
 def test_a_stream_whose_events_are_all_in_the_store_is_valid():
     judged = verdict(ALL_THERE)
-    assert judged.valid
+    assert not judged.reasons
     assert judged.not_judged == ("steadiness of phase ingest: its sources determine the load",)
 
 
@@ -80,7 +80,7 @@ def test_stored_events_are_reported_in_words():
 
 @pytest.mark.parametrize(("address", "remedy"), [("127.0.0.1:5000", "more threads"), (None, "lower rate")])
 def test_a_reader_that_uses_most_of_its_core_makes_a_run_invalid(address, remedy):
-    assert verdict(replace(ALL_THERE, reader_cpu_share=0.8)).valid
+    assert not verdict(replace(ALL_THERE, reader_cpu_share=0.8)).reasons
     (reason,) = verdict(replace(ALL_THERE, reader_cpu_share=0.93, address=address)).reasons
     assert (reason.code, reason.rule.fault) == ("reader_cpu", "generator")
     assert "a thread that reads ads used 93 % of its core (limit 80 %)" in reason.cause

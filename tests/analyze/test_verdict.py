@@ -51,8 +51,8 @@ def codes(*arguments, **operation):
 
 
 def test_a_quiet_generator_and_good_answers_are_valid():
-    assert verdict().valid
-    assert verdict(replace(QUIET, achieved=0.995), OPEN).valid
+    assert not verdict().reasons
+    assert not verdict(replace(QUIET, achieved=0.995), OPEN).reasons
 
 
 def test_a_worker_above_80_percent_is_the_limit():
@@ -170,7 +170,7 @@ def test_throughput_that_moves_is_not_steady():
 @pytest.mark.parametrize("pacing", [STAGED, RAMP])
 def test_a_load_that_changes_by_plan_is_not_called_unsteady(pacing):
     moving = verdict(pacing=pacing, throughput=np.linspace(80, 120, 60))
-    assert moving.valid
+    assert not moving.reasons
     assert moving.not_judged == ("steadiness of phase range: its load changes in stages",)
 
 
@@ -178,16 +178,16 @@ def test_the_course_of_one_journey_is_not_called_unsteady():
     measured = phase("weeks", {"activity": operation(100.0, response=Latency(p99=0.1), service=Latency(p99=0.1))})
     moving = np.linspace(80, 120, 60)
     judged = judge([JudgedPhase(measured, QUIET, moving, one_journey=True)], ())
-    assert judged.valid
+    assert not judged.reasons
     assert judged.not_judged == (
         "steadiness of phase weeks: each user makes one journey, whose steps determine the load",
     )
-    assert not judge([JudgedPhase(measured, QUIET, moving)], ()).valid
+    assert judge([JudgedPhase(measured, QUIET, moving)], ()).reasons
 
 
 def test_short_runs_report_that_steadiness_was_not_checked():
     short = verdict(throughput=np.array([100.0, 10.0, 500.0]))
-    assert short.valid
+    assert not short.reasons
     assert short.not_judged == ("steadiness of phase range: 3 s is too short (20 s are needed)",)
 
 
@@ -275,7 +275,7 @@ def test_a_rule_from_outside_is_judged_with_its_fault_and_effect():
     finally:
         DETECTORS.remove(detect)
         del RULES["toy"]
-    assert verdict().valid
+    assert not verdict().reasons
 
 
 @pytest.mark.parametrize("widest", [0.081, None])
@@ -291,4 +291,4 @@ def test_an_automatic_duration_that_ended_before_its_precision_is_imprecise(wide
     assert ("unknown" if widest is None else "8.1 %") in reason.cause
     assert "raise at_most" in reason.remedy
     assert {entry.state for entry in judged(False).figures} == {entry.state for entry in judged(True).figures}
-    assert judged(True).valid
+    assert not judged(True).reasons

@@ -36,7 +36,7 @@ def results(tmp_path_factory):
                     place = ["--hosts", services[name].address, "--output", root / name / f"r{number}"]
                     status, _, errors = within("bench", root / "slow.yaml", "--store", "http", *place)
                     assert status == 0, errors
-                    valid[name] += Run(root / name / f"r{number}").raw_summary["verdict"]["valid"]
+                    valid[name] += Run(root / name / f"r{number}").summary.verdict.valid
     return root
 
 

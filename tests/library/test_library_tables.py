@@ -10,7 +10,14 @@ import pyarrow as pa
 import pytest
 
 import loadframe
+from commands import result, within
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.record import Run
+from loadframe.report.formats.tables import markdown
+from loadframe.report.run_status import run_status
 from simulated import Truth, write_experiment, write_run
+
+CHANGED = "b1-nodes1-clients4"
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +93,35 @@ def test_percentiles_merge_over_runs_instead_of_being_averaged(experiment):
     table = experiment.histograms.to_polars().filter(pl.col("run").is_in([run["run"] for run in kept]))
     exact = rank_value(values(table.filter(kind="response")), 99)
     assert merged.percentile(99) == sum([one, many]).percentile(99) == exact != averaged
+
+
+@pytest.mark.parametrize(
+    ("how", "valid"), [({"saturated": [CHANGED]}, True), ({"invalid": [CHANGED]}, False), ({}, True)]
+)
+def test_valid_has_one_meaning_for_runs_and_experiments(tmp_path, how, valid):
+    path = write_experiment(tmp_path / "e", nodes=(1,), clients=(4,), repetitions=2, **how)
+    folder = path / "runs" / CHANGED
+    if "saturated" in how:
+        # Earlier versions recorded runs with any reason as not valid.
+        document = json.loads((folder / "summary.json").read_text())
+        document["verdict"]["valid"] = False
+        (folder / "summary.json").write_text(json.dumps(document))
+    run, experiment = loadframe.open(folder), loadframe.open(path)
+    (row,) = [row for row in experiment.runs if row["run"] == CHANGED]
+    (listed,) = [entry for entry in result("report", path)["runs"] if entry["run"] == CHANGED]
+    word = "valid" if valid else "not valid"
+    assert run.valid == row["valid"] == listed["verdict"]["valid"] == valid
+    assert result("report", folder)["verdict"]["valid"] == valid
+    assert f"{1 + valid} of 2 runs valid" in repr(experiment)
+    assert repr(run) == f"<Run {CHANGED}: done, {word}>"
+    assert f"done, {word}" in run._repr_html_()
+    assert f"| {word} |" in markdown([Run(folder)])
+    assert run_status(RecordedRun(CHANGED, 1, {}, Run(folder))) == (
+        "bounded" if "saturated" in how else "valid" if valid else "invalid"
+    )
+    printed = within("report", folder)[1].lower()
+    assert ("invalid: do not rely" in printed) != valid
+    assert ("valid, bounded:" in printed) == ("saturated" in how)
 
 
 def test_figures_leave_out_invalid_runs_unless_they_are_named(experiment):

@@ -103,11 +103,11 @@ def test_invalid_runs_are_marked_first(tmp_path):
 def test_a_run_of_a_saturated_generator_shows_the_bounds_of_its_figures(tmp_path):
     run = write_run(tmp_path, "r1", Truth(cpu_share=0.9))
     text = Page(run_page(run)).text
-    assert "Bounded: delays or limits of the load generator" in text
+    assert "Valid, bounded: delays or limits of the load generator" in text
     assert "or more requests/s (generator_cpu)" in text
     assert "response times of range_100 in range_100: bounded, p50 0 us to" in text
     assert "In phase range_100 a generator thread used 90 % of its core" in text
-    assert "Bounded: delays or limits of the load generator" in printed(run)
+    assert "Valid, bounded: delays or limits of the load generator" in printed(run)
 
 
 def test_ranks_are_shown_with_their_machines_and_of_many_those_that_did_least(run):

@@ -20,6 +20,7 @@ from loadframe.analyze.figures import (
     codes_about,
     failed_share,
     figure,
+    is_valid,
     measured_figures,
     stretch_of,
 )
@@ -61,7 +62,7 @@ class RecordedRun:
             "treatment": dict(self.treatment),
             "status": self.status,
             "failure": self.failure,
-            "verdict": as_document(self.verdict),
+            "verdict": as_document(self.verdict) | {"valid": self.sound} if self.verdict else None,
             "figures": self.states(),
             "store_failures": [failure.as_dict() for failure in self.failures],
         }
@@ -93,15 +94,13 @@ class RecordedRun:
 
     @cached_property
     def sound(self) -> bool:
-        """Whether the run is done and at least one of its figures is good or bounded.
+        """Whether the run is valid: done, and at least one of its figures is good or bounded.
 
-        Errors, drops, an unachieved rate and unsteadiness are results of the store and leave a run sound.
+        Errors, drops, an unachieved rate and unsteadiness are results of the store and leave a run valid.
         """
         if self.status != "done" or self.verdict is None:
             return False
-        if not self._qualities:
-            return not any(effect_of(reason.code) == "unknown" for reason in self.reasons)
-        return any(entry.state != "unknown" for entry in self._qualities.values())
+        return is_valid(self._qualities.values(), [reason.code for reason in self.reasons])
 
     @property
     def bounded(self) -> bool:
@@ -382,6 +381,14 @@ def read_attempts(path: Path) -> tuple[RecordedRun, ...]:
 def excluded(runs: Iterable[RecordedRun]) -> list[dict[str, str]]:
     """Return the excluded runs for JSON, each with the reason."""
     return [{"run": run.id, "reason": run.why} for run in runs]
+
+
+def validity(run: Run) -> bool | None:
+    """Return whether a run is valid, as `RecordedRun.sound`; None if it was not judged.
+
+    Summaries of earlier versions record as valid only runs without any reason.
+    """
+    return None if run.summary.verdict is None else RecordedRun(run.path.name, None, {}, run).sound
 
 
 def by_treatment(folder: RecordedExperiment) -> Iterator[tuple[Mapping[str, Any], list[tuple[RecordedRun, Run]]]]:

@@ -20,7 +20,7 @@ load that achieved its rate has the offered throughput, with or without delays.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -174,6 +174,16 @@ class Evidence:
 def measured_figures(evidence: Evidence) -> tuple[RecordedFigure, ...]:
     """Return the quality of a phase's figures: its rates and errors, and its operations' times."""
     return tuple(_figures(evidence))
+
+
+def is_valid(figures: Collection[RecordedFigure], codes: Iterable[str]) -> bool:
+    """Return whether a complete run is valid: at least one of its figures is good or bounded.
+
+    `codes` are the codes of its reasons. They decide about a run without figures.
+    """
+    if not figures:
+        return not any(effect_of(code) == "unknown" for code in codes)
+    return any(entry.state != "unknown" for entry in figures)
 
 
 def codes_about(reasons: Sequence[RecordedReason], phase: str, phases: Sequence[str]) -> tuple[str, ...]:

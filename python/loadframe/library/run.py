@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from loadframe.analyze.experiment import validity
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.analyze.percentiles import percentiles_of
 from loadframe.library.arguments import Positive, Seconds, checked
@@ -68,9 +69,8 @@ class Run:
 
     @property
     def valid(self) -> bool:
-        """Whether the verdict has no reason against the run."""
-        verdict = self._run.summary.verdict
-        return verdict is not None and verdict.valid
+        """Whether the run is done and at least one of its figures is good or bounded."""
+        return validity(self._run) is True
 
     @property
     def reasons(self) -> Table:

@@ -156,7 +156,10 @@ def standing_of(run: Run) -> tuple[Tone, str]:
     if not recorded.sound:
         return "invalid", "Invalid: do not rely on these figures."
     if recorded.bounded:
-        return "bounded", "Bounded: delays or limits of the load generator affect some figures; see their bounds."
+        return (
+            "bounded",
+            "Valid, bounded: delays or limits of the load generator affect some figures; see the bounds.",
+        )
     if recorded.reasons:
         return "valid", "Valid: the problems below are results of the store."
     return "valid", "Valid: no problem was found."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from loadframe.analyze.figures import Evidence, codes_about, measured_figures
+from loadframe.analyze.figures import Evidence, codes_about, is_valid, measured_figures
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.verdict import rules
 from loadframe.analyze.verdict.rules import RULES
@@ -44,8 +44,8 @@ class Verdict:
 
     @property
     def valid(self) -> bool:
-        """Whether no validity rule applies."""
-        return not self.reasons
+        """Whether at least one figure is good or bounded."""
+        return is_valid(self.figures, [reason.code for reason in self.reasons])
 
     def recorded(self) -> RecordedVerdict:
         """Return the verdict as summaries store it."""

@@ -127,8 +127,8 @@ function verdict(run) {
   if (run.status !== "done") return [element("span", { class: "invalid" }, run.status)];
   const trial = shown.judged.get(run.run);
   if (trial) return [element("span", { class: trial.outcome === "passed" ? "valid" : "word" }, trial.text)];
-  if (run.valid) return [element("span", { class: "valid" }, "valid")];
-  return [element("span", { class: "invalid" }, "invalid"), `: ${run.reasons.join("; ")}`];
+  const word = run.valid ? "valid" : "invalid";
+  return [element("span", { class: word }, word), run.reasons.length ? `: ${run.reasons.join("; ")}` : ""];
 }
 
 function drawCharts() {

@@ -461,7 +461,7 @@ class RecordedFigure:
 class RecordedVerdict:
     """Verdict on a run: validity, reasons, and quality of figures."""
 
-    valid: bool = field(metadata=doc_metadata("whether the run is valid"))
+    valid: bool = field(metadata=doc_metadata("whether any figure is good or bounded"))
     reasons: tuple[RecordedReason, ...] = field(default=(), metadata=doc_metadata(""))
     not_judged: tuple[str, ...] = field(default=(), metadata=doc_metadata("rules that could not be checked, and why"))
     explained: tuple[str, ...] = field(

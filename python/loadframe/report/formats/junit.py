@@ -6,6 +6,7 @@
 from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
+from loadframe.analyze.experiment import validity
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.base.untrusted import printable
 from loadframe.record import Run
@@ -51,9 +52,13 @@ def _judge(suite: ET.Element, run: Run) -> None:
     reasons = recorded_reasons(run)
     causes = {reason.code: f"{reason.cause}. {reason.remedy}" for reason in reasons}
     case = _case(suite, f"loadframe.{name}", "the run is valid")
-    if not verdict.valid:
+    if not validity(run):
         message = "\n".join(f"{reason.code}: {causes[reason.code]}" for reason in reasons)
-        ET.SubElement(case, "failure", message=message, type="invalid")
+        ET.SubElement(case, "failure", message=message or run.summary.status, type="invalid")
+    else:
+        for code, cause in causes.items():
+            reason_case = _case(suite, f"loadframe.{name}", code)
+            ET.SubElement(reason_case, "failure", message=f"{code}: {cause}", type="reason")
     for figure in verdict.figures:
         title = " ".join(filter(None, (figure.operation, figure.figure)))
         case = _case(suite, f"loadframe.{name}.{figure.phase}", title)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from loadframe.analyze.experiment import validity
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
@@ -85,7 +86,7 @@ def _checks(run: Run) -> list[dict[str, Any]]:
     verdict = run.summary.verdict
     passed = {"the run is done": run.summary.status == "done"}
     if verdict is not None:
-        passed["the run is valid"] = verdict.valid
+        passed["the run is valid"] = validity(run) is True
         passed |= {f"{reason.code}: {reason.cause}": False for reason in recorded_reasons(run)}
     return [
         {"name": name, "path": f"::{name}", "id": _id(f"::{name}"), "passes": int(good), "fails": int(not good)}

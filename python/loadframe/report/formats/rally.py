@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from loadframe.analyze.experiment import validity
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.record import Run
 from loadframe.record.schema import ERROR_CLASSES
@@ -79,7 +80,7 @@ def _document(run: Run, words: _Words) -> dict[str, Any]:
     verdict = summary.verdict
     tags = {"loadframe-run": run.path.name, "loadframe-status": summary.status}
     if verdict is not None:
-        tags["loadframe-valid"] = str(verdict.valid).lower()
+        tags["loadframe-valid"] = str(validity(run)).lower()
     if manifest.store.kind:
         tags["store"] = manifest.store.kind
     return {
@@ -146,12 +147,11 @@ def _task_names(run: Run) -> dict[tuple[str, str], str]:
 
 
 def _meta(run: Run, phase: PhaseSummary, figures: OperationFigures) -> dict[str, Any]:
-    verdict = run.summary.verdict
     reasons = [reason.code for reason in recorded_reasons(run) if reason.phase in (None, phase.name)]
     return {
         "loadframe-note": _NOTE,
         "loadframe-phase": phase.name,
-        "loadframe-valid": verdict.valid if verdict else None,
+        "loadframe-valid": validity(run),
         "loadframe-reasons": reasons,
         "loadframe-errors": dict(figures.errors),
         "loadframe-dropped": figures.dropped,
@@ -204,7 +204,7 @@ def records(run: Run, words: str) -> Iterator[tuple[str, dict[str, Any]]]:
 def _records(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
     names, began = _task_names(run), started(run).timestamp()
     identity = _identity(run, words) | {words.parameters: dict(run.manifest.workload.parameters)}
-    valid = run.summary.verdict.valid if run.summary.verdict else None
+    valid = validity(run)
     keys = [(phase, name) for phase in run.summary.phases for name in phase.operations]
     units = {(phase.name, name): _unit(run, phase, name) for phase, name in keys}
     types = {(phase.name, name): _type(run, phase, name) for phase, name in keys}

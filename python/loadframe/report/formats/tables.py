@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from loadframe.analyze.experiment import validity
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.base.units import format_count, format_duration
 from loadframe.record import Run
@@ -42,7 +43,7 @@ def _about(run: Run) -> dict[str, Any]:
         "treatment": dict(manifest.treatment),
         "status": summary.status,
         "failure_cause": summary.failure,
-        "valid": summary.verdict.valid if summary.verdict else None,
+        "valid": validity(run),
         "reasons": [{"code": it.code, "phase": it.phase, "cause": it.cause} for it in recorded_reasons(run)],
     }
 
@@ -83,8 +84,7 @@ def markdown(runs: Sequence[Run]) -> str:
     """Return a table of the measured phases, and a list of the reasons against runs. Times are response times."""
     lines = [f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * 3}{'--:|' * 6}---|"]
     for run in runs:
-        verdict = run.summary.verdict
-        words = "not judged" if verdict is None else "valid" if verdict.valid else "not valid"
+        words = {None: "not judged", True: "valid", False: "not valid"}[validity(run)]
         outcome = words if run.summary.status == "done" else f"{run.summary.status}, {words}"
         rows = [_cells(phase, name, figures) for phase in run.summary.measured for name, figures in _items(phase)]
         for cells in rows or [("–",) * (len(_COLUMNS) - 2)]:

@@ -7,6 +7,7 @@ response times of failures. Times are whole microseconds, as in YCSB. `Throughpu
 import re
 from collections.abc import Iterator
 
+from loadframe.analyze.experiment import validity
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.record import Run
 from loadframe.record.schema.figures import OperationFigures
@@ -41,8 +42,8 @@ def _lines(run: Run) -> Iterator[tuple[str, str, object]]:
             section = ".".join([*([_safe(phase.name)] if len(phases) > 1 else []), _NAMES.get(name) or _safe(name)])
             yield from _operation(run, phase, name, section, operation)
     yield "LOADFRAME", "Status", _safe(run.summary.status)
-    if verdict := run.summary.verdict:
-        yield "LOADFRAME", "Valid", str(verdict.valid).lower()
+    if run.summary.verdict:
+        yield "LOADFRAME", "Valid", str(validity(run)).lower()
         for reason in recorded_reasons(run):
             yield "LOADFRAME", f"Reason={_safe(reason.code)}", _safe(reason.phase or "run")
 

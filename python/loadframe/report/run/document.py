@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from loadframe.analyze.delayed import delayed_of
 from loadframe.analyze.dips import dips_of
+from loadframe.analyze.experiment import validity
 from loadframe.analyze.percentiles import bands_of, percentiles_document
 from loadframe.analyze.processes import processes_of
 from loadframe.analyze.publication_figures import (
@@ -39,6 +40,8 @@ def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
     - `bands`: shares of latency buckets by phase and operation, if their bounds (s) are given.
     """
     document = {"run": str(run.path), **run.raw_summary, "percentiles": percentiles_document(run)}
+    if (valid := validity(run)) is not None:
+        document["verdict"] = {**document["verdict"], "valid": valid}
     cpu = processes_of(run)
     if cpu.used:
         document["cpu"] = {

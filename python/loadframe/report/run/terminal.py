@@ -145,7 +145,7 @@ def print_verdict(console: Console, run: Run, verdict: RecordedVerdict) -> None:
     """Print the verdict, bounded figures, reasons with remedies, explanations, and rules that were not checked."""
     most = _MOST_LINES if len(run.summary.phases) > _MOST_PHASES else sys.maxsize
     tone, words = standing_of(run)
-    if verdict.valid and tone == "valid":
+    if tone == "valid" and not verdict.reasons:
         console.print(Text("valid", style="bold green"))
     elif tone == "invalid":
         console.print(Text("INVALID: do not rely on these figures", style="bold red"))
