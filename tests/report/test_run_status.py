@@ -4,9 +4,11 @@ import json
 
 from loadframe.analyze.compare import read_groups
 from loadframe.analyze.experiment import read_experiment
+from loadframe.analyze.verdict.rules import NOT_ACHIEVED, severity_of
+from loadframe.record import Run
 from loadframe.record.reader import set_aside
 from loadframe.report.run_status import exclusions, trust
-from simulated import Truth, write_experiment
+from simulated import Truth, write_experiment, write_run
 
 
 def test_a_run_that_has_a_reason_in_two_phases_is_one_run(tmp_path):
@@ -18,6 +20,35 @@ def test_a_run_that_has_a_reason_in_two_phases_is_one_run(tmp_path):
     file.write_text(json.dumps(summary))
     (group,) = exclusions(read_experiment(path))
     assert group.runs == (left_out,)
+
+
+def test_a_group_of_runs_has_the_cause_and_remedy_of_its_worst_run(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(4,), repetitions=3)
+    lags = {"b1-nodes1-clients4": 0.00697, "b2-nodes1-clients4": 0.0251, "b3-nodes1-clients4": None}
+    for name, lag in lags.items():
+        reason = {"code": "loop_lag", "cause": f"lagged by {lag}", "remedy": f"wait {lag}", "phase": "range_100"}
+        file = path / "runs" / name / "summary.json"
+        summary = json.loads(file.read_text())
+        # Earlier versions recorded no severity.
+        summary["verdict"]["reasons"] = [reason | ({"severity": lag} if lag else {})]
+        bound = {"phase": "range_100", "figure": "throughput", "state": "bounded", "low": {"value": 1.0}}
+        summary["verdict"]["figures"] = [bound]
+        file.write_text(json.dumps(summary))
+    (group,) = exclusions(read_experiment(path))
+    assert (group.runs, group.cause, group.remedy) == (tuple(lags), "at worst, lagged by 0.0251", "wait 0.0251")
+
+
+def test_the_verdict_records_the_figure_that_compares_reasons_of_a_rule(tmp_path):
+    recorded = {
+        name: Run(write_run(tmp_path, name, truth).path).summary.verdict.reasons
+        for name, truth in {"mild": Truth(cpu_share=0.9), "bad": Truth(cpu_share=0.97)}.items()
+    }
+    severities = {
+        name: [it.severity for it in reasons if it.code == "generator_cpu"] for name, reasons in recorded.items()
+    }
+    assert severities == {"mild": [0.9], "bad": [0.97]}
+    low, high = (NOT_ACHIEVED(phase="b", achieved=share) for share in (0.1, 0.9))
+    assert severity_of(low) > severity_of(high), "the smaller share is worse"
 
 
 def test_a_failure_of_the_store_that_was_retried_is_still_one(tmp_path):

@@ -18,6 +18,7 @@ from loadframe.analyze.verdict.rules import (
     FailureKind,
     change_failed_text,
     documents_lost,
+    recorded,
 )
 from loadframe.base.event_kinds import FAILED
 from loadframe.record import Run
@@ -81,16 +82,16 @@ def recorded_reasons(run: Run) -> tuple[RecordedReason, ...]:
     In runs of earlier versions lost documents and failed changes are recorded as deviations of the cluster; the
     function replaces these by the reasons of this version.
     """
-    recorded = run.summary.verdict.reasons if run.summary.verdict else ()
-    if not any(reason.code == CLUSTER_STATE.code for reason in recorded):
-        return recorded
+    known = run.summary.verdict.reasons if run.summary.verdict else ()
+    if not any(reason.code == CLUSTER_STATE.code for reason in known):
+        return known
     there = (run.path / EVENTS_FILE).is_file()
     changes = {reason.cause: reason for reason in failed_changes(run.events if there else ())}
     return tuple(
-        RecordedReason(**failure.as_dict())
+        recorded(failure)
         if reason.code == CLUSTER_STATE.code and (failure := documents_lost(reason.cause) or changes.get(reason.cause))
         else reason
-        for reason in recorded
+        for reason in known
     )
 
 

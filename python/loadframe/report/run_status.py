@@ -1,5 +1,6 @@
 """Sentences on the validity of runs: the verdict of a run and its bounds, and which runs an experiment uses."""
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,7 +92,7 @@ def _states_text(states: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A reason why runs are left out or bounded: their names, its cause in the first of them, its remedy."""
+    """A reason why runs are left out or bounded: their names, its cause in the worst of them, its remedy."""
 
     runs: tuple[str, ...]
     cause: str
@@ -101,14 +102,16 @@ class Exclusion:
 def exclusions(folder: RecordedExperiment) -> list[Exclusion]:
     """Return the reasons why runs are left out, failed, at fault or bounded, the most frequent first.
 
-    A run with two reasons is in both.
+    A run with two reasons is in both. A group of several runs has the cause and remedy of the worst.
     """
     by_cause: dict[str, list[tuple[str, str, str]]] = {}
+    worst: dict[str, RecordedReason] = {}
     listed = {id(run) for run in (*folder.left_out, *folder.faulty)}
     bounded = [run for run in folder.runs if run.bounded and id(run) not in listed]
     for run in (*folder.left_out, *folder.faulty, *folder.attempts, *bounded):
         for reason in run.reasons:
             by_cause.setdefault(reason.code, []).append((run.id, reason.cause, reason.remedy))
+            worst[reason.code] = max(worst.get(reason.code, reason), reason, key=_severity)
         if not run.reasons and run.status == "missing":
             by_cause.setdefault("missing", []).append(
                 (run.id, "not made yet", "run the same command again to make missing runs")
@@ -119,8 +122,19 @@ def exclusions(folder: RecordedExperiment) -> list[Exclusion]:
             remedy = "fix the cause, then repeat failed runs with `loadframe run --retry-failed`"
             by_cause.setdefault(why(run), []).append((run.id, why(run), remedy))
     # A run may have one reason in several of its phases.
-    groups = [Exclusion(tuple(dict.fromkeys(row[0] for row in rows)), *rows[0][1:]) for rows in by_cause.values()]
+    groups = []
+    for code, rows in by_cause.items():
+        runs = tuple(dict.fromkeys(row[0] for row in rows))
+        _, cause, remedy = rows[0]
+        if code in worst and worst[code].severity is not None:
+            differ = len({row[1] for row in rows}) > 1
+            cause, remedy = f"{'at worst, ' * differ}{worst[code].cause}", worst[code].remedy
+        groups.append(Exclusion(runs, cause, remedy))
     return sorted(groups, key=lambda group: -len(group.runs))
+
+
+def _severity(reason: RecordedReason) -> float:
+    return -math.inf if reason.severity is None else reason.severity
 
 
 def why(run: RecordedRun) -> str:
@@ -177,12 +191,12 @@ def bounds_of(run: Run) -> list[str]:
 
 
 def merged_reasons(reasons: Iterable[RecordedReason]) -> list[tuple[str, str]]:
-    """Return the cause and the remedy of each rule that applies; further phases follow the cause of the first."""
+    """Return the cause and the remedy of each rule that applies, for the worst phase, followed by the other phases."""
     by_code: dict[str, list[RecordedReason]] = {}
     for reason in reasons:
         by_code.setdefault(reason.code, []).append(reason)
     merged = []
-    for first, *others in by_code.values():
+    for first, *others in (sorted(several, key=_severity, reverse=True) for several in by_code.values()):
         phases = list(dict.fromkeys(other.phase for other in others if other.phase and other.phase != first.phase))
         more = f"; also in {join_words(phases)}" if phases else ""
         merged.append((f"{first.cause}{more}", first.remedy))

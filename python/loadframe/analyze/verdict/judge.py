@@ -25,7 +25,6 @@ from loadframe.record.schema.summary import (
     PhaseSummary,
     RankFigures,
     RecordedFigure,
-    RecordedReason,
     RecordedVerdict,
 )
 
@@ -49,7 +48,7 @@ class Verdict:
 
     def recorded(self) -> RecordedVerdict:
         """Return the verdict as summaries store it."""
-        reasons = tuple(RecordedReason(**reason.as_dict()) for reason in self.reasons)
+        reasons = tuple(rules.recorded(reason) for reason in self.reasons)
         return RecordedVerdict(self.valid, reasons, self.not_judged, self.explained, self.figures)
 
 
@@ -147,7 +146,7 @@ def judge(
 
 def _figures(phases: Sequence[JudgedPhase], reasons: Sequence[Finding]) -> tuple[RecordedFigure, ...]:
     """Return how well each figure of the phases was measured, given the reasons."""
-    recorded = [RecordedReason(**reason.as_dict()) for reason in reasons]
+    recorded = [rules.recorded(reason) for reason in reasons]
     names = [phase.summary.name for phase in phases]
     figures: list[RecordedFigure] = []
     for phase in phases:
@@ -214,7 +213,7 @@ def _generator_and_ranks(phase: JudgedPhase) -> Iterator[Finding]:
         figures = as_generator(rank, machines.get(rank.machine or ""), phase.generator.threads // len(ranks))
         for finding in _generator(replace(phase, generator=figures), f" on {_name(rank)}"):
             known = worst.get(finding.code)
-            if known is None or _severity(finding) > _severity(known):
+            if known is None or (rules.severity_of(finding) or 0.0) > (rules.severity_of(known) or 0.0):
                 worst[finding.code] = finding
     for finding in _generator(phase):
         yield worst.pop(finding.code, finding)
@@ -232,11 +231,6 @@ def _generator_and_ranks(phase: JudgedPhase) -> Iterator[Finding]:
 
 def _name(rank: RankFigures) -> str:
     return f"rank {rank.rank} ({rank.machine})"
-
-
-def _severity(finding: Finding) -> float:
-    figure = RULES[finding.code].severity
-    return float(finding.figures[figure]) if figure else 0.0
 
 
 def _generator(phase: JudgedPhase, place: str = "") -> Iterator[Finding]:

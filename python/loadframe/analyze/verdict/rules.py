@@ -11,6 +11,7 @@ from typing import Literal
 
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.base.units import counted, format_change, format_duration, format_share
+from loadframe.record.schema.summary import RecordedReason
 
 #: The component to blame.
 Fault = Literal["store", "generator", "cluster"]
@@ -69,7 +70,8 @@ class ValidityRule(Rule):
     """A reason for which a run is invalid. It registers itself in `RULES`; a code may not be used twice.
 
     `judged_if_disturbed`: whether it also applies to runs whose cluster was changed on purpose. `severity` names the
-    figure by which the worst of several findings is chosen. `failure` is the kind of the store's failure, if it is one.
+    figure by which the worst of several findings is chosen: the largest, or with `-NAME` the smallest. `failure` is
+    the kind of the store's failure, if it is one.
     """
 
     # The defaults are the gravest: an unknown reason must not turn into a result.
@@ -83,6 +85,21 @@ class ValidityRule(Rule):
         if self.code in RULES:
             raise ValueError(f"there are two validity rules {self.code}")
         RULES[self.code] = self
+
+
+def severity_of(finding: Finding) -> float | None:
+    """Return the figure that compares a finding with others of its rule, larger if worse; None without one."""
+    named = RULES[finding.code].severity
+    if named is None:
+        return None
+    figure = float(finding.figures[named.removeprefix("-")])
+    return -figure if named.startswith("-") else figure
+
+
+def recorded(finding: Finding) -> RecordedReason:
+    """Return a reason as summaries store it."""
+    phase = finding.figures.get("phase")
+    return RecordedReason(finding.code, finding.cause, finding.remedy, phase, severity_of(finding))
 
 
 def fault_of(code: str) -> Fault:
@@ -260,13 +277,18 @@ STALLED = ValidityRule(
     severity="longest",
 )
 BEGAN_LATE = ValidityRule(
-    "began_late", _began_late, "run nothing else on that machine, or give it fewer ranks", effect="partial"
+    "began_late",
+    _began_late,
+    "run nothing else on that machine, or give it fewer ranks",
+    effect="partial",
+    severity="late",
 )
 STRAGGLER = ValidityRule(
     "straggler",
     _straggler,
     "check that machine and its network path to the nodes, or remove it from the run",
     effect="saturated",
+    severity="-share",
     judged_if_disturbed=False,
 )
 READER_CPU = ValidityRule(
@@ -275,6 +297,7 @@ READER_CPU = ValidityRule(
     f" (limit {format_share(CPU_LIMIT)})",
     _busy_reader,
     effect="saturated",
+    severity="share",
 )
 IMPRECISE = ValidityRule(
     "imprecise",
@@ -290,6 +313,7 @@ NOT_ACHIEVED = ValidityRule(
     "the rate exceeds the capacity: lower it, or treat this run as an overload test",
     fault="store",
     effect="result",
+    severity="-achieved",
     judged_if_disturbed=False,
 )
 BACKLOG = ValidityRule(
@@ -325,6 +349,7 @@ DROPPED = ValidityRule(
     "lower the rate, or raise the stream's max_in_flight",
     fault="store",
     effect="result",
+    severity="dropped",
     judged_if_disturbed=False,
     failure="requests",
 )
@@ -335,6 +360,7 @@ ERRORS = ValidityRule(
     "look at the answers with `loadframe check` and at the store's log; throughput counts successes only",
     fault="store",
     effect="result",
+    severity="failed",
     judged_if_disturbed=False,
     failure="requests",
 )
@@ -360,6 +386,7 @@ LEFT_OVER = ValidityRule(
     "send slower than the store ingests events, or let the phase end with the source (until: exhausted)",
     fault="store",
     effect="result",
+    severity="left_over",
     failure="requests",
 )
 MISSING_EVENTS = ValidityRule(
@@ -368,6 +395,7 @@ MISSING_EVENTS = ValidityRule(
     "check the store's log for nodes that failed; with an asynchronous translog such a node loses events",
     fault="store",
     effect="result",
+    severity="missing",
     failure="documents",
 )
 CHECK_FAILED = ValidityRule(

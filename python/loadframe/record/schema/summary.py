@@ -421,6 +421,13 @@ class RecordedReason:
         default=None,
         metadata=doc_metadata("the phase concerned; absent if the reason concerns the whole run", absent=True),
     )
+    severity: float | None = field(
+        default=None,
+        metadata=doc_metadata(
+            "compares reasons with the same code: the larger, the worse; absent if the rule has no such figure",
+            absent=True,
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
