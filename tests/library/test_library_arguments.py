@@ -55,6 +55,7 @@ def calls(folder, tmp_path, monkeypatch):
         "Run.response_times": run.response_times,
         "Run.report": run.report,
         "RunPlots.percentiles": run.plot.percentiles,
+        "RunPlots.__getitem__": run.plot.__getitem__,
         "Experiment.response_times": experiment.response_times,
         "Experiment.service_times": experiment.service_times,
         "Experiment.failure_times": experiment.failure_times,
@@ -104,6 +105,7 @@ ARGUMENTS = [
     ("Run.response_times", "start end", TIME),
     ("Run.report", "bands", ([],)),
     ("RunPlots.percentiles", "operations", ([],)),
+    ("RunPlots.__getitem__", "name", NONE),
     *((f"Experiment.{kind}_times", "operation phase", NONE) for kind in ("response", "service", "failure")),
     ("Experiment.response_times", "start end", TIME),
     ("Experiment.response_times", "where", MAPPING),
@@ -209,3 +211,16 @@ def test_the_plots_of_a_run_list_the_methods_that_return_them():
     public = {name for name in vars(loadframe.RunPlots) if not name.startswith("_")}
     # Listing reads nothing of the run.
     assert set(loadframe.RunPlots.__new__(loadframe.RunPlots)) == public
+
+
+def test_plots_of_runs_and_of_experiments_are_mappings_by_name(tmp_path):
+    experiment = loadframe.open(write_experiment(tmp_path / "e", nodes=(1, 2), clients=(4, 8), repetitions=1))
+    run = loadframe.open(write_run(tmp_path, "r", Truth(seconds=3)).path)
+    for plots in (run.plot, experiment.plot):
+        assert [plot.svg[:4] for plot in plots.values()] == ["<svg"] * len(plots)
+        assert all(name in plots for name in plots) and "capacity" not in plots and 3 not in plots
+        assert repr(plots) == f"<Plots: {', '.join(plots)}>"
+        assert plots._repr_html_().count("<svg") == len(plots) > 1
+        with pytest.raises(loadframe.BadInput, match="unknown plot"):
+            plots["no such plot"]
+    assert run.plot["over_time"].svg == run.plot.over_time().svg

@@ -67,10 +67,31 @@ class Plot:
         return f'<div style="max-width: {self._figure.width}px">{self.svg}<p>{escape(self.caption)}</p></div>'
 
 
-class RunPlots:
-    """The plots of one run.
+class _Plots(Mapping[str, Plot]):
+    """Plots by name, which show together in notebooks."""
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether a plot has this name."""
+        return any(name == each for each in self)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+    def __repr__(self) -> str:
+        return f"<Plots: {', '.join(self) or 'none'}>"
+
+    def _repr_html_(self) -> str:
+        return "".join(plot._repr_html_() for plot in self.values())
+
+
+class RunPlots(_Plots):
+    """The plots of one run, by name or by method.
 
     >>> plots = loadframe.open("results/tail").plot
+    >>> list(plots)
+    ['over_time', 'percentiles']
+    >>> plots["over_time"]
+    <Plot over-time>
     >>> plots.percentiles(operations=["read", "scan"])
     <Plot percentiles>
     """
@@ -80,8 +101,16 @@ class RunPlots:
         self._run = run
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the names of the methods that return plots."""
+        """Yield the names, which are also the names of the methods."""
         return iter(("over_time", "percentiles"))
+
+    @checked
+    def __getitem__(self, name: str) -> Plot:
+        """Return a plot; BadInput for an unknown name."""
+        if name not in self:
+            raise _unknown(name, self, self._run.path)
+        plot: Plot = getattr(self, name)()
+        return plot
 
     def over_time(self) -> Plot:
         """Throughput, response times and activities of the store over the whole run."""
@@ -134,7 +163,11 @@ def _percentile_name(nines: int) -> str:
     return f"p{100 - 100 / 10**nines:g}"
 
 
-class ExperimentPlots(Mapping[str, Plot]):
+def _unknown(name: str, plots: _Plots, path: Path) -> BadInput:
+    return BadInput(f"unknown plot {name!r}", where=str(path), remedy=did_you_mean(name, list(plots)))
+
+
+class ExperimentPlots(_Plots):
     """The plots of an experiment by name, as in its report. The names depend on its kind.
 
     scale: `throughput over nodes`, `throughput over clients`, `response over clients`. capacity: `capacity`, `trials`.
@@ -166,25 +199,12 @@ class ExperimentPlots(Mapping[str, Plot]):
     def __getitem__(self, name: str) -> Plot:
         """Return a plot; BadInput for an unknown name."""
         if name not in self._figures:
-            raise BadInput(f"unknown plot {name!r}", where=str(self._path), remedy=did_you_mean(name, list(self)))
+            raise _unknown(name, self, self._path)
         return Plot(self._figures[name])
-
-    def __contains__(self, name: object) -> bool:
-        """Return whether a plot has this name."""
-        return name in self._figures
 
     def __iter__(self) -> Iterator[str]:
         """Yield the names."""
         return iter(self._figures)
-
-    def __len__(self) -> int:
-        return len(self._figures)
-
-    def __repr__(self) -> str:
-        return f"<Plots: {', '.join(self) or 'none'}>"
-
-    def _repr_html_(self) -> str:
-        return "".join(plot._repr_html_() for plot in self.values())
 
 
 _Named = Iterator[tuple[str, Figure | None]]
