@@ -62,19 +62,46 @@ def test_each_effect_has_a_row_with_its_interval():
     }
 
 
-def test_an_interval_without_an_end_reaches_the_edge():
-    figure = drawn(effect(0.8, 1.2, math.inf), effect(1e-9, 1.1, 1.3))
-    first, second = figure.traces[0].x[:2], figure.traces[0].x[3:5]
-    assert first == [0.8, figure.x.range[1]]
-    assert second == [figure.x.range[0], 1.3]
+def parts(figure):
+    """Return the known and unknown parts of intervals, and the marks of each symbol as (y, hollow)."""
+    lines = {"solid": [], "dot": []}
+    marks = {}
+    for trace in figure.traces:
+        if trace.line:
+            x, y = list(trace.x), list(trace.y)
+            lines[trace.line.dash] += [(y[at], x[at], x[at + 1]) for at in range(0, len(x), 3)]
+        elif trace.mark.symbol in ("triangle-left", "triangle-right"):
+            marks.setdefault(trace.mark.symbol, []).extend((at, trace.mark.hollow) for at in trace.y)
+    return lines["solid"], lines["dot"], marks
+
+
+def test_ends_beyond_the_axis_and_unknown_ends_have_different_arrows():
+    figure = drawn(effect(0.8, 1.2, math.inf), effect(1e-9, 1.1, 1.3), effect(0.9, 1.0, 1.1))
+    low, high = figure.x.range
+    known, unknown, arrows = parts(figure)
+    assert known == [(0.0, 0.8, 1.2), (-1.0, low, 1.3), (-2.0, 0.9, 1.1)]
+    assert unknown == [(0.0, 1.2, high)]
+    assert arrows == {"triangle-right": [(0.0, True)], "triangle-left": [(-1.0, False)]}
+    assert "filled arrow: the interval ends beyond the axis" in figure.caption
+    assert "hollow arrow: this end of the interval is unknown" in figure.caption
     assert draw(figure).startswith("<svg")
+    assert all(low <= x <= high for trace in figure.traces for x in trace.x if x is not None)
 
 
-def test_an_unknown_interval_reaches_both_edges():
-    figure = drawn(effect(0.0, 1.2, math.inf))
-    bar, mark = figure.traces
-    assert (list(bar.x), list(mark.x)) == ([*figure.x.range, None], [1.2])
+@pytest.mark.parametrize("logarithmic", [False, True])
+def test_an_unknown_interval_is_dotted_to_both_edges(logarithmic):
+    figure = drawn(effect(0.0, 1.2, math.inf), logarithmic=logarithmic)
+    low, high = figure.x.range
+    known, unknown, arrows = parts(figure)
+    assert (known, unknown) == ([], [(0.0, low, 1.2), (0.0, 1.2, high)])
+    assert arrows == {"triangle-left": [(0.0, True)], "triangle-right": [(0.0, True)]}
     assert drawn() is None
+
+
+def test_intervals_within_the_axis_have_no_arrow():
+    figure = drawn(effect(0.8, 0.9, 1.1), effect(1.2, 1.3, 1.5))
+    assert parts(figure)[1:] == ([], {})
+    assert figure.caption == "caption"
 
 
 def test_settings_reports_draw_the_ratios_of_the_table(recorded):

@@ -51,6 +51,8 @@ _OUTLINES: dict[str, Sequence[tuple[float, float]]] = {
     "diamond": ((0, -1.15), (1.15, 0), (0, 1.15), (-1.15, 0)),
     "triangle-up": ((0, -1.1), (1.05, 0.8), (-1.05, 0.8)),
     "triangle-down": ((0, 1.1), (1.05, -0.8), (-1.05, -0.8)),
+    "triangle-left": ((-1.1, 0), (0.8, 1.05), (0.8, -1.05)),
+    "triangle-right": ((1.1, 0), (-0.8, 1.05), (-0.8, -1.05)),
     "star": tuple(
         (radius * math.sin(math.pi * i / 5), -radius * math.cos(math.pi * i / 5))
         for i, radius in enumerate((1.25, 0.5) * 5)

@@ -32,7 +32,10 @@ class LineStyle:
 
 @dataclass(frozen=True)
 class Mark:
-    """Style of a point: a symbol of `SYMBOLS` or "x", diameter in pixels; a hollow point has only an outline."""
+    """Style of a point: a symbol of `SYMBOLS`, "triangle-left", "triangle-right" or "x"; diameter in pixels.
+
+    A hollow point has only an outline.
+    """
 
     color: str
     symbol: str = "circle"

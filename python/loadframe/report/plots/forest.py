@@ -1,7 +1,7 @@
 """Forest plot: effects as ratios with their intervals, a row for each."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from loadframe.analyze.estimate import Estimate
@@ -11,6 +11,8 @@ from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, LineStyl
 _WIDE = 4.0
 #: Largest factor by which intervals extend the axis beyond the ratios; longer intervals are cut.
 _BEYOND = 10.0
+#: Symbols of arrows, and their distance from the edge as a share of the axis.
+_LEFT, _RIGHT, _INSIDE = "triangle-left", "triangle-right", 0.01
 #: Characters that a line of a label holds on a narrow screen, and pixels of a line.
 _LETTERS, _LINE = 14, 14
 
@@ -30,8 +32,8 @@ def forest(
 ) -> Figure | None:
     """Draw effects as marks with intervals, and a line at 1; None without a positive ratio.
 
-    The axis is logarithmic with `logarithmic`, or if the ratios and intervals span more than a factor of 4. An interval
-    without an end, or with a distant one, reaches the edge; an unknown interval reaches both edges.
+    The axis is logarithmic with `logarithmic`, or if the ratios and intervals span more than a factor of 4. A filled
+    arrow at the edge stands for a distant end of an interval, a dotted line with a hollow arrow for an unknown end.
     """
     shown = [effect for effect in effects if 0 < effect.ratio.value < math.inf]
     if not shown:
@@ -45,22 +47,11 @@ def forest(
     edge = max((high / low) ** 0.05, 1.01)
     limits = (low / edge, high * edge) if logarithmic else (max(low - margin, 0), high + margin)
     outcomes = list(dict.fromkeys(effect.outcome for effect in shown))
-    traces = []
+    traces: list[Trace] = []
     for index, outcome in enumerate(outcomes):
         color = COLORS[index % len(COLORS)]
         rows = [(-float(row), effect) for row, effect in enumerate(shown) if effect.outcome == outcome]
-        bars = [(y, effect.ratio) for y, effect in rows if effect.ratio.low < effect.ratio.high]
-        if bars:
-            traces.append(
-                Trace(
-                    [x for _, ratio in bars for x in (max(ratio.low, limits[0]), min(ratio.high, limits[1]), None)],
-                    [at for y, _ in bars for at in (y, y, None)],
-                    line=LineStyle(color, 2),
-                    group=outcome,
-                    legend=False,
-                    hover=False,
-                )
-            )
+        traces += _intervals(rows, limits, color, outcome, logarithmic=logarithmic)
         traces.append(
             Trace(
                 numbers([effect.ratio.value for _, effect in rows]),
@@ -77,7 +68,54 @@ def forest(
         Axis(f"{title}{' (log scale)' if logarithmic else ''}", "log" if logarithmic else "linear", range=limits),
         [Panel(Axis("", range=(0.6 - len(shown), 0.6), ticks=ticks, grid=False))],
         traces,
-        caption,
+        caption + _arrows_text(traces),
         rules=[Rule(1, color=MUTED)],
         height=90 + len(shown) * max(_LINE * lines + 8, 26),
     )
+
+
+def _intervals(
+    rows: Sequence[tuple[float, Effect]], limits: tuple[float, float], color: str, outcome: str, *, logarithmic: bool
+) -> Iterator[Trace]:
+    """Yield the intervals of an outcome: known parts, parts to unknown ends, and arrows where they leave the axis."""
+    known: list[tuple[float, float, float]] = []
+    unknown: list[tuple[float, float, float]] = []
+    arrows: dict[tuple[str, bool], list[tuple[float, Effect]]] = {}
+    for y, effect in rows:
+        value, low, high = effect.ratio.value, effect.ratio.low, effect.ratio.high
+        if not low < high:
+            continue
+        for left, end, edge in ((True, low, limits[0]), (False, high, limits[1])):
+            is_unknown = end <= 0 if left else math.isinf(end)
+            beyond = end < edge if left else end > edge
+            if is_unknown:
+                unknown.append((y, edge, value))
+            if is_unknown or beyond:
+                arrows.setdefault((_LEFT if left else _RIGHT, is_unknown), []).append((y, effect))
+        ends = (value if low <= 0 else max(low, limits[0]), value if math.isinf(high) else min(high, limits[1]))
+        if ends[0] < ends[1]:
+            known.append((y, *ends))
+    for parts, line in ((known, LineStyle(color, 2)), (unknown, LineStyle(color, 2, "dot"))):
+        if parts:
+            xs = [x for _, *pair in parts for x in (*sorted(pair), None)]
+            ys = [at for y, *_ in parts for at in (y, y, None)]
+            yield Trace(xs, ys, line=line, group=outcome, legend=False, hover=False)
+    for (symbol, is_unknown), ended in arrows.items():
+        inside = _INSIDE if symbol == _LEFT else 1 - _INSIDE
+        low, high = limits
+        at = low * (high / low) ** inside if logarithmic else low + inside * (high - low)
+        yield Trace(
+            numbers([at] * len(ended)),
+            numbers([y for y, _ in ended]),
+            mark=Mark(color, symbol, 9, hollow=is_unknown),
+            texts=[effect.text for _, effect in ended],
+            group=outcome,
+            legend=False,
+        )
+
+
+def _arrows_text(traces: Sequence[Trace]) -> str:
+    """Return sentences that explain the arrows among the traces."""
+    kinds = {trace.mark.hollow for trace in traces if trace.mark and trace.mark.symbol in (_LEFT, _RIGHT)}
+    words = " A filled arrow: the interval ends beyond the axis." if False in kinds else ""
+    return words + (" A dotted line with a hollow arrow: this end of the interval is unknown." if True in kinds else "")
