@@ -120,7 +120,7 @@ def _patterns() -> str:
     def fields(name: str) -> list[str]:
         """Return the fields of a pattern and of the patterns that it refers to, in order."""
         parts = re.findall(r"%{(\w+)(?::(\w+))?}", definitions[name])
-        return [field for part, own in parts for field in ([own] if own else []) + fields(part)]
+        return [name for part, field in parts for name in ([field] if field else []) + fields(part)]
 
     rows = {name: ", ".join(f"`{field}`" for field in fields(name)) for name in sorted(definitions)}
     table = "".join(f"| `{name}` | {cell} |\n" for name, cell in rows.items() if cell)

@@ -158,6 +158,7 @@ def test_a_sender_that_a_full_buffer_held_back_leaves_open_whether_the_store_kep
         sending.join()
     came = json.loads((tmp_path / "stdout.txt").read_text())
     assert came["held_back"] is True
+    assert came["buffer_full"] is True
     assert came["pace"]["pace"] == "held back"
     assert came["verdict"] == Run(came["run"]).raw_summary["verdict"]
 

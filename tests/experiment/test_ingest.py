@@ -168,6 +168,7 @@ def test_outcome_is_available_to_programs():
         "spilled_bytes": 500,
         "most_spilled_bytes": 300,
         "held_back": False,
+        "buffer_full": None,
         "unread_share": None,
         "trouble": ["a full disk"],
         "connections": 3,

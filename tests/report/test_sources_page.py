@@ -71,9 +71,9 @@ def test_runs_without_events_omit_the_section(tmp_path):
     assert "Sources of events" not in page.headings
 
 
-def paced(run, seconds, waiting, accepted=1000.0, reader_cpu=0.1, held_back=False, unread_share=0.0):
+def paced(run, seconds, waiting, accepted=1000.0, reader_cpu=0.1, held_back=False, unread_share=0.0, buffer_full=False):
     """Return the sentence on a run with `waiting(second)` waiting events; all others are stored."""
-    source = replace(ADS, held_back=held_back, unread_share=unread_share)
+    source = replace(ADS, held_back=held_back, unread_share=unread_share, buffer_full=buffer_full)
     phase = replace(run.summary.phases[0], start=0.0, warmup=0.0, duration=float(seconds), sources={"ads": source})
     rows = [
         {"time": float(second), "source": "source:ads", "metric": metric, "value": value, "machine": None}
@@ -111,6 +111,7 @@ def test_a_store_with_a_growing_backlog_does_not_keep_up(run):
         (40, lambda _: 0.0, {"held_back": True}, "the buffer was full at times, so senders may have waited"),
         (40, lambda _: 0.0, {"held_back": None}, "not recorded whether senders had to wait"),
         (40, lambda _: 0.0, {"unread_share": None}, "not recorded whether senders had to wait"),
+        (40, lambda _: 0.0, {"unread_share": 0.9, "buffer_full": True}, "the buffer was full at times"),
         (40, lambda _: 0.0, {"unread_share": 0.2}, "senders were held back: sent data waited unread in 20 % of"),
         (40, lambda _: 0.0, {"reader_cpu": 0.9}, "busy for more than 80 % of the time, so senders may have waited"),
     ],

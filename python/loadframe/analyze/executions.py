@@ -180,7 +180,8 @@ class IngestPace:
 
     The backlog has the accepted events that wait for a request. `growth` is None if too few seconds are known.
     A source that was `held back`, or whose `reader` was `busy`, may have offered more events. `unread_share` is the
-    share of the seconds in which its connection or pipe held much that was not read; None if unknown.
+    share of the seconds in which its connection or pipe held much that was not read; None if unknown. A `buffer_full`
+    pauses reading, so it may be the cause.
     """
 
     source: str
@@ -191,6 +192,7 @@ class IngestPace:
     growth: Estimate | None
     pace: Pace
     unread_share: float | None
+    buffer_full: bool | None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the pace for JSON."""
@@ -224,8 +226,9 @@ def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None
         )
         reader_cpu = sum(sample.length * sample.reader_cpu for sample in judged) / length
         pace = _pace(growth, offered, reader_cpu, phase.sources[source])
-    left = judged[-1].waiting
-    return IngestPace(source, length, offered, stored, left, growth, pace, phase.sources[source].unread_share)
+    left, figures = judged[-1].waiting, phase.sources[source]
+    unread, full = figures.unread_share, figures.buffer_full
+    return IngestPace(source, length, offered, stored, left, growth, pace, unread, full)
 
 
 def _pace(growth: Estimate, offered: float, reader_cpu: float, figures: SourceFigures) -> Pace:

@@ -310,12 +310,14 @@ def first_failure(rows: pa.Table) -> float | None:
 def _source(counts: Mapping[str, Any], reader_cpu_share: float | None, unread: float | None) -> SourceFigures:
     spilled = {key: counts.get(key, 0) for key in ("spilled_events", "spilled_bytes", "most_spilled_bytes")}
     visible = counts.get("looked_for") or {}
+    full = _was_full(counts)
     return SourceFigures(
         **spilled,
         kinds=counts.get("kinds", {}),
         reader_cpu_share=reader_cpu_share,
         unread_share=unread,
-        held_back=True if (unread or 0.0) > UNREAD_LIMIT else _was_full(counts),
+        buffer_full=full,
+        held_back=True if (unread or 0.0) > UNREAD_LIMIT else full,
         **{key: counts[key] for key in ("lines", "accepted", "indexed", "left_over", "connections", "bytes")},
         dropped=counts.get("dropped", 0),
         sampled=visible.get("sampled"),

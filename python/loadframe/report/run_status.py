@@ -251,7 +251,7 @@ def ingest_pace_text(pace: IngestPace) -> str:
         "held back": f"inconclusive whether the store kept up: {rates}, but senders were held back: sent data waited"
         f" unread in {format_share(unread)} of the seconds; give Loadframe more of the CPU, or use more `--threads` and"
         " connections"
-        if unread > UNREAD_LIMIT
+        if unread > UNREAD_LIMIT and not pace.buffer_full
         else f"inconclusive whether the store kept up: {rates}, but the buffer was full at times, so senders"
         " may have waited; lower the rate, or raise `buffer` or `--spill`",
         "not recorded": f"inconclusive whether the store kept up: {rates}, but it is not recorded whether senders"

@@ -119,6 +119,7 @@ class IngestResult:
             "spilled_bytes": figures.spilled_bytes,
             "most_spilled_bytes": figures.most_spilled_bytes,
             "held_back": figures.held_back,
+            "buffer_full": figures.buffer_full,
             "unread_share": figures.unread_share,
             "trouble": list(figures.trouble),
             "connections": figures.connections,

@@ -205,9 +205,14 @@ class SourceFigures:
     held_back: bool | None = field(
         default=None,
         metadata=doc_metadata(
-            "whether senders may have waited, because buffer and spill were full or `unread_share` is over 10 %; null"
-            " if unknown",
+            "whether senders may have waited, because of `buffer_full` or an `unread_share` over 10 %; null if unknown",
             null=True,
+        ),
+    )
+    buffer_full: bool | None = field(
+        default=None,
+        metadata=doc_metadata(
+            "whether reading may have paused because buffer and spill were full; null if unknown", null=True
         ),
     )
     unread_share: float | None = field(
