@@ -418,15 +418,10 @@ class RecordedReason:
     cause: str = field(metadata=doc_metadata("the observation, with its figures"))
     remedy: str = field(metadata=doc_metadata("how to fix it"))
     phase: str | None = field(
-        default=None,
-        metadata=doc_metadata("the phase concerned; absent if the reason concerns the whole run", absent=True),
+        default=None, metadata=doc_metadata("the phase concerned; absent if it is the whole run", absent=True)
     )
     severity: float | None = field(
-        default=None,
-        metadata=doc_metadata(
-            "compares reasons with the same code: the larger, the worse; absent if the rule has no such figure",
-            absent=True,
-        ),
+        default=None, metadata=doc_metadata("compares reasons of one code: larger is worse", absent=True)
     )
 
 
@@ -483,9 +478,7 @@ class Summary:
     """Summary of a run. A run that failed before its load has only status, failure and fault."""
 
     status: str = field(metadata=doc_metadata("`done`, `failed` or `interrupted`"))
-    failure: str | None = field(
-        default=None, metadata=doc_metadata("the failure, if the status is `failed`", absent=True)
-    )
+    failure: str | None = field(default=None, metadata=doc_metadata("the failure of a failed run", absent=True))
     fault: str | None = field(
         default=None, metadata=doc_metadata("the component to blame: `store`, `generator` or `unknown`", absent=True)
     )
