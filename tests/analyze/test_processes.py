@@ -95,9 +95,9 @@ def test_a_preparing_phase_has_no_figures_in_place_of_a_short_measured_phase():
     load = phase("load", {"put": operation(100.0)}, prepares=True, start=0.2, warmup=0.0, duration=9.0)
     short = phase("b", {"get": operation(100.0)}, start=9.6, warmup=1.0, duration=3.0)
     run = Watched({"node:0": looks(0, 13, 0.1)}, load, short)
-    found = processes.processes_of(run)
-    assert found.used == {}
-    [gap] = found.unsampled
+    cpu = processes.processes_of(run)
+    assert cpu.used == {}
+    [gap] = cpu.unsampled
     assert (gap.phase, gap.duration, gap.sampled) == ("b", 3.0, 2.0), "the last sample is 0.6 s before the end"
     assert list(processes.processes_of(run, (load,)).used) == ["load"], "preparing phases have figures on request"
 
@@ -115,8 +115,8 @@ def test_a_window_that_ends_shortly_after_the_last_look_has_figures():
 
 
 def test_runs_without_process_telemetry_do_not_have_figures():
-    found = processes.processes_of(Watched({"host": [(1.0, 7.0)]}))
-    assert (found.used, found.unsampled) == ({}, [])
+    cpu = processes.processes_of(Watched({"host": [(1.0, 7.0)]}))
+    assert (cpu.used, cpu.unsampled) == ({}, [])
 
 
 @pytest.fixture(scope="module")

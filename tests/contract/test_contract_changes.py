@@ -126,7 +126,6 @@ def test_a_node_killed_under_load_is_noticed_and_recorded_and_comes_back(store, 
     run = Loaded(store, tmp_path).record(change, DYING)
     gaps = [event["source"] for event in run.events if event["kind"] == "gap"]
     assert f"node:{victim.name}" in gaps
-    assert not run.raw_summary["verdict"]["valid"]
     assert any(f"{victim.name} has ended" in reason["cause"] for reason in run.raw_summary["verdict"]["reasons"])
     assert totals(run, "successes") > 0
     assert store.cluster.mend()
