@@ -106,6 +106,14 @@ def test_a_file_of_events_becomes_a_document_for_each_bid_in_the_index_of_its_da
     assert [json.loads(letter)["line"] for letter in letters] == ["not JSON", '{"type": "bid"}']
 
 
+def test_events_that_a_phase_removes_before_the_load_are_not_missing_afterwards(node, folder):
+    for number, count in enumerate((40, 2)):
+        (folder / "e.ndjson").write_bytes(lines(*(bid(10 * number + place) for place in range(count))))
+        came = result("ingest", "adbids", "e.ndjson", "--cluster", "shared", "--replace", "--output", f"run-{number}")
+        assert (came["indexed"], came["documents"]) == (count, count)
+        assert {key: came[key] for key in came if key.startswith("missing")} == {"missing_or_duplicate": 0}
+
+
 def test_lines_of_several_connections_are_all_taken_in_and_ctrl_c_ends_it_in_good_order(node, folder):
     words = ("ingest", "./w.yaml", "--listen", "127.0.0.1:0", "--cluster", "shared", "--output", "run", "--json")
     with Running(*words, folder=folder) as command:

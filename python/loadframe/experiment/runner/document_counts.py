@@ -49,18 +49,18 @@ class EventCount:
         self._cluster = cluster
         self._places = _places(phases)
         self._before: dict[str, Mapping[str, int]] = {}
+        #: Whether the store counted the events before the load; None until it is asked.
+        self.begun: bool | None = None
         self._indexed: Counter[str] = Counter()
         self._of_phase: Counter[str] = Counter()
         self._at_kill: Counter[str] | None = None
 
-    def begin(self) -> bool:
-        """Count the events in the store before the load; return whether the run ingests any.
-
-        LoadframeError if the store cannot count.
-        """
+    def begin(self) -> None:
+        """Count the events in the store before the first phase with sources; LoadframeError if the store cannot."""
+        self.begun = False
         for place in self._places:
             self._before[place.collection] = self._cluster.count_having(place.collection, place.kinds)
-        return bool(self._places)
+        self.begun = True
 
     def progress(self, progress: Progress) -> None:
         """Update the number of events that the store has acknowledged in this phase."""

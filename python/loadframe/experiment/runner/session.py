@@ -222,7 +222,6 @@ class Session:
             interrupts.check()
             outcomes: list[Outcome] = []
             events = EventCount(self.cluster, phases)
-            counted = self._try_count(events.begin)
             samplers, on = self._samplers(health=hook.disturbs), node_samplers.source_machine_lookup(self.cluster)
             with (
                 self.cluster.telling(_event_writer(writer)),
@@ -252,7 +251,7 @@ class Session:
                 meanwhile += [text for text in since if text not in copies]
             # Other deviations are consequences of the loss.
             deviations += [] if lost else meanwhile
-            stored = self._try_count(lambda: events.end(outcomes)) if over and counted is not None else None
+            stored = self._try_count(lambda: events.end(outcomes)) if over and events.begun else None
             joined = writer.join()
             told = sorted(joined.events, key=itemgetter("time"))
             judged = summarize(
@@ -303,6 +302,9 @@ class Session:
         for phase in phases:
             failure = None
             self._await_ready(phase)
+            if phase.sources and events.begun is None:
+                # Not earlier: phases that prepare may remove documents.
+                self._try_count(events.begin)
             folder = writer.phase(phase.name, writer.elapsed(), self.cluster.addresses)
 
             def started(start: float, phase: ResolvedPhase = phase, folder: Path = folder) -> None:
