@@ -72,7 +72,7 @@ class _Plots(Mapping[str, Plot]):
 
     def __contains__(self, name: object) -> bool:
         """Return whether a plot has this name."""
-        return any(name == each for each in self)
+        return name in list(self)
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
