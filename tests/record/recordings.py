@@ -166,7 +166,8 @@ def summary(**parts: Any) -> dict[str, Any]:
         "away_share": 0.0,
         "achieved": None,
     }
-    reason = {"code": "generator_cpu", "cause": "the generator was busy", "remedy": "use more", "phase": "range"}
+    reason = {"code": "generator_cpu", "cause": "the generator was busy", "remedy": "use more", "phase": "range",
+              "severity": 0.9}  # fmt: skip
     bounded = {"phase": "range", "figure": "response", "state": "bounded", "operation": "range",
                "reasons": ["generator_cpu"], "low": {"p99": 0.0}, "high": {"p99": 0.1}}  # fmt: skip
     verdict = {"valid": False, "reasons": [reason], "not_judged": ["steadiness: too short"], "explained": ["a fall"],
