@@ -126,7 +126,8 @@ def test_a_node_killed_under_load_is_noticed_and_recorded_and_comes_back(store, 
     run = Loaded(store, tmp_path).record(change, DYING)
     gaps = [event["source"] for event in run.events if event["kind"] == "gap"]
     assert f"node:{victim.name}" in gaps
-    assert any(f"{victim.name} has ended" in reason["cause"] for reason in run.raw_summary["verdict"]["reasons"])
+    reasons = run.raw_summary["verdict"]["reasons"]
+    assert [it["code"] for it in reasons if f"{victim.name} has ended" in it["cause"]] == ["node_lost"]
     assert totals(run, "successes") > 0
     assert store.cluster.mend()
     assert store.cluster.deviations() == []

@@ -189,7 +189,7 @@ def test_held_clients_pause_and_new_ones_do_not_start(tmp_path, held, most):
 
 
 class EndingHandle:
-    """A phase of 1.5 s whose end was recorded as a second second, just before it is over."""
+    """A phase of 1.5 s: the engine records its end as second 2, just before it is over."""
 
     def __init__(self):
         self.started = time.monotonic() - 1.5

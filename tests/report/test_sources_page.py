@@ -111,8 +111,18 @@ def test_a_store_with_a_growing_backlog_does_not_keep_up(run):
         (40, lambda _: 0.0, {"held_back": True}, "the buffer was full at times, so senders may have waited"),
         (40, lambda _: 0.0, {"held_back": None}, "not recorded whether senders had to wait"),
         (40, lambda _: 0.0, {"unread_share": None}, "not recorded whether senders had to wait"),
-        (40, lambda _: 0.0, {"unread_share": 0.9, "buffer_full": True}, "the buffer was full at times"),
-        (40, lambda _: 0.0, {"unread_share": 0.2}, "senders were held back: sent data waited unread in 20 % of"),
+        (
+            40,
+            lambda _: 0.0,
+            {"held_back": True, "unread_share": 0.9, "buffer_full": True},
+            "the buffer was full at times",
+        ),
+        (
+            40,
+            lambda _: 0.0,
+            {"held_back": True, "unread_share": 0.2},
+            "senders were held back: sent data waited unread in 20 % of",
+        ),
         (40, lambda _: 0.0, {"reader_cpu": 0.9}, "busy for more than 80 % of the time, so senders may have waited"),
     ],
 )

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from loadframe.analyze.estimate import Estimate, geometric_mean, mean_interval
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, by_treatment
 from loadframe.analyze.sessions import sessions_of
-from loadframe.analyze.verdict.rules import CPU_LIMIT, UNREAD_LIMIT
+from loadframe.analyze.verdict.rules import CPU_LIMIT
 from loadframe.base.event_kinds import KILLED
 from loadframe.record import Run
 from loadframe.record.schema.figures import Latency, OperationFigures, SourceFigures, StoredEvents
@@ -234,7 +234,7 @@ def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None
 def _pace(growth: Estimate, offered: float, reader_cpu: float, figures: SourceFigures) -> Pace:
     if growth.low > KEPT_UP * offered:
         return "fell behind"
-    if figures.held_back or (figures.unread_share or 0.0) > UNREAD_LIMIT:
+    if figures.held_back:
         return "held back"
     if figures.held_back is None or (figures.address and figures.unread_share is None):
         return "not recorded"

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    # Types only.
     from scipy.special import *  # noqa: F403
 else:
 

@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 class _WithoutPandas:
-    """Hides pandas from pyarrow, which would import it if installed: a third of a short command's CPU time."""
+    """Hides pandas from pyarrow, which would import it if installed: a fifth of a short command's CPU time."""
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:

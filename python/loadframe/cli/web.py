@@ -144,7 +144,7 @@ def _exported(outlets: Outlets) -> Iterator[list["Receiver"]]:
 
 @contextlib.contextmanager
 def _pushing(pusher: "AnyPusher") -> Iterator["AnyPusher"]:
-    """Push, and report at the end what was sent and what failed."""
+    """Push, and report accepted and failed pushes at the end."""
     try:
         with pusher:
             yield pusher

@@ -121,7 +121,7 @@ class Pusher(_Sender):
 
     @property
     def summary(self) -> str:
-        """What was sent, with the number of pushes that succeeded."""
+        """Number of accepted pushes, in words."""
         return f"sent metrics; pushes: {self._pushes - self._failed:,}"
 
     @property
@@ -158,7 +158,7 @@ class SpanPusher(_Sender):
 
     @property
     def summary(self) -> str:
-        """What was sent, with the number of spans that the receiver accepted."""
+        """Number of accepted spans, in words."""
         with self._lock:
             sent = self._spans - self._dropped - len(self._waiting) - self._failed
         return f"sent traces; spans: {sent:,}"

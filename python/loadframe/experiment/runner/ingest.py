@@ -8,7 +8,7 @@ from loadframe.analyze.executions import IngestPace
 from loadframe.base.errors import BadInput
 from loadframe.cluster import Cluster
 from loadframe.experiment.runner.document_counts import collection_of
-from loadframe.record.schema.figures import Latency, OperationFigures, SourceFigures, StoredEvents
+from loadframe.record.schema.figures import MISSING_LABELS, Latency, OperationFigures, SourceFigures, StoredEvents
 from loadframe.record.schema.summary import PhaseSummary
 from loadframe.workload import ResolvedPhase, Workload
 from loadframe.workload.phases import Ended, Stream
@@ -95,9 +95,9 @@ class IngestResult:
     @property
     def missing(self) -> dict[str, int]:
         """The acknowledged events that the collections lack, by the label of their count; empty if not counted."""
-        labels = [collection.missing_label for collection in self.stored]
-        # The label of all collections together is the one that leaves the most open.
-        label = max(labels, key=len, default="")
+        labels = {collection.missing_label for collection in self.stored}
+        # The label with the most causes fits all collections.
+        label = max(labels, key=MISSING_LABELS.index, default="")
         return {label: sum(collection.missing for collection in self.stored)} if label else {}
 
     def as_dict(self) -> dict[str, Any]:

@@ -246,6 +246,10 @@ class SourceFigures:
         return sum(self.dead_letters.values())
 
 
+#: Labels of missing events. Each allows for more causes than the label before it.
+MISSING_LABELS = ("missing", "missing or duplicate", "missing or stored before")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredEvents:
     """The events of the run's sources in a collection after the last phase.
@@ -283,7 +287,7 @@ class StoredEvents:
 
     @property
     def missing_label(self) -> str:
-        """What missing events are: lost, or perhaps also duplicates or events that the store had before."""
+        """One of `MISSING_LABELS`: without duplicates and earlier events, missing events are lost."""
         if self.unique:
-            return "missing"
-        return "missing or stored before" if self.before else "missing or duplicate"
+            return MISSING_LABELS[0]
+        return MISSING_LABELS[2] if self.before else MISSING_LABELS[1]
