@@ -55,8 +55,7 @@ def quantile(times, q):
 def assert_agrees(recorded, times, way, behind):
     """Response times are the exact ones, up to the histogram's resolution and the answers' `way` back, s.
 
-    After a stall answers come in a burst, and either side turns to the last of them up to `behind` s later; on a busy
-    machine so it does at other times.
+    `behind` is for busy machines: client and server may handle an answer that much later than the other side, s.
     """
     for q in QUANTILES:
         truth = quantile(times, q)
@@ -76,7 +75,7 @@ def test_response_times_are_those_of_the_schedule_and_a_closed_loops_are_not(tmp
     assert response.count == len(times) == RATE * duration
     # Includes the uncertainty of the clocks.
     way = log.total("p/numbered/service").quantile(0.5) + outcome["clock"]["uncertainty"]
-    assert_agrees(response, times, way, behind=20e-3)
+    assert_agrees(response, times, way, behind=0.2 * stall)
     # A tenth of those who came had to wait, for up to the whole stall.
     assert quantile(times, 0.99) > 0.8 * stall
     assert alone.count > 100 * duration, "the closed loop sent as many requests"
@@ -115,9 +114,9 @@ def test_a_generator_that_was_stopped_sends_late_and_keeps_its_schedule(tmp_path
     times = exact(outcome["started"], answered)
     assert response.count == len(times) == RATE * duration, "nothing was skipped"
     way = service.quantile(0.5) + outcome["clock"]["uncertainty"]
-    assert_agrees(response, times, way, behind=20e-3)
+    assert_agrees(response, times, way, behind=0.2 * stall)
     assert response.quantile(0.95) > 0.5 * stall
-    assert service.quantile(0.95) < 0.1 * stall, "the server was not slow"
+    assert service.quantile(0.95) < 0.5 * stall, "the server was not slow"
     assert log.total("generator/lateness").quantile(0.95) > 0.5 * stall, "it was the generator, which says so"
 
 
