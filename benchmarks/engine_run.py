@@ -116,13 +116,13 @@ def phase(
 def _run(plan: dict[str, Any], outlets: Mapping[str, Any] | None) -> Measured:
     with tempfile.TemporaryDirectory() as folder, RunWriter(Path(folder), "run") as writer:
         memory = psutil.Process().memory_info().rss
-        before = time.process_time()
         records = writer.phase(plan["phase"], 0.0)
         if outlets is None:
+            before = time.process_time()
             outcome = run_phase(plan, records, tell=lambda _: None)
+            spent = time.process_time() - before
         else:
-            outcome = _published(plan, records, outlets)
-        spent = time.process_time() - before
+            outcome, spent = _published(plan, records, outlets)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         recordings = writer.join()
         watched = recordings.telemetry.to_pylist()
@@ -153,13 +153,15 @@ def _run(plan: dict[str, Any], outlets: Mapping[str, Any] | None) -> Measured:
         )
 
 
-def _published(plan: dict[str, Any], records: Path, outlets: Mapping[str, Any]) -> dict[str, Any]:
-    """Run a phase with a publisher and outlets; return its outcome."""
+def _published(plan: dict[str, Any], records: Path, outlets: Mapping[str, Any]) -> tuple[dict[str, Any], float]:
+    """Run a phase with a publisher and outlets that have started; return its outcome and CPU time, s."""
     tracing = {} if outlets.get("trace") is None else {"trace": {"share": outlets["trace"], "run": 1}}
     address = {"address": tuple(outlets["address"])} if "address" in outlets else {}
     with published("bench", "benchmark", records, None, Outlets(**{**outlets, **address})) as publisher:
         publisher.phase(plan["phase"], None)
-        return run_phase(plan | tracing, records, publisher.progress, measuring=publisher.measuring)
+        before = time.process_time()
+        outcome = run_phase(plan | tracing, records, publisher.progress, measuring=publisher.measuring)
+        return outcome, time.process_time() - before
 
 
 if __name__ == "__main__":

@@ -14,12 +14,13 @@ import httpx
 import psutil
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from prometheus_client.parser import text_string_to_metric_families as prometheus_families
 
 from commands import PATIENCE, until
 from loadframe._engine import HistogramLog
 from loadframe.base.errors import BadInput
-from loadframe.live.metrics import BOUNDS, Metrics
-from loadframe.live.openmetrics import MetricsServer
+from loadframe.live.metrics import BOUNDS, Exemplar, Family, Metrics, Times
+from loadframe.live.openmetrics import MetricsServer, render
 from loadframe.live.publisher import Publisher
 from loadframe.load import run_phase
 from loadframe.record import RunWriter
@@ -217,6 +218,49 @@ def test_a_scrape_works_at_the_start_and_in_both_formats(state):
         assert httpx.get(server.url).headers["content-type"].startswith("text/plain")
     with pytest.raises(httpx.ConnectError):
         httpx.get(server.url)
+
+
+@pytest.mark.parametrize("openmetrics", [True, False])
+def test_the_official_parser_reads_each_kind_with_special_characters(openmetrics):
+    labels = ('quote " backslash \\ line\nend', "é, {}=#")
+    times = Times(tuple(range(len(BOUNDS) + 1)), 12.5)
+    exemplar = Exemplar(
+        "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331", 0.75 * BOUNDS[4], 1_700_000_000_250_000_000
+    )
+    names = ("phase", "operation")
+    families = [
+        Family("runs", "counter", "Runs.", names, values={labels: 3}),
+        Family("busy", "gauge", "Share.", names, "ratio", {labels: 1e-7, ("a", "b"): 2e20}),
+        Family("cores", "gauge", "Cores.", names, "cores", {labels: 2}),
+        Family("run", "info", "The run.", names, values={labels: 1}),
+        Family("time", "histogram", "Times.", names, "seconds", {labels: times}, {labels: {4: exemplar}}),
+    ]
+    parse = text_string_to_metric_families if openmetrics else prometheus_families
+    parsed = list(parse(render(families, openmetrics=openmetrics)))
+    assert [family.type for family in parsed] == [
+        *("counter", "gauge", "gauge", "info" if openmetrics else "gauge", "histogram")
+    ]
+    values = {}
+    for sample in (sample for family in parsed for sample in family.samples):
+        shown = dict(sample.labels)
+        limit = shown.pop("le", None)
+        assert tuple(shown) == names
+        values[sample.name, *shown.values(), limit] = sample.value
+        if sample.exemplar:
+            assert (sample.exemplar.labels["trace_id"], sample.exemplar.value) == (exemplar.trace, exemplar.value)
+            assert float(limit) == BOUNDS[4]
+            assert float(sample.exemplar.timestamp) == pytest.approx(1_700_000_000.25)
+    assert openmetrics == any(sample.exemplar for sample in parsed[-1].samples)
+    assert values.pop(("loadframe_runs_total", *labels, None)) == 3
+    assert values.pop(("loadframe_busy_ratio", *labels, None)) == 1e-7
+    assert values.pop(("loadframe_busy_ratio", "a", "b", None)) == 2e20
+    assert values.pop(("loadframe_cores", *labels, None)) == 2
+    assert values.pop(("loadframe_run_info", *labels, None)) == 1
+    assert values.pop(("loadframe_time_seconds_count", *labels, None)) == sum(times.counts)
+    assert values.pop(("loadframe_time_seconds_sum", *labels, None)) == 12.5
+    limits = [float(limit) for *_, limit in values]
+    assert limits == [*BOUNDS, float("inf")]
+    assert list(values.values()) == list(itertools.accumulate(times.counts))
 
 
 def test_a_port_in_use_is_refused_with_a_remedy():

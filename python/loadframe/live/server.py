@@ -120,7 +120,7 @@ class LiveSite:
 
 
 #: Timeout of a browser's reads and writes, s.
-_PATIENCE = 5.0
+PATIENCE = 5.0
 
 
 def parse_address(text: str, what: str = "the live page") -> tuple[str, int]:
@@ -174,21 +174,31 @@ class Server:
         self._http.server_close()
 
 
-class _Http(ThreadingHTTPServer):
-    daemon_threads = False
+class HttpServer(ThreadingHTTPServer):
+    """Server of an address that `getaddrinfo` returned. OSError if it cannot listen there."""
 
-    def __init__(self, family: int, address: Any, host: str, site: Site) -> None:
+    def __init__(self, family: int, address: Any, handler: type[BaseHTTPRequestHandler]) -> None:
         self.address_family = family
-        self.host = host.lower()
-        self.site = site
-        self.token = token_urlsafe(16)
-        super().__init__(address, _Handler)
+        super().__init__(address, handler)
 
     def server_bind(self) -> None:
-        # HTTPServer.server_bind looks up the host's name in DNS, which may be slow.
+        """Bind without looking up the host's name in DNS, which may be slow."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Ignore clients that disconnect."""
+
+
+class _Http(HttpServer):
+    daemon_threads = False
+
+    def __init__(self, family: int, address: Any, host: str, site: Site) -> None:
+        self.host = host.lower()
+        self.site = site
+        self.token = token_urlsafe(16)
+        super().__init__(family, address, _Handler)
 
     def is_ours(self, host: str | None) -> bool:
         """Return whether a Host header is permitted; see the module."""
@@ -211,13 +221,9 @@ class _Http(ThreadingHTTPServer):
         token, _, inside = rest.partition("/")
         return inside if hmac.compare_digest(token.encode(), self.token.encode()) else None
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        # Ignore browsers that disconnect.
-        pass
-
 
 class _Handler(BaseHTTPRequestHandler):
-    timeout = _PATIENCE
+    timeout = PATIENCE
     server: _Http
     server_version = "loadframe"
     sys_version = ""
