@@ -33,6 +33,13 @@ def test_measures_that_are_decided_are_named_although_the_first_is_open(compared
     assert other == "slow is worse in range_100 p50; range_100 p99 and range_100 max."
 
 
+def test_runs_of_two_folders_with_the_same_names_are_named_by_their_folder(compared):
+    page = comparison_page(compared)
+    for name in [f"{label}/r{number}" for label in ("old", "slow") for number in range(4)]:
+        assert f">{name}<" in page, name
+    assert ">r0<" not in page
+
+
 def test_better_and_worse_measures_stand_in_one_sentence_and_open_ones_in_none(compared):
     first, p50, p99, most = compared.contrasts
     mixed = replace(compared, contrasts=(first, p50, replace(p99, outcome="better"), replace(most, outcome="open")))

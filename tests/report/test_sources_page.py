@@ -103,6 +103,21 @@ def test_a_store_with_a_growing_backlog_does_not_keep_up(run):
     assert words.endswith("to 3,904 events")
 
 
+def test_the_page_opens_with_the_pace_and_does_not_say_that_there_is_no_problem(run):
+    words = paced(run, 40, lambda second: 100.0 * second + second % 5)
+    phase = replace(run.summary.phases[0], start=0.0, warmup=0.0, duration=40.0)
+    run.__dict__["summary"] = replace(run.summary, phases=(phase,))
+    assert phase.sources["ads"].held_back is None
+    text = Page(run_page(run)).text
+    assert "no problem was found" not in text
+    assert "the store did not keep up with ads." in text
+    assert text.count(words) == 1
+    assert text.index(words) < text.index("requests/s, median")
+    console = Console(file=io.StringIO(), width=200)
+    print_run(run, console)
+    assert "Valid: the measurement has no problem, but the store did not keep up with ads." in console.file.getvalue()
+
+
 @pytest.mark.parametrize(
     ("seconds", "waiting", "others", "reason"),
     [

@@ -176,6 +176,12 @@ def standing_of(run: Run) -> tuple[Tone, str]:
         )
     if recorded.reasons:
         return "valid", "Valid: the problems below are results of the store."
+    paces = (ingest_pace(run, phase, name) for phase in run.summary.measured for name in phase.sources)
+    if behind := [pace.source for pace in paces if pace and pace.pace == "fell behind"]:
+        return (
+            "bounded",
+            f"Valid: the measurement has no problem, but the store did not keep up with {join_words(behind)}.",
+        )
     return "valid", "Valid: no problem was found."
 
 
@@ -258,7 +264,8 @@ def ingest_pace_text(pace: IngestPace) -> str:
         " had to wait",
         "reader busy": f"inconclusive whether the store kept up: {rates}, but the thread that reads the source was"
         f" busy for more than {format_share(CPU_LIMIT)} of the time, so senders may have waited",
-        "undecided": f"inconclusive whether the store kept up: {rates}{grew}{left}; measure longer",
+        "undecided": f"inconclusive whether the store kept up: {rates}{grew}{left}; measure longer, or"
+        " flush more often",
     }[pace.pace]
 
 

@@ -3,15 +3,16 @@
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from loadframe.analyze.compare import Comparison, Contrast, compare_variants
+from loadframe.analyze.compare import Comparison, Contrast, Group, compare_variants
 from loadframe.analyze.exclusion import excluded_document
-from loadframe.analyze.experiment import RecordedExperiment, read_experiment
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.base.terminal import PrintableConsole
 from loadframe.report import compare_words
 from loadframe.report.fit import print_findings
@@ -42,7 +43,7 @@ def comparison_page(
     all kinds of experiments have.
     """
     description = description or {}
-    runs = tuple(run for group in comparison.groups for run in group.runs)
+    runs = _distinct_runs(comparison.groups)
     labels = [group.label for group in comparison.groups]
     example = next((run for group in comparison.groups for run in group.usable), None)
     return render(
@@ -67,6 +68,14 @@ def comparison_page(
         facts=manifest_facts(example.manifest) if example else [],
         file=description.get("file", ""),
     )
+
+
+def _distinct_runs(groups: Sequence[Group]) -> tuple[RecordedRun, ...]:
+    """Return the runs of all groups; if two have the same name, their names begin with the label of the group."""
+    runs = [run for group in groups for run in group.runs]
+    if len({run.id for run in runs}) == len(runs):
+        return tuple(runs)
+    return tuple(replace(run, id=f"{group.label}/{run.id}") for group in groups for run in group.runs)
 
 
 def _question(baseline: str, others: Sequence[str]) -> str:

@@ -246,13 +246,14 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
     workload = manifest.workload.name or run.path.name
     phases = summary.phases
     dips = dips_of(run)
+    headline = _headline(run)
     return render(
         "run.html.j2",
         title=f"{workload}: loadframe report",
         question=f"{workload} on {cluster_text(manifest.store)}",
         status=summary.status,
         failure=summary.failure,
-        headline=_headline(phases),
+        headline=headline,
         verdict=summary.verdict,
         standing=standing_of(run),
         bounds=bounds_of(run),
@@ -269,7 +270,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
                 *first_failure_texts(phase),
                 *set_aside_texts(phase),
                 *sources_texts(phase),
-                *ingest_pace_texts(run, phase),
+                *(words for words in ingest_pace_texts(run, phase) if f"{words}." not in headline),
                 *reconnects_texts(phase),
                 *retries_texts(phase),
                 *setup_texts(phase),
@@ -294,16 +295,18 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
     )
 
 
-def _headline(phases: Sequence[PhaseSummary]) -> list[str]:
-    """Return a sentence for each operation of the measured phases, or of preparing phases if no other exists.
+def _headline(run: Run) -> list[str]:
+    """Return a sentence for each source and operation of the measured phases; of preparing phases if no other exists.
 
     Above four phases, the only sentence gives their number.
     """
+    phases = run.summary.phases
     measured = [phase for phase in phases if not phase.prepares] or list(phases)
     if len(measured) > 4:
         return [f"{len(measured)} phases were measured; see the table below."]
     lines = []
     for phase in measured:
+        lines += [f"{words}." for words in ingest_pace_texts(run, phase)]
         for name, operation in phase.operations.items():
             response, every = operation.response, with_failures(operation)
             failed = f" ({seconds_text(every.p99)} with failures)" if every else ""
