@@ -340,13 +340,24 @@ def test_the_cpu_of_each_node_is_drawn_in_user_mode_and_in_the_kernel(tmp_path):
     assert nodes == ["0 system", "0 user", "1 system", "1 user"]
 
 
-def test_the_legend_of_many_operations_has_one_entry_for_each_percentile(run):
+def over_time_of(run, count):
+    """Draw the run as if its requests were of `count` operations; return the traces of percentiles in the legend."""
     first = run.summary.phases[0]
-    names = [f"look-{number}" for number in range(6)]
+    names = [f"look-{number}" for number in range(count)]
     operations = dict.fromkeys(names, first.operations["range_100"])
-    column = pa.array([names[index % 6] for index in range(run.series.num_rows)])
+    column = pa.array([names[index % count] for index in range(run.series.num_rows)])
     series = run.series.set_column(run.series.schema.get_field_index("operation"), "operation", column)
     summary = replace(run.summary, phases=(replace(first, operations=operations),))
     figure = run_over_time(changed(run, summary=summary, series=series), "over-time")
-    named = {trace.name for trace in figure.traces if trace.legend and trace.group in ("p50", "p99")}
-    assert named == {"p50 of each operation", "p99 of each operation"}
+    return [trace for trace in figure.traces if trace.legend and trace.group in ("p50", "p99")]
+
+
+def test_the_legend_of_many_operations_has_one_entry_for_each_percentile(run):
+    assert {trace.name for trace in over_time_of(run, 6)} == {"p50 of each operation", "p99 of each operation"}
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_each_legend_entry_of_few_operations_has_its_own_line(run, count):
+    drawn = over_time_of(run, count)
+    assert len(drawn) == 2 * count
+    assert len({(trace.line.color, trace.line.dash) for trace in drawn}) == 2 * count

@@ -117,7 +117,9 @@ def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figu
     """
     traces: list[Trace] = []
     phases = run.summary.phases
-    shown: set[str] = set()
+    operations = list(dict.fromkeys(operation for phase in phases for operation in phase.operations))
+    # Legend entries of several operations need distinct colors, which differ from those of the upper panels.
+    colors = dict(zip(operations, COLORS[1::2], strict=False)) if 1 < len(operations) <= _LEGEND_OPERATIONS else {}
     rates = [rate for rate in RATES.values() if rate is THROUGHPUT or any(map(rate.of, phases))]
     for index, phase in enumerate(phases):
         rows, start = _phase_rows(run, phase), phase.start
@@ -134,11 +136,10 @@ def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figu
             )
         for operation in phase.operations:
             of_operation = rows.filter(pc.equal(rows["operation"], operation))
-            traces += _percentiles(of_operation, start + 0.5, len(rates), operation)
-            shown.add(operation)
-    if len(shown) <= 1:
+            traces += _percentiles(of_operation, start + 0.5, len(rates), operation, colors.get(operation))
+    if len(operations) <= 1:
         traces = [replace(trace, name=trace.group or trace.name) for trace in traces]
-    elif len(shown) > _LEGEND_OPERATIONS:
+    elif not colors:
         traces = _with_short_legend(traces)
     activity = store_activity(run, len(rates) + 1)
     many = len(phases) > _LEVEL_NAMES
@@ -215,8 +216,13 @@ def _attempts(rows: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
     return np.arange(len(counts), dtype=float), counts
 
 
-def _percentiles(rows: pa.Table, shift: float, panel: int, operation: str = "") -> list[Trace]:
-    """Return p50 and p99 of one operation by second; in a second with two segments, of the larger segment."""
+def _percentiles(
+    rows: pa.Table, shift: float, panel: int, operation: str = "", color: str | None = None
+) -> list[Trace]:
+    """Return p50 and p99 of one operation by second; in a second with two segments, of the larger segment.
+
+    Without `color`, the two differ in color.
+    """
     rows = rows.filter(pc.is_valid(rows["response_p50"])).sort_by([("second", "ascending"), ("successes", "ascending")])
     second = rows["second"].to_numpy()
     last = np.append(second[1:] != second[:-1], True) if len(second) else np.array([], dtype=bool)
@@ -224,8 +230,8 @@ def _percentiles(rows: pa.Table, shift: float, panel: int, operation: str = "") 
     whole = np.arange(second[0], second[-1] + 1) if len(second) else second
     traces = []
     for column, label, line in (
-        ("response_p50", "p50", LineStyle(COLORS[2])),
-        ("response_p99", "p99", LineStyle(COLORS[1], dash="dash")),
+        ("response_p50", "p50", LineStyle(color or COLORS[2])),
+        ("response_p99", "p99", LineStyle(color or COLORS[1], dash="dash")),
     ):
         values = np.full(len(whole), np.nan)
         values[second[last] - whole[:1]] = 1e3 * rows[column].to_numpy()[last]
