@@ -77,6 +77,26 @@ def test_a_figure_without_an_interval_names_the_load_generator_as_the_reason(com
     assert "[generator limit]" in comparison_page(shown)
 
 
+def test_an_end_that_the_load_generator_leaves_open_is_unknown_and_not_zero(compared, capsys):
+    _, first, *others = compared.contrasts
+    assert first.measure.kind == "p50"
+    bounds = Stretch(0.0, 1.0)
+    old, new = first.means
+    limited = replace(
+        first,
+        means=(old, replace(new, low=0.0)),
+        bounds=(EXACT, bounds),
+        estimate=first.estimate.widened(bounds),
+    )
+    shown = replace(compared, contrasts=(limited, *others))
+    cells = {column: cell.small for column, cell in zip(*_first_row(shown), strict=True)}
+    for column in ("slow", "ratio"):
+        assert cells[column].startswith("[unknown, "), cells
+    print_comparison(shown)
+    assert "[0" not in capsys.readouterr().out
+    assert "[0" not in Page(comparison_page(shown)).text
+
+
 def _first_row(comparison):
     table = contrasts_table(comparison)
     return table.columns, table.rows[0]

@@ -34,12 +34,17 @@ def means_texts(contrast: Contrast) -> list[tuple[str, str]]:
     return [
         (
             quantity(mean.value, measure),
-            f"[{quantity(mean.low, measure)}, {quantity(mean.high, measure)}]"
+            f"[{_low_end(mean.low, quantity(mean.low, measure), measure)}, {quantity(mean.high, measure)}]"
             if mean.is_finite
             else limit_text(bounds).strip(),
         )
         for mean, bounds in zip(contrast.means, contrast.bounds, strict=True)
     ]
+
+
+def _low_end(low: float, text: str, measure: Measure) -> str:
+    """Return `text`, the low end of an interval, or `unknown`: no time, rate or ratio is zero, but errors can be."""
+    return "unknown" if low <= 0 and measure.kind != "errors" else text
 
 
 def name(contrast: Contrast) -> str:
@@ -57,7 +62,10 @@ def ratio_text(contrast: Contrast) -> str:
     # A wide interval leaves one digit, which would contradict the means beside it.
     if abs(float(value.replace(",", "")) / ratio.value - 1) > _ROUNDED:
         value = f"{ratio.value:.2g}"
-    return f"{value} [{interval}" if interval else value
+    if not interval:
+        return value
+    low, _, rest = interval.partition(", ")
+    return f"{value} [{_low_end(ratio.low, low, contrast.measure)}, {rest}"
 
 
 def p_text(p: float) -> str:
@@ -201,8 +209,8 @@ def note(comparison: Comparison) -> str:
     robust = comparison.groups[0].robust
     means = "trimmed means of logarithms (estimate: robust)" if robust else "geometric means"
     return (
-        f"Figures of groups are {means} over runs with 95 % intervals. The ratio is a ratio of these"
-        " means, adjusted for blocks. Its 95 % interval comes from a t test on logarithms that accounts for blocks"
-        " and sessions. p is adjusted by Holm for all rows. Cliff's delta is +1 if every run of the group is above"
-        " every run of the baseline."
+        f"Figures of groups are {means} over runs with 95 % intervals. Delays of the load generator can make an end"
+        " unknown. The ratio is a ratio of these means, adjusted for blocks. Its 95 % interval comes from a t test on"
+        " logarithms that accounts for blocks and sessions. p is adjusted by Holm for all rows. Cliff's delta is +1 if"
+        " every run of the group is above every run of the baseline."
     )

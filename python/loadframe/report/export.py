@@ -77,7 +77,7 @@ def bibliography(manifests: Sequence[Manifest]) -> str:
     """Return BibTeX entries of Loadframe, the stores and Python, each with its version."""
     entries: dict[tuple[str, str], str] = {}
     for manifest in manifests:
-        year = (manifest.started or "")[:4]
+        day = (manifest.started or "")[:10]
         versions, store = manifest.versions, manifest.store
         for name, version in (
             ("Loadframe", versions.loadframe),
@@ -85,16 +85,15 @@ def bibliography(manifests: Sequence[Manifest]) -> str:
             ("Python", versions.python),
         ):
             if name:
-                entries.setdefault((str(name), str(version or "")), year)
+                entries.setdefault((str(name), str(version or "")), day)
     texts = []
-    for (name, version), year in entries.items():
+    for (name, version), day in entries.items():
         key = re.sub(r"\W+", "-", f"{name}-{version}".lower()).strip("-")
         # Styles of plain BibTeX know neither @software nor a field for versions, and sort by `key` without an author.
         notes = [f"Version {_latex(version)}"] if version else []
-        notes += ["Measured in this year"] if year else []
+        notes += [f"Measured on {day}"] if day else []
         lines = [f"  title = {{{{{_latex(name)}}}}}", f"  key = {{{_latex(name)}}}"]
         lines += [f"  note = {{{'. '.join(notes)}}}"] if notes else []
-        lines += [f"  year = {{{year}}}"] if year else []
         texts.append(f"@misc{{{key},\n" + ",\n".join(lines) + "\n}\n")
     return "\n".join(texts)
 
