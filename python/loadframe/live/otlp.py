@@ -5,6 +5,7 @@ variables `OTEL_EXPORTER_OTLP_*`. An unreachable receiver never fails or delays 
 """
 
 import logging
+import re
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -243,7 +244,7 @@ class SpanPusher(_Sender):
 
 
 class _LastError(logging.Handler):
-    """Handler that keeps the last message from one thread instead of printing it."""
+    """Handler that keeps the cause of the last failure in one thread instead of printing messages."""
 
     text = ""
 
@@ -252,9 +253,16 @@ class _LastError(logging.Handler):
         self._sender = thread
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the message."""
-        if record.thread == self._sender.ident:
-            self.text = record.getMessage()
+        """Keep the cause: the exception of an attempt, or else the message."""
+        if record.thread != self._sender.ident:
+            return
+        errors = [word for word in record.args or () if isinstance(word, Exception)]
+        if errors:
+            # The libraries in between wrap the words of the operating system in long ones.
+            found = re.search(r"\[Errno -?\d+\] ([^\"')]+)", str(errors[0]))
+            self.text = found[1] if found else str(errors[0])
+        elif "max retries" not in record.getMessage() or not self.text:
+            self.text = record.getMessage().rstrip(".")
 
 
 def _metric(family: Family, started: int, now: int) -> Metric:
