@@ -106,6 +106,16 @@ def test_one_search_at_each_number_of_nodes_claims_no_interval():
     assert high[0] / low[0] > 1.01
 
 
+def test_a_load_that_one_search_did_not_decide_may_need_fewer_nodes():
+    single = [capacity(n, 103.0 * n) for n in (1, 2)]
+    passed, failed = single[0].bracket
+    fitted, _ = curve(single)
+    for load, open_at in ((0.9 * passed, None), ((passed + failed) / 2, 1), (1.1 * failed, None)):
+        answer, words = said(load, single, fitted)
+        assert answer.undecided == open_at
+        assert ("1 node may suffice: the search there did not decide this load" in words) == (open_at is not None)
+
+
 @pytest.mark.parametrize("rate", [50.0, 250.0, 600.0])
 def test_more_load_never_needs_fewer_nodes(rate):
     fewer, more = (demand(load, "", AMDAHL, FITTED).nodes for load in (rate, 1.2 * rate))

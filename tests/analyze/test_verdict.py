@@ -123,6 +123,10 @@ def test_a_hypervisor_that_takes_processors_is_named_where_it_shows():
         [shared] = verdict(replace(figures, stolen_share=0.12), pacing).reasons
         assert shared.cause.endswith("; the hypervisor took 12 % of this machine's processor time")
         assert "dedicated processors" in shared.remedy
+        # Processes of this machine took more.
+        [busy] = verdict(replace(figures, stolen_share=0.05, waited_share=0.15), pacing).reasons
+        assert "hypervisor" not in busy.cause
+        assert "--cores" in busy.remedy
     assert codes(replace(QUIET, stolen_share=0.12)) == []
 
 

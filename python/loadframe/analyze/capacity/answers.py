@@ -437,6 +437,8 @@ class Demand:
     reach: int  #: the largest number of nodes with a known capacity, measured or from the curve
     #: Whether some number of nodes has only one search, which does not give an interval.
     single: bool
+    #: The smallest number of nodes whose only search neither passed nor failed at this load; None if all decided.
+    undecided: int | None = None
 
 
 def curve(capacities: Sequence[Capacity], seed: int = 0) -> "tuple[ScalabilityFit | None, str | None]":
@@ -485,12 +487,13 @@ def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: "Sca
     bands = _bands(rates, fitted, largest)
     nodes = _first(rate, {number: band.value for number, band in bands.items()})
     # The bracket of one search is not an interval, so it does not bound the number of nodes.
-    bracketed = {capacity.nodes for capacity in capacities if capacity.bracket}
+    bracketed = {capacity.nodes: capacity.bracket for capacity in capacities if capacity.bracket}
+    undecided = min((number for number, (low, high) in bracketed.items() if low < rate < high), default=None)
     least = _first(rate, {number: band.high for number, band in bands.items() if number not in bracketed})
     most = _first(rate, {number: band.low for number, band in bands.items() if number not in bracketed})
     single = any(capacity.rate and len(capacity.conclusive) == 1 for capacity in capacities)
     beyond = nodes is None or nodes > largest
-    return Demand(rate, words, nodes, least, most, nodes in rates, beyond, max(bands, default=0), single)
+    return Demand(rate, words, nodes, least, most, nodes in rates, beyond, max(bands, default=0), single, undecided)
 
 
 def _bands(rates: Mapping[int, Estimate], fitted: "ScalabilityFit | None", largest: int) -> dict[int, Estimate]:
@@ -531,6 +534,8 @@ def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
     count = format_nodes(answer.nodes)
     if answer.single:
         sure = "only an indication, since one search at a number of nodes does not give an interval"
+        if answer.undecided is not None and answer.undecided < answer.nodes:
+            sure += f", and {format_nodes(answer.undecided)} may suffice: the search there did not decide this load"
     elif answer.least == answer.nodes == answer.most:
         sure = "the 95 % intervals allow no other number"
     elif answer.most is None:

@@ -240,7 +240,8 @@ def _generator(phase: JudgedPhase, place: str = "") -> Iterator[Finding]:
         yield rules.GENERATOR_CPU(**where, share=figures.cpu_share, threads=figures.threads)
     # A quota makes threads wait, too; the rest of the wait is due to other processes.
     throttled = figures.throttled_share or 0.0
-    if figures.waited_share - throttled > rules.WAITED_LIMIT:
+    by_others = figures.waited_share - throttled
+    if by_others > rules.WAITED_LIMIT:
         yield rules.STARVED(**where, share=figures.waited_share)
     if throttled > rules.THROTTLED_LIMIT:
         yield rules.THROTTLED(**where, share=throttled)
@@ -251,7 +252,10 @@ def _generator(phase: JudgedPhase, place: str = "") -> Iterator[Finding]:
     percentiles = [operation.response.p99 for operation in phase.summary.operations.values()]
     # The fastest operation suffers most from the same lateness.
     response = min((p99 for p99 in percentiles if p99), default=None)
-    late, stolen = figures.lateness_p99, figures.stolen_share or 0.0
+    late = figures.lateness_p99
+    # Delays are blamed on the hypervisor only if it took more time than the other processes of this machine.
+    stolen = figures.stolen_share or 0.0
+    stolen = stolen if stolen > by_others else 0.0
     if late is not None and response and phase.summary.has_due_times and late > rules.lateness_limit(response):
         yield rules.LATENESS(**where, stolen=stolen, lateness=late, response=response)
     lag = figures.lag_p99
