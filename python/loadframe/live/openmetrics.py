@@ -24,7 +24,7 @@ _OPENMETRICS = "application/openmetrics-text"
 
 
 def render(families: Iterable[Family], *, openmetrics: bool) -> str:
-    """Return metrics in the OpenMetrics format 1.0, or in the Prometheus text format 0.0.4, which has no exemplars."""
+    """Return metrics in the OpenMetrics format 1.0, or, without exemplars, in the Prometheus text format 0.0.4."""
     lines = [line for family in families for line in _lines(family, openmetrics)]
     return "\n".join([*lines, "# EOF", ""] if openmetrics else [*lines, ""])
 
@@ -34,7 +34,7 @@ def _lines(family: Family, openmetrics: bool) -> Iterator[str]:
     if not name.endswith(family.unit):
         name += f"_{family.unit}"
     sample = name + {"counter": "_total", "info": "_info"}.get(family.kind, "")
-    # The Prometheus format names the samples and has no type for information.
+    # The Prometheus format writes the name of the samples here, and its type for information is `gauge`.
     title, kind = (name, family.kind) if openmetrics else (sample, family.kind.replace("info", "gauge"))
     yield f"# HELP {title} {family.help}"
     yield f"# TYPE {title} {kind}"

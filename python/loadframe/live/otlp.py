@@ -259,8 +259,8 @@ class _LastError(logging.Handler):
         errors = [word for word in record.args or () if isinstance(word, Exception)]
         if errors:
             # The libraries in between wrap the words of the operating system in long ones.
-            found = re.search(r"\[Errno -?\d+\] ([^\"')]+)", str(errors[0]))
-            self.text = found[1] if found else str(errors[0])
+            match = re.search(r"\[Errno -?\d+\] ([^\"')]+)", str(errors[0]))
+            self.text = match[1] if match else str(errors[0])
         elif "max retries" not in record.getMessage() or not self.text:
             self.text = record.getMessage().rstrip(".")
 
