@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any, Self
@@ -20,6 +20,7 @@ import typer
 from typer._click import Command
 from typer.core import TyperGroup
 
+import forks
 from loadframe.cli import main
 
 LOADFRAME = Path(sys.executable).with_name("loadframe")
@@ -38,10 +39,15 @@ def until(told: Callable[[], Any]) -> Any:
     return value
 
 
-def loadframe(*words: object, before: tuple[str, ...] = (), **more: Any) -> CompletedProcess[str]:
+def loadframe(
+    *words: object, before: tuple[str, ...] = (), env: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> CompletedProcess[str]:
     """Run the command to its end; `before` is put in front of it, as `env` or a shell may be."""
     command = [*before, str(LOADFRAME), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, **more)
+    environment = os.environ if env is None else env
+    if not before and forks.can_fork(environment):
+        return forks.run(command, environment, Path(cwd or "."), PATIENCE)
+    return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False, env=env, cwd=cwd)
 
 
 def result(*words: object, status: int = 0, **more: Any) -> Any:
