@@ -2,7 +2,7 @@
 
 The null driver gets 100,000 requests a second, from one stream and from ten. Traces require HTTP, so they are measured
 with a null search server at a lower rate. A scraper and a receiver run in this process. The CPU of the generator's
-process during the phase is counted without its workers, whose cost per request varies more than the cost of the
+process during the phase is counted without its workers: their cost per request varies more than the cost of the
 outlets. Not counted: 0.25 s in which the exporter of --otlp starts, once per command. Rounds with and without outlets
 alternate; the added CPU is the median of the differences within a round.
 """
@@ -23,7 +23,7 @@ from benchmarks.machine import cores, null_server
 from loadframe.base.units import format_count
 
 RATE = 100_000
-#: Of requests over HTTP, which cost more.
+#: Requests over HTTP cost more.
 HTTP_RATE = 20_000
 SECONDS = 15
 ROUNDS = 3

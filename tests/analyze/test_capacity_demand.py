@@ -4,7 +4,7 @@ import pytest
 from capacity_searches import BOUNDS, searched
 
 from loadframe.analyze.capacity import Bounds, capacities_of
-from loadframe.analyze.capacity.answers import curve, demand, sentence
+from loadframe.analyze.capacity.demands import curve, demand, sentence
 
 
 def capacity(nodes, *truths, bounds=BOUNDS):

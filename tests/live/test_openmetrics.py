@@ -73,7 +73,7 @@ def published(server, metrics):
 
 
 class Prometheus:
-    """A Prometheus of its own port and folder that scrapes one server."""
+    """A Prometheus with a separate port and folder that scrapes one server."""
 
     def __init__(self, folder: Path, target: str) -> None:
         file = folder / "prometheus.yml"

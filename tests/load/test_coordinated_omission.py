@@ -55,11 +55,11 @@ def quantile(times, q):
 def assert_agrees(recorded, times, way, behind):
     """Response times are the exact ones, up to the histogram's resolution and the answers' `way` back, s.
 
-    `behind` is for busy machines: client and server may handle an answer that much later than the other side, s.
+    Clients read an answer after the server has noted its time, on a busy machine up to `behind` s later.
     """
     for q in QUANTILES:
         truth = quantile(times, q)
-        least, most = truth * (1 - RESOLUTION) - way - behind, truth * (1 + RESOLUTION) + way + behind
+        least, most = truth * (1 - RESOLUTION) - way, truth * (1 + RESOLUTION) + way + behind
         assert least <= recorded.quantile(q) <= most, q
 
 
@@ -75,7 +75,7 @@ def test_response_times_are_those_of_the_schedule_and_a_closed_loops_are_not(tmp
     assert response.count == len(times) == RATE * duration
     # Includes the uncertainty of the clocks.
     way = log.total("p/numbered/service").quantile(0.5) + outcome["clock"]["uncertainty"]
-    assert_agrees(response, times, way, behind=0.2 * stall)
+    assert_agrees(response, times, way, behind=20e-3)
     # A tenth of those who came had to wait, for up to the whole stall.
     assert quantile(times, 0.99) > 0.8 * stall
     assert alone.count > 100 * duration, "the closed loop sent as many requests"
@@ -116,7 +116,9 @@ def test_a_generator_that_was_stopped_sends_late_and_keeps_its_schedule(tmp_path
     way = service.quantile(0.5) + outcome["clock"]["uncertainty"]
     assert_agrees(response, times, way, behind=0.2 * stall)
     assert response.quantile(0.95) > 0.5 * stall
-    assert service.quantile(0.95) < 0.5 * stall, "the server was not slow"
+    # An eighth of the requests are sent at once after the stop, and wait for each other at the server.
+    assert service.quantile(0.8) < 0.1 * stall, "the server was not slow"
+    assert service.quantile(0.95) < 0.5 * stall
     assert log.total("generator/lateness").quantile(0.95) > 0.5 * stall, "it was the generator, which says so"
 
 

@@ -8,14 +8,13 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from itertools import accumulate
 from types import TracebackType
 from typing import Any, Self
 
 from loadframe.base.errors import BadInput
 from loadframe.live.metrics import BOUNDS, Exemplar, Family, Metrics, Times
-from loadframe.live.server import PATIENCE, HttpServer
+from loadframe.live.server import HttpHandler, HttpServer
 
 #: Prefix of the metrics' names.
 _PREFIX = "loadframe"
@@ -105,13 +104,10 @@ class _Http(HttpServer):
         super().__init__(family, address, _Handler)
 
 
-class _Handler(BaseHTTPRequestHandler):
-    timeout = PATIENCE
+class _Handler(HttpHandler):
     server: _Http
-    server_version = "loadframe"
-    sys_version = ""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - the library's name
         """Answer with all metrics, in the format and compression that the scraper accepts."""
         openmetrics = _OPENMETRICS in self.headers.get("Accept", "")
         content = render(self.server.metrics.families(), openmetrics=openmetrics).encode()
@@ -124,6 +120,3 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
-
-    def log_message(self, *_: object) -> None:
-        """Write nothing."""

@@ -2,7 +2,7 @@
 
 `/TOKEN/` is the page, paths below are its data. The token is random and printed only by the command. No files are
 served, and only GET is answered. To prevent DNS rebinding, requests need a Host header with an IP address, this
-machine's name, or the configured host; pages that only loopback may see require a loopback address or `localhost`.
+machine's name, or the configured host. Pages that only loopback may see require a loopback address or `localhost`.
 """
 
 import base64
@@ -63,7 +63,7 @@ class Site(Protocol):
         """The HTML page."""
 
     def answer(self, path: str) -> Answer | None:
-        """Return the answer to a path below the token; None for an unknown path."""
+        """Return the answer to a path below the token, or None if the path is unknown."""
 
 
 def page_of(name: str, scripts: Sequence[str]) -> Page:
@@ -104,7 +104,7 @@ class LiveSite:
         return _LIVE
 
     def answer(self, path: str) -> Answer | None:
-        """Return the stream of records; None for an unknown path."""
+        """Return the stream of records, or None if the path is unknown."""
         return Answer("text/event-stream", self._stream()) if path == "events" else None
 
     def _stream(self) -> Iterator[bytes]:
@@ -119,8 +119,8 @@ class LiveSite:
                 return
 
 
-#: Timeout of a browser's reads and writes, s.
-PATIENCE = 5.0
+#: Timeout of reads and writes, s.
+_PATIENCE = 5.0
 
 
 def parse_address(text: str, what: str = "the live page") -> tuple[str, int]:
@@ -174,6 +174,17 @@ class Server:
         self._http.server_close()
 
 
+class HttpHandler(BaseHTTPRequestHandler):
+    """Handler of requests without a log; its reads and writes time out."""
+
+    timeout = _PATIENCE
+    server_version = "loadframe"
+    sys_version = ""
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
+        """Suppress the log of requests."""
+
+
 class HttpServer(ThreadingHTTPServer):
     """Server of an address that `getaddrinfo` returned. OSError if it cannot listen there."""
 
@@ -222,11 +233,8 @@ class _Http(HttpServer):
         return inside if hmac.compare_digest(token.encode(), self.token.encode()) else None
 
 
-class _Handler(BaseHTTPRequestHandler):
-    timeout = PATIENCE
+class _Handler(HttpHandler):
     server: _Http
-    server_version = "loadframe"
-    sys_version = ""
 
     def do_GET(self) -> None:
         """Answer with the page or its data."""
@@ -263,6 +271,3 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {**headers, **(more or {})}.items():
             self.send_header(name, value)
         self.end_headers()
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's name
-        """Suppress the log of requests."""

@@ -6,18 +6,16 @@ from loadframe.analyze.capacity.answers import (
     Attempt,
     Capacities,
     Capacity,
-    Demand,
     ErrorsOpen,
     Search,
     capacities_in,
     capacities_of,
-    curve,
-    demand,
     judge_run,
     read_capacities,
     without_rate,
 )
 from loadframe.analyze.capacity.criteria import PERCENTILES, Judgement, Slo, judge
+from loadframe.analyze.capacity.demands import Demand, curve, demand
 from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, search
 
 __all__ = [

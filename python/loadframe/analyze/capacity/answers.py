@@ -1,9 +1,6 @@
-"""Capacities from an experiment's folder: each search's answer, the curve over nodes, and the nodes that a load needs.
+"""Capacities from an experiment's folder: the answer of each search, and an estimate for each treatment.
 
 The analysis judges the recorded trials and replays the search on them in their order, so report and search agree.
-
-The capacity of r resources is the largest load that they sustain; the demand of a load is the fewest resources that
-sustain it (Henning and Hasselbring, Theodolite).
 """
 
 import functools
@@ -12,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,13 +21,8 @@ from loadframe.analyze.exclusion import selected_runs
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.rates import RATES, THROUGHPUT
-from loadframe.base.errors import BadInput
-from loadframe.base.units import format_count, format_duration, format_nodes
+from loadframe.base.units import format_duration
 from loadframe.record import Run
-
-if TYPE_CHECKING:
-    from loadframe.analyze.scalability import ScalabilityFit
-
 
 RATE: Final = "rate"
 USERS: Final = "users"
@@ -417,135 +409,3 @@ def _ends(capacity: Capacity) -> tuple[float, float]:
         return 0.0, math.inf
     single = len(capacity.conclusive) == 1
     return (capacity.rate.value, math.inf) if single else (capacity.rate.low, capacity.rate.high)
-
-
-#: The curve is used up to this multiple of the largest measured number of nodes.
-_REACH = 2
-
-
-@dataclass(frozen=True)
-class Demand:
-    """Nodes that a load (1/s) needs: `nodes`, and the interval from `least` to `most` (None if unbounded)."""
-
-    rate: float
-    words: str
-    nodes: int | None
-    least: int | None
-    most: int | None
-    measured: bool  #: the number of nodes was measured; else it comes from the curve
-    extrapolated: bool  #: it exceeds the largest measured number of nodes
-    reach: int  #: the largest number of nodes with a known capacity, measured or from the curve
-    #: Whether some number of nodes has only one search, which does not give an interval.
-    single: bool
-    #: The smallest number of nodes whose only search neither passed nor failed at this load; None if all decided.
-    undecided: int | None = None
-
-
-def curve(capacities: Sequence[Capacity], seed: int = 0) -> "tuple[ScalabilityFit | None, str | None]":
-    """Fit capacity over nodes with each search as one observation; return None and the reason if that is impossible.
-
-    Searches try the same rates, so they share an error that their differences do not show; it widens the intervals.
-    """
-    # Imported here because it takes a second, and the search for rates imports this module.
-    from loadframe.analyze.scalability import fit
-
-    unbracketed = [
-        capacity
-        for capacity in capacities
-        if capacity.rate and {answer.kind for answer in capacity.conclusive} != {Kind.BRACKETED}
-    ]
-    if unbracketed:
-        listed = format_nodes(*(capacity.nodes for capacity in unbracketed))
-        what = f"the capacity at {listed} lies outside the tried rates"
-        return None, f"{what}, so a curve through it would bend without cause"
-    pairs = [(float(capacity.nodes), rate) for capacity in capacities if capacity.rate for rate in capacity.rates]
-    blocks = [
-        search.block for capacity in capacities if capacity.rate for search in capacity.searches if search.is_conclusive
-    ]
-    try:
-        return fit(pairs, over="nodes", seed=seed, resolution=_resolution(capacities), blocks=blocks), None
-    except BadInput as error:
-        return None, error.what
-
-
-def _resolution(capacities: Sequence[Capacity]) -> float:
-    """Return the relative error that searches share beyond their differences; at least the resolution."""
-    from loadframe.analyze.scalability.observations import RESOLUTION
-
-    known = [capacity for capacity in capacities if capacity.rate]
-    error = fmean([rate.error**2 for rate in known] or [0.0])
-    shown = [
-        float(np.log(capacity.rates).var(ddof=1)) / len(capacity.rates) for capacity in known if len(capacity.rates) > 1
-    ]
-    return max(math.sqrt(max(error - fmean(shown or [0.0]), 0.0)), RESOLUTION)
-
-
-def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: "ScalabilityFit | None") -> Demand:
-    """Return how many nodes sustain a rate (1/s)."""
-    rates = {capacity.nodes: capacity.rate for capacity in capacities if capacity.rate}
-    largest = max(rates, default=0)
-    bands = _bands(rates, fitted, largest)
-    nodes = _first(rate, {number: band.value for number, band in bands.items()})
-    # The bracket of one search is not an interval, so it does not bound the number of nodes.
-    bracketed = {capacity.nodes: capacity.bracket for capacity in capacities if capacity.bracket}
-    undecided = min((number for number, (low, high) in bracketed.items() if low < rate < high), default=None)
-    least = _first(rate, {number: band.high for number, band in bands.items() if number not in bracketed})
-    most = _first(rate, {number: band.low for number, band in bands.items() if number not in bracketed})
-    single = any(capacity.rate and len(capacity.conclusive) == 1 for capacity in capacities)
-    beyond = nodes is None or nodes > largest
-    return Demand(rate, words, nodes, least, most, nodes in rates, beyond, max(bands, default=0), single, undecided)
-
-
-def _bands(rates: Mapping[int, Estimate], fitted: "ScalabilityFit | None", largest: int) -> dict[int, Estimate]:
-    """Return the capacity by number of nodes: measured, or else from the curve."""
-    by_nodes = dict(rates)
-    if fitted is None:
-        return by_nodes
-    sizes = np.arange(1, _REACH * largest + 1, dtype=float)
-    low, high = fitted.best_model.band(sizes)
-    for number, value, below, above in zip(sizes, fitted.best_model.predicted(sizes), low, high, strict=True):
-        if int(number) not in by_nodes and math.isfinite(above):
-            by_nodes[int(number)] = Estimate(float(value), float(below), float(above))
-    return by_nodes
-
-
-def _first(rate: float, known: Mapping[int, float]) -> int | None:
-    return min((number for number, capacity in known.items() if capacity >= rate), default=None)
-
-
-def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
-    """Return the answer as a sentence with its basis; `unit` is the unit of the load."""
-    load = f"{answer.words} ({format_count(answer.rate)} {unit})" if answer.words else ""
-    load = load or f"{format_count(answer.rate)} {unit}"
-    if not largest:
-        return f"The data do not show how many nodes sustain {load}."
-    if answer.nodes is None and answer.reach <= largest:
-        allowed = f" (though the intervals allow {format_nodes(answer.least)})" if answer.least else ""
-        return (
-            f"No measured number of nodes sustains {load}{allowed}, and no curve predicts more than"
-            f" {format_nodes(largest)}. Measure larger clusters, and at least three sizes for a curve"
-            " (factors: {nodes: [1, 2, 4]})."
-        )
-    if answer.nodes is None:
-        return (
-            f"No number of nodes up to {answer.reach} sustains {load}, EXTRAPOLATED from at most {largest}. Further"
-            " extrapolation is unreliable."
-        )
-    count = format_nodes(answer.nodes)
-    if answer.single:
-        sure = "only an indication, since one search at a number of nodes does not give an interval"
-        if answer.undecided is not None and answer.undecided < answer.nodes:
-            sure += f", and {format_nodes(answer.undecided)} may suffice: the search there did not decide this load"
-    elif answer.least == answer.nodes == answer.most:
-        sure = "the 95 % intervals allow no other number"
-    elif answer.most is None:
-        sure = f"{answer.least} or more by the 95 % intervals"
-    else:
-        sure = f"between {answer.least} and {answer.most} by the 95 % intervals"
-    if answer.measured:
-        ground = "measured"
-    elif answer.extrapolated:
-        ground = f"EXTRAPOLATED from at most {largest} nodes: measure there before you rely on it"
-    else:
-        ground = "from the curve between measured numbers of nodes"
-    return f"{load} need{'s' * (not answer.words)} {count}; {sure}; {ground}."

@@ -18,8 +18,8 @@ from loadframe.analyze.capacity import (
     demand,
     read_capacities,
 )
-from loadframe.analyze.capacity.answers import sentence as demand_sentence
 from loadframe.analyze.capacity.answers import warnings
+from loadframe.analyze.capacity.demands import sentence as demand_sentence
 from loadframe.analyze.cost import Cost, Prices, cheapest, cost
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit

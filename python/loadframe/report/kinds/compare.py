@@ -157,7 +157,7 @@ def strip_plot(comparison: Comparison, name: str) -> Figure:
 
 
 def throughput_plot(comparison: Comparison, name: str) -> Figure | None:
-    """Draw each group's mean throughput with its interval, by phase and treatment; None without a throughput."""
+    """Draw each group's mean throughput with its interval, by phase and treatment, or return None if there is none."""
     shown = [contrast for contrast in comparison.contrasts if contrast.measure.kind == "throughput"]
     if not shown:
         return None
@@ -205,7 +205,7 @@ def _column(contrast: Contrast) -> str:
 
 
 def effects_plot(comparison: Comparison, name: str) -> Figure | None:
-    """Draw the ratio of each measure with its interval; None without a ratio."""
+    """Draw the ratio of each measure with its interval, or return None if there is no ratio."""
     effects = []
     for contrast in comparison.contrasts[:_EFFECTS]:
         label = compare_words.name(contrast) + (f", {contrast.label}" if _names_groups(comparison) else "")

@@ -77,7 +77,7 @@ def store_activity(run: Run, panel: int) -> ActivityPanel:
     return ActivityPanel([Panel(axis, height / _PANEL)], traces, height, words)
 
 
-#: Above this number of operations, a legend has no entry for each of them.
+#: A legend lists at most this many operations.
 _LEGEND_OPERATIONS = 3
 #: Names of nodes in a legend; series with at most this traffic, B/s, are not drawn.
 _NAMED, _TRACE_OF_TRAFFIC = 6, 1e3
@@ -118,7 +118,7 @@ def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figu
     traces: list[Trace] = []
     phases = run.summary.phases
     operations = list(dict.fromkeys(operation for phase in phases for operation in phase.operations))
-    # Legend entries of several operations need distinct colors, which differ from those of the upper panels.
+    # Legend entries of several operations need distinct colors that the upper panels do not use.
     colors = dict(zip(operations, COLORS[1::2], strict=False)) if 1 < len(operations) <= _LEGEND_OPERATIONS else {}
     rates = [rate for rate in RATES.values() if rate is THROUGHPUT or any(map(rate.of, phases))]
     for index, phase in enumerate(phases):
@@ -242,15 +242,16 @@ def _percentiles(
     return traces
 
 
-#: Metrics of a machine's network traffic by their names in plots; a node on its own link has the last two.
+#: Metrics of a machine's network traffic by their names in plots; a node with a separate link has the last two.
 _TRAFFIC = {"loopback.bytes": "loopback", "network.received": "received", "network.sent": "sent"}
 _HALVES = {"process.cpu_user": "user", "process.cpu_system": "system"}
 _DASHES: tuple[Dash, ...] = ("solid", "dash", "dot")
 
 
 def resources_over_time(run: Run, name: str) -> Figure | None:
-    """Draw the CPU of each node above, the network traffic of nodes and machines below; None without samples.
+    """Draw the CPU of each node above, the network traffic of nodes and machines below.
 
+    Return None if there are no samples.
     CPU is drawn in user mode and in the kernel if the run recorded both, and in total for many nodes.
     """
     cpu = _samples(run, {"process.cpu": ""})

@@ -128,7 +128,7 @@ _HOSTS = 20
 
 
 def samples_table(run: Run) -> Table | None:
-    """Return the distribution of samples by phase, and by node for the first 20; None without windows of 5 s."""
+    """Return the distribution of samples by phase, and by node for the first 20, or None if there is none."""
     rows = []
     for phase in run.summary.measured:
         for seconds in LENGTHS:
@@ -210,7 +210,7 @@ def sources_table(phases: Sequence[PhaseSummary]) -> Table | None:
 
 
 def sources_over_time(run: Run, name: str) -> Figure | None:
-    """Draw events accepted, indexed and waiting over time; None without samples."""
+    """Draw events accepted, indexed and waiting over time, or return None if there are no samples."""
     rows = run.telemetry.filter(pc.starts_with(run.telemetry["source"], "source:")).sort_by("time")
     if not rows.num_rows:
         return None
