@@ -35,7 +35,7 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command `loadframe` as `subprocess.run` does with `capture_output` and `text`."""
     pipes = [os.pipe() for _ in range(3)]
-    request = {"command": command, "environment": dict(environment), "folder": str(folder)}
+    request = {"command": command, "environment": dict(environment), "folder": str(folder.absolute())}
     socket.send_fds(_server()[0], [json.dumps(request).encode()], [end for _, end in pipes])
     for _, end in pipes:
         os.close(end)
