@@ -1,13 +1,21 @@
 """A cluster of simulated nodes, which are real processes: collections, documents, load, growing, shrinking, a death."""
 
+import json
 import os
 import time
 
 import httpx
 import pytest
 
+from commands import loadframe
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.cluster import Cluster, ClusterSpec, Limits
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.session import Labels, RunHook, Session
+from loadframe.host.limits import PERIOD, choose
+from loadframe.load import Generator
+from loadframe.record import Run
+from loadframe.workload import load_workload
 
 pytestmark = pytest.mark.store
 
@@ -126,3 +134,48 @@ def test_each_node_keeps_to_a_core_of_its_own():
         with pytest.raises(BadInput, match="core each need"):
             cluster.grow(len(os.sched_getaffinity(0)))
         assert cluster.size == 2
+
+
+WORKLOAD = """\
+workload: w
+collections: {things: {}}
+operations: {look: {search: {collection: things}}}
+phases: [{name: look, operation: look, clients: 1, requests: 20}]
+"""
+LIFTED = "the CPU limit of node-1 is none, not 0.5 cores"
+
+
+class Lifts(RunHook):
+    """Lifts the quota of a node at the start of a phase, as another program may do."""
+
+    def __init__(self, cluster, disturbs):
+        self.cluster, self.disturbs = cluster, disturbs
+
+    def phase(self, start, warmup):
+        lift(self.cluster)
+
+
+def lift(cluster):
+    group = cluster.nodes[1].process._group
+    group.version.set_quota(group.folders, None, PERIOD)
+
+
+@pytest.mark.skipif(not getattr(choose()[0], "shares", False), reason="control groups cannot be made here")
+def test_a_limit_that_another_program_lifts_is_a_deviation_and_makes_the_run_invalid(state, tmp_path):
+    (tmp_path / "w.yaml").write_text(WORKLOAD)
+    limits = Limits(cpus=0.5, memory=2**28)
+    with Cluster.start(ClusterSpec(store="sim", nodes=2, name="limited", settings=SETTINGS, limits=limits)) as cluster:
+        workload = load_workload(str(tmp_path / "w.yaml"), {}).for_family("elasticsearch", 2)
+        session = Session(cluster, workload, seed=1, generator=Generator(), listener=Listener())
+        session.create_collections()
+        for number, hook in enumerate([None, Lifts(cluster, disturbs=False), Lifts(cluster, disturbs=True)]):
+            cluster.throttle(True)
+            path = session.record(tmp_path, f"run-{number}", workload.phases, Labels(), hook=hook)
+            reasons = [it.cause for it in Run(path).summary.verdict.reasons if it.code == "cluster_state"]
+            assert reasons == ([LIFTED] if hook else [])
+            assert Run(path).summary.verdict.valid == (hook is None)
+        shown = loadframe("cluster", "status", "limited").stdout
+        assert "deviating" in shown and LIFTED in shown
+        assert json.loads(loadframe("cluster", "status", "limited", "--json").stdout)["deviations"] == [LIFTED]
+        cluster.throttle(True)
+        assert "running" in loadframe("cluster", "status", "limited").stdout

@@ -4,11 +4,13 @@ import os
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from loadframe.base.errors import BadInput
 from loadframe.host import cgroups
-from loadframe.host.limits import PERIOD, Limits, SystemdGroup, choose, limiters
+from loadframe.host.limits import PERIOD, DiskLimits, Limits, SystemdGroup, choose, limiters
+from loadframe.host.local import LocalHost
 
 pytestmark = pytest.mark.alone
 
@@ -64,6 +66,49 @@ def test_version_2_writes_quota_and_memory_as_the_kernel_reads_them(tmp_path: Pa
     assert (group["memory"] / "memory.max").read_text() == "1073741824"
 
 
+def test_limits_in_force_are_read_from_the_files_of_both_versions(tmp_path: Path):
+    hierarchy, group = _imitated_hierarchy(tmp_path)
+    (group["cpu"] / "io.max").write_text("8:0 rbps=max wbps=1048576 riops=max wiops=max\n8:16 rbps=1 wbps=2\n")
+    version = cgroups.V2(hierarchy)
+    version.set_quota(group, 0.5, PERIOD)
+    version.set_memory(group, 2**30)
+    asked = Limits(cpus=0.5, memory=2**30, disk=DiskLimits(write=2**20))
+    folders = {**group, "io": group["cpu"]}
+    assert list(asked.differences(version.read(folders, "8:0"))) == []
+    version.set_quota(group, None, PERIOD)
+    (group["memory"] / "memory.max").write_text("max\n")
+    words = [(it.what, it.found, it.expected) for it in asked.differences(version.read(folders, "8:16"))]
+    assert words == [
+        ("CPU limit", "none", "0.5 cores"),
+        ("memory limit", "none", "1 GiB"),
+        ("disk limit", "rbps=1, wbps=2", "wbps=1048576"),
+    ]
+
+    older = {name: tmp_path / name for name in ("cpu", "memory", "blkio")}
+    for name, text in {
+        "cpu/cpu.cfs_period_us": "100000\n",
+        "cpu/cpu.cfs_quota_us": "-1\n",
+        "memory/memory.limit_in_bytes": "9223372036854771712\n",
+        "blkio/blkio.throttle.read_bps_device": "",
+        "blkio/blkio.throttle.write_bps_device": "8:0 1048576\n",
+        "blkio/blkio.throttle.read_iops_device": "",
+        "blkio/blkio.throttle.write_iops_device": "8:16 7\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert cgroups.V1().read(older, "8:0") == cgroups.InForce(None, 100_000, None, {"wbps": 2**20})
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
+def test_a_process_on_other_cores_is_found(start):
+    core, *others = sorted(os.sched_getaffinity(0))
+    process = start("import time; time.sleep(600)", Limits(cores=(core,)))
+    assert process.limit_differences(True) == []
+    os.sched_setaffinity(process.pid, {core, others[0]})
+    (difference,) = LocalHost().find(process.record()).limit_differences(True)
+    assert (difference.found, difference.expected) == (f"{core}, {others[0]}", f"{core}")
+
+
 def test_version_2_passes_both_controllers_on_to_the_group(tmp_path: Path):
     hierarchy, _ = _imitated_hierarchy(tmp_path)
     made = cgroups.V2(hierarchy).make("another")
@@ -92,6 +137,9 @@ def test_a_process_stays_on_its_cores(start):
     assert os.sched_getaffinity(start("import time; time.sleep(60)").pid) == os.sched_getaffinity(0)
 
 
+can_write = pytest.mark.skipif(not getattr(choose()[0], "shares", False), reason="control groups cannot be made here")
+
+
 @pytest.mark.skipif(choose()[0] is None, reason="no way to enforce limits works on this machine")
 class TestEnforced:
     def test_a_process_starts_without_its_quota_gets_it_and_loses_it_again(self, start):
@@ -110,6 +158,44 @@ class TestEnforced:
         while process.alive() and time.monotonic() < end:
             time.sleep(0.05)
         assert process.exit_status() == 137
+
+    @can_write
+    def test_limits_that_another_program_changed_are_read_back(self, start):
+        process = start("import time; time.sleep(600)", Limits(cpus=0.5, memory=2**28))
+        process.throttle(True)
+        assert process.limit_differences(True) == []
+        assert [it.what for it in process.limit_differences(False)] == ["CPU limit"]
+        version = process._group.version
+        version.set_quota(process.control_groups, 2.0, PERIOD)
+        version.set_memory(process.control_groups, 2**29)
+        found = LocalHost().find(process.record()).limit_differences(True)
+        assert found == process.limit_differences(True)
+        assert [(it.what, it.found, it.expected) for it in found] == [
+            ("CPU limit", "2 cores", "0.5 cores"),
+            ("memory limit", "512 MiB", "256 MiB"),
+        ]
+        version.set_quota(process.control_groups, 0.5, 4 * PERIOD)
+        version.set_memory(process.control_groups, 2**28)
+        assert [it.found for it in process.limit_differences(True)] == ["0.5 cores per 400 ms"]
+        version.set_quota(process.control_groups, None, PERIOD)
+        assert [it.found for it in process.limit_differences(True)] == ["none"]
+
+    @can_write
+    @pytest.mark.parametrize("mover", ["node", "child"])
+    def test_a_process_in_another_control_group_is_found(self, start, mover):
+        fork = "import os, time; os.fork(); time.sleep(600)"
+        process = start(fork, Limits(cpus=0.5, memory=2**28))
+        process.throttle(True)
+        end = time.monotonic() + 20
+        while not (children := psutil.Process(process.pid).children()) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert process.limit_differences(True) == []
+        moved = process.pid if mover == "node" else children[0].pid
+        (process.control_groups["cpu"].parent / "cgroup.procs").write_text(str(moved))
+        (difference,) = process.limit_differences(True)
+        assert difference.what == "control group"
+        assert f"(process {moved})" in difference.found
+        assert difference.expected.startswith(process.name)
 
     def test_control_groups_go_with_the_process(self, start):
         process = start("import time; time.sleep(60)", Limits(cpus=0.5, memory=2**28))

@@ -104,6 +104,7 @@ def deviations(node_table: NodeTable, throttled: bool) -> list[str]:
             sentences.append(f"{node.name} is cut off from the other nodes")
         elif node.state not in (State.SETTLED, State.KILLED):
             sentences.append(f"{node.name} is {node.state}")
+    sentences += limit_deviations(node_table, throttled)
     if node_table.facts.get("limits_missing"):
         sentences.append(f"the requested limits are not in force ({node_table.facts['limits_missing']})")
     elif node_table.spec and not throttled:
@@ -111,6 +112,23 @@ def deviations(node_table: NodeTable, throttled: bool) -> list[str]:
         sentences += ["the CPU quota is lifted"] if limits.cpus is not None else []
         sentences += ["the disk limits are lifted"] if limits.disk else []
     return sentences
+
+
+def limit_deviations(node_table: NodeTable, throttled: bool) -> list[str]:
+    """Read the limits of settled nodes; return differences from the spec, one sentence each.
+
+    Another program may have changed a limit, or moved a node to another control group.
+    """
+    owners = sharing(node_table.nodes)
+    sentences: dict[str, None] = {}
+    for node in node_table.nodes:
+        if node.unknown or node.process is None or node.state != State.SETTLED:
+            continue
+        for difference in node.process.limit_differences(throttled):
+            # Processes that share limits have equal differences; each has its own group and cores.
+            owner = owners.get(node.name, node.name) if difference.what.endswith("limit") else node.name
+            sentences[f"the {difference.what} of {owner} is {difference.found}, not {difference.expected}"] = None
+    return list(sentences)
 
 
 def losses(node_table: NodeTable) -> list[str]:
@@ -298,6 +316,11 @@ class ClusterView:
         except LoadframeError as error:
             return [*differs, _silence(error)], []
         return differs + miscounted(health, self.size), unready(health, self.size)
+
+    def limit_deviations(self) -> list[str]:
+        """Return differences of the nodes' limits from the spec, one sentence each; reads them from the kernel."""
+        self._node_table.follow()
+        return limit_deviations(self._node_table, self._throttled)
 
     def losses(self) -> list[str]:
         """Return failures of the store, one sentence each: nodes that ended unexpectedly, and missing answers."""

@@ -29,7 +29,7 @@ from loadframe.host import wire
 from loadframe.host.base import Command
 from loadframe.host.container import ContainerHost
 from loadframe.host.identity import facts
-from loadframe.host.limits import Limits
+from loadframe.host.limits import Difference, Limits
 from loadframe.host.local import LocalHost
 from loadframe.host.local_process import LocalProcess
 
@@ -144,6 +144,11 @@ def act(number: int, what: str) -> ProcessState:
             raise BadInput(f"unknown action on a process: {what!r}")
     with held.lock:
         return ProcessState() if what == "keep" else held.current_state()
+
+
+def limit_differences(number: int, throttled: bool) -> list[Difference]:
+    """Return the differences of a process from its limits; see `Process.limit_differences`."""
+    return _HELD[number].process.limit_differences(throttled)
 
 
 def _register(process: LocalProcess) -> StartedProcess:

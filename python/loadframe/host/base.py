@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from loadframe.host.identity import Facts
-from loadframe.host.limits import Limits
+from loadframe.host.limits import Difference, Limits
 from loadframe.host.link import Link
 
 
@@ -61,6 +61,12 @@ class Process(Protocol):
 
     def throttle(self, on: bool) -> None:
         """Apply the CPU quota and the disk limits that were requested, or lift them."""
+
+    def limit_differences(self, throttled: bool) -> Sequence[Difference]:
+        """Read the limits in force, and return their differences from the requested ones; empty after its end.
+
+        `throttled`: the CPU quota and the disk limits should be in force.
+        """
 
     def kill(self) -> None:
         """Kill it immediately, with SIGKILL."""

@@ -7,7 +7,7 @@ import contextlib
 import errno
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -17,6 +17,18 @@ _MOUNTS = Path("/proc/self/mountinfo")
 _ALWAYS = ("cpu", "memory")
 #: Disk limits: name in version 2 -> name in version 1.
 _THROTTLES = {"rbps": "read_bps", "wbps": "write_bps", "riops": "read_iops", "wiops": "write_iops"}
+#: Version 1 writes no memory limit as the largest multiple of the page size below 2**63.
+_NO_MEMORY_LIMIT = 2**62
+
+
+@dataclass(frozen=True)
+class InForce:
+    """Limits of a group as the kernel has them, or None for no limit."""
+
+    quota: int | None  #: CPU time per period, µs
+    period: int  #: µs
+    memory: int | None  #: bytes
+    disk: Mapping[str, int]  #: by the names in io.max; without the names of missing limits
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,7 @@ class V1:
     def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:
         """Set the CPU time in µs per period; -1 for no quota."""
         _write(folders["cpu"] / "cpu.cfs_period_us", round(period * 1e6))
-        _write(folders["cpu"] / "cpu.cfs_quota_us", -1 if cpus is None else _microseconds(cpus, period))
+        _write(folders["cpu"] / "cpu.cfs_quota_us", -1 if cpus is None else microseconds(cpus, period))
 
     def set_memory(self, folders: Mapping[str, Path], limit: int) -> None:
         """Set the limit in bytes and disable swapping, which would slow the node down to disk speed."""
@@ -64,6 +76,18 @@ class V1:
         """
         for name, file in _THROTTLES.items():
             _write(folders["blkio"] / f"blkio.throttle.{file}_device", f"{device} {limits.get(name, 0)}")
+
+    def read(self, folders: Mapping[str, Path], device: str | None) -> InForce:
+        """Return the limits of a group; `device` selects the disk. OSError if the group does not exist."""
+        quota, period = (int((folders["cpu"] / f"cpu.cfs_{name}_us").read_text()) for name in ("quota", "period"))
+        memory = int((folders["memory"] / "memory.limit_in_bytes").read_text())
+        disk = {}
+        for name, file in _THROTTLES.items() if device else ():
+            for line in (folders["blkio"] / f"blkio.throttle.{file}_device").read_text().splitlines():
+                number, value = line.split()
+                if number == device:
+                    disk[name] = int(value)
+        return InForce(quota if quota > 0 else None, period, memory if memory < _NO_MEMORY_LIMIT else None, disk)
 
 
 @dataclass(frozen=True)
@@ -107,7 +131,7 @@ class V2:
 
     def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:
         """Set the CPU time in µs and the period; `max` for no quota."""
-        quota = "max" if cpus is None else _microseconds(cpus, period)
+        quota = "max" if cpus is None else microseconds(cpus, period)
         _write(folders["cpu"] / "cpu.max", f"{quota} {round(period * 1e6)}")
 
     def set_memory(self, folders: Mapping[str, Path], limit: int) -> None:
@@ -115,6 +139,20 @@ class V2:
         _write(folders["memory"] / "memory.max", limit)
         with contextlib.suppress(FileNotFoundError):
             _write(folders["memory"] / "memory.swap.max", 0)
+
+    def read(self, folders: Mapping[str, Path], device: str | None) -> InForce:
+        """Return the limits of a group; `device` selects the disk. OSError if the group does not exist."""
+        quota, period = (folders["cpu"] / "cpu.max").read_text().split()
+        memory = (folders["memory"] / "memory.max").read_text().strip()
+        disk: dict[str, int] = {}
+        for line in (folders["io"] / "io.max").read_text().splitlines() if device else ():
+            number, *limits = line.split()
+            if number == device:
+                pairs = (limit.split("=") for limit in limits)
+                disk = {name: int(value) for name, value in pairs if value != "max"}
+        return InForce(
+            None if quota == "max" else int(quota), int(period), None if memory == "max" else int(memory), disk
+        )
 
     def set_disk(self, folders: Mapping[str, Path], device: str, limits: Mapping[str, int]) -> None:
         """Set the disk limits, by their names in io.max; limits that are not given are lifted."""
@@ -155,6 +193,33 @@ def remove(folders: Mapping[str, Path]) -> None:
                 break
 
 
+def strays(folders: Mapping[str, Path], pids: Collection[int]) -> dict[int, str]:
+    """Return process id -> its actual group, for processes that are neither in these groups nor in groups below them.
+
+    Processes that end meanwhile may be included.
+    """
+    found: dict[int, str] = {}
+    for controller, folder in folders.items():
+        inside: set[int] = set()
+        for file in (folder / "cgroup.procs", *folder.glob("*/cgroup.procs")):
+            with contextlib.suppress(FileNotFoundError):
+                inside.update(map(int, file.read_text().split()))
+        for pid in pids:
+            if pid not in inside:
+                found.setdefault(pid, _path_of(pid, controller))
+    return found
+
+
+def _path_of(pid: int, controller: str) -> str:
+    """Return the path of a process's group within its hierarchy; `unknown` after its end."""
+    with contextlib.suppress(OSError):
+        for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
+            number, controllers, path = line.split(":", 2)
+            if controller in controllers.split(",") or (number == "0" and not controllers):
+                return path
+    return "unknown"
+
+
 def folder_of(pid: int) -> Path | None:
     """Return the version 2 group of a process, or None."""
     with contextlib.suppress(OSError):
@@ -164,7 +229,8 @@ def folder_of(pid: int) -> Path | None:
     return None
 
 
-def _microseconds(cpus: float, period: float) -> int:
+def microseconds(cpus: float, period: float) -> int:
+    """Return the CPU quota in µs per period (s)."""
     # The kernel refuses quotas under 1 ms.
     return max(round(cpus * period * 1e6), 1000)
 

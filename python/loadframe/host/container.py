@@ -12,7 +12,7 @@ import resource
 import shutil
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -139,6 +139,19 @@ class EngineGroup:
         quota = -1 if limits.cpus is None else round(limits.cpus * period)
         command = (self.program, "update", f"--cpu-period={period}", f"--cpu-quota={quota}", self.container)
         subprocess.run(command, check=True, capture_output=True, timeout=20)
+
+    def strays(self, pids: Collection[int]) -> dict[int, str]:
+        """Return an empty mapping, because the engine chooses the group."""
+        return {}
+
+    def in_force(self, pid: int) -> cgroups.InForce | None:
+        """Return the limits of the container, or None with cgroup v1."""
+        folder = cgroups.folder_of(pid)
+        # Podman's default runtime, crun, runs the process in a group below the limited one.
+        limited = folder.parent if folder and folder.name == "container" else folder
+        if limited is None or not (limited / "cpu.max").exists():
+            return None
+        return cgroups.V2().read({"cpu": limited, "memory": limited}, None)
 
 
 @dataclass(frozen=True)

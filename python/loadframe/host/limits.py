@@ -2,12 +2,13 @@
 
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
 from loadframe.base.errors import BadInput
+from loadframe.base.units import format_size
 from loadframe.host import cgroups
 
 _DEVICES = Path("/sys/dev/block")
@@ -104,6 +105,48 @@ class Limits:
         """Limits while a node starts or prepares: memory only, without CPU quota and disk limits."""
         return replace(self, cpus=None, disk=DiskLimits())
 
+    def differences(self, found: cgroups.InForce) -> "Iterator[Difference]":
+        """Yield the differences between these limits and the limits in force."""
+        period = round(PERIOD * 1e6)
+        quota = None if self.cpus is None else cgroups.microseconds(self.cpus, PERIOD)
+        if quota is None or found.quota is None:
+            same = quota == found.quota
+        else:
+            # systemd rounds the quota.
+            same = abs(found.quota - quota) <= 1 + quota * 1e-4 and found.period == period
+        if not same:
+            yield Difference("CPU limit", _cpus_text(found.quota, found.period), _cpus_text(quota, period))
+        # The kernel rounds down to pages.
+        page = os.sysconf("SC_PAGE_SIZE")
+        if (found.memory and found.memory // page) != (self.memory and self.memory // page):
+            yield Difference("memory limit", _size_text(found.memory), _size_text(self.memory))
+        if found.disk != self.disk.by_kernel:
+            yield Difference("disk limit", _disk_text(found.disk), _disk_text(self.disk.by_kernel))
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A difference of a process from its limits: the name of the limit, and both values in words."""
+
+    what: str
+    found: str
+    expected: str
+
+
+def _cpus_text(quota: int | None, period: int) -> str:
+    if quota is None:
+        return "none"
+    cores = f"{quota / period:.4g} {'core' if quota == period else 'cores'}"
+    return cores if period == round(PERIOD * 1e6) else f"{cores} per {period / 1e3:g} ms"
+
+
+def _size_text(size: int | None) -> str:
+    return "none" if size is None else format_size(size)
+
+
+def _disk_text(limits: Mapping[str, int]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in limits.items()) or "none"
+
 
 class Group(Protocol):
     """Limits of one process, or shared by several processes."""
@@ -132,6 +175,12 @@ class Group(Protocol):
 
     def throttle(self, limits: Limits) -> None:
         """Set the CPU quota and the disk limits; those that are None are lifted."""
+
+    def strays(self, pids: Collection[int]) -> dict[int, str]:
+        """Return process id -> its actual group, for processes outside of this group."""
+
+    def in_force(self, pid: int) -> cgroups.InForce | None:
+        """Return the limits of the process as the kernel has them, or None if they cannot be observed. OSError."""
 
 
 class Limiter(Protocol):
@@ -194,6 +243,14 @@ class NoGroup:
     def throttle(self, limits: Limits) -> None:
         """Do nothing."""
 
+    def strays(self, pids: Collection[int]) -> dict[int, str]:
+        """Return an empty mapping."""
+        return {}
+
+    def in_force(self, pid: int) -> cgroups.InForce | None:
+        """Return None."""
+        return None
+
 
 @dataclass(frozen=True)
 class CgroupGroup:
@@ -219,6 +276,14 @@ class CgroupGroup:
         self.version.set_quota(self.folders, limits.cpus, PERIOD)
         if self.device:
             self.version.set_disk(self.folders, self.device, limits.disk.by_kernel)
+
+    def strays(self, pids: Collection[int]) -> dict[int, str]:
+        """Return the processes that are in other groups."""
+        return cgroups.strays(self.folders, pids)
+
+    def in_force(self, pid: int) -> cgroups.InForce | None:
+        """Return the limits of the group."""
+        return self.version.read(self.folders, self.device)
 
 
 @dataclass(frozen=True)
@@ -311,6 +376,16 @@ class SystemdGroup:
             capture_output=True,
             timeout=20,
         )
+
+    def strays(self, pids: Collection[int]) -> dict[int, str]:
+        """Return the processes that are outside of the scope."""
+        folders = {pid: cgroups.folder_of(pid) for pid in pids}
+        return {pid: str(folder) for pid, folder in folders.items() if folder and folder.name != f"{self.unit}.scope"}
+
+    def in_force(self, pid: int) -> cgroups.InForce | None:
+        """Return the limits of the scope; systemd puts it below the version 2 hierarchy."""
+        folders = self.located(pid)
+        return cgroups.V2().read(folders, None) if folders else None
 
 
 _SCOPE = (

@@ -246,7 +246,13 @@ class LocalHost:
             return None
         folders = {controller: Path(folder) for controller, folder in record["control_groups"].items()}
         folder = Path(record.get("folder") or "/")
-        asked = Limits(cpus=record["cpus"], memory=record["memory"], disk=DiskLimits(**record.get("disk") or {}))
+        cores = record.get("cores")
+        asked = Limits(
+            cpus=record["cpus"],
+            memory=record["memory"],
+            cores=None if cores is None else tuple(cores),
+            disk=DiskLimits(**record.get("disk") or {}),
+        )
         limiter = next((known for known in self._limiters() if known.name == record["limited_by"]), None)
         group = limiter.existing(record["name"], asked, folders, folder) if limiter else NoGroup()
         return LocalProcess(record["name"], record["pid"], group, asked, folder, kept=identity, link=record.get("link"))

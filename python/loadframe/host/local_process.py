@@ -6,14 +6,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import LoadframeError
 from loadframe.base.procfs import is_running, stat_fields
-from loadframe.host.limits import Group, Limits
+from loadframe.host.limits import Difference, Group, Limits
 from loadframe.host.link import Link
 
 #: Seconds between asking a node to stop and killing it.
@@ -110,6 +110,30 @@ class LocalProcess:
             if self.alive():
                 raise LoadframeError(f"could not change the limits of process {self.pid}: {error}") from error
 
+    def limit_differences(self, throttled: bool) -> list[Difference]:
+        """Return differences of its cores, its control group and the group's limits from the requested ones."""
+        asked = self._asked if throttled else self._asked.lifted
+        try:
+            differences = list(self._differences(asked))
+        except OSError as error:
+            differences = [Difference("control group", f"unreadable ({error})", self.name)]
+        return differences if self.alive() else []
+
+    def _differences(self, asked: Limits) -> Iterator[Difference]:
+        cores = os.sched_getaffinity(self.pid)
+        if asked.cores is not None and not cores <= set(asked.cores):
+            yield Difference("set of cores", *(", ".join(map(str, sorted(known))) for known in (cores, asked.cores)))
+        if not asked and not self._group.folders:
+            return
+        processes = {identity.pid: identity for identity in (self._identity, *_descendants(self.pid))}
+        for pid, group in self._group.strays(processes).items():
+            if processes[pid].alive():
+                yield Difference("control group", f"{group} (process {pid})", f"{self.name}, which has its limits")
+                return
+        found = self._group.in_force(self.pid)
+        if found:
+            yield from asked.differences(found)
+
     def kill(self) -> None:
         """Send SIGKILL and wait until the process has ended, 10 s at most."""
         self._signal(signal.SIGKILL)
@@ -163,6 +187,7 @@ class LocalProcess:
             "cpus": self._asked.cpus,
             "memory": self._asked.memory,
             "disk": asdict(self._asked.disk),
+            "cores": None if self._asked.cores is None else list(self._asked.cores),
             "folder": str(self._folder),
             "limited_by": self._group.limiter,
             "link": self.link.name if self.link else None,

@@ -14,7 +14,7 @@ from loadframe.host.agent import BEAT, HostKind, ProcessState, StartedProcess
 from loadframe.host.agent_client import NO_PYTHON, PYTHON, AgentClient, MachineLost
 from loadframe.host.base import Command
 from loadframe.host.identity import Facts, has_address, resolved
-from loadframe.host.limits import Limits
+from loadframe.host.limits import Difference, Limits
 from loadframe.host.wire import Connection
 
 #: Seconds of silence after which a call fails: for most calls, and for calls about a node that ends with its agent.
@@ -263,6 +263,15 @@ class RemoteProcess:
         """Apply or lift the CPU quota and the disk limits."""
         self._act("throttle" if on else "unthrottle")
 
+    def limit_differences(self, throttled: bool) -> list[Difference]:
+        """Ask its machine for the differences from its limits; empty if the machine is lost."""
+        with contextlib.suppress(MachineLost):
+            differences: list[Difference] = self._line.ask(
+                self._patience, agent.limit_differences, self._number, throttled
+            )
+            return differences
+        return []
+
     def kill(self) -> None:
         """Kill it immediately."""
         self._act("kill")
@@ -295,9 +304,12 @@ class RemoteProcess:
         with contextlib.suppress(MachineLost):
             self._act("stop")
 
+    @property
+    def _patience(self) -> float:
+        return _SILENT if self._kept else _ENDING
+
     def _act(self, action: str) -> None:
-        patience = _SILENT if self._kept else _ENDING
-        self._line.states[self._number] = self._line.ask(patience, agent.act, self._number, action)
+        self._line.states[self._number] = self._line.ask(self._patience, agent.act, self._number, action)
 
 
 def _address_list(addresses: Mapping[str, str]) -> str:

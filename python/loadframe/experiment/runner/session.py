@@ -248,7 +248,10 @@ class Session:
                 manifest["generator"]["nearest"] = self._nearest
             manifest["hardware"]["yardstick"] = [*pace, yardstick()]
             lost: list[str] = []
-            if not hook.disturbs:
+            if hook.disturbs:
+                # The plan changes nodes, not their limits.
+                deviations += [text for text in self.cluster.limit_deviations() if text not in deviations]
+            else:
                 since = [text for text in self._deviations() if text not in deviations]
                 lost = [text for text in self.cluster.losses() if text not in deviations] if since else []
                 # The store is to blame for replicas that it lost under load.
