@@ -3,6 +3,7 @@
 Run as a program, this file is the process that forks. It ends with the process that started it.
 """
 
+import atexit
 import functools
 import gc
 import importlib
@@ -13,6 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -98,6 +100,17 @@ def _serve(requests: socket.socket) -> None:
     sys.argv = request["command"]
 
 
+def _exit(code: int) -> None:
+    """Exit as Python does, but leave all objects to the kernel, which saves a tenth of a second of CPU time."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
 def _fork() -> int:
     with warnings.catch_warnings():
         # The other threads belong to libraries that allow forks: OpenBLAS and jemalloc.
@@ -116,4 +129,7 @@ if __name__ == "__main__":
     _serve(socket.socket(fileno=int(sys.argv[1])))
     from loadframe.cli import main
 
-    main()
+    try:
+        main()
+    except SystemExit as end:
+        _exit(end.code if isinstance(end.code, int) else end.code is not None)
