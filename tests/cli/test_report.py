@@ -78,6 +78,14 @@ def test_a_folder_that_is_neither_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_of_runs_is_refused_with_the_name_of_a_run_in_it(tmp_path):
+    write_run(tmp_path / "old", "1", Truth(seconds=2))
+    for folder in (tmp_path, tmp_path / "old"):
+        said = " ".join(refused(folder).split())
+        assert f"name one of the folders in it, such as {tmp_path / 'old' / '1'};" in said
+        assert "`loadframe compare`" in said
+
+
 def test_incomplete_copies_are_refused_with_the_missing_parts(tmp_path):
     path = write_run(tmp_path, "r1", Truth()).path
     (path / "histograms.hlog").unlink()

@@ -16,7 +16,7 @@ from loadframe.experiment.experiment import Experiment as PlannedExperiment
 from loadframe.experiment.file.reader import experiment_of, load_experiment
 from loadframe.library.arguments import Positive, Seconds, checked, listed
 from loadframe.library.plots import ExperimentPlots
-from loadframe.library.reports import Report, read_report
+from loadframe.library.reports import Report, not_recorded, read_report
 from loadframe.library.run import EVENT_COLUMNS, Run, histograms_table, operations_table, percentiles_table
 from loadframe.library.tables import Table, cell, column_of, concatenate, table_of, with_columns
 from loadframe.library.times import Kind, Times, selected
@@ -394,9 +394,5 @@ def open(path: str | os.PathLike[str]) -> Run | Experiment:  # noqa: A001 - the 
     if (folder / EXPERIMENT_FILE).is_file():
         return Experiment._opened(folder)
     if folder.is_dir() and not (folder / MANIFEST_FILE).is_file():
-        raise BadInput(
-            "this is neither a run nor an experiment",
-            where=str(folder),
-            remedy=f"name a folder that holds {MANIFEST_FILE} or {EXPERIMENT_FILE}",
-        )
+        raise not_recorded(folder)
     return Run(folder)

@@ -125,12 +125,21 @@ def read_report(path: Path, bands: Sequence[float] = ()) -> Report:
         report = kinds.read_report(path, bands)
         return Report(report.page, report.document, report.show, report.unanswerable)
     if path.is_dir() and not (path / MANIFEST_FILE).is_file():
-        raise BadInput(
-            "this is neither a run nor an experiment",
-            where=str(path),
-            remedy=f"name a folder that holds {MANIFEST_FILE} or {EXPERIMENT_FILE}",
-        )
+        raise not_recorded(path)
     return run_report(Run(path), bands)
+
+
+def not_recorded(folder: Path) -> BadInput:
+    """Return the error that a folder is neither a run nor an experiment; it names one that the folder contains."""
+    remedy = f"name a folder that holds {MANIFEST_FILE} or {EXPERIMENT_FILE}"
+    files = [file for name in (MANIFEST_FILE, EXPERIMENT_FILE) for depth in ("*", "*/*")
+             for file in folder.glob(f"{depth}/{name}")]  # fmt: skip
+    if files:
+        remedy = (
+            f"name one of the folders in it, such as {min(files).parent}; `loadframe compare` and `loadframe history`"
+            " read several runs"
+        )
+    return BadInput("this is neither a run nor an experiment", where=str(folder), remedy=remedy)
 
 
 def run_report(run: Run, bands: Sequence[float] = ()) -> Report:
