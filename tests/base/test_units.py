@@ -22,6 +22,7 @@ from loadframe.base.units import (
     parse_rate,
     parse_share,
     parse_size,
+    written_apart,
 )
 
 
@@ -276,3 +277,24 @@ def test_a_count_is_written_with_its_noun():
         "1 copy of data",
         "2 copies of data",
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "limit", "text"),
+    [
+        (0.196, 0.2, "+19.6 %"),
+        (0.19996, 0.2, "+19.996 %"),
+        (0.2004, 0.2, "+20.04 %"),
+        (0.2, 0.2, "+20 %"),
+        (0.1, 0.2, "+10 %"),
+        (0.0996, 0.1, "+9.96 %"),
+    ],
+)
+def test_a_change_that_rounds_to_a_limit_gets_more_digits(value, limit, text):
+    assert written_apart(value, limit, format_change) == text
+
+
+def test_a_quantity_that_rounds_to_a_limit_gets_more_digits():
+    assert written_apart(0.04998, 0.05, lambda it, more: format_duration(it, 3 + more)) == "49.98 ms"
+    assert written_apart(1234.4, 1234, lambda it, more: format_count(it, 3 + more)) == "1,234.4"
+    assert written_apart(1e3, 1234, lambda it, more: format_count(it, 3 + more)) == "1,000"

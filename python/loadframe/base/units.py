@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from loadframe.base.errors import BadInput
@@ -103,14 +104,17 @@ def parse_share(text: str | float) -> float:
     return share
 
 
-def format_duration(seconds: float) -> str:
-    """Write a duration with the unit that suits it: `350 us`, `12.3 ms`, `4.56 s`, `3 min 20 s`, `2 h 05 min`."""
+def format_duration(seconds: float, digits: int = 3) -> str:
+    """Write a duration with the unit that suits it: `350 us`, `12.3 ms`, `4.56 s`, `3 min 20 s`, `2 h 05 min`.
+
+    `digits` limits the significant digits below a minute.
+    """
     if not math.isfinite(seconds):
         return f"{seconds} s"
     # The bounds lie where three digits would round up to the next unit's first value.
     for bound, unit, per_second in ((0.9995e-3, "us", 1e6), (0.9995, "ms", 1e3), (59.95, "s", 1)):
         if abs(seconds) < bound:
-            return f"{_three_digits(seconds * per_second)} {unit}"
+            return f"{_significant(seconds * per_second, digits)} {unit}"
     sign, whole = "-" if seconds < 0 else "", round(abs(seconds))
     if whole < 3600:
         return f"{sign}{whole // 60} min {whole % 60:02d} s"
@@ -125,7 +129,7 @@ def format_size(count: float) -> str:
         if abs(count) < 1023.5:
             break
         count, unit = count / 1024, larger
-    return f"{_three_digits(count)} {unit}"
+    return f"{_significant(count)} {unit}"
 
 
 def format_bandwidth(rate: float) -> str:
@@ -135,12 +139,13 @@ def format_bandwidth(rate: float) -> str:
         if bits < 999.5:
             break
         bits, prefix = bits / 1000, larger
-    return f"{_three_digits(bits)} {prefix}bit/s"
+    return f"{_significant(bits)} {prefix}bit/s"
 
 
-def format_count(count: float) -> str:
-    """Write a count or a rate's number with three significant digits or thousands separators: `0.42`, `12,345`."""
-    return f"{count:,.0f}" if abs(count) >= 99.95 or float(count).is_integer() else _three_digits(count)
+def format_count(count: float, digits: int = 3) -> str:
+    """Write a count or a rate's number with `digits` significant digits or thousands separators: `0.42`, `12,345`."""
+    whole = abs(count) >= 10 ** (digits - 1) - 0.05 or float(count).is_integer()
+    return f"{count:,.0f}" if whole else _significant(count, digits)
 
 
 def counted(count: float, noun: str, plural: str | None = None) -> str:
@@ -159,9 +164,37 @@ def format_shares(least: float, most: float) -> str:
     return f"{high} %" if low == high else f"{low} to {high} %"
 
 
-def format_change(change: float) -> str:
-    """Write a relative change with its sign: `+3.1 %`, `-12 %`, `+1,240 %`."""
-    return f"{100 * change:+,.1f} %" if abs(change) < 0.1 else f"{100 * change:+,.0f} %"
+def format_limit(share: float) -> str:
+    """Write a share of one that somebody chose, without rounding it: `20 %`, `2.5 %`."""
+    return f"{100 * share:,.10g} %"
+
+
+def format_change(change: float, more: int = 0) -> str:
+    """Write a relative change with its sign, with `more` decimals than usual: `+3.1 %`, `-12 %`, `+1,240 %`."""
+    decimals = more + (abs(change) < 0.1)
+    return f"{100 * change:+,.{decimals}f} %"
+
+
+#: Maximum number of digits that `written_apart` adds.
+_MOST_MORE = 6
+
+
+def written_apart(value: float, limit: float, write: Callable[[float, int], str]) -> str:
+    """Write a value, with more digits if it would otherwise read like a limit that it differs from.
+
+    `write` formats a number with so many digits more than usual.
+    """
+    for more in range(_MOST_MORE):
+        text = write(value, more)
+        if value == limit or _number(text) != _number(write(limit, more)):
+            return text
+    return write(value, 0)
+
+
+def _number(text: str) -> tuple[float, str]:
+    """Return a written quantity's first number, since `+10.0 %` and `+10 %` read alike, and the rest of it."""
+    number, _, rest = text.replace(",", "").partition(" ")
+    return float(number.removesuffix("/s")), rest
 
 
 def format_nodes(*counts: float) -> str:
@@ -171,8 +204,8 @@ def format_nodes(*counts: float) -> str:
     return f"{listed} node{'s' * (counts != (1,))}"
 
 
-def _three_digits(value: float) -> str:
-    text = f"{value:.3g}"
+def _significant(value: float, digits: int = 3) -> str:
+    text = f"{value:,.{digits}g}"
     return f"{value:,.0f}" if "e+" in text else text
 
 
