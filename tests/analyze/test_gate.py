@@ -8,9 +8,10 @@ from math import inf
 import pytest
 
 from loadframe.analyze.compare import Group, read_groups
-from loadframe.analyze.compare.estimate_ratio import Observation, estimate_ratio
+from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate, estimate_ratio
 from loadframe.analyze.compare.measures import Measure
 from loadframe.analyze.compare.warnings import OTHER_SPEED
+from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.figures import Stretch
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate
 from loadframe.analyze.gate.checks import Question, together
@@ -50,7 +51,7 @@ def test_a_slow_down_within_the_bounds_of_the_figures_is_undecided(possible, sta
     levels = {"old": 100.0, "new": 88.0}
     runs = [Observation(level + number / 100, name) for name, level in levels.items() for number in range(6)]
     estimate = estimate_ratio(runs, "old", "new").widened(Stretch(1.0, possible))
-    question = Question(Measure("measured", "throughput"), estimate, NONE, p=0.001, share=1.0)
+    question = Question(Measure("measured", "throughput"), estimate, NONE, p=0.001, share=1.0, runs=(6, 6))
     assert together(question, 2, "operations").standing == standing
 
 
@@ -61,7 +62,7 @@ def test_response_times_with_open_bounds_neither_pass_nor_find_anything(low, hig
     levels = {"old": 100.0, "new": 100.0}
     runs = [Observation(level + number / 100, name) for name, level in levels.items() for number in range(6)]
     estimate = estimate_ratio(runs, "old", "new").widened(Stretch(low, high))
-    question = Question(Measure("measured", "p99"), estimate, NONE, p=1.0, share=1.0)
+    question = Question(Measure("measured", "p99"), estimate, NONE, p=1.0, share=1.0, runs=(6, 6))
     check = together(question, 2, "operations")
     assert (check.standing, "inf" in check.why) == (standing, False)
     assert check.finds is None if finds is None else check.finds > finds
@@ -71,9 +72,55 @@ def test_response_times_with_open_bounds_neither_pass_nor_find_anything(low, hig
 def test_an_interval_that_only_the_generator_widens_says_so(kind, low, high):
     runs = [Observation(100.0 + number / 100, name) for name in ("old", "new") for number in range(6)]
     estimate = estimate_ratio(runs, "old", "new").widened(Stretch(low, high))
-    check = together(Question(Measure("measured", kind), estimate, NONE, p=1.0, share=1.0), 2, "operations")
+    check = together(
+        Question(Measure("measured", kind), estimate, NONE, p=1.0, share=1.0, runs=(6, 6)), 2, "operations"
+    )
     assert check.standing == "undecided"
     assert "does not exclude 20 %; only because delays of the load generator widen it" in check.why
+
+
+def undecided(values, thresholds=NONE, sessions=(None, None)):
+    """Return the words about noisy response times; the new side's values are in reverse order."""
+    sides = zip(("old", "new"), (values, values[::-1]), sessions, strict=True)
+    runs = [Observation(value, name, None, session) for name, side, session in sides for value in side]
+    question = Question(
+        Measure("measured", "p50"), estimate_ratio(runs, "old", "new", session_spread=0.05), thresholds,
+        p=1.0, share=1.0, runs=(len(values), len(values)),
+    )  # fmt: skip
+    check = together(question, 2, "operations")
+    assert check.standing == "undecided"
+    return check.why
+
+
+def test_an_inconclusive_check_gives_the_number_of_runs_that_find_the_effect_to_catch():
+    noisy = [80.0, 100.0, 120.0, 95.0, 105.0]
+    found = re.search(r"; about (\d+) runs of each side would find 20 % in four of five cases$", undecided(noisy))
+    assert 5 < int(found[1]) <= 50
+    assert "make more runs" not in undecided(noisy)
+
+
+def test_a_machine_that_is_too_noisy_gets_a_remedy_instead_of_a_number():
+    why = undecided([20.0, 100.0, 500.0, 60.0, 160.0])
+    assert "the machine is too noisy: finding 20 % in four of five cases takes more than 50 runs of each side" in why
+    assert why.endswith("use an idle machine, lengthen the runs, or raise --catch")
+
+
+def test_an_effect_to_catch_close_to_the_least_effect_is_not_blamed_on_noise():
+    why = undecided([99.0, 100.0, 101.0], Thresholds({"p50": 0.01}, {"p50": 0.01}))
+    assert why.endswith("--catch 1 % is too close to --least 1 % to be found; raise --catch")
+
+
+def test_more_runs_of_one_session_against_another_are_not_recommended():
+    assert undecided([80.0, 100.0, 120.0, 95.0, 105.0], sessions=(1, 2)).endswith(
+        "; measure both sides alternately in one session"
+    )
+
+
+def test_the_end_of_an_interval_does_not_read_like_the_limit_that_it_keeps():
+    estimate = RatioEstimate(Estimate(1.05, 0.87, 1.196), 0.05, 0.05, 8, 1.0, 0.5, "unpaired", 0.0, (1, 1))
+    check = together(Question(Measure("measured", "p50"), estimate, NONE, p=1.0, share=1.0, runs=(5, 5)), 2, "sets")
+    assert check.standing == "passed"
+    assert "[-13 %, +19.6 %]" in check.why
 
 
 def test_an_equal_version_passes(results):

@@ -335,7 +335,7 @@ def test_no_failure_in_few_requests_is_inconclusive_and_says_how_many_requests_d
     assert few.standing == "undecided"
     assert few.why.endswith(
         "the interval contains the bound; 990 requests were counted, and about 2,995 are needed if as few fail,"
-        " at most 0.10 %"
+        " at most 0.1 %"
     )
     assert judge(counted(runs("new", 3), 1000), bounds=bounds).standing == "passed"
     (apart,) = judge([*counted(runs("new", 2), 9000), *counted(runs("new", 3)[2:], 9000, 18)], bounds=bounds).checks
@@ -346,7 +346,7 @@ def test_no_failure_in_few_requests_is_inconclusive_and_says_how_many_requests_d
 def test_errors_pass_only_where_a_rise_that_must_be_caught_is_excluded():
     few = check_of(judge(counted(runs("new"), 40), counted(runs("old"), 40)), "errors")
     assert few.standing == "undecided"
-    assert "up to 1.24 % more are possible, beyond 1.00 %; 240 requests were counted, and about 299" in few.why
+    assert "up to 1.24 % more are possible, beyond 1 %; 240 requests were counted, and about 299" in few.why
     assert check_of(judge(counted(runs("new"), 60), counted(runs("old"), 60)), "errors").standing == "passed"
     alone = check_of(judge(runs("new", 1), runs("old")), "errors")
     assert (alone.standing, "a single run" in alone.why) == ("undecided", True)

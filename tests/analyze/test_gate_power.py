@@ -8,7 +8,7 @@ from benchmarks.simulate_gate import Scenario, bound_outcomes, outcomes
 from scipy import stats
 
 from loadframe.analyze.estimate import geometric_mean, holm, mean_share
-from loadframe.analyze.gate.power import Graph, detectable, power
+from loadframe.analyze.gate.power import Graph, detectable, power, runs_needed
 
 
 @pytest.mark.parametrize("members", [[1, 1, 1], [3], [3, 3, 1], [6, 2]])
@@ -105,3 +105,26 @@ def test_no_failure_in_few_requests_excludes_little():
     assert (few.value, many.value) == (0, 0)
     assert few.high == pytest.approx(1 - 0.025 ** (1 / 90))
     assert many.high < 0.0001
+
+
+@pytest.mark.parametrize("noise", [0.03, 0.1, 0.2])
+def test_the_needed_runs_find_a_worsening_in_four_of_five_simulated_cases(noise):
+    """The number follows from five and eight runs, and one run fewer would not do. The t tests are independent code."""
+    sides, level, worse = (5, 8), 0.0125, 0.2
+    error, freedom = noise * math.sqrt(1 / 5 + 1 / 8), 11
+    needed = runs_needed(worse, error, freedom, level, 0.05, sides, most=50)
+    random = np.random.default_rng(7)
+
+    def found(runs):
+        old = noise * random.standard_normal((4000, runs))
+        new = math.log1p(worse) + noise * random.standard_normal((4000, runs))
+        significant = stats.ttest_ind(new, old, axis=1, alternative="greater").pvalue < level
+        return (significant & (new.mean(axis=1) - old.mean(axis=1) >= math.log1p(0.05))).mean()
+
+    assert found(needed) >= 0.78
+    assert needed == 2 or found(needed - 1) < 0.82
+
+
+def test_more_runs_than_the_maximum_are_not_recommended():
+    assert runs_needed(0.05, 0.5, 8, 0.01, 0.05, (5, 5), most=50) is None
+    assert runs_needed(0.2, math.inf, 0, 0.01, 0.05, (1, 1), most=50) is None

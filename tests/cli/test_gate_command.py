@@ -30,6 +30,15 @@ def test_the_exit_status_gives_the_outcome(results, tmp_path, new, status, words
     assert words in (tmp_path / "g.md").read_text()
 
 
+def test_the_terminal_shows_the_means_of_both_sides_as_the_markdown_does(results, tmp_path):
+    file = tmp_path / "g.md"
+    _, said, _ = within("gate", results / "slow", "--baseline", results / "old", "--markdown", file)
+    row = next(line for line in file.read_text().splitlines() if "throughput" in line)
+    before, now = (cell.strip() for cell in row.split("|")[3:5])
+    assert before != now
+    assert f"{before} → {now}" in said
+
+
 def test_one_run_does_not_tell_whether_a_bound_holds(results):
     status, said, _ = within("gate", results / "alone", "--bound", "p99<=10s")
     assert status == 3
@@ -57,7 +66,7 @@ def test_an_undecided_percentile_of_short_runs_names_the_missing_requests(result
     (check,) = [it for it in document["checks"] if it["measure"] == kind]
     assert (document["standing"], check["standing"]) == ("undecided", "undecided")
     for text in (" ".join(said.split()), check["why"]):
-        assert "make more runs" in text
+        assert ("make more runs" if against == "bound" else "takes more than 50 runs of each side") in text
         assert ("too few requests" in text) == bool(needed)
         assert (needed or "") in text
 

@@ -120,6 +120,8 @@ def print_gate(gate: Gate, console: Console | None = None) -> None:
         for check in gate.checks:
             at = treatment_text(check.treatment)
             name = f"{check.words}{f', {at}' if at else ''}"
-            table.add_row(Text(STANDINGS[check.standing], style=_TONES[check.standing]), Text(name), Text(check.why))
+            standing = Text(STANDINGS[check.standing], style=_TONES[check.standing])
+            means = Text(" → ".join(filter(None, _means(check))))
+            table.add_row(standing, Text(name), means, Text(check.why))
         console.print(table)
     print_findings(console, gate.warnings)

@@ -15,6 +15,11 @@ counts. Both tests allow a share of 0.
 The upper limit of the rise follows from the one-sided 95 % limits of both mean shares (Zou and Donner, "Construction of
 confidence limits about effect measures", Statistics in Medicine 27, 2008).
 
+Bounds on response times and throughput are judged by the interval of their geometric mean, shares of requests by the
+one-sided 95 % limits of the mean share. A bound holds if the whole interval is within it, and is broken if the whole
+interval is beyond it. A bound of 0, and a bound on the slowest response, concern the actual requests of the runs; these
+are counted, without an interval.
+
 The baseline of a history is the runs since its last change, since an accepted change must not count again.
 """
 
@@ -30,11 +35,12 @@ from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate,
 from loadframe.analyze.compare.groups import treatments_text
 from loadframe.analyze.compare.measures import measures_of
 from loadframe.analyze.compare.warnings import OTHER_SPEED, failed_and_excluded, faulty_runs
-from loadframe.analyze.estimate import ONE_SIDED, mean_share
+from loadframe.analyze.estimate import ONE_SIDED, geometric_mean, mean_share, proportion, requests_needed
 from loadframe.analyze.experiment import RecordedRun, excluded
 from loadframe.analyze.figures import Stretch
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.gate.checks import (
+    BLIND,
     CATCH,
     KINDS,
     LEAST,
@@ -44,20 +50,22 @@ from loadframe.analyze.gate.checks import (
     Standing,
     Thresholds,
     against_baseline,
-    against_bound,
-    errors_needed,
     failed_runs,
     few_requests,
     one_sided_p,
+    quantity,
+    quantity_beside,
+    runs_text,
     together,
     without_figure,
 )
 from loadframe.analyze.gate.power import Graph
 from loadframe.analyze.history import since_last_change
+from loadframe.analyze.rates import RATES
 from loadframe.analyze.sessions import block_of, sessions_of
 from loadframe.base import special
 from loadframe.base.errors import BadInput
-from loadframe.base.units import format_share
+from loadframe.base.units import format_limit, format_share, written_apart
 
 MISSING_TREATMENTS = Rule(
     "missing_treatments",
@@ -142,17 +150,24 @@ def errors_against_baseline(contrast: Contrast, question: Question, baseline: Gr
     high = _greatest_rise(question.measure, baseline, new)
     if rise >= question.least:
         standing: Standing = "regression" if question.is_significant else "undecided"
-        beyond = f"beyond {format_share(question.least, 2)}" if question.is_significant else "which may be chance"
-        why += f": {format_share(rise, 2)} more, {beyond}"
+        beyond = f"beyond {format_limit(question.least)}" if question.is_significant else "which may be chance"
+        why += f": {_apart(rise, question.least)} more, {beyond}"
     elif math.isinf(high):
         standing, why = "undecided", f"{why}: a single run does not show the run-to-run variance; make more runs"
     elif high >= question.catch:
-        need = errors_needed([question.measure.failures(run) for run in new.usable], question.catch)
-        caught = format_share(question.catch, 2)
-        standing, why = "undecided", f"{why}: up to {format_share(high, 2)} more are possible, beyond {caught}{need}"
+        need = _errors_needed([question.measure.failures(run) for run in new.usable], question.catch)
+        caught = format_limit(question.catch)
+        standing, why = (
+            "undecided",
+            f"{why}: up to {_apart(high, question.catch)} more are possible, beyond {caught}{need}",
+        )
     else:
         standing = "passed"
     return Check(contrast.measure, contrast.treatment, standing, why, contrast=contrast, p=question.p)
+
+
+def _apart(rise: float, limit: float) -> str:
+    return written_apart(rise, limit, lambda share, more: format_share(share, 2 + more))
 
 
 def _greatest_rise(measure: Measure, baseline: Group, new: Group) -> float:
@@ -284,7 +299,7 @@ def _against(
     baseline, new = comparison.groups
     contrasts = comparison.contrasts
     # Subjects in the order of the graph's hypotheses (a contrast, or several jointly), and their p values.
-    about: list[tuple[Measure, RatioEstimate | None, Contrast | None, int]] = []
+    about: list[tuple[Measure, RatioEstimate | None, Contrast | None, int, tuple[int, int]]] = []
     ps: list[float] = []
     members, watched = [], []
     for kind, places in families(contrasts).items():
@@ -293,10 +308,12 @@ def _against(
         watched.append([index for index, contrast in enumerate(chosen) if contrast.measure.operation in watch])
         if len(chosen) > 1:
             joint = joint_estimate(chosen, baseline, new, session_spread) if kind != "errors" else None
-            about.append((Measure("all phases", kind), joint, None, len(chosen)))
+            fewest = min(len(contrast.first) for contrast in chosen), min(len(contrast.second) for contrast in chosen)
+            about.append((Measure("all phases", kind), joint, None, len(chosen), fewest))
             ps.append(one_sided_p(joint, chosen[0].measure) if joint else 1.0)
         for candidate in chosen:
-            about.append((candidate.measure, candidate.estimate, candidate, 1))
+            counts = len(candidate.first), len(candidate.second)
+            about.append((candidate.measure, candidate.estimate, candidate, 1, counts))
             sides = runs_at(baseline, candidate), runs_at(new, candidate)
             ps.append(
                 more_errors(candidate.measure, *sides)
@@ -306,10 +323,12 @@ def _against(
     graph = Graph(members, watched)
     adjusted = graph.adjust(ps)
     checks = []
-    for (measure, detail, contrast, count), p, share in zip(about, adjusted, graph.weights.tolist(), strict=True):
+    for (measure, detail, contrast, count, counts), p, share in zip(
+        about, adjusted, graph.weights.tolist(), strict=True
+    ):
         if detail is None:
             continue
-        question = Question(measure, detail, thresholds, p, share, pace)
+        question = Question(measure, detail, thresholds, p, share, counts, pace)
         if contrast is None:
             checks.append(together(question, count, "measures"))
         elif measure.kind == "errors":
@@ -370,8 +389,81 @@ def _bounds(new: Group, bounds: Sequence[Bound]) -> list[Check]:
         for treatment in new.treatments:
             runs = new.at(treatment).usable
             measures = measures_of(runs, [bound.kind]) or (Measure("all phases", bound.kind),)
-            checks += [against_bound(measure, treatment, runs, bound) for measure in measures]
+            checks += [_against_bound(measure, treatment, runs, bound) for measure in measures]
     return checks
+
+
+#: Why the slowest request is undecided.
+_DELAYED = "a part of it may be the load generator's"
+
+
+def _against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequence[RecordedRun], bound: Bound) -> Check:
+    """Judge a bound by the runs that measured it."""
+    pairs = [(run, value) for run in runs if (value := measure.of(run)) is not None]
+    if pairs:
+        counted = measure.kind in ("max", "all-max") or (bound.kind == "errors" and bound.limit == 0)
+        judge = _judge_bound if counted else _estimated
+        standing, why = judge(measure, [run for run, _ in pairs], [value for _, value in pairs], bound)
+    else:
+        standing, why = "undecided", "no run has measured it"
+    exact = format_limit(bound.limit) if bound.kind == "errors" else quantity(bound.limit, measure, more=6)
+    limit = f"{'at least' if bound.kind in RATES else 'at most'} {exact}"
+    return Check(measure, treatment, standing, f"{why}, {limit}", bound=bound)
+
+
+def _judge_bound(
+    measure: Measure, runs: Sequence[RecordedRun], values: Sequence[float], bound: Bound
+) -> tuple[Standing, str]:
+    """Judge a bound by the actual requests of these runs."""
+    worst = "largest share" if measure.kind == "errors" else "slowest"
+    why = f"{worst} of {runs_text(values)} {quantity_beside(max(values), measure, bound)}"
+    if not bound.holds(max(values)):
+        least = max(figure.low for run in runs if (figure := measure.figure(run)).counts)
+        return ("undecided", f"{why}: {_DELAYED}") if bound.holds(least) else ("regression", why)
+    return ("undecided", f"{why}: {BLIND}") if measure.is_blind(runs) else ("passed", why)
+
+
+def _estimated(
+    measure: Measure, runs: Sequence[RecordedRun], values: Sequence[float], bound: Bound
+) -> tuple[Standing, str]:
+    """Judge a bound by the interval of the mean, for which these runs are a sample."""
+    if measure.kind != "errors" and min(values) <= 0:
+        # Only throughput can be 0, which breaks any sensible bound.
+        return "regression", f"nothing succeeded in {sum(value <= 0 for value in values)} of {runs_text(values)}"
+    sessions = sessions_of(runs)
+    if measure.kind == "errors":
+        share = mean_share([measure.failures(run) for run in runs], sessions, ONE_SIDED)
+    else:
+        share = measure.stretch(runs).widened(geometric_mean(values, sessions))
+    why = f"mean of {runs_text(values)} {quantity(share.value, measure)}"
+    if not share.is_finite and not share.low > 0:
+        few = few_requests(measure, runs)
+        return "undecided", f"{why}: a single run does not show the run-to-run variance; make more runs{few}"
+    why += f" [{quantity_beside(share.low, measure, bound)}, {quantity_beside(share.high, measure, bound)}]"
+    ends = {bound.holds(share.low), bound.holds(share.high)}
+    if ends == {False}:
+        return "regression", why
+    if ends == {True, False}:
+        if measure.kind == "errors":
+            need = _errors_needed([measure.failures(run) for run in runs], bound.limit)
+        else:
+            need = few_requests(measure, runs) or "; make more runs"
+        return "undecided", f"{why}: the interval contains the bound{need}"
+    return ("undecided", f"{why}: {BLIND}") if measure.is_blind(runs) else ("passed", why)
+
+
+def _errors_needed(counts: Sequence[tuple[int, int]], limit: float) -> str:
+    """Return in words how many requests would show that fewer than `limit` fail; empty if more than that failed.
+
+    `counts` has the failed and all requests of each run.
+    """
+    failed, due = (sum(column) for column in zip(*counts, strict=True))
+    needed = requests_needed(failed / due, limit) if due else None
+    if needed is None:
+        return ""
+    if proportion(failed, due, ONE_SIDED).high > limit:
+        return f"; {due:,} requests were counted, and about {needed:,} are needed if as few fail"
+    return "; the share differs between runs: make more runs"
 
 
 __all__ = ["CATCH", "KINDS", "LEAST", "Bound", "Check", "Gate", "Standing", "Thresholds", "judge_gate"]

@@ -1,9 +1,4 @@
-"""Checks of a gate: one measure against a bound or against earlier runs, and failures of the store.
-
-Response times and throughput are judged by the interval of their geometric mean, shares of requests by the one-sided 95
-% limits of the mean share. A bound holds if the whole interval is within it, and is broken if the whole interval is
-beyond it. A bound of 0, and a bound on the slowest response, concern the actual requests of the runs; these are
-counted, without an interval.
+"""Checks of a gate: one measure against earlier runs, and failures of the store.
 
 Runs that are missing because of the generator or an unknown cause do not count. Runs in which the store failed, and
 runs without any success, are results.
@@ -19,14 +14,20 @@ from loadframe.analyze.compare import LEVEL, Contrast, Group, Measure
 from loadframe.analyze.compare.estimate_ratio import RatioEstimate
 from loadframe.analyze.compare.measures import measures_of
 from loadframe.analyze.compare.warnings import runs_by_reason
-from loadframe.analyze.estimate import ONE_SIDED, geometric_mean, mean_share, proportion, requests_needed
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.failures import chance_of_more
-from loadframe.analyze.gate.power import detectable
+from loadframe.analyze.gate.power import detectable, runs_needed
 from loadframe.analyze.rates import RATES
-from loadframe.analyze.sessions import sessions_of
 from loadframe.base import special
-from loadframe.base.units import counted, format_change, format_count, format_duration, format_share
+from loadframe.base.units import (
+    counted,
+    format_change,
+    format_count,
+    format_duration,
+    format_limit,
+    format_share,
+    written_apart,
+)
 
 #: Measures that are checked by default.
 KINDS = ("throughput", "p50", "p99", "errors")
@@ -36,6 +37,8 @@ LEAST: Mapping[str, float] = {"p90": 0.1, "p99": 0.1, "p99.9": 0.2, "max": 0.5, 
 #: Effect to catch: a check passes only if it excludes this worsening.
 CATCH: Mapping[str, float] = {"p90": 0.5, "p99": 0.5, "p99.9": 1.0, "max": 2.0, "errors": 0.01}
 _LEAST, _CATCH = 0.05, 0.2
+#: Maximum number of runs of each side that a check recommends.
+_MOST_RUNS = 50
 
 
 @dataclass(frozen=True)
@@ -129,7 +132,7 @@ class Question:
     """Input of a check against the baseline: the estimate of a measure, the thresholds, and p.
 
     `p` is adjusted for all checks. `share` is the check's share of the level before any check has rejected. `pace` is
-    the speed of the machine for the new runs relative to the baseline's.
+    the speed of the machine for the new runs relative to the baseline's. `runs` counts the earlier and the new runs.
     """
 
     measure: Measure
@@ -137,6 +140,7 @@ class Question:
     thresholds: Thresholds
     p: float
     share: float
+    runs: tuple[int, int]
     pace: float = 1.0
 
     @property
@@ -185,16 +189,40 @@ class Question:
         bounds = self.estimate.bounds
         return bounds.low <= 0 if self.measure.better == "higher" else not isfinite(bounds.high)
 
+    @property
+    def level(self) -> float:
+        """The level of the check before any check has rejected."""
+        return self.thresholds.level * self.share / self.estimate.caution
+
     @cached_property
     def finds(self) -> float | None:
         """The smallest worsening that is found in four of five cases, with these runs, this noise and these bounds."""
-        estimate = self.estimate
-        level = self.thresholds.level * self.share / estimate.caution
-        higher = self.measure.better == "higher"
-        smallest = detectable(estimate.standard_error, estimate.freedom, level, self.least, higher_is_better=higher)
+        estimate, higher = self.estimate, self.measure.better == "higher"
+        smallest = detectable(
+            estimate.standard_error, estimate.freedom, self.level, self.least, higher_is_better=higher
+        )
         if not isfinite(smallest) or estimate.bounds.low <= 0 or not isfinite(estimate.bounds.high):
             return None
         return 1 - (1 - smallest) / estimate.bounds.high if higher else (1 + smallest) / estimate.bounds.low - 1
+
+    def needs(self, least: float) -> int | None:
+        """Return the runs of each side that find the effect to catch in four of five cases; None above `_MOST_RUNS`.
+
+        `least` is the smallest effect that stops the gate. Counts sessions if each has runs of one side only.
+        """
+        estimate, higher = self.estimate, self.measure.better == "higher"
+        # The bounds of the figures hide a part of the effect.
+        shown = 1 - (1 - self.catch) * estimate.bounds.high if higher else (1 + self.catch) * estimate.bounds.low - 1
+        return runs_needed(
+            max(shown, 0.0),
+            estimate.standard_error,
+            estimate.freedom,
+            self.level,
+            least,
+            estimate.sessions if estimate.design == "sessions" else self.runs,
+            most=_MOST_RUNS,
+            higher_is_better=higher,
+        )
 
 
 def one_sided_p(estimate: RatioEstimate, measure: Measure) -> float:
@@ -228,7 +256,7 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool, few
     standing: Standing = "passed"
     why = f"{span}{_finds(question)}"
     if question.is_significant and value >= question.least:
-        standing, why = "regression", f"{span}: beyond {format_share(question.least)}"
+        standing, why = "regression", f"{span}: beyond {format_limit(question.least)}"
         if question.least_worse() < question.least:
             standing, why = "undecided", f"{span}: {_WITHIN_BOUNDS}"
         elif question.least_worse(question.pace) < question.least:
@@ -236,14 +264,17 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool, few
     elif not contrast.estimate.freedom:
         first, second = len(contrast.first), len(contrast.second)
         some = f"{counted(first, 'run')} against {second}"
-        standing, why = "undecided", f"{_worse(value)}: {some} do not show the run-to-run variance; make more runs"
+        standing, why = (
+            "undecided",
+            f"{_worse(value, question.least)}: {some} do not show the run-to-run variance; make five runs of each",
+        )
     elif question.is_open:
-        standing, why = "undecided", f"{_worse(value)}: {_OPEN}"
+        standing, why = "undecided", f"{_worse(value, question.least)}: {_OPEN}"
     elif high >= question.catch:
-        excluded = format_share(question.catch)
+        excluded = format_limit(question.catch)
         standing, why = "undecided", f"{span}: the interval does not exclude {excluded}{_bounds_or_finds(question)}"
     elif paced_high >= question.catch:
-        hidden = format_share(question.catch)
+        hidden = format_limit(question.catch)
         standing, why = "undecided", f"{span}: the machine became faster, which may hide {hidden}"
     elif blind:
         standing, why = "undecided", f"{span}: {BLIND}"
@@ -289,21 +320,26 @@ def together(question: Question, members: int, what: str) -> Check:
     elif stops and question.least_worse(question.pace) < question.least:
         standing, why = "undecided", f"{span}: the machine became slower by as much"
     elif question.is_open and not stops:
-        standing, why = "undecided", f"{_worse(question.worse_by()[0])}: {_OPEN}"
+        standing, why = "undecided", f"{_worse(question.worse_by()[0], question.least)}: {_OPEN}"
     elif question.worse_by()[2] >= question.catch and not stops:
-        excluded = format_share(question.catch)
+        excluded = format_limit(question.catch)
         standing, why = "undecided", f"{span}: the interval does not exclude {excluded}{_bounds_or_finds(question)}"
     else:
-        why = f"{span}: beyond {format_share(question.least)}" if stops else f"{span}{_finds(question)}"
+        why = f"{span}: beyond {format_limit(question.least)}" if stops else f"{span}{_finds(question)}"
     title = f"{question.measure.kind} of all {members} {what} together"
     return Check(question.measure, {}, standing, why, title=title, p=question.p, finds=question.finds)
 
 
-def quantity(value: float, measure: Measure) -> str:
-    """Format a value of a measure with its unit."""
+def quantity(value: float, measure: Measure, more: int = 0) -> str:
+    """Format a value of a measure with its unit, with `more` digits than usual."""
     if measure.kind == "errors":
-        return format_share(value, 2)
-    return f"{format_count(value)}/s" if measure.kind in RATES else format_duration(value)
+        return format_share(value, 2 + more)
+    return f"{format_count(value, 3 + more)}/s" if measure.kind in RATES else format_duration(value, 3 + more)
+
+
+def quantity_beside(value: float, measure: Measure, bound: Bound) -> str:
+    """Format a value that is compared with a bound."""
+    return written_apart(value, bound.limit, lambda number, more: quantity(number, measure, more))
 
 
 def runs_text(values: Sequence[float]) -> str:
@@ -313,95 +349,43 @@ def runs_text(values: Sequence[float]) -> str:
 
 def _span(question: Question) -> str:
     value, low, high = question.worse_by()
-    return f"{_worse(value)} [{format_change(low)}, {format_change(high)}], p = {question.p:.2g}"
+    end = written_apart(high, question.catch, format_change)
+    return f"{_worse(value, question.least)} [{format_change(low)}, {end}], p = {question.p:.2g}"
 
 
-def _worse(value: float) -> str:
-    return f"{format_share(abs(value), 1)} {'worse' if value > 0 else 'better'}"
+def _worse(value: float, least: float) -> str:
+    size = written_apart(abs(value), least, lambda share, more: format_share(share, 1 + more))
+    return f"{size} {'worse' if value > 0 else 'better'}"
 
 
 def _bounds_or_finds(question: Question) -> str:
     """Return why the interval is wide: the load generator's delays if it would exclude the effect without them."""
     if question.without_bounds < question.catch:
         return f"; {_WIDENED}"
-    return f"{_finds(question)}; make more runs"
+    return _runs_that_help(question)
+
+
+def _runs_that_help(question: Question) -> str:
+    """Return how many runs would find the effect to catch, or why more runs do not help."""
+    if question.estimate.design == "one session each":
+        return f"{_finds(question)}; measure both sides alternately in one session"
+    unit = "sessions" if question.estimate.design == "sessions" else "runs"
+    caught, needs = format_limit(question.catch), question.needs(question.least)
+    if needs is None and question.needs(0.0) is not None:
+        return f"; --catch {caught} is too close to --least {format_limit(question.least)} to be found; raise --catch"
+    if needs is None:
+        return (
+            f"; the machine is too noisy: finding {caught} in four of five cases takes more than {_MOST_RUNS} {unit} of"
+            " each side; use an idle machine, lengthen the runs, or raise --catch"
+        )
+    if question.finds is not None and question.finds <= question.catch:
+        return f"{_finds(question)}, so the change may be real; make twice as many {unit}"
+    return f"; about {needs} {unit} of each side would find {caught} in four of five cases"
 
 
 def _finds(question: Question) -> str:
     finds = question.finds
     return f"; {format_share(finds)} worse would be found in four of five cases" if finds is not None else ""
-
-
-#: Why the slowest request is undecided.
-DELAYED = "a part of it may be the load generator's"
-
-
-def against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequence[RecordedRun], bound: Bound) -> Check:
-    """Judge a bound by the runs that measured it."""
-    pairs = [(run, value) for run in runs if (value := measure.of(run)) is not None]
-    if pairs:
-        counted = measure.kind in ("max", "all-max") or (bound.kind == "errors" and bound.limit == 0)
-        judge = _judge_bound if counted else _estimated
-        standing, why = judge(measure, [run for run, _ in pairs], [value for _, value in pairs], bound)
-    else:
-        standing, why = "undecided", "no run has measured it"
-    limit = f"{'at least' if bound.kind in RATES else 'at most'} {quantity(bound.limit, measure)}"
-    return Check(measure, treatment, standing, f"{why}, {limit}", bound=bound)
-
-
-def _judge_bound(
-    measure: Measure, runs: Sequence[RecordedRun], values: Sequence[float], bound: Bound
-) -> tuple[Standing, str]:
-    """Judge a bound by the actual requests of these runs."""
-    worst = "largest share" if measure.kind == "errors" else "slowest"
-    why = f"{worst} of {runs_text(values)} {quantity(max(values), measure)}"
-    if not bound.holds(max(values)):
-        least = max(figure.low for run in runs if (figure := measure.figure(run)).counts)
-        return ("undecided", f"{why}: {DELAYED}") if bound.holds(least) else ("regression", why)
-    return ("undecided", f"{why}: {BLIND}") if measure.is_blind(runs) else ("passed", why)
-
-
-def _estimated(
-    measure: Measure, runs: Sequence[RecordedRun], values: Sequence[float], bound: Bound
-) -> tuple[Standing, str]:
-    """Judge a bound by the interval of the mean, for which these runs are a sample."""
-    if measure.kind != "errors" and min(values) <= 0:
-        # Only throughput can be 0, which breaks any sensible bound.
-        return "regression", f"nothing succeeded in {sum(value <= 0 for value in values)} of {runs_text(values)}"
-    sessions = sessions_of(runs)
-    if measure.kind == "errors":
-        share = mean_share([measure.failures(run) for run in runs], sessions, ONE_SIDED)
-    else:
-        share = measure.stretch(runs).widened(geometric_mean(values, sessions))
-    why = f"mean of {runs_text(values)} {quantity(share.value, measure)}"
-    if not share.is_finite and not share.low > 0:
-        few = few_requests(measure, runs)
-        return "undecided", f"{why}: a single run does not show the run-to-run variance; make more runs{few}"
-    why += f" [{quantity(share.low, measure)}, {quantity(share.high, measure)}]"
-    ends = {bound.holds(share.low), bound.holds(share.high)}
-    if ends == {False}:
-        return "regression", why
-    if ends == {True, False}:
-        if measure.kind == "errors":
-            need = errors_needed([measure.failures(run) for run in runs], bound.limit)
-        else:
-            need = few_requests(measure, runs) or "; make more runs"
-        return "undecided", f"{why}: the interval contains the bound{need}"
-    return ("undecided", f"{why}: {BLIND}") if measure.is_blind(runs) else ("passed", why)
-
-
-def errors_needed(counts: Sequence[tuple[int, int]], limit: float) -> str:
-    """Return in words how many requests would show that fewer than `limit` fail; empty if more than that failed.
-
-    `counts` has the failed and all requests of each run.
-    """
-    failed, due = (sum(column) for column in zip(*counts, strict=True))
-    needed = requests_needed(failed / due, limit) if due else None
-    if needed is None:
-        return ""
-    if proportion(failed, due, ONE_SIDED).high > limit:
-        return f"; {due:,} requests were counted, and about {needed:,} are needed if as few fail"
-    return "; the share differs between runs: make more runs"
 
 
 #: Significance level for more failed runs than in the baseline.

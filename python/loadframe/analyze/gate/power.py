@@ -85,6 +85,33 @@ def detectable(
     return -math.expm1(-shift) if higher_is_better else math.expm1(shift)
 
 
+def runs_needed(
+    worsening: float,
+    error: float,
+    freedom: float,
+    level: float,
+    least: float,
+    runs: tuple[int, int],
+    *,
+    most: int,
+    higher_is_better: bool = False,
+) -> int | None:
+    """Return how many runs of each side find a worsening with the usual power; None if more than `most`.
+
+    `error` and `freedom` are those of `runs`, the runs of both sides. The variance falls with the number of runs, and
+    the degrees of freedom grow with it.
+    """
+    if freedom <= 0 or sum(runs) <= 2:
+        return None
+    variance = error**2 / sum(1 / count for count in runs)
+    per_run = freedom / (sum(runs) - 2)
+    for count in range(2, most + 1):
+        wide, degrees = math.sqrt(2 * variance / count), 2 * per_run * (count - 1)
+        if power(worsening, wide, degrees, level, least, higher_is_better=higher_is_better) >= USUAL:
+            return count
+    return None
+
+
 def _bars(error: float, freedom: float, level: float, least: float) -> Array:
     """Return the limit that an estimate must exceed, at each quantile of the estimated error."""
     estimated = error * np.sqrt(special.chdtri(freedom, 1 - _MIDDLES) / freedom)
