@@ -105,6 +105,10 @@ def test_a_machine_that_is_too_noisy_gets_a_remedy_instead_of_a_number():
     assert why.endswith("use an idle machine, lengthen the runs, or raise --catch")
 
 
+def test_single_runs_are_not_called_noisy():
+    assert undecided([100.0]).endswith("the runs do not show the run-to-run variance; make five of each side")
+
+
 def test_an_effect_to_catch_close_to_the_least_effect_is_not_blamed_on_noise():
     why = undecided([99.0, 100.0, 101.0], Thresholds({"p50": 0.01}, {"p50": 0.01}))
     assert why.endswith("--catch 1 % is too close to --least 1 % to be found; raise --catch")

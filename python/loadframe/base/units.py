@@ -165,7 +165,7 @@ def format_shares(least: float, most: float) -> str:
 
 
 def format_limit(share: float) -> str:
-    """Write a share of one that somebody chose, without rounding it: `20 %`, `2.5 %`."""
+    """Write a chosen share of one without rounding: `20 %`, `2.5 %`."""
     return f"{100 * share:,.10g} %"
 
 

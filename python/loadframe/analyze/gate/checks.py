@@ -367,6 +367,8 @@ def _bounds_or_finds(question: Question) -> str:
 
 def _runs_that_help(question: Question) -> str:
     """Return how many runs would find the effect to catch, or why more runs do not help."""
+    if not question.estimate.freedom:
+        return "; the runs do not show the run-to-run variance; make five of each side"
     if question.estimate.design == "one session each":
         return f"{_finds(question)}; measure both sides alternately in one session"
     unit = "sessions" if question.estimate.design == "sessions" else "runs"
