@@ -81,6 +81,13 @@ def test_a_missing_receiver_is_reported_and_does_not_fail(capfd, monkeypatch):
     assert capfd.readouterr().err == ""
 
 
+def test_spans_without_a_receiver_are_reported_with_the_cause_once(monkeypatch):
+    monkeypatch.setattr("loadframe.live.otlp._PATIENCE", 1.5)
+    with SpanPusher(f"http://127.0.0.1:{free_port()}") as pusher:
+        pusher.take([{**measures(1, "look", 1), "spans": {"kept": [span()], "dropped": 0}}])
+    assert pusher.failure == "of 1 spans, 1 were not accepted: Connection refused"
+
+
 @pytest.mark.parametrize("url", ["127.0.0.1:4318", "ftp://host", "http://", ""])
 def test_addresses_without_a_scheme_or_host_are_refused(url):
     with pytest.raises(BadInput, match="invalid address"):
