@@ -12,7 +12,7 @@ from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate,
 from loadframe.analyze.compare.measures import Measure
 from loadframe.analyze.compare.warnings import OTHER_SPEED
 from loadframe.analyze.estimate import Estimate
-from loadframe.analyze.figures import Stretch
+from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate
 from loadframe.analyze.gate.checks import Question, together
 from simulated import Truth, write_run
@@ -79,12 +79,12 @@ def test_an_interval_that_only_the_generator_widens_says_so(kind, low, high):
     assert "does not exclude 20 %; only because delays of the load generator widen it" in check.why
 
 
-def undecided(values, thresholds=NONE, sessions=(None, None)):
+def undecided(values, thresholds=NONE, sessions=(None, None), bounds=EXACT):
     """Return the words about noisy response times; the new side's values are in reverse order."""
     sides = zip(("old", "new"), (values, values[::-1]), sessions, strict=True)
     runs = [Observation(value, name, None, session) for name, side, session in sides for value in side]
     question = Question(
-        Measure("measured", "p50"), estimate_ratio(runs, "old", "new", session_spread=0.05), thresholds,
+        Measure("measured", "p50"), estimate_ratio(runs, "old", "new", session_spread=0.05).widened(bounds), thresholds,
         p=1.0, share=1.0, runs=(len(values), len(values)),
     )  # fmt: skip
     check = together(question, 2, "operations")
@@ -94,8 +94,8 @@ def undecided(values, thresholds=NONE, sessions=(None, None)):
 
 def test_an_inconclusive_check_gives_the_number_of_runs_that_find_the_effect_to_catch():
     noisy = [80.0, 100.0, 120.0, 95.0, 105.0]
-    found = re.search(r"; about (\d+) runs of each side would find 20 % in four of five cases$", undecided(noisy))
-    assert 5 < int(found[1]) <= 50
+    text = re.search(r"; about (\d+) runs of each side would find 20 % in four of five cases$", undecided(noisy))
+    assert 5 < int(text[1]) <= 50
     assert "make more runs" not in undecided(noisy)
 
 
@@ -103,6 +103,27 @@ def test_a_machine_that_is_too_noisy_gets_a_remedy_instead_of_a_number():
     why = undecided([20.0, 100.0, 500.0, 60.0, 160.0])
     assert "the machine is too noisy: finding 20 % in four of five cases takes more than 50 runs of each side" in why
     assert why.endswith("use an idle machine, lengthen the runs, or raise --catch")
+
+
+def test_delays_of_the_generator_that_hide_the_effect_are_not_blamed_on_noise():
+    noisy = [80.0, 100.0, 120.0, 95.0, 105.0]
+    assert undecided(noisy, bounds=Stretch(0.8, 1.0)).endswith(
+        "; delays of the load generator hide 20 %; give the load generator its own cores or machine"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "bounds", "interval"),
+    [
+        ("p50", Stretch(0.0, 1.0), "[unknown, +24 %]"),
+        ("throughput", Stretch(1.0, inf), "[unknown, +19 %]"),
+        ("p50", Stretch(0.9, 1.0), "[-28 %, +24 %]"),
+    ],
+)
+def test_an_end_that_the_generator_leaves_open_is_unknown(kind, bounds, interval):
+    estimate = RatioEstimate(Estimate(1.0, 0.805, 1.244), 0.0, 0.1, 8, 1.0, 1.0, "unpaired", 0.0, (1, 1))
+    question = Question(Measure("measured", kind), estimate.widened(bounds), NONE, p=1.0, share=1.0, runs=(5, 5))
+    assert interval in together(question, 2, "sets").why
 
 
 def test_single_runs_are_not_called_noisy():

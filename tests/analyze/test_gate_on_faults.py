@@ -293,6 +293,22 @@ def test_runs_whose_requests_were_late_are_in_the_gate_with_their_bounds():
     assert check_of(judge(slower, runs("old")), "p99").standing == "regression"
 
 
+@pytest.mark.parametrize(
+    ("bound", "standing", "interval"),
+    [
+        (Bound("p99", 1.0), "passed", "[unknown, 51.3 ms], at most 1 s"),
+        (Bound("p99", 0.04), "undecided", "[unknown, 51.3 ms], at most 40 ms: the interval contains the bound; only"),
+        (Bound("throughput", 500.0), "passed", "[975/s, unknown], at least 500/s"),
+        (Bound("throughput", 2000.0), "undecided", "[975/s, unknown], at least 2,000/s: the interval contains"),
+    ],
+)
+def test_ends_that_delays_of_the_generator_leave_open_are_unknown(bound, standing, interval):
+    (check,) = judge(with_reason("new", "starved"), bounds=[bound]).checks
+    assert check.standing == standing
+    assert interval in check.why
+    assert ("more runs do not help" in check.why) == (standing == "undecided")
+
+
 def test_a_comparison_of_survivors_is_not_won_by_those_that_crashed():
     fast = [RecordedRun(run.id, run.block, {}, run.run) for run in runs("new", factor=0.5)]
     dead = failed("new", 4, "store")
@@ -334,8 +350,8 @@ def test_no_failure_in_few_requests_is_inconclusive_and_says_how_many_requests_d
     (few,) = [check for check in judge(counted(runs("new", 3), 330), bounds=bounds).checks if check.bound]
     assert few.standing == "undecided"
     assert few.why.endswith(
-        "the interval contains the bound; 990 requests were counted, and about 2,995 are needed if as few fail,"
-        " at most 0.1 %"
+        ", at most 0.1 %: the interval contains the bound; 990 requests were counted, and about 2,995 are needed if as"
+        " few fail"
     )
     assert judge(counted(runs("new", 3), 1000), bounds=bounds).standing == "passed"
     (apart,) = judge([*counted(runs("new", 2), 9000), *counted(runs("new", 3)[2:], 9000, 18)], bounds=bounds).checks

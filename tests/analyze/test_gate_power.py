@@ -115,14 +115,14 @@ def test_the_needed_runs_find_a_worsening_in_four_of_five_simulated_cases(noise)
     needed = runs_needed(worse, error, freedom, level, 0.05, sides, most=50)
     random = np.random.default_rng(7)
 
-    def found(runs):
+    def power_of(runs):
         old = noise * random.standard_normal((4000, runs))
         new = math.log1p(worse) + noise * random.standard_normal((4000, runs))
         significant = stats.ttest_ind(new, old, axis=1, alternative="greater").pvalue < level
         return (significant & (new.mean(axis=1) - old.mean(axis=1) >= math.log1p(0.05))).mean()
 
-    assert found(needed) >= 0.78
-    assert needed == 2 or found(needed - 1) < 0.82
+    assert power_of(needed) >= 0.78
+    assert needed == 2 or power_of(needed - 1) < 0.82
 
 
 def test_more_runs_than_the_maximum_are_not_recommended():

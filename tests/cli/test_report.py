@@ -86,6 +86,13 @@ def test_a_folder_of_runs_is_refused_with_the_name_of_a_run_in_it(tmp_path):
         assert "`loadframe compare`" in said
 
 
+def test_a_folder_of_experiments_names_the_experiment_not_a_run_in_it(experiment, tmp_path):
+    (tmp_path / ".unfinished").mkdir()
+    (tmp_path / ".unfinished" / "manifest.json").write_text("{}")
+    shutil.copytree(experiment, tmp_path / "z")
+    assert f"such as {tmp_path / 'z'};" in " ".join(refused(tmp_path).split())
+
+
 def test_incomplete_copies_are_refused_with_the_missing_parts(tmp_path):
     path = write_run(tmp_path, "r1", Truth()).path
     (path / "histograms.hlog").unlink()

@@ -132,13 +132,16 @@ def read_report(path: Path, bands: Sequence[float] = ()) -> Report:
 def not_recorded(folder: Path) -> BadInput:
     """Return the error that a folder is neither a run nor an experiment; it names one that the folder contains."""
     remedy = f"name a folder that holds {MANIFEST_FILE} or {EXPERIMENT_FILE}"
-    files = [file for name in (MANIFEST_FILE, EXPERIMENT_FILE) for depth in ("*", "*/*")
-             for file in folder.glob(f"{depth}/{name}")]  # fmt: skip
-    if files:
-        remedy = (
-            f"name one of the folders in it, such as {min(files).parent}; `loadframe compare` and `loadframe history`"
-            " read several runs"
-        )
+    # Hidden folders hold unfinished runs.
+    for inside in ("[!.]*", "[!.]*/[!.]*"):
+        if recorded := sorted(
+            file.parent for name in (MANIFEST_FILE, EXPERIMENT_FILE) for file in folder.glob(f"{inside}/{name}")
+        ):
+            remedy = (
+                f"name one of the folders in it, such as {recorded[0]}; `loadframe compare` and `loadframe history`"
+                " read several runs"
+            )
+            break
     return BadInput("this is neither a run nor an experiment", where=str(folder), remedy=remedy)
 
 

@@ -44,6 +44,7 @@ from loadframe.analyze.gate.checks import (
     CATCH,
     KINDS,
     LEAST,
+    WIDENED,
     Bound,
     Check,
     Question,
@@ -308,8 +309,8 @@ def _against(
         watched.append([index for index, contrast in enumerate(chosen) if contrast.measure.operation in watch])
         if len(chosen) > 1:
             joint = joint_estimate(chosen, baseline, new, session_spread) if kind != "errors" else None
-            fewest = min(len(contrast.first) for contrast in chosen), min(len(contrast.second) for contrast in chosen)
-            about.append((Measure("all phases", kind), joint, None, len(chosen), fewest))
+            counts = max(len(contrast.first) for contrast in chosen), max(len(contrast.second) for contrast in chosen)
+            about.append((Measure("all phases", kind), joint, None, len(chosen), counts))
             ps.append(one_sided_p(joint, chosen[0].measure) if joint else 1.0)
         for candidate in chosen:
             counts = len(candidate.first), len(candidate.second)
@@ -403,53 +404,56 @@ def _against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequenc
     if pairs:
         counted = measure.kind in ("max", "all-max") or (bound.kind == "errors" and bound.limit == 0)
         judge = _judge_bound if counted else _estimated
-        standing, why = judge(measure, [run for run, _ in pairs], [value for _, value in pairs], bound)
+        standing, figures, why = judge(measure, [run for run, _ in pairs], [value for _, value in pairs], bound)
     else:
-        standing, why = "undecided", "no run has measured it"
+        standing, figures, why = "undecided", "no run has measured it", ""
     exact = format_limit(bound.limit) if bound.kind == "errors" else quantity(bound.limit, measure, more=6)
     limit = f"{'at least' if bound.kind in RATES else 'at most'} {exact}"
-    return Check(measure, treatment, standing, f"{why}, {limit}", bound=bound)
+    return Check(measure, treatment, standing, f"{figures}, {limit}{why and f': {why}'}", bound=bound)
 
 
 def _judge_bound(
     measure: Measure, runs: Sequence[RecordedRun], values: Sequence[float], bound: Bound
-) -> tuple[Standing, str]:
-    """Judge a bound by the actual requests of these runs."""
+) -> tuple[Standing, str, str]:
+    """Judge a bound by the actual requests of these runs; also return the figures, and why these do not decide."""
     worst = "largest share" if measure.kind == "errors" else "slowest"
-    why = f"{worst} of {runs_text(values)} {quantity_beside(max(values), measure, bound)}"
+    figures = f"{worst} of {runs_text(values)} {quantity_beside(max(values), measure, bound)}"
     if not bound.holds(max(values)):
         least = max(figure.low for run in runs if (figure := measure.figure(run)).counts)
-        return ("undecided", f"{why}: {_DELAYED}") if bound.holds(least) else ("regression", why)
-    return ("undecided", f"{why}: {BLIND}") if measure.is_blind(runs) else ("passed", why)
+        return ("undecided", figures, _DELAYED) if bound.holds(least) else ("regression", figures, "")
+    return ("undecided", figures, BLIND) if measure.is_blind(runs) else ("passed", figures, "")
 
 
 def _estimated(
     measure: Measure, runs: Sequence[RecordedRun], values: Sequence[float], bound: Bound
-) -> tuple[Standing, str]:
-    """Judge a bound by the interval of the mean, for which these runs are a sample."""
+) -> tuple[Standing, str, str]:
+    """Judge a bound by the interval of the mean, for which these runs are a sample; returns as `_judge_bound`."""
     if measure.kind != "errors" and min(values) <= 0:
         # Only throughput can be 0, which breaks any sensible bound.
-        return "regression", f"nothing succeeded in {sum(value <= 0 for value in values)} of {runs_text(values)}"
+        return "regression", f"nothing succeeded in {sum(value <= 0 for value in values)} of {runs_text(values)}", ""
     sessions = sessions_of(runs)
     if measure.kind == "errors":
-        share = mean_share([measure.failures(run) for run in runs], sessions, ONE_SIDED)
+        mean = widest = mean_share([measure.failures(run) for run in runs], sessions, ONE_SIDED)
     else:
-        share = measure.stretch(runs).widened(geometric_mean(values, sessions))
-    why = f"mean of {runs_text(values)} {quantity(share.value, measure)}"
-    if not share.is_finite and not share.low > 0:
+        mean = geometric_mean(values, sessions)
+        widest = measure.stretch(runs).widened(mean)
+    figures = f"mean of {runs_text(values)} {quantity(mean.value, measure)}"
+    if not mean.is_finite:
         few = few_requests(measure, runs)
-        return "undecided", f"{why}: a single run does not show the run-to-run variance; make more runs{few}"
-    why += f" [{quantity_beside(share.low, measure, bound)}, {quantity_beside(share.high, measure, bound)}]"
-    ends = {bound.holds(share.low), bound.holds(share.high)}
+        return "undecided", figures, f"a single run does not show the run-to-run variance; make more runs{few}"
+    figures += f" [{quantity_beside(widest.low, measure, bound)}, {quantity_beside(widest.high, measure, bound)}]"
+    ends = {bound.holds(widest.low), bound.holds(widest.high)}
     if ends == {False}:
-        return "regression", why
+        return "regression", figures, ""
     if ends == {True, False}:
         if measure.kind == "errors":
             need = _errors_needed([measure.failures(run) for run in runs], bound.limit)
+        elif bound.holds(mean.low) == bound.holds(mean.high):
+            need = f"; {WIDENED}"
         else:
             need = few_requests(measure, runs) or "; make more runs"
-        return "undecided", f"{why}: the interval contains the bound{need}"
-    return ("undecided", f"{why}: {BLIND}") if measure.is_blind(runs) else ("passed", why)
+        return "undecided", figures, f"the interval contains the bound{need}"
+    return ("undecided", figures, BLIND) if measure.is_blind(runs) else ("passed", figures, "")
 
 
 def _errors_needed(counts: Sequence[tuple[int, int]], limit: float) -> str:

@@ -16,6 +16,7 @@ from loadframe.analyze.compare.measures import measures_of
 from loadframe.analyze.compare.warnings import runs_by_reason
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.failures import chance_of_more
+from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.analyze.gate.power import detectable, runs_needed
 from loadframe.analyze.rates import RATES
 from loadframe.base import special
@@ -184,10 +185,16 @@ class Question:
         return self.p < self.thresholds.level
 
     @property
+    def open_ends(self) -> tuple[bool, bool]:
+        """Whether the bounds of the figures allow an improvement of any size, and a worsening of any size."""
+        bounds = self.estimate.bounds
+        low, high = bounds.low <= 0, not isfinite(bounds.high)
+        return (high, low) if self.measure.better == "higher" else (low, high)
+
+    @property
     def is_open(self) -> bool:
         """Whether the bounds of the figures allow a worsening of any size."""
-        bounds = self.estimate.bounds
-        return bounds.low <= 0 if self.measure.better == "higher" else not isfinite(bounds.high)
+        return self.open_ends[1]
 
     @property
     def level(self) -> float:
@@ -205,14 +212,14 @@ class Question:
             return None
         return 1 - (1 - smallest) / estimate.bounds.high if higher else (1 + smallest) / estimate.bounds.low - 1
 
-    def needs(self, least: float) -> int | None:
+    def needs(self, least: float, bounds: Stretch = EXACT) -> int | None:
         """Return the runs of each side that find the effect to catch in four of five cases; None above `_MOST_RUNS`.
 
-        `least` is the smallest effect that stops the gate. Counts sessions if each has runs of one side only.
+        `least` is the smallest effect that stops the gate. `bounds` of the figures hide a part of the effect. Counts
+        sessions if each has runs of one side only.
         """
         estimate, higher = self.estimate, self.measure.better == "higher"
-        # The bounds of the figures hide a part of the effect.
-        shown = 1 - (1 - self.catch) * estimate.bounds.high if higher else (1 + self.catch) * estimate.bounds.low - 1
+        shown = 1 - (1 - self.catch) * bounds.high if higher else (1 + self.catch) * bounds.low - 1
         return runs_needed(
             max(shown, 0.0),
             estimate.standard_error,
@@ -286,8 +293,10 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool, few
 
 
 _WITHIN_BOUNDS = "the load generator's error bounds allow a smaller change; measure again on an idle machine"
+#: Stands for an end of an interval that the bounds of the figures leave open.
+UNKNOWN = "unknown"
 _OPEN = "the load generator limited the runs, so the true change is unknown; measure again on an idle machine"
-_WIDENED = (
+WIDENED = (
     "only because delays of the load generator widen it; give the load generator its own cores or machine, more runs do"
     " not help"
 )
@@ -312,15 +321,18 @@ def together(question: Question, members: int, what: str) -> Check:
 
     It is a regression under the conditions of a member, and passes if its interval excludes the effect to catch.
     """
-    span = _span(question)
+    span, worse = _span(question), _worse(question.worse_by()[0], question.least)
     stops = question.is_significant and question.worse_by()[0] >= question.least
     standing: Standing = "regression" if stops else "passed"
     if stops and question.least_worse() < question.least:
         standing, why = "undecided", f"{span}: {_WITHIN_BOUNDS}"
     elif stops and question.least_worse(question.pace) < question.least:
         standing, why = "undecided", f"{span}: the machine became slower by as much"
+    elif not question.estimate.freedom:
+        standing = "undecided"
+        why = f"{worse}: the runs do not show the run-to-run variance; make five of each side"
     elif question.is_open and not stops:
-        standing, why = "undecided", f"{_worse(question.worse_by()[0], question.least)}: {_OPEN}"
+        standing, why = "undecided", f"{worse}: {_OPEN}"
     elif question.worse_by()[2] >= question.catch and not stops:
         excluded = format_limit(question.catch)
         standing, why = "undecided", f"{span}: the interval does not exclude {excluded}{_bounds_or_finds(question)}"
@@ -338,7 +350,9 @@ def quantity(value: float, measure: Measure, more: int = 0) -> str:
 
 
 def quantity_beside(value: float, measure: Measure, bound: Bound) -> str:
-    """Format a value that is compared with a bound."""
+    """Format a value that is compared with a bound; `unknown` for an end that the bounds of the figures leave open."""
+    if measure.kind != "errors" and not 0 < value < inf:
+        return UNKNOWN
     return written_apart(value, bound.limit, lambda number, more: quantity(number, measure, more))
 
 
@@ -349,8 +363,10 @@ def runs_text(values: Sequence[float]) -> str:
 
 def _span(question: Question) -> str:
     value, low, high = question.worse_by()
-    end = written_apart(high, question.catch, format_change)
-    return f"{_worse(value, question.least)} [{format_change(low)}, {end}], p = {question.p:.2g}"
+    unknown_low, unknown_high = question.open_ends
+    least = UNKNOWN if unknown_low else format_change(low)
+    most = UNKNOWN if unknown_high else written_apart(high, question.catch, format_change)
+    return f"{_worse(value, question.least)} [{least}, {most}], p = {question.p:.2g}"
 
 
 def _worse(value: float, least: float) -> str:
@@ -361,18 +377,19 @@ def _worse(value: float, least: float) -> str:
 def _bounds_or_finds(question: Question) -> str:
     """Return why the interval is wide: the load generator's delays if it would exclude the effect without them."""
     if question.without_bounds < question.catch:
-        return f"; {_WIDENED}"
+        return f"; {WIDENED}"
     return _runs_that_help(question)
 
 
 def _runs_that_help(question: Question) -> str:
     """Return how many runs would find the effect to catch, or why more runs do not help."""
-    if not question.estimate.freedom:
-        return "; the runs do not show the run-to-run variance; make five of each side"
     if question.estimate.design == "one session each":
         return f"{_finds(question)}; measure both sides alternately in one session"
     unit = "sessions" if question.estimate.design == "sessions" else "runs"
-    caught, needs = format_limit(question.catch), question.needs(question.least)
+    caught, bounds = format_limit(question.catch), question.estimate.bounds
+    needs = question.needs(question.least, bounds)
+    if needs is None and question.needs(question.least) is not None:
+        return f"; delays of the load generator hide {caught}; give the load generator its own cores or machine"
     if needs is None and question.needs(0.0) is not None:
         return f"; --catch {caught} is too close to --least {format_limit(question.least)} to be found; raise --catch"
     if needs is None:
