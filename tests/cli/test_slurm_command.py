@@ -105,6 +105,7 @@ def test_more_is_written_where_it_belongs_and_the_time_is_what_is_expected_and_a
         ((), ("--script", "small.yaml"), "the file exists, and is not a script of `loadframe slurm`"),
         ((), ("--script", "no/such/folder.sh"), "the script cannot be written"),
         ((), ("--time", "soon"), "'soon' is not a duration"),
+        ((), ("--time", "10"), "--time 10 has no unit"),
     ],
 )
 def test_impossible_jobs_are_refused_without_writing_files(folder, change, words, message):

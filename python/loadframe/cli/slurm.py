@@ -166,7 +166,8 @@ def slurm(
         str | None,
         option(
             Topic.JOB,
-            help="Time limit, such as 4h. Default: the expected time of the missing runs, plus a quarter or 5 min.",
+            help="Time limit with its unit, such as 4h. Default: the expected time of the missing runs, plus a quarter "
+            "or 5 min.",
         ),
     ] = None,
     mpi: Annotated[str, option(Topic.JOB, help="Type of MPI for srun; see `srun --mpi=list`.")] = "pmix",
@@ -222,7 +223,7 @@ def slurm(
             where=str(experiment),
             remedy="give --time",
         )
-    limit = _with_spare(planned.seconds) if time is None else parse_duration(time)
+    limit = _with_spare(planned.seconds) if time is None else _limit(time)
     _require_time_for_first(loaded, remaining, limit, str(experiment))
     run = [_loadframe(), "run", str(experiment), "--yes", *(["--output", str(output)] if output else [])]
     run += [word for name, value in (("--metrics", metrics), ("--otlp", otlp)) if value for word in (name, value)]
@@ -250,6 +251,13 @@ def slurm(
         print_json({"script": str(path), "job": job, "time": limit, **planned.as_dict(), "machines": machines})
         return
     _show(batch, planned, job)
+
+
+def _limit(time: str) -> float:
+    """Return --time, s. BadInput for a number without a unit, which sbatch reads as minutes."""
+    if time.strip().replace(".", "", 1).isdigit():
+        raise BadInput(f"--time {time} has no unit", remedy=f"write {time}m, as sbatch reads it, or {time}s or {time}h")
+    return parse_duration(time)
 
 
 def _require_time_for_first(loaded: "Experiment", remaining: "Design", limit: float, where: str) -> None:
