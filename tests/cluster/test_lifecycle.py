@@ -339,6 +339,7 @@ def test_a_killed_node_is_a_deviation_until_it_is_mended(cluster):
         _wait(lambda: not cluster.nodes[1].alive)
         assert cluster.addresses == [cluster.nodes[0].address], "clients go on asking a node that is gone"
         assert cluster.deviations() == ["node-1 has ended, killed on purpose"]
+        assert "`loadframe cluster status trial`" in Cluster.load("trial").access.silence_hint
         with pytest.raises(BadInput, match="node-1 is not running"):
             cluster.pause("node-1")
         assert cluster.mend()

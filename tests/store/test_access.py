@@ -13,6 +13,7 @@ import trustme
 from loadframe.base.errors import BadInput
 from loadframe.store import find
 from loadframe.store.access import OPEN, Access, Auth, Aws, Tls, endpoints, split_address
+from loadframe.store.base import Unreachable
 
 AUTHORITY = trustme.CA()
 AWS = Auth("aws", "hush", "AKID", aws=Aws("es", "eu-central-1", session_token="hush-token"))
@@ -224,3 +225,23 @@ def test_stores_refuse_features_that_their_protocol_lacks():
     store = find("opensearch")
     assert store.with_access(OPEN) is store
     assert store.with_access(Access(auth=SECRETS[0])) is not store
+
+
+@pytest.mark.parametrize("kind", ["opensearch", "redis", "mongodb", "postgresql", "cassandra", "couchbase"])
+@pytest.mark.parametrize(
+    ("cluster", "hint"),
+    [
+        (None, "; if it uses TLS, write https://"),
+        ("trial", "; `loadframe cluster status trial` shows its nodes"),
+        ("", ""),
+    ],
+)
+def test_a_node_of_loadframe_that_does_not_answer_is_not_suspected_of_tls(kind, cluster, hint):
+    with socket.socket() as reserved:
+        # A port that is bound, but refuses connections.
+        reserved.bind(("127.0.0.1", 0))
+        store = find(kind).with_access(Access(cluster=cluster))
+        with pytest.raises(Unreachable) as raised:
+            store.version([f"127.0.0.1:{reserved.getsockname()[1]}"])
+    assert raised.value.remedy.endswith(hint)
+    assert ("TLS" in raised.value.remedy) == (cluster is None)

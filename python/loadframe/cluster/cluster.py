@@ -281,8 +281,9 @@ class Cluster(ClusterView):
         assert self._folder and self.spec
         folder = self._folder if self.spec.name else None
         self._password = credentials.password(self.store, self.spec.settings, folder, new=new)
+        self.access = Access(cluster=self.spec.name or "")
         if self.store.administrator and self._password is not None:
-            self.access = Access(auth=Auth("basic", self._password, user=self.store.administrator))
+            self.access = replace(self.access, auth=Auth("basic", self._password, user=self.store.administrator))
         if self.spec.encryption.clients:
             self.access = replace(self.access, tls=Tls(ca=credentials.certificate(self._folder)))
         self.store = self.store.with_access(self.access)

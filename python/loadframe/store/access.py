@@ -7,7 +7,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -119,6 +119,13 @@ class Access:
     compress: bool = False
     #: Whether administrative requests use the proxies that the environment names.
     proxied: bool = False
+    #: Name of the cluster that Loadframe started, empty if it has none; None for other clusters.
+    cluster: str | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether this has no TLS, credentials, compression or proxies."""
+        return replace(self, cluster=None) == OPEN
 
     @property
     def scheme(self) -> str:
@@ -126,8 +133,10 @@ class Access:
         return "https" if self.tls else "http"
 
     @property
-    def tls_remedy(self) -> str:
-        """A hint about TLS to append to the remedy for a host that does not answer; empty if TLS is not suspect."""
+    def silence_hint(self) -> str:
+        """A hint to append to the remedy for a host that does not answer: the nodes' status, or TLS; may be empty."""
+        if self.cluster is not None:
+            return f"; `loadframe cluster status {self.cluster}` shows its nodes" if self.cluster else ""
         if self.tls is None:
             return "; if it uses TLS, write https://"
         # Under TLS 1.3 a server that requires a client certificate may just close the connection.
@@ -200,7 +209,7 @@ class Access:
                 raise BadInput(
                     f"the TLS handshake failed ({error.reason or error})",
                     where=address,
-                    remedy=f"write http:// if it does not use TLS{self.tls_remedy}",
+                    remedy=f"write http:// if it does not use TLS{self.silence_hint}",
                 ) from error
             except OSError:
                 continue

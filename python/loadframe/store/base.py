@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from loadframe.base.errors import BadInput, StoreFailed
-from loadframe.store.access import OPEN, Access, Certificates, Encryption
+from loadframe.store.access import Access, Certificates, Encryption
 from loadframe.store.distribution import Distribution, Offer
 from loadframe.store.exploring import Findings, Kind, Question
 
@@ -255,7 +255,7 @@ class Store(ABC):
 
     def with_access(self, access: Access) -> "Store":
         """Return the store with TLS, credentials and compression as in `access`; BadInput without support for them."""
-        if access != OPEN:
+        if not access.is_plain:
             raise BadInput(f"{self.kind} does not support TLS or credentials", remedy="leave those options out")
         return self
 

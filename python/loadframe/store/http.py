@@ -27,7 +27,7 @@ class Http(Store):
 
     def __init__(self, access: Access = OPEN) -> None:
         """Keep connections between requests."""
-        self._tls_remedy = access.tls_remedy
+        self._silence_hint = access.silence_hint
         self._web = Web(access, timeout=_TIMEOUT)
 
     def with_access(self, access: Access) -> Self:
@@ -54,7 +54,7 @@ class Http(Store):
             raise Unreachable(
                 f"the service does not answer ({error})",
                 where=", ".join(addresses),
-                remedy=f"check that it runs, and that the addresses are right{self._tls_remedy}",
+                remedy=f"check that it runs, and that the addresses are right{self._silence_hint}",
             ) from error
         return answer.headers.get("server", "unknown")
 

@@ -237,7 +237,7 @@ class Application(Store):
 
     def with_access(self, access: Access) -> Self:
         """Return the application unchanged; BadInput for TLS or credentials."""
-        if access != OPEN:
+        if not access.is_plain:
             raise BadInput(
                 f"{self.kind} does not support TLS or credentials",
                 remedy="reach one that runs elsewhere as --store http, with --hosts",

@@ -84,7 +84,7 @@ class Cassandra(Store):
         """Store how to connect."""
         self._access = access
         self._tls = access.context
-        self._tls_remedy = access.tls_remedy
+        self._silence_hint = access.silence_hint
         self._user = (access.auth.user or "", access.auth.secret) if access.auth else None
         #: Host names from --hosts by IP address.
         self._names: dict[str, str] = {}
@@ -217,7 +217,7 @@ class Cassandra(Store):
             raise Unreachable(
                 f"the cluster does not answer ({error})",
                 where=", ".join(addresses),
-                remedy=f"check that it runs, and that the addresses name its CQL port{self._tls_remedy}",
+                remedy=f"check that it runs, and that the addresses name its CQL port{self._silence_hint}",
             ) from error
 
     def _connect(self, address: str, timeout: float = 10.0) -> Connection:

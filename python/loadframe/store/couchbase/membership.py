@@ -30,7 +30,7 @@ class Administration:
     def __init__(self, access: Access) -> None:
         """Create the HTTP client, which keeps connections open for statistics every second."""
         self.scheme = access.scheme
-        self._tls_remedy = access.tls_remedy
+        self._silence_hint = access.silence_hint
         self._auth = access.auth
         self.user = access.auth.user or "" if access.auth else ""
         self.password = access.auth.secret if access.auth else ""
@@ -67,7 +67,7 @@ class Administration:
                 f"the cluster does not answer ({error})",
                 where=", ".join(addresses),
                 remedy="check that it runs, and that the addresses name its administration port, such as host:8091"
-                f"{self._tls_remedy}",
+                f"{self._silence_hint}",
             ) from error
         if answer.status in (_UNAUTHORIZED, 403):
             raise BadInput(

@@ -170,7 +170,7 @@ class Client:
             raise Unreachable(
                 f"the server does not answer ({str(error).split(',')[0]})",
                 where=self.address,
-                remedy=f"check that it runs, and that the address is its port for clients{self._access.tls_remedy}",
+                remedy=f"check that it runs, and that the address is its port for clients{self._access.silence_hint}",
             ) from error
         except errors.PyMongoError as error:
             raise LoadframeError(f"invalid answer of the server: {error}", where=self.address) from error

@@ -177,7 +177,7 @@ class Client:
         return Unreachable(
             f"the server does not answer ({error.__cause__ or error})",
             where=self.address,
-            remedy=f"check that it runs, and that the address is its port for clients{self._access.tls_remedy}",
+            remedy=f"check that it runs, and that the address is its port for clients{self._access.silence_hint}",
         )
 
 

@@ -189,7 +189,7 @@ class Client:
             raise Unreachable(
                 f"the server does not answer ({error})",
                 where=self.address,
-                remedy=f"check that it runs, and that the address is its RESP port{self._access.tls_remedy}",
+                remedy=f"check that it runs, and that the address is its RESP port{self._access.silence_hint}",
             ) from error
         for reply in replies:
             if isinstance(reply, ReplyError):

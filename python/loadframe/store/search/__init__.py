@@ -90,7 +90,7 @@ class SearchStore(Store):
 
     def __init__(self, access: Access = OPEN) -> None:
         """Create the HTTP client, which keeps connections open for statistics every second."""
-        self._tls_remedy = access.tls_remedy
+        self._silence_hint = access.silence_hint
         self._auth = access.auth
         self._web = Web(access, timeout=_TIMEOUT)
         self._hidden: dict[str, None] = {}
@@ -142,7 +142,7 @@ class SearchStore(Store):
             return BadInput(
                 "the server requires a client certificate", where=addresses[-1], remedy="give --cert and --key"
             )
-        remedy = f"check that it runs, and that the addresses name its HTTP interface{self._tls_remedy}"
+        remedy = f"check that it runs, and that the addresses name its HTTP interface{self._silence_hint}"
         return Unreachable(f"the cluster does not answer ({reason})", where=", ".join(addresses), remedy=remedy)
 
     def version(self, addresses: Sequence[str]) -> str:
