@@ -113,7 +113,7 @@ def require(limits: Limits, nodes: int) -> None:
         every = "the only core" if len(usable) == 1 else f"all {len(usable)} cores"
         raise BadInput(
             f"the nodes have {every}, which leaves none for the load generator",
-            remedy="give the nodes fewer cores, or omit --cores, so that nodes and generator share all",
+            remedy="give the nodes fewer cores, or omit --cores or limits.cores, so that nodes and generator share all",
         )
 
 

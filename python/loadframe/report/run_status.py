@@ -255,8 +255,8 @@ def ingest_pace_text(pace: IngestPace) -> str:
         "too short": f"inconclusive whether the store kept up: {rates}, for only {format_duration(pace.seconds)};"
         f" send events for {SUFFICIENT_SECONDS} s or longer",
         "held back": f"inconclusive whether the store kept up: {rates}, but senders were held back: sent data waited"
-        f" unread in {format_share(unread)} of the seconds; give Loadframe more of the CPU, or use more `--threads` and"
-        " connections"
+        f" unread in {format_share(unread)} of the seconds; give Loadframe more of the CPU, or use more threads"
+        " (`--threads`, or `threads` in the experiment file) and connections"
         if unread > UNREAD_LIMIT and not pace.buffer_full
         else f"inconclusive whether the store kept up: {rates}, but the buffer was full at times, so senders"
         " may have waited; lower the rate, or raise `buffer` or `--spill`",

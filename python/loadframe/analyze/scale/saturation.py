@@ -185,7 +185,7 @@ def _generator(above: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, 
     if above and all(_is_generators(run, phase) for run in above):
         yield (
             "with more clients the load generator was the limit",
-            "give the generator more threads or a separate machine",
+            "raise `threads` in the experiment file, or give the generator a separate machine",
         )
 
 

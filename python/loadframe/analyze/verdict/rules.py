@@ -128,8 +128,14 @@ def _stolen(share: float) -> str:
     return f"; the hypervisor took {format_share(share)} of this machine's processor time"
 
 
-#: Remedy for other processes on the generator's cores; --cores is refused for clusters that exist already.
-OWN_CORES = "give the generator its own cores (--cores if Loadframe starts the nodes, taskset for other stores)"
+#: Remedy for other processes on the generator's cores, by command and experiment file; clusters that exist already
+#: refuse both.
+OWN_CORES = (
+    "give the generator its own cores (--cores or store.limits.cores if Loadframe starts the nodes, taskset for other"
+    " stores)"
+)
+#: Remedy for a generator whose threads are busy.
+_MORE_THREADS = "give the generator more threads (--threads, or threads in the experiment file; it had {threads})"
 
 
 def _unless_stolen(remedy: str) -> Callable[[float], str]:
@@ -219,7 +225,7 @@ GENERATOR_CPU = ValidityRule(
     "generator_cpu",
     "in phase {phase}{place} a generator thread used {share:share} of its core"
     f" (limit {format_share(CPU_LIMIT)})",
-    "give the generator more threads (it had {threads}) or a separate machine, or reduce the load",
+    f"{_MORE_THREADS} or a separate machine, or reduce the load",
     effect="saturated",
     severity="share",
 )
@@ -251,14 +257,14 @@ GENERATOR_CEILING = ValidityRule(
     "generator_ceiling",
     "in phase {phase} each generator thread sent {share:share} of the highest rate that calibration measured on this"
     f" machine (limit {format_share(CEILING_LIMIT)})",
-    "give the generator more threads (it had {threads}) or more machines, or reduce the load",
+    f"{_MORE_THREADS} or more machines, or reduce the load",
     effect="saturated",
     severity="share",
 )
 LATENESS = ValidityRule(
     "lateness",
     _late,
-    _unless_stolen(f"{OWN_CORES}, give it more threads, or lower the rate"),
+    _unless_stolen(f"{OWN_CORES}, give it more threads (--threads, or threads in the file), or lower the rate"),
     effect="late",
     severity="lateness",
 )
