@@ -215,7 +215,18 @@ def test_requests_without_an_answer_are_among_the_errors(path):
     judged = with_unanswered(path, 40, clients=100_000)
     assert judged.outcome is Outcome.FAILED
     assert judged.errors == pytest.approx(40 / (40 + 500), rel=0.1)
-    assert "of the requests failed" in judged.reasons[0]
+    assert "% of the requests were unanswered at the end, at least 1.00 %" in judged.reasons[0]
+
+
+def test_requests_dropped_at_the_limit_in_flight_are_not_said_to_have_failed(path):
+    for failed, fate in ((0, "were dropped at the limit on requests in flight"), (10, "failed (")):
+        run = two_operations(path)
+        (phase,) = run.summary.phases
+        figures = replace(phase.operations["critical"], dropped=40, errors={"http": failed} if failed else {})
+        run.__dict__["summary"] = replace(run.summary, phases=(replace(phase, operations={"critical": figures}),))
+        (words, *_) = judge(run, Slo(response=0.5), ["range_100"], 100).reasons
+        assert f"% of the requests {fate}" in words
+        assert "dropped at the limit on requests in flight" in words
 
 
 def test_requests_without_an_answer_are_slower_than_any_limit_on_all_requests(path):

@@ -32,12 +32,12 @@ def said(rate, capacities=AMDAHL, fitted=FITTED, words=""):
 def test_a_load_that_a_measured_number_of_nodes_sustains():
     answer, words = said(180.0)
     assert (answer.nodes, answer.least, answer.most) == (2, 2, 2)
-    assert words == "180 requests/s needs 2 nodes; the 95 % intervals allow no other number; measured."
+    assert words == "180 requests/s needs 2 nodes; the 95 % intervals allow no other number; 2 nodes were measured."
 
 
 def test_a_load_at_the_edge_of_an_interval_may_need_one_node_more():
     _, words = said(AMDAHL[1].rate.value, words="1,000 users")
-    assert "need 2 nodes; between 2 and 3 by the 95 % intervals; measured." in words
+    assert "need 2 nodes; between 2 and 3 by the 95 % intervals; 2 nodes were measured." in words
     assert words.startswith("1,000 users (191 requests/s) need")
 
 

@@ -80,6 +80,10 @@ def documents_text(capacity: Capacity) -> str:
     return estimate_text(documents)
 
 
+#: How the order of trials widens an interval; one search, and an open end, have none.
+_ORDER_INTERVAL = " Its interval covers all rates from the lowest that failed to the highest that passed."
+
+
 def sentence(capacity: Capacity, slo: Slo) -> str:
     """Return the answer for one treatment: its capacity, or why it has none."""
     name = treatment_text(capacity.treatment) or format_nodes(capacity.nodes)
@@ -99,11 +103,12 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
     words = f"{name}: {rate_text(capacity)} {unit_of(capacity.over)}{_basis(capacity)}{documents}"
     further = [_open_text(left) for left in capacity.errors_open]
     if (order := capacity.order) and order.is_slower:
+        interval = capacity.rate is not None and capacity.rate.is_finite
         further.append(
             f"Response times at the same rate grow by {format_change(order.factor.value - 1)} from trial to trial"
             f" (p = {order.p:.2g}): the store slows down during the search, so the capacity depends on the order of"
-            " trials. Its interval reaches from the lowest rate that failed to the highest that passed. Find the cause"
-            " (growing data, caches, throttling), or start each trial from the same state."
+            f" trials.{_ORDER_INTERVAL if interval else ''} Find the cause (growing data, caches, throttling), or"
+            " start each trial from the same state."
         )
     return " ".join([_with_limit(capacity, words), *further])
 

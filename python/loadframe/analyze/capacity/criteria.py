@@ -116,6 +116,8 @@ class LimitedFigures:
     #: Requests unanswered at the end, and for a closed load the number of users.
     waiting: int = 0
     users: int | None = None
+    #: Requests that were not sent, at the limit on requests in flight.
+    dropped: int = 0
 
     @property
     def errors(self) -> float | None:
@@ -138,10 +140,24 @@ class LimitedFigures:
         failed = self.failed_low if end == "low" else self.failed
         errors = failed / self.due if self.due else None
         of = "" if self.name is None else f"{self.name}: "
-        yield from (of + words for words in broken(self.slo, None, response, errors, None, 0.0))
+        fate = "failed" if end == "low" else self._fate()
+        yield from (of + words for words in broken(self.slo, None, response, errors, None, 0.0, fate=fate))
         waits = self.users and self.waiting and self.waiting >= self.slo.errors * self.users
         if waits and not (end == "low" and self.failed_low != self.failed):
             yield f"{of}{self.waiting:,} of {counted(self.users or 0, 'user')} still waited for an answer at the end"
+
+    def _fate(self) -> str:
+        """Write how requests failed: `failed`, or `were dropped ...`; several ways with their shares."""
+        fates = {
+            "failed": self.failed - self.dropped - self.waiting,
+            "were dropped at the limit on requests in flight": self.dropped,
+            "were unanswered at the end": self.waiting,
+        }
+        ways = {words: count for words, count in fates.items() if count}
+        if len(ways) < 2:
+            return next(iter(ways), "failed")
+        *first, last = (f"{words} ({format_share(count / self.due, 2)})" for words, count in ways.items())
+        return f"{', '.join(first)} or {last}"
 
 
 def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judgement:
@@ -258,7 +274,8 @@ def _figures(
         # The response time of unanswered requests exceeds any limit.
         response = Figure(math.inf, 0.0 if saturated else math.inf, math.inf, "bounded" if saturated else "good")
     # A saturated generator may cause drops and time-outs, so only answered failures are certain.
-    return LimitedFigures(name, slo, response, failed, due, answered if saturated else failed, waiting, users)
+    low = answered if saturated else failed
+    return LimitedFigures(name, slo, response, failed, due, low, waiting, users, unknown - waiting)
 
 
 def _response(run: RecordedRun, place: tuple[str, str], entry: OperationFigures, slo: Slo) -> Figure | None:
@@ -285,8 +302,12 @@ def broken(
     growth: float,
     *,
     load: bool = False,
+    fate: str = "failed",
 ) -> Iterator[str]:
-    """Yield a sentence for each criterion that these figures miss; `load` skips the response time."""
+    """Yield a sentence for each criterion that these figures miss.
+
+    `load` skips the response time. `fate` is the predicate of the requests that count as errors.
+    """
     if load or slo.response is None:
         pass
     elif response is None:
@@ -298,7 +319,7 @@ def broken(
     elif response > slo.response:
         yield f"{slo.subject} was {format_duration(response)}, more than {format_duration(slo.response)}"
     if errors is not None and errors >= slo.errors:
-        yield f"{format_share(errors, 2)} of the requests failed, at least {format_share(slo.errors, 2)}"
+        yield f"{format_share(errors, 2)} of the requests {fate}, at least {format_share(slo.errors, 2)}"
     if achieved is not None and achieved < ACHIEVED:
         yield f"{format_share(achieved, 1)} of the load was achieved, less than {format_share(ACHIEVED)}"
     if rate is not None and growth > _GROWTH * rate:

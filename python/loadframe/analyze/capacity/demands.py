@@ -145,7 +145,7 @@ def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
     else:
         sure = f"between {answer.least} and {answer.most} by the 95 % intervals"
     if answer.measured:
-        ground = "measured"
+        ground = f"{count} {'was' if answer.nodes == 1 else 'were'} measured"
     elif answer.extrapolated:
         ground = f"EXTRAPOLATED from at most {largest} nodes: measure there before you rely on it"
     else:
