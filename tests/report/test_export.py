@@ -87,8 +87,12 @@ def test_tables_have_the_figures_of_the_page(folder):
 
 def test_the_answer_and_the_software_can_be_quoted(folder):
     target, told = exported(folder, "csv")
-    answer = (target / "answer.txt").read_text().splitlines()[0]
-    assert answer in read_report(folder).page
+    answer, *_ = (target / "answer.txt").read_text().splitlines()
+    sentence, conditions = answer.split(" Measured with Loadframe ")
+    assert sentence in read_report(folder).page
+    assert re.fullmatch(
+        r"\S+: workload nyc_taxis on opensearch \S+, 20\d\d-\d\d-\d\d\. All \d+ runs are valid\.", conditions
+    )
     assert " ".join(told.split()) == answer
     software = (target / "software.bib").read_text()
     assert "title = {{Loadframe}}" in software

@@ -187,19 +187,19 @@ def _export(path: Path, folder: Path, formats: tuple[str, ...], bands: tuple[flo
     from loadframe.report.export import export
     from loadframe.report.kinds import read_report
     from loadframe.report.run.page import run_page
+    from loadframe.report.run_status import standing_of, trust
 
     if (path / EXPERIMENT_FILE).is_file():
-        page = read_report(path, bands).page
-        runs = [recorded.run for recorded in read_experiment(path).runs if recorded.run]
+        page, experiment = read_report(path, bands).page, read_experiment(path)
+        runs, caveat = [recorded.run for recorded in experiment.runs if recorded.run], trust(experiment)
     else:
         runs = [Run(path)]
-        page = run_page(runs[0], bands)
-    files = export(page, [run.manifest for run in runs], folder, formats)
+        page, (_, caveat) = run_page(runs[0], bands), standing_of(runs[0])
+    files, quotation = export(page, [run.manifest for run in runs], caveat, folder, formats)
     if as_json:
         print_json({"files": [str(file) for file in files], "answer": list(page.answer)})
         return
-    for words in page.answer[:1]:
-        out.print(words, markup=False, highlight=False)
+    out.print(quotation, markup=False, highlight=False)
     tell(f"{counted(len(files), 'file')} in {folder}")
 
 

@@ -28,6 +28,11 @@ def quantity(value: float, measure: Measure) -> str:
     return f"{format_count(value)}/s" if measure.kind in RATES else seconds_text(value)
 
 
+def _with_unit(value: float, measure: Measure) -> str:
+    """Write a value of a measure for a sentence that stands alone: `1,234 requests/s`."""
+    return f"{format_count(value)} {RATES[measure.kind].unit}" if measure.kind in RATES else quantity(value, measure)
+
+
 def means_texts(contrast: Contrast) -> list[tuple[str, str]]:
     """Write both groups' means and their intervals; see `numbers.measured_text`."""
     measure = contrast.measure
@@ -75,7 +80,7 @@ def p_text(p: float) -> str:
 
 def sentence(contrast: Contrast, comparison: Comparison) -> str:
     """Return the means of a contrast and its conclusion as a sentence."""
-    before, after = (quantity(mean.value, contrast.measure) for mean in contrast.means)
+    before, after = (_with_unit(mean.value, contrast.measure) for mean in contrast.means)
     figures = (
         f"{name(contrast)}: {contrast.label} {after}, {contrast.baseline} {before},"
         f" {format_change(contrast.ratio.value - 1)}"

@@ -1,7 +1,7 @@
 """Export of a report's plots and tables for papers: PDF, SVG, PNG, CSV, LaTeX, the answer and BibTeX entries."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -50,9 +50,12 @@ _LATEX = {
 }  # fmt: skip
 
 
-def export(page: Page, manifests: Sequence[Manifest], folder: Path, formats: Sequence[str]) -> list[Path]:
-    """Write the plots and tables of a page in these formats, `answer.txt` and `software.bib`; return the files.
+def export(
+    page: Page, manifests: Sequence[Manifest], caveat: str, folder: Path, formats: Sequence[str]
+) -> tuple[list[Path], str]:
+    """Write the plots and tables of a page in these formats, `answer.txt` and `software.bib`.
 
+    Return the files, and the answer for a quotation. `caveat` says which runs count, or whether the run is valid.
     BadInput if the folder is not writable, or vl-convert is missing for PDF or PNG.
     """
     files = {
@@ -60,7 +63,8 @@ def export(page: Page, manifests: Sequence[Manifest], folder: Path, formats: Seq
         for kind in formats
         for name, content in (_plots(page.figures, kind) if kind in PLOTS else _tables(page.tables, kind))
     }
-    files["answer.txt"] = "".join(f"{line}\n" for line in page.answer).encode()
+    quotation = " ".join([*page.answer[:1], _conditions(manifests), caveat])
+    files["answer.txt"] = "".join(f"{line}\n" for line in [quotation, *page.answer[1:]]).encode()
     files["software.bib"] = bibliography(manifests).encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -70,7 +74,23 @@ def export(page: Page, manifests: Sequence[Manifest], folder: Path, formats: Seq
         raise BadInput(
             f"cannot write to the folder: {error.strerror}", where=str(folder), remedy="name another folder"
         ) from error
-    return [folder / name for name in files]
+    return [folder / name for name in files], quotation
+
+
+def _conditions(manifests: Sequence[Manifest]) -> str:
+    """Write `Measured with Loadframe 0.3.0: workload nyc_taxis on opensearch 3.8.0, 2026-11-27.`"""
+    days = sorted({manifest.started[:10] for manifest in manifests if manifest.started})
+    tools = _listed(f"Loadframe {manifest.versions.loadframe}" for manifest in manifests)
+    workloads = _listed(manifest.workload.name or "" for manifest in manifests)
+    stores = _listed(" ".join(filter(None, (it.store.kind, it.store.version))) for it in manifests)
+    subject = " on ".join(filter(None, (workloads and f"workload {workloads}", stores)))
+    when = " to ".join(dict.fromkeys((days[0], days[-1]))) if days else ""
+    about = ", ".join(filter(None, (subject, when)))
+    return f"Measured with {tools}{about and f': {about}'}."
+
+
+def _listed(names: Iterable[str]) -> str:
+    return " and ".join(dict.fromkeys(filter(None, names)))
 
 
 def bibliography(manifests: Sequence[Manifest]) -> str:
