@@ -12,7 +12,7 @@ import pytest
 from commands import within
 from loadframe.base.units import format_duration, format_size, parse_duration
 from loadframe.report.csv_table import csv_table
-from loadframe.report.export import _tabular
+from loadframe.report.export import _tabulars
 from loadframe.report.kinds import read_report
 from loadframe.report.tables import Cell, Table
 from simulated import Truth, write_experiment
@@ -36,6 +36,12 @@ def seconds(text):
     return parse_duration(text.replace(" ", ""))
 
 
+def tabular(title, table):
+    """The LaTeX of a table that a page holds."""
+    (text,) = _tabulars(title, table)
+    return text
+
+
 def columns(*rows, titles=("measure", "value"), names=1):
     """The CSV columns of a table, by their titles."""
     lines = list(csv.reader(io.StringIO(csv_table(Table(titles, rows, names=names)))))
@@ -44,7 +50,7 @@ def columns(*rows, titles=("measure", "value"), names=1):
 
 def test_pdf_has_the_width_of_a_column_and_embeds_its_font(folder):
     target, _ = exported(folder, "pdf")
-    for column, points in (("1col", 252), ("2col", 515.25)):
+    for column, points in (("1col", 228), ("2col", 467.25)):
         content = (target / f"c0-nodes-{column}.pdf").read_bytes()
         assert content.startswith(b"%PDF")
         width = re.search(rb"/MediaBox\s*\[\s*0 0 ([\d.]+)", content)
@@ -58,12 +64,12 @@ def test_pdf_has_the_width_of_a_column_and_embeds_its_font(folder):
 def test_png_has_300_dots_per_inch(folder):
     target, _ = exported(folder, "png")
     content = (target / "c0-nodes-1col.png").read_bytes()
-    assert int.from_bytes(content[16:20], "big") == pytest.approx(3.5 * 300, abs=2)
+    assert int.from_bytes(content[16:20], "big") == pytest.approx(304 / 96 * 300, abs=2)
 
 
 def test_svg_is_whole_and_has_a_width_in_inches(folder):
     target, _ = exported(folder, "svg")
-    assert ET.parse(target / "c0-nodes-2col.svg").getroot().get("width") == "7.156in"
+    assert ET.parse(target / "c0-nodes-2col.svg").getroot().get("width") == "6.49in"
 
 
 def test_tables_have_the_figures_of_the_page(folder):
@@ -138,7 +144,7 @@ def test_cells_of_latex_tables_are_short_and_have_their_unit():
     long = "the load generator left a figure without a bound of the whole run"
     rows = [[Cell("p50"), Cell("inconclusive", long), Cell("290 us", "[280 us, 300 us]")],
             [Cell("p99"), Cell("worse", "2 runs"), Cell(long)]]  # fmt: skip
-    table, notes = _tabular("contrasts", Table(("measure", "result", "mean"), rows)).split(r"\end{tabular}")
+    table, notes = tabular("contrasts", Table(("measure", "result", "mean"), rows)).split(r"\end{tabular}")
     assert r"p50 & inconclusive$^{1}$ & 290 $\mu$s [280 $\mu$s, 300 $\mu$s] \\" in table
     assert r"p99 & worse: 2 runs & $^{1}$ \\" in table
     assert notes.splitlines()[1] == rf"\par $^{{1}}$ {long}"
@@ -155,20 +161,20 @@ _WIDE = Table(
 
 
 def test_long_labels_of_latex_tables_wrap_in_one_column():
-    lines = _tabular("contrasts", _WIDE)
+    lines = tabular("contrasts", _WIDE)
     assert "table*" not in lines
-    assert r"refresh\_\\ interval\\ 30s, b1-\\ with-a-\\ long-name" in lines
+    assert r"refresh\_\\ interval\\ 30s, b1-\\ with-a-\\ long-\\ name" in lines
     assert r"\\ {[}generator\\ limit]" in lines
 
 
 def test_latex_tables_that_fit_no_column_name_the_wide_environment():
     table = Table([f"measure {number}" for number in range(30)], [[Cell("1,234,567 requests/s")] * 30])
-    assert "table*" in _tabular("many", table)
+    assert "table*" in tabular("many", table)
 
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs pdflatex")
 def test_latex_tables_are_as_narrow_as_a_column(tmp_path):
-    text, _ = _tabular("contrasts", _WIDE).rsplit(r"\par}", 1)
+    text, _ = tabular("contrasts", _WIDE).rsplit(r"\par}", 1)
     (tmp_path / "all.tex").write_text(
         r"\documentclass{article}\usepackage{booktabs}\begin{document}\newsavebox{\B}\sbox{\B}{"
         rf"{text}}}}}\typeout{{WIDTH=\the\wd\B.}}\end{{document}}"
@@ -177,7 +183,40 @@ def test_latex_tables_are_as_narrow_as_a_column(tmp_path):
     done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, errors="replace")
     width = re.search(r"WIDTH=([\d.]+)pt", done.stdout)
     assert width, done.stdout[-2000:]
-    assert 200 < float(width[1]) <= 252
+    assert 190 < float(width[1]) <= 229.5
+
+
+def test_latex_tables_that_are_taller_than_a_page_have_a_file_for_each_page(tmp_path):
+    long = "the load generator left a figure without a bound of the whole run"
+    rows = [[Cell(f"run {number}"), Cell(long if number == 149 else "valid")] for number in range(150)]
+    parts = _tabulars("runs", Table(("run", "verdict"), rows))
+    assert len(parts) > 1
+    listed = [line for part in parts for line in re.findall(r"run \d+", part)]
+    assert listed == [f"run {number}" for number in range(150)]
+    assert [long in part for part in parts] == [False] * (len(parts) - 1) + [True]
+    assert parts[0].splitlines()[1] == f"% Part 1 of {len(parts)}, for a page each."
+
+
+@pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs pdflatex")
+def test_an_article_of_two_columns_with_every_plot_and_table_has_no_warning(folder):
+    target, _ = exported(folder, "pdf,latex")
+    floats = []
+    for path in sorted(target.glob("*.pdf")) + sorted(target.glob("*.tex")):
+        kind, command = ("figure", "includegraphics") if path.suffix == ".pdf" else ("table", "input")
+        star = "*" if path.stem.endswith("-2col") or (kind == "table" and "table*" in path.read_text()) else ""
+        floats.append(
+            rf"\begin{{{kind}{star}}}\{command}{{{path.stem}}}\caption{{{path.stem}}}\end{{{kind}{star}}}\clearpage"
+        )
+    assert len(floats) > 10
+    (target / "paper.tex").write_text(
+        r"\pdfminorversion=7\documentclass[twocolumn]{article}\usepackage{booktabs,graphicx}\begin{document}"
+        + "\n".join(floats)
+        + r"\end{document}"
+    )
+    command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
+    done = subprocess.run(command, check=False, cwd=target, capture_output=True, text=True, errors="replace")
+    assert done.returncode == 0, done.stdout[-2000:]
+    assert not re.findall(r"^.*(?:Overfull|[Ww]arning|too large).*$", done.stdout, re.MULTILINE)
 
 
 def test_plots_of_resources_have_the_name_of_their_run(tmp_path):
@@ -251,7 +290,7 @@ def test_csv_reads_every_duration_and_size_of_reports(number):
 
 
 def test_latex_prints_comparison_signs_in_every_font_encoding():
-    assert r"$<$ 0.001 & a$|$b \\" in _tabular("t", Table(("p", "name"), [[Cell("< 0.001"), Cell("a|b")]]))
+    assert r"$<$ 0.001 & a$|$b \\" in tabular("t", Table(("p", "name"), [[Cell("< 0.001"), Cell("a|b")]]))
 
 
 @pytest.mark.parametrize(
@@ -272,7 +311,7 @@ def test_csv_keeps_signed_numbers_quotes_and_line_breaks():
 
 def test_latex_rows_survive_line_breaks_brackets_and_commands():
     table = Table(["variant"], [[Cell("[a]\n\n\\input{/etc/passwd} 5 % $x$")]])
-    text = _tabular("one\n\\input{x}", table)
+    text = tabular("one\n\\input{x}", table)
     assert text.splitlines()[0] == "% one \\input{x}"
     assert "{[}a] \\textbackslash{}input\\{/etc/passwd\\} 5 \\% \\$x\\$ \\\\" in text.splitlines()
 

@@ -1,7 +1,7 @@
 """Export of a report's plots and tables for papers: PDF, SVG, PNG, CSV, LaTeX, the answer and BibTeX entries."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,8 +15,9 @@ from loadframe.report.tables import Cell, Table
 
 #: Formats of plots, and of tables.
 PLOTS, TABLES = ("pdf", "svg", "png"), ("csv", "latex")
-#: Widths in pixels (96 per inch) of one and two columns of a journal page: 3.5 and 7.16 inches.
-_COLUMNS = {"1col": 336, "2col": 687}
+#: Widths in pixels (96 per inch) of one and two columns of a page: those of LaTeX's article with two columns (229.5 and
+#: 469.75 pt), which are narrower than a journal's.
+_COLUMNS = {"1col": 304, "2col": 623}
 #: Longer cells of LaTeX tables become notes below the table.
 _LONG = 40
 #: Widths of characters in em, for Computer Modern and wider than Times: capitals, narrow and wide signs, others.
@@ -27,11 +28,13 @@ _EMS = {
     **dict.fromkeys("iljftI.,:;|!'()[]/- ", 0.4),
 }
 _EM = 0.53
-#: Widths of one and two columns of a journal page (252, 516) with a margin, and the gap beside cells, in points.
-_COLUMN_POINTS, _GAP_POINTS = (248.0, 510.0), 2.0
-#: Font sizes of tables, in points, and the characters to which lines of their cells are broken.
-_SIZES = {"footnotesize": 8, "scriptsize": 7}
-_BREAKS = (_LONG, 24, 18, 14, 10)
+#: Widths of these columns with a margin, and the gap beside cells, in points.
+_COLUMN_POINTS, _GAP_POINTS = (227.0, 466.0), 2.0
+#: Height for the rows of a table on a page of LaTeX's article (550 points), which leaves room for caption and notes.
+_PAGE_POINTS = 440.0
+#: Font sizes of tables and the distances of their lines, in points, and the characters to which cells are broken.
+_SIZES = {"footnotesize": (8, 9.5), "scriptsize": (7, 8)}
+_BREAKS = (_LONG, 24, 18, 14, 10, 8)
 #: Parts of a text that stay in one line: words with the space after them, or their parts up to a hyphen or underscore.
 _PIECES = re.compile(r"[^ ]+?(?:(?<=[^\W_])[-_](?=[^\W\d])|(?= |$)) ?")
 #: Pixels of a drawing, points and pixels of PNG, per inch.
@@ -150,26 +153,42 @@ def _tables(tables: Sequence[tuple[str, Table]], kind: str) -> Iterator[tuple[st
     taken: dict[str, int] = {}
     for title, table in tables:
         name = _file_name(title)
-        taken[name] = taken.get(name, 0) + 1
-        text = csv_table(table) if kind == "csv" else _tabular(title, table)
-        yield name if taken[name] == 1 else f"{name}-{taken[name]}", text.encode()
+        for text in [csv_table(table)] if kind == "csv" else _tabulars(title, table):
+            taken[name] = taken.get(name, 0) + 1
+            yield name if taken[name] == 1 else f"{name}-{taken[name]}", text.encode()
 
 
-def _tabular(title: str, table: Table) -> str:
+def _tabulars(title: str, table: Table) -> list[str]:
     """Return a table for LaTeX with the package booktabs, in the largest size and longest lines that fit a column.
 
-    Tables that do not fit one column are set for two.
+    Tables that do not fit one column are set for two, and those that are taller than a page in several parts.
     """
     notes: dict[str, int] = {}
     rows = [[_parts(cell, notes if at else None) for at, cell in enumerate(row)] for row in table.rows]
-    size, rows, fits = _fitted([[[_Part(title)] for title in table.columns], *rows])
+    size, (head, *body), fits = _fitted([[[_Part(title)] for title in table.columns], *rows])
+    parts: list[_Rows] = [[]]
+    for row in body:
+        if parts[-1] and _height([head, *parts[-1], row], size) > _PAGE_POINTS:
+            parts.append([])
+        parts[-1].append(row)
+    comments = [f"% {' '.join(text.split())}" for text in (title, table.note) if text]
+    comments += [] if fits else ["% Wider than one column: use the environment table*."]
+    texts = []
+    for number, part in enumerate(parts, 1):
+        named = {note.note for row in part for cell in row for note in cell}
+        shown = {text: note for text, note in notes.items() if note in named}
+        piece = [f"% Part {number} of {len(parts)}, for a page each."] if len(parts) > 1 else []
+        texts.append("\n".join([*comments, *piece, *_tabular(size, [head, *part], table, shown)]) + "\n")
+    return texts
+
+
+def _tabular(size: str, rows: "_Rows", table: Table, notes: Mapping[str, int]) -> list[str]:
+    """Return the lines of a part of a table; the first of `rows` is its head."""
     names = table.names
     head, *body = [" & ".join(_cell(lines, "l" if at < names else "r", at) for at, lines in enumerate(row)) + r" \\"
                    for row in rows]  # fmt: skip
     columns = "".join("l" if at < names else "r" for at in range(len(table.columns)))
-    note = f"% {' '.join(table.note.split())}\n" if table.note else ""
-    wide = "" if fits else "% Wider than one column: use the environment table*.\n"
-    lines = [
+    return [
         rf"{{\{size}\setlength{{\tabcolsep}}{{{_GAP_POINTS:g}pt}}%",
         rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
         r"\toprule",
@@ -181,7 +200,6 @@ def _tabular(title: str, table: Table) -> str:
         *(rf"\par $^{{{number}}}$ {_latex(text)}" for text, number in notes.items()),
         r"\par}",
     ]
-    return f"% {' '.join(title.split())}\n{note}{wide}" + "\n".join(lines) + "\n"
 
 
 @dataclass(frozen=True)
@@ -205,18 +223,34 @@ def _parts(cell: Cell, notes: dict[str, int] | None) -> list[_Part]:
     return parts
 
 
-def _fitted(rows: list[list[list[_Part]]]) -> tuple[str, list[list[list[_Part]]], bool]:
-    """Break cells into lines. Return the size of the font, the lines, and whether the table fits one column."""
+#: Rows of cells, and the lines of each cell.
+_Rows = list[list[list[_Part]]]
+
+
+def _fitted(rows: _Rows) -> tuple[str, _Rows, bool]:
+    """Break cells into lines. Return the size of the font, the lines, and whether the table fits one column.
+
+    Tables that are taller than a page in one column get two, and the layout of least height if that is not enough.
+    """
+    narrow: list[tuple[str, _Rows, bool]] = []
     for available in _COLUMN_POINTS:
         for most in _BREAKS:
-            for size, points in _SIZES.items():
-                broken = [[_broken(parts, most) for parts in row] for row in rows]
-                gaps = 2 * _GAP_POINTS * (len(rows[0]) - 1)
-                widths = (max((_ems(line) for cell in column for line in cell), default=0.0)
-                          for column in zip(*broken, strict=True))  # fmt: skip
+            broken = [[_broken(parts, most) for parts in row] for row in rows]
+            gaps = 2 * _GAP_POINTS * (len(rows[0]) - 1)
+            widths = [max((_ems(line) for cell in column for line in cell), default=0.0)
+                      for column in zip(*broken, strict=True)]  # fmt: skip
+            for size, (points, _) in _SIZES.items():
                 if points * sum(widths) + gaps <= available:
-                    return size, broken, available == _COLUMN_POINTS[0]
-    return size, broken, False
+                    layout = size, broken, available == _COLUMN_POINTS[0]
+                    if _height(broken, size) <= _PAGE_POINTS:
+                        return layout
+                    narrow.append(layout)
+    return min(narrow, key=lambda it: _height(it[1], it[0]), default=(size, broken, False))
+
+
+def _height(rows: _Rows, size: str) -> float:
+    """Return the height of a table's rows in points."""
+    return _SIZES[size][1] * sum(max(map(len, row)) for row in rows)
 
 
 def _broken(parts: Sequence[_Part], most: int) -> list[_Part]:
@@ -238,7 +272,8 @@ def _broken(parts: Sequence[_Part], most: int) -> list[_Part]:
 
 
 def _ems(line: _Part) -> float:
-    return sum(_EMS.get(sign, _EM) for sign in line.text) + 0.4 * len(str(line.note or ""))
+    # LaTeX drops spaces at the end of a line.
+    return sum(_EMS.get(sign, _EM) for sign in line.text.rstrip()) + 0.4 * len(str(line.note or ""))
 
 
 def _cell(lines: Sequence[_Part], side: str, at: int) -> str:
