@@ -95,8 +95,11 @@ def test_invalid_runs_are_marked_first(tmp_path):
     run = write_run(tmp_path, "r1", Truth(), deviations=["a copy is out of service"])
     page = Page(run_page(run))
     assert "Invalid: do not rely on these figures." in page.text
+    assert page.text.index("do not rely on these figures") < page.text.index("requests/s, median")
+    assert page.text.count("do not rely on these figures") == 1
+    assert all(words.startswith("Invalid: ") for words in run_page(run).answer)
     assert "throughput of range_100: unknown (cluster_state)" in page.text
-    assert "INVALID: do not rely on these figures" in printed(run)
+    assert printed(run).splitlines()[1].startswith("INVALID: do not rely on these figures")
     assert "! a copy is out of service" in printed(run)
 
 

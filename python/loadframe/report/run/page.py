@@ -270,7 +270,11 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
                 *first_failure_texts(phase),
                 *set_aside_texts(phase),
                 *sources_texts(phase),
-                *(words for words in ingest_pace_texts(run, phase) if f"{words}." not in headline),
+                *(
+                    words
+                    for words in ingest_pace_texts(run, phase)
+                    if not any(line.endswith(f"{words}.") for line in headline)
+                ),
                 *reconnects_texts(phase),
                 *retries_texts(phase),
                 *setup_texts(phase),
@@ -298,7 +302,8 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
 def _headline(run: Run) -> list[str]:
     """Return a sentence for each source and operation of the measured phases; of preparing phases if no other exists.
 
-    Above four phases, the only sentence gives their number.
+    Above four phases, the only sentence gives their number. Sentences of an invalid run begin with `Invalid`, so that
+    they cannot be quoted as results.
     """
     phases = run.summary.phases
     measured = [phase for phase in phases if not phase.prepares] or list(phases)
@@ -314,4 +319,5 @@ def _headline(run: Run) -> list[str]:
                 f"{name}, {load_text(phase)}: {format_count(operation.throughput)} requests/s,"
                 f" median {seconds_text(response.p50)}, p99 {seconds_text(response.p99)}{failed}."
             )
-    return lines
+    invalid = run.summary.verdict and standing_of(run)[0] == "invalid"
+    return [f"Invalid: {line}" for line in lines] if invalid else lines

@@ -49,6 +49,8 @@ from loadframe.report.terminal_table import TerminalTable
 _MOST_PHASES = 20
 #: Most lines of each list in the verdict of such a run.
 _MOST_LINES = 20
+#: Stands before the figures of an invalid run, and before the reasons.
+_INVALID = "INVALID: do not rely on these figures"
 _Percentiles = Mapping[str, Mapping[str, Mapping[str, Percentile]]]
 _PERCENTILES = {"p50": "p50", "p99": "p99", "p999": "p99.9", "max": "max"}
 
@@ -64,6 +66,8 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
     if summary.status != "done":
         words = f"The run was {summary.status}" if summary.status == "interrupted" else "The run failed"
         console.print(Text(f"{words}{f': {summary.failure}' if summary.failure else ''}", style="red"))
+    if summary.verdict and standing_of(run)[0] == "invalid":
+        console.print(Text(_INVALID, style="bold red"))
     percentiles = percentiles_of(run)
     short = len(summary.phases) > _MOST_PHASES
     (_print_brief_phases if short else _print_phases)(console, run, percentiles)
@@ -148,7 +152,7 @@ def print_verdict(console: Console, run: Run, verdict: RecordedVerdict) -> None:
     if tone == "valid" and not verdict.reasons:
         console.print(Text("valid", style="bold green"))
     elif tone == "invalid":
-        console.print(Text("INVALID: do not rely on these figures", style="bold red"))
+        console.print(Text(_INVALID, style="bold red"))
     else:
         console.print(Text(words, style="bold yellow"))
     bounds = bounds_of(run)
