@@ -109,7 +109,7 @@ def test_throughput_is_drawn_for_each_group_with_its_interval(compared):
     for trace, mean in zip(figure.traces, first.means, strict=True):
         drawn = [*trace.y, *trace.low, *trace.high]
         assert drawn == pytest.approx([mean.value, mean.low, mean.high], rel=1e-3)
-    assert [label for _, label in figure.x.ticks] == ["range_100"]
+    assert [label for _, label in figure.x.ticks] == ["phase range_100"]
     assert "throughput" in [figure.name for figure in comparison_page(compared).figures]
     times = replace(compared, contrasts=compared.contrasts[1:])
     assert throughput_plot(times, "throughput") is None

@@ -1,6 +1,7 @@
 """Forest plots of effects, intervals of interactions, logarithmic ratios, and whole numbers on integer axes."""
 
 import math
+import re
 import tarfile
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import loadframe
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.settings.analysis import read_settings
 from loadframe.report.kinds import read_report
+from loadframe.report.plot import INK, Axis, Figure, Mark, Panel, Trace
 from loadframe.report.plot.draw import draw
 from loadframe.report.plot.figure import scale, ticks
 from loadframe.report.plots.forest import Effect, forest
@@ -149,3 +151,14 @@ def test_the_library_has_the_plots_of_effects(recorded):
     plots = loadframe.open(recorded / "settings").plot
     assert {"effects", "effects 2", "effects 3", "interaction"} <= set(plots)
     assert "<svg" in plots["effects"]._repr_html_()
+
+
+def test_short_intervals_are_drawn_over_the_marks_that_would_hide_them():
+    traces = drawn(effect(0.999, 1.0, 1.001), effect(0.5, 1.4, 1.9)).traces
+    assert [bool(trace.mark) for trace in traces] == [True, False]
+    bars = Figure("f", Axis("x"), [Panel(Axis("y"))], [
+        Trace([0, 1], [10, 20], "runs", mark=Mark("#0072B2"), low=[9.9, 1], high=[25, 39]),
+    ], "caption")  # fmt: skip
+    (drawing,) = re.findall(r'data-group="runs">(.*?)</g>', draw(bars))
+    first, *_, last = re.findall(r'<line[^>]*stroke="(#\w+)"|<(circle)', drawing)
+    assert (first[0], last[0]) == ("#0072B2", INK)

@@ -201,21 +201,24 @@ _SPACING = 0.6
 
 def _column(contrast: Contrast) -> str:
     at = treatment_text(contrast.treatment)
-    return f"{contrast.measure.phase}, {at}" if at else contrast.measure.phase
+    phase = f"phase {contrast.measure.phase}"
+    return f"{phase}, {at}" if at else phase
 
 
 def effects_plot(comparison: Comparison, name: str) -> Figure | None:
     """Draw the ratio of each measure with its interval, or return None if there is no ratio."""
-    effects = []
+    effects, baseline = [], comparison.groups[0].label
     for contrast in comparison.contrasts[:_EFFECTS]:
         label = compare_words.name(contrast) + (f", {contrast.label}" if _names_groups(comparison) else "")
         text = f"{label}\n{compare_words.ratio_text(contrast)}"
-        effects.append(Effect(label, contrast.ratio, text, compare_words.OUTCOMES[contrast.outcome]))
+        outcome = compare_words.OUTCOMES[contrast.outcome]
+        outcome += f" than {baseline}" * (contrast.outcome in ("better", "worse"))
+        effects.append(Effect(label, contrast.ratio, text, outcome))
     omitted = len(comparison.contrasts) - _EFFECTS
     return forest(
         effects,
         name,
-        f"ratio to {comparison.groups[0].label}",
+        f"ratio to {baseline}",
         "Each mark is a ratio of geometric means with its 95 % interval, if runs bound it. The line at 1 means no"
         " difference." + (f" The table has {omitted} more." if omitted > 0 else ""),
         logarithmic=True,

@@ -323,9 +323,11 @@ def _trace(trace: Trace, frame: _Frame) -> str:
     if trace.line:
         parts.append(_path(places, trace.line))
     if trace.low and trace.mark:
-        parts += _bars(trace, places, y, trace.mark.color)
+        parts += _bars(trace, places, y, trace.mark, hidden=False)
     if trace.mark:
         parts += [_mark(*place, trace.mark) for place in places if None not in place]
+    if trace.low and trace.mark:
+        parts += _bars(trace, places, y, trace.mark, hidden=True)
     return "".join([*parts, "</g>"])
 
 
@@ -353,11 +355,15 @@ def _path(places: Iterable[tuple[float | None, float | None]], line: LineStyle) 
 
 
 def _bars(
-    trace: Trace, places: Iterable[tuple[float | None, float | None]], y: Scale, color: str
+    trace: Trace, places: Iterable[tuple[float | None, float | None]], y: Scale, mark: Mark, *, hidden: bool
 ) -> Iterator[str]:  # fmt: skip
-    for (x, _), low, high in zip(places, trace.low, trace.high, strict=True):
+    """Yield the error bars with an end that a mark would hide, in a color that contrasts with marks, or the others."""
+    for (x, at), low, high in zip(places, trace.low, trace.high, strict=True):
         ends = [None if end is None else y.pixel(end) for end in (low, high)]
-        if x is not None and ends[0] is not None and ends[1] is not None:
+        if x is None or at is None or ends[0] is None or ends[1] is None or ends[0] == ends[1]:
+            continue
+        if (min(abs(ends[0] - at), abs(ends[1] - at)) < mark.size / 2) == hidden:
+            color = INK if hidden else mark.color
             yield _straight(x, ends[0], x, ends[1], color, width=1.5)
             yield from (_straight(x - 4, end, x + 4, end, color, width=1.5) for end in ends if end is not None)
 

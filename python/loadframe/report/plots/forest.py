@@ -5,7 +5,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, LineStyle, Mark, Panel, Rule, Trace, numbers
+from loadframe.report.plot import (
+    COLORS,
+    INK,
+    MUTED,
+    SYMBOLS,
+    Axis,
+    Figure,
+    LineStyle,
+    Mark,
+    Panel,
+    Rule,
+    Trace,
+    numbers,
+)
 
 #: Ratios that span more than this factor get a logarithmic axis.
 _WIDE = 4.0
@@ -51,7 +64,6 @@ def forest(
     for index, outcome in enumerate(outcomes):
         color = COLORS[index % len(COLORS)]
         rows = [(-float(row), effect) for row, effect in enumerate(shown) if effect.outcome == outcome]
-        traces += _intervals(rows, limits, color, outcome, logarithmic=logarithmic)
         traces.append(
             Trace(
                 numbers([effect.ratio.value for _, effect in rows]),
@@ -61,6 +73,8 @@ def forest(
                 texts=[effect.text for _, effect in rows],
             )
         )
+        # Over the marks, which would hide short intervals.
+        traces += _intervals(rows, limits, color, outcome, logarithmic=logarithmic)
     ticks = [(-float(row), effect.label) for row, effect in enumerate(shown)]
     lines = max(math.ceil(len(effect.label) / _LETTERS) for effect in shown)
     return Figure(
@@ -95,7 +109,7 @@ def _intervals(
         ends = (value if low <= 0 else max(low, limits[0]), value if math.isinf(high) else min(high, limits[1]))
         if ends[0] < ends[1]:
             known.append((y, *ends))
-    for parts, line in ((known, LineStyle(color, 2)), (unknown, LineStyle(color, 2, "dot"))):
+    for parts, line in ((known, LineStyle(INK, 1.5)), (unknown, LineStyle(INK, 1.5, "dot"))):
         if parts:
             xs = [x for _, *pair in parts for x in (*sorted(pair), None)]
             ys = [at for y, *_ in parts for at in (y, y, None)]
