@@ -1,16 +1,20 @@
 """Intervals from several capacity searches: coverage and bias with known truth; one search claims no interval."""
 
 import math
+import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from capacity_searches import BOUNDS, searched
 
 from loadframe.analyze.capacity import Bounds, Capacities, Kind, Outcome, Slo, capacities_of
+from loadframe.analyze.capacity.answers import warnings
 from loadframe.report import capacity_words
 
 
-def experiments(number, *, searches, noise, block=0.0, cold=0, seed=1):
+def experiments(number, *, searches, noise, block=0.0, cold=0, seconds=None, seed=1):
     """Yield the truth (1/s) and the capacity of simulated experiments; searches of one differ by `block`.
 
     The first `cold` trials of an experiment run on a cold store.
@@ -25,6 +29,7 @@ def experiments(number, *, searches, noise, block=0.0, cold=0, seed=1):
                 cold=0 if search else cold,
                 random=random,
                 block=search,
+                seconds=seconds,
             )
             for search in range(searches)
         ]
@@ -44,6 +49,39 @@ def test_the_interval_holds_the_truth_and_the_estimate_is_not_biased(searches, n
     # The rates that held are lower: an answer has to pass three times.
     held = np.array([math.log(capacity.searches[0].answer.rate / truth) for truth, capacity in result])
     assert held.mean() < errors.mean()
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.02])
+def test_random_arrivals_in_short_trials_neither_bias_nor_widen_the_capacity(noise):
+    """Half a second at 300 to 3,000/s: trials of some 150 to 1,500 requests."""
+    result = list(experiments(100, searches=3, noise=noise, seconds=0.5))
+    covered = np.mean([capacity.rate.low <= truth <= capacity.rate.high for truth, capacity in result])
+    assert covered >= 0.89, "95 % of 100, less two standard errors and a half"
+    errors = np.array([math.log(capacity.rate.value / truth) for truth, capacity in result])
+    assert abs(errors.mean()) < 3 * errors.std() / math.sqrt(len(errors)) + 0.005
+
+    def nominal(capacity):
+        attempts = [[replace(it, offered=None) for it in made.attempts] for made in capacity.searches]
+        made = [replace(made, attempts=tuple(it)) for made, it in zip(capacity.searches, attempts, strict=True)]
+        return capacities_of([made], 1)[0]
+
+    before = np.array([math.log(nominal(capacity).rate.value / truth) for truth, capacity in result])
+    assert errors.std() < 0.8 * before.std(), "the offered rates hold more about the capacity than the nominal ones"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "codes"), [(0.5, ["few_requests", "offered_rate"]), (1.3, ["offered_rate"]), (10.0, [])]
+)
+def test_trials_of_few_requests_are_a_warning_with_the_duration_that_suffices(seconds, codes):
+    [capacity] = capacities_of([[searched(1000, seconds=seconds)]], 1)
+    folder = SimpleNamespace(description={})
+    findings = warnings(Capacities(folder, Slo(response=0.1), BOUNDS, (capacity,)))
+    assert [finding.code for finding in findings] == codes
+    for finding in findings:
+        (needed,) = re.findall(r"duration: (\d) s or longer", finding.remedy)
+        [longer] = capacities_of([[searched(1000, seconds=float(needed))]], 1)
+        again = warnings(Capacities(folder, Slo(response=0.1), BOUNDS, (longer,)))
+        assert finding.code not in [it.code for it in again]
 
 
 def test_searches_that_agree_on_a_grid_do_not_have_an_interval_of_width_zero():

@@ -129,9 +129,9 @@ def test_a_known_capacity_is_found_and_reported(tmp_path, state):
 
     recorded = read_experiment(folder.path).runs
     assert sorted(run.id for run in recorded) == sorted(first.runs)
-    assert len({run.run.raw_manifest["seed"] for run in recorded if run.treatment["rate"] == 80}) == len(
-        [run for run in recorded if run.treatment["rate"] == 80]
-    ), "no two trials send the same requests"
+    for block in (1, 2):
+        seeds = [run.run.raw_manifest["seed"] for run in recorded if run.block == block]
+        assert len(set(seeds)) == len(seeds), "no two trials of a search send the same requests at the same instants"
     assert len({tuple(run.run.raw_manifest["store"]["addresses"]) for run in recorded}) == 2, (
         "one cluster for all trials of a search"
     )
@@ -235,6 +235,12 @@ duration: 1s
     assert ("Poisson arrivals" in report.page) == bool(arrivals), "the usual ones"
     assert report.document["over"] == over
     [capacity] = read_capacities(folder.path).capacities
+    for attempt in capacity.searches[0].attempts:
+        assert attempt.duration == pytest.approx(1, abs=0.1)
+        # The requests of one second are the rate that it offered.
+        assert attempt.offered == (pytest.approx(attempt.judgement.counts[0].due, rel=0.1) if over == "rate" else None)
+    codes = {warning["code"] for warning in report.document["warnings"]}
+    assert codes == ({"few_requests", "offered_rate"} if over == "rate" else {"few_requests"})
     assert capacity.kind in (Kind.AT_MOST, Kind.LOWER_BOUND, Kind.UNKNOWN), "200 reads a second are nothing to it"
     assert all(over in attempt.run for attempt in capacity.searches[0].attempts)
     if capacity.kind is Kind.AT_MOST:

@@ -191,7 +191,7 @@ def limits(capacities: Capacities) -> list[str]:
     if any(len(capacity.conclusive) > 1 for capacity in capacities.capacities):
         words.append(
             "With several searches, the capacity is the rate at which half of the trials pass, fitted to all trials,"
-            " with a 95 % interval over searches."
+            " with a 95 % interval over searches. Trials with Poisson arrivals count at the rate that they offered."
         )
     if any(len(capacity.conclusive) == 2 for capacity in capacities.capacities):
         words.append(
@@ -282,6 +282,7 @@ def _search(search: Any) -> dict[str, Any]:
             {
                 "run": attempt.run,
                 "rate": attempt.rate,
+                "offered": attempt.offered,
                 "outcome": attempt.judgement.outcome.value,
                 "reasons": list(attempt.judgement.reasons),
                 "response": attempt.judgement.response,

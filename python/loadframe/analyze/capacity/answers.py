@@ -5,7 +5,7 @@ The analysis judges the recorded trials and replays the search on them in their 
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -20,7 +20,9 @@ from loadframe.analyze.estimate import ONE_SIDED, Estimate, mean_interval, mean_
 from loadframe.analyze.exclusion import selected_runs
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding, Rule
+from loadframe.analyze.percentiles import ENOUGH
 from loadframe.analyze.rates import RATES, THROUGHPUT
+from loadframe.analyze.summary import QUANTILES
 from loadframe.base.units import format_duration
 from loadframe.record import Run
 
@@ -33,12 +35,21 @@ class Attempt:
     """A trial: its rate (1/s) or number of users (here also called a rate), and its judgement.
 
     `documents` is the number of documents per request that the store accepted or returned; 0 for a number of users.
+    `offered` is the rate of due requests, 1/s, if arrivals were random; None if it equals `rate` or is unknown.
+    `duration` is the measured time, s.
     """
 
     run: str
     rate: float
     judgement: Judgement
     documents: float = 0.0
+    offered: float | None = None
+    duration: float = 0.0
+
+    @property
+    def trial(self) -> Trial:
+        """The trial for the search and for the estimate."""
+        return Trial(self.rate, self.judgement.outcome, self.offered)
 
 
 @dataclass(frozen=True)
@@ -239,8 +250,11 @@ def _search(runs: Sequence[RecordedRun], slo: Slo, bounds: Bounds, phases: Seque
         if run.run is not None:
             of_rate = rate if bounds.over == RATE else None
             judgement = judge_run(run.run.path, slo, tuple(phases), of_rate)
-            attempts.append(Attempt(run.id, rate, judgement, _documents(run, phases) if of_rate else 0.0))
-    end = search(bounds, [Trial(attempt.rate, attempt.judgement.outcome) for attempt in attempts])
+            documents = _documents(run, phases) if of_rate else 0.0
+            offered = _offered(run, phases, rate) if of_rate else None
+            duration = min((entry.duration for phase in phases if (entry := run.phase(phase))), default=0.0)
+            attempts.append(Attempt(run.id, rate, judgement, documents, offered, duration))
+    end = search(bounds, [attempt.trial for attempt in attempts])
     return Search(runs[0].block, without_rate(runs[0].treatment, bounds.over), tuple(attempts), end)
 
 
@@ -249,6 +263,18 @@ def _documents(run: RecordedRun, phases: Sequence[str]) -> float:
     entry = run.phase(phases[0]) if len(phases) == 1 else None
     requests = THROUGHPUT.of(entry) if entry else 0.0
     return RATES["documents"].of(entry) / requests if entry and requests else 0.0
+
+
+def _offered(run: RecordedRun, phases: Sequence[str], rate: float) -> float | None:
+    """Return the rate that random arrivals offered, 1/s; None with even arrivals, or if other loads ran beside them."""
+    streams = [stream for phase in phases for stream in run.streams(phase)]
+    planned = [
+        stream.rate * stream.measured for stream in streams if isinstance(stream.rate, int | float) and stream.measured
+    ]
+    if len(planned) < len(streams) or not any(stream.arrivals == "poisson" for stream in streams):
+        return None
+    operations = [operation for phase in phases for operation in run.operations(phase).values()]
+    return rate * sum(operation.due for operation in operations if not operation.of_several) / sum(planned)
 
 
 #: Failures before the first pass are those of a cold store if the answer is higher by at least this factor.
@@ -284,7 +310,7 @@ def _trials(search: Search) -> list[Trial]:
 
     Failures near the answer are chance: without them the estimate would be too high.
     """
-    trials = [Trial(attempt.rate, attempt.judgement.outcome) for attempt in search.attempts]
+    trials = [attempt.trial for attempt in search.attempts]
     near = ((search.answer.rate if search.answer else None) or 0.0) / _FAR
     return [*(trial for trial in warm(trials) if trial.rate <= near), *(trial for trial in trials if trial.rate > near)]
 
@@ -338,6 +364,18 @@ _NOT_MONOTONE = Rule(
     "{failed} failed at {low:count}, but {passed} passed at {high:count} {unit}: the load alone does not decide",
     lambda warmup: f"look for a cause beside the load{_short(warmup)}, and repeat the search",
 )
+_FEW_REQUESTS = Rule(
+    "few_requests",
+    "the trials at {rate:count} {unit} have {requests:counted request}, of which fewer than {beyond} are slower than"
+    " {percentile}: single requests decide whether a trial passes",
+    "set duration: {duration:duration} or longer in the measured phase",
+)
+_OFFERED_RATE = Rule(
+    "offered_rate",
+    "trials at {rate:count} requests/s offered {low:count} to {high:count} requests/s: the rate of {requests:counted"
+    " request} with Poisson arrivals varies more than the precision of the search ({precision:share1})",
+    "set duration: {duration:duration} or longer in the measured phase, or arrivals: constant",
+)
 #: Warm-ups below this many seconds may leave caches cold and a JVM uncompiled.
 _SHORT_WARMUP = 30.0
 
@@ -386,7 +424,43 @@ def warnings(capacities: Capacities) -> list[Finding]:
                                   warmup=warmup)
                 )  # fmt: skip
                 break
-    return findings
+    return [*findings, *_imprecise(capacities, unit)]
+
+
+def _imprecise(capacities: Capacities, unit: str) -> Iterator[Finding]:
+    """Yield warnings of the deciding trials with too few requests for their percentile, and for their offered rate.
+
+    95 % of the counts of n Poisson arrivals lie within 2/sqrt(n) of the mean.
+    """
+    precision, slo = capacities.bounds.precision, capacities.slo
+    decisive = [attempt for capacity in capacities.capacities for attempt in _decisive(capacity)]
+    limits: dict[str | None, Slo] = {None: slo}
+    limits |= slo.operations
+    short = []
+    for attempt in decisive:
+        for count in attempt.judgement.counts:
+            bounds = limits[count.operation]
+            needed = math.ceil(ENOUGH / (1 - QUANTILES[bounds.percentile]) - 1e-6)
+            if bounds.response is not None and bounds.of != "failures" and count.due < needed:
+                short.append((needed / count.due, attempt, count.due, bounds.percentile))
+    if short:
+        factor, attempt, requests, percentile = max(short, key=lambda one: one[0])
+        yield _FEW_REQUESTS(rate=attempt.rate, unit=unit, requests=requests, beyond=ENOUGH, percentile=percentile,
+                            duration=math.ceil(attempt.duration * factor))  # fmt: skip
+    random = [attempt for attempt in decisive if attempt.offered is not None]
+    low = min(random, key=lambda one: one.rate * one.duration, default=None)
+    if low and 2 / math.sqrt(low.rate * low.duration) > precision:
+        offered = [one.offered for one in random if one.rate == low.rate and one.offered is not None]
+        yield _OFFERED_RATE(rate=low.rate, low=min(offered), high=max(offered), requests=round(low.rate * low.duration),
+                            precision=precision,
+                            duration=math.ceil((2 / precision) ** 2 / low.rate))  # fmt: skip
+
+
+def _decisive(capacity: Capacity) -> Iterator[Attempt]:
+    """Yield the trials at the rates that passed and failed at the end of each search."""
+    for made in capacity.searches:
+        ends = (made.answer.rate, made.answer.above) if made.answer else ()
+        yield from (attempt for attempt in made.attempts if attempt.rate in ends)
 
 
 def _others(capacity: Capacity) -> dict[str, Any]:

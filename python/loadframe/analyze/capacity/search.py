@@ -12,7 +12,7 @@ the first pass of a higher rate.
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 
@@ -30,6 +30,8 @@ class Trial:
 
     rate: float
     outcome: Outcome
+    #: The rate that random arrivals offered, 1/s, or None for the nominal `rate`. The search uses nominal rates only.
+    offered: float | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ searches share the scale s. The lapse rate l covers accidental outcomes. Each se
 is the posterior mean over a grid of capacities and scales with flat priors on their logarithms (Kontsevich and Tyler,
 "Bayesian adaptive estimation of psychometric slope and threshold", Vision Research 39, 1999). Averaging over the scale
 avoids the bias of fitting it together with as many capacities, which would underestimate it. That the search chose its
-rates by earlier outcomes causes no bias, since the choice depends on recorded outcomes only.
+rates by earlier outcomes causes no bias, since the choice depends on recorded outcomes only. The rate r of a trial
+is the rate that it offered: n Poisson arrivals have a standard error of 1/sqrt(n) about the nominal rate.
 
 Order effects: trials at one rate in one search differ only in their order. So the logarithm of the response time is
 regressed on the number of the trial, with a separate level for each rate of each search.
@@ -77,23 +78,13 @@ def thresholds(treatments: Sequence[Sequence[Sequence[Trial]]]) -> list[Threshol
 
 @dataclass(frozen=True, eq=False)
 class _TrialCounts:
-    """A search's trials by log rate: counts of passes and failures."""
+    """A search's trials by offered log rate: counts of passes and failures."""
 
     rates: Array
     passes: Array
     failures: Array
-
-    @property
-    def held(self) -> float:
-        """The highest log rate that passed; if none passed, the lowest tried."""
-        passed = self.rates[self.passes > 0]
-        return float(passed.max() if len(passed) else self.rates.min())
-
-    @property
-    def failed(self) -> float:
-        """The lowest log rate that failed and never passed; if none, the highest tried."""
-        failed = self.rates[(self.failures > 0) & (self.passes == 0)]
-        return float(failed.min() if len(failed) else self.rates.max())
+    held: float  #: the highest nominal log rate that passed; if none passed, the lowest tried
+    failed: float  #: the lowest nominal log rate that failed and never passed; if none, the highest tried
 
     @property
     def width(self) -> float:
@@ -122,12 +113,23 @@ class _Grid:
 
 def _count_trials(trials: Sequence[Trial]) -> _TrialCounts:
     decided = [trial for trial in trials if trial.outcome is not Outcome.INVALID]
-    rates = sorted({trial.rate for trial in decided})
-    counts = [
-        [sum(trial.rate == rate and trial.outcome is outcome for trial in decided) for rate in rates]
+    tried = {trial.rate for trial in decided}
+    passed, failed = (
+        {trial.rate for trial in decided if trial.outcome is outcome} for outcome in (Outcome.PASSED, Outcome.FAILED)
+    )
+    offered = [(trial.offered or trial.rate, trial.outcome) for trial in decided]
+    rates = sorted({rate for rate, _ in offered})
+    passes, failures = (
+        np.array([offered.count((rate, outcome)) for rate in rates], dtype=float)
         for outcome in (Outcome.PASSED, Outcome.FAILED)
-    ]
-    return _TrialCounts(np.log(rates), *np.array(counts, dtype=float))
+    )
+    return _TrialCounts(
+        np.log(rates),
+        passes,
+        failures,
+        held=math.log(max(passed or {min(tried)})),
+        failed=math.log(min(failed - passed or {max(tried)})),
+    )
 
 
 def _thresholds(searches: Sequence[_TrialCounts], grid: _Grid, likelihoods: Array, weights: Array) -> Thresholds:

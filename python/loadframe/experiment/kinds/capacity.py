@@ -127,7 +127,7 @@ class Capacity(Kind):
         first = search(_bounds(experiment), ())
         assert isinstance(first, Next)
         over = _capacity_file(experiment.file).search.over
-        return Design(planned.seed, tuple(_trial(run, first, over) for run in planned.runs))
+        return Design(planned.seed, tuple(_trial(run, first, over, 1) for run in planned.runs))
 
     def next_runs(self, experiment: Experiment, runs_path: Path) -> Sequence[PlannedRun]:
         """Return the next trial of each unfinished search."""
@@ -139,7 +139,7 @@ class Capacity(Kind):
         bounds = _bounds(experiment)
         first = search(bounds, ())
         assert isinstance(first, Next)
-        return _trial(run, first, bounds.over).id
+        return _trial(run, first, bounds.over, 1).id
 
     def seconds(self, experiment: Experiment, workload: Workload, treatment: Mapping[str, Level]) -> float:
         """Return the estimated duration of all trials of one search, s."""
@@ -151,7 +151,7 @@ class Capacity(Kind):
         slo, over = Slo.read(file.slo.model_dump()), file.search.over
         level = float(str(run.treatment[over]))
         load = f"{format_count(level)}/s" if over == RATE else counted(int(level), "user")
-        # Not `run.trial`, which counts the trials at one level.
+        # Not `run.trial`, which counts the trials of one search.
         number = 1 + sum(not path.name.startswith(".") for path in stage.runs_path.iterdir())
         stage.listener.trial(number, load, slo.percentile, slo.response)
         super().record(stage, run)
@@ -168,7 +168,7 @@ class Capacity(Kind):
         bounds, slo = _bounds(experiment), Slo.read(_capacity_file(experiment.file).slo.model_dump())
         trials: list[Trial] = []
         while isinstance(step := search(bounds, trials), Next):
-            run = _trial(planned, step, bounds.over)
+            run = _trial(planned, step, bounds.over, len(trials) + 1)
             if not (runs_path / run.id).exists():
                 yield run
                 return
@@ -177,10 +177,11 @@ class Capacity(Kind):
             trials.append(Trial(step.rate, judgement.outcome))
 
 
-def _trial(planned: PlannedRun, step: Next, over: str) -> PlannedRun:
+def _trial(planned: PlannedRun, step: Next, over: str, number: int) -> PlannedRun:
+    """Return a trial; `number` counts the trials of the search and gives each of them other arrivals."""
     treatment: dict[str, Level] = {**planned.treatment, over: step.rate if over == RATE else int(step.rate)}
     name = f"{run_id(planned.block, treatment)}-t{step.number}"
-    return PlannedRun(name, planned.block, treatment, planned.state, trial=step.number)
+    return PlannedRun(name, planned.block, treatment, planned.state, trial=number)
 
 
 def _bounds(experiment: Experiment) -> Bounds:

@@ -24,7 +24,7 @@ from loadframe.analyze.cost import Cost, Prices, cheapest, cost
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.errors import BadInput
-from loadframe.base.units import format_share
+from loadframe.base.units import format_count, format_share
 from loadframe.report import capacity_words
 from loadframe.report.fit import print_findings
 from loadframe.report.fit import sentence as fit_sentence
@@ -156,12 +156,14 @@ def _page(
 
 
 def _trials(capacity: Capacity) -> Table:
+    random = any(attempt.offered is not None for search in capacity.searches for attempt in search.attempts)
     rows = [
         [
             Cell(attempt.run),
             Cell(attempt.judgement.outcome.value, tone=_TONES[attempt.judgement.outcome]),
             Cell("; ".join(attempt.judgement.reasons)),
             Cell(f"{attempt.rate:g}"),
+            *([Cell("–" if attempt.offered is None else format_count(attempt.offered))] if random else []),
             Cell(seconds_text(attempt.judgement.response) + _of(attempt.judgement.operation)),
             Cell("–" if attempt.judgement.errors is None else format_share(attempt.judgement.errors, 2)),
             Cell("–" if attempt.judgement.achieved is None else format_share(attempt.judgement.achieved, 1)),
@@ -170,7 +172,11 @@ def _trials(capacity: Capacity) -> Table:
         for attempt in search.attempts
     ]
     return Table(
-        ("run", "outcome", "why", capacity_words.unit_of(capacity.over), "response", "errors", "achieved"),
+        (
+            *("run", "outcome", "why", capacity_words.unit_of(capacity.over)),
+            *(["offered"] if random else []),
+            *("response", "errors", "achieved"),
+        ),
         rows,
         names=3,
     )
