@@ -9,6 +9,7 @@ from loadframe.experiment.runner import preflight
 from loadframe.experiment.runner.listener import Listener
 from loadframe.experiment.runner.preflight import wait_until_ready
 from loadframe.store import Health
+from loadframe.store.access import Access
 from loadframe.store.base import Unreachable
 
 GREEN = Health(ready=True, status="green", nodes=2, moving=0, missing=0)
@@ -31,6 +32,7 @@ class States:
 
     states: list
     size: int = 2
+    access: Access = field(default_factory=lambda: Access(cluster="trial"))
 
     def health(self):
         state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
@@ -55,7 +57,7 @@ def test_waits_time_out_with_the_missing_condition_and_a_remedy():
     with pytest.raises(StoreFailed, match=r"not ready within .*: the cluster is yellow") as caught:
         wait_until_ready(States([YELLOW]), "range", 0.05, RecordingListener())
     assert caught.value.where == "phase range"
-    assert "allow_bad" in caught.value.remedy
+    assert caught.value.remedy.endswith("with allow_bad; `loadframe cluster status trial` shows its nodes")
 
 
 def test_a_copy_that_no_node_could_hold_is_not_waited_for():

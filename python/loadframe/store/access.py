@@ -133,10 +133,15 @@ class Access:
         return "https" if self.tls else "http"
 
     @property
+    def status_hint(self) -> str:
+        """A hint to append to the remedy for a cluster that is not ready; empty if it has no name."""
+        return f"; `loadframe cluster status {self.cluster}` shows its nodes" if self.cluster else ""
+
+    @property
     def silence_hint(self) -> str:
         """A hint to append to the remedy for a host that does not answer: the nodes' status, or TLS; may be empty."""
         if self.cluster is not None:
-            return f"; `loadframe cluster status {self.cluster}` shows its nodes" if self.cluster else ""
+            return self.status_hint
         if self.tls is None:
             return "; if it uses TLS, write https://"
         # Under TLS 1.3 a server that requires a client certificate may just close the connection.

@@ -362,7 +362,7 @@ class ExistingClusters:
             raise BadInput(
                 f"the cluster is not ready: {'; '.join(unready)}",
                 where=target.text,
-                remedy="repair it, or accept its state with allow_bad: true",
+                remedy=f"repair it, or accept its state with allow_bad: true{cluster.access.status_hint}",
             )
         adapted = self.adapted(self._experiment, run)
         collections = adapted.resolve(run.treatment, cluster.store.family, self._listener.step).collections

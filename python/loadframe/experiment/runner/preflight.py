@@ -102,7 +102,8 @@ def wait_until_ready(cluster: Cluster, phase: str, within: float, listener: List
             raise StoreFailed(
                 f"the cluster was not ready within {format_duration(within)}: {state}",
                 where=f"phase {phase}",
-                remedy="repair the cluster, raise ready_within, or accept the state with allow_bad",
+                remedy="repair the cluster, raise ready_within, or accept the state with allow_bad"
+                f"{cluster.access.status_hint}",
             )
         if not reported:
             listener.step(f"waiting up to {format_duration(within)} for the cluster: {state}")
