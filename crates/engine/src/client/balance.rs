@@ -5,9 +5,9 @@
 //! locks.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::rc::Rc;
-
-use tokio::sync::Notify;
+use std::task::{Poll, Waker};
 
 use super::{Stream, Worker};
 use crate::driver::{Driver, Nodes};
@@ -148,19 +148,21 @@ pub(super) struct ClientSlot<T> {
     order: Cell<Option<T>>,
     /// The client's node.
     pub(super) node: Cell<u16>,
-    waker: Notify,
+    woken: Cell<bool>,
+    waker: Cell<Option<Waker>>,
 }
 
 impl<T> ClientSlot<T> {
     /// Creates a slot with an optional first order, for a client at `node`.
     pub(super) fn new(order: Option<T>, node: u16) -> Rc<Self> {
-        Rc::new(Self { order: Cell::new(order), node: Cell::new(node), waker: Notify::new() })
+        let (woken, waker) = (Cell::new(false), Cell::new(None));
+        Rc::new(Self { order: Cell::new(order), node: Cell::new(node), woken, waker })
     }
 
     pub(super) fn hand(&self, order: T, node: u16) {
         self.order.set(Some(order));
         self.node.set(node);
-        self.waker.notify_one();
+        self.wake();
     }
 
     pub(super) fn take(&self) -> Option<T> {
@@ -169,11 +171,22 @@ impl<T> ClientSlot<T> {
 
     /// Wakes the client, to check whether the stream is over.
     pub(super) fn wake(&self) {
-        self.waker.notify_one();
+        self.woken.set(true);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
     }
 
+    /// Returns after the next wake-up, or at once if there was one since the last return.
     pub(super) async fn woken(&self) {
-        self.waker.notified().await;
+        poll_fn(|cx| {
+            if self.woken.take() {
+                return Poll::Ready(());
+            }
+            self.waker.set(Some(cx.waker().clone()));
+            Poll::Pending
+        })
+        .await;
     }
 }
 

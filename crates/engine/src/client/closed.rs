@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use super::request::Start;
 use super::{Iteration, Stream, TURNS, Worker, back_off};
 use crate::driver::Driver;
 use crate::pacing::schedule::think;
@@ -36,8 +37,12 @@ impl<D: Driver> Worker<D> {
                 if self.is_over(&stream, scheduled) {
                     return;
                 }
-                self.sleep_until(&stream, scheduled).await;
-                if self.is_over(&stream, Instant::now()) {
+                let mut started = Instant::now();
+                if started < scheduled {
+                    self.sleep_until(&stream, scheduled).await;
+                    started = Instant::now();
+                }
+                if self.is_over(&stream, started) {
                     return;
                 }
                 let held = self.phase.held.load(Ordering::Relaxed);
@@ -53,7 +58,8 @@ impl<D: Driver> Worker<D> {
                     return;
                 };
                 let ticket = Iteration { turn: round.next(), ..ticket };
-                let (k, done, was_sent) = self.walk(&stream, &mut connection, seat, ticket, scheduled).await;
+                let start = Start::new(scheduled, started);
+                let (k, done, was_sent) = self.walk(&stream, &mut connection, seat, ticket, start).await;
                 let thought = think(&think_time, &self.draw(&stream, k));
                 unsent = if was_sent { 0 } else { unsent + 1 };
                 // The end of the stream cuts iterations short.

@@ -7,6 +7,7 @@ use std::time::Instant;
 use tokio::task::JoinSet;
 
 use super::balance::{ClientSlot, Idle};
+use super::request::Start;
 use super::{Iteration, Stream, TURNS, Worker};
 use crate::driver::Driver;
 use crate::pacing::schedule::Due;
@@ -94,7 +95,8 @@ impl<D: Driver> Worker<D> {
                     self.phase.driver.depart(&mut connection);
                 }
                 self.turn_to(&stream, &mut connection, Some(client_slot.node.get()), false);
-                self.walk(&stream, &mut connection, seat, ticket, scheduled).await;
+                let start = Start::new(scheduled, Instant::now());
+                self.walk(&stream, &mut connection, seat, ticket, start).await;
                 idle.put(client_slot.clone());
             } else if closing.get() {
                 return;

@@ -46,12 +46,12 @@ impl<D: Driver> Worker<D> {
         connection: &mut D::Connection,
         seat: ClientSeat,
         ticket: Iteration,
-        scheduled: Instant,
+        start: Start,
     ) -> (u64, Instant, bool) {
         let stream_plan = &self.phase.stream_plans[stream.index];
         let (steps, first) = (stream_plan.steps(), ticket.iteration * stream_plan.steps());
         let RequestOutcome { mut done, mut failed, mut was_sent } =
-            self.request(stream, connection, seat, ticket, 0, scheduled).await;
+            self.request(stream, connection, seat, ticket, 0, start).await;
         for step in 1..steps {
             let k = first + step;
             let scheduled = done + think(&stream_plan.thinks[step as usize - 1], &self.draw(stream, k - 1));
@@ -64,8 +64,9 @@ impl<D: Driver> Worker<D> {
                 self.skip(stream, ticket, step as usize);
                 continue;
             }
+            let start = Start::new(scheduled, Instant::now());
             RequestOutcome { done, failed, was_sent } =
-                self.request(stream, connection, seat, ticket, step as usize, scheduled).await;
+                self.request(stream, connection, seat, ticket, step as usize, start).await;
         }
         (first + steps - 1, done, was_sent)
     }
@@ -78,9 +79,8 @@ impl<D: Driver> Worker<D> {
         seat: ClientSeat,
         ticket: Iteration,
         step: usize,
-        scheduled: Instant,
+        start: Start,
     ) -> RequestOutcome {
-        let started = Instant::now();
         let stream_plan = &self.phase.stream_plans[stream.index];
         let k = ticket.iteration * stream_plan.steps() + step as u64;
         let choice = self.pick(stream, k, step, ticket);
@@ -92,7 +92,6 @@ impl<D: Driver> Worker<D> {
             roams: stream.roams,
             ..self.draw(stream, k)
         };
-        let start = Start::new(scheduled, started);
         let knows = |slot| self.phase.driver.memory(connection).is_some_and(|memory| memory.has(slot));
         let outcome = match choice.lacks(knows) {
             Some(name) => self.record(stream, choice, seat, start, unsent(name)),

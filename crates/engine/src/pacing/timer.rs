@@ -29,6 +29,8 @@ struct Inner {
     sleepers: RefCell<BinaryHeap<Reverse<Sleeper>>>,
     /// The time that the descriptor is armed for: a later sleeper needs no system call.
     armed: Cell<Option<Instant>>,
+    /// The last time that [`Timer::drive`] read, for the sleepers that it woke.
+    now: Cell<Instant>,
 }
 
 struct Sleeper {
@@ -59,22 +61,32 @@ impl Timer {
         let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         // SAFETY: `OwnedFd` names the same open file until it is dropped.
         let fd = unsafe { AsyncFd::register(fd) }?;
-        Ok(Self(Rc::new(Inner { fd, sleepers: RefCell::default(), armed: Cell::new(None) })))
+        Ok(Self(Rc::new(Inner {
+            fd,
+            sleepers: RefCell::default(),
+            armed: Cell::new(None),
+            now: Cell::new(Instant::now()),
+        })))
     }
 
     /// Returns at `due`, or at once if it has passed.
     pub async fn sleep_until(&self, due: Instant) {
         let mut waiting = false;
         poll_fn(|cx| {
-            if due <= Instant::now() {
+            if due <= self.0.now.get() {
                 return Poll::Ready(());
             }
             // If another event polled the task, it is queued already, and its old waker still wakes it.
-            if !waiting {
-                waiting = true;
-                self.0.sleepers.borrow_mut().push(Reverse(Sleeper { due, waker: cx.waker().clone() }));
-                self.arm(due);
+            if waiting {
+                return Poll::Pending;
             }
+            let now = Instant::now();
+            if due <= now {
+                return Poll::Ready(());
+            }
+            waiting = true;
+            self.0.sleepers.borrow_mut().push(Reverse(Sleeper { due, waker: cx.waker().clone() }));
+            self.arm(due, now);
             Poll::Pending
         })
         .await;
@@ -105,14 +117,15 @@ impl Timer {
             })
             .await;
             let next = self.0.sleepers.borrow().peek().map(|Reverse(first)| first.due);
-            if let Some(next) = next {
-                self.arm(next);
+            if let Some(next) = next.filter(|next| !self.is_armed_for(*next)) {
+                self.arm(next, Instant::now());
             }
         }
     }
 
     fn wake_due(&self) {
         let now = Instant::now();
+        self.0.now.set(now);
         let mut sleepers = self.0.sleepers.borrow_mut();
         while sleepers.peek().is_some_and(|Reverse(first)| first.due <= now) {
             if let Some(Reverse(first)) = sleepers.pop() {
@@ -121,13 +134,18 @@ impl Timer {
         }
     }
 
-    fn arm(&self, due: Instant) {
-        if self.0.armed.get().is_some_and(|armed| armed <= due) {
+    fn is_armed_for(&self, due: Instant) -> bool {
+        self.0.armed.get().is_some_and(|armed| armed <= due)
+    }
+
+    /// Arms the descriptor for a sleeper, unless it fires earlier anyway. `now`: the current time.
+    fn arm(&self, due: Instant, now: Instant) {
+        if self.is_armed_for(due) {
             return;
         }
         self.0.armed.set(Some(due));
         // Zero would disarm the timer: use 1 ns for a time that has passed.
-        let left = due.saturating_duration_since(Instant::now()).max(Duration::from_nanos(1));
+        let left = due.saturating_duration_since(now).max(Duration::from_nanos(1));
         let value = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         let setting = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
         timerfd_settime(&self.0.fd, TimerfdTimerFlags::empty(), &setting).expect("an open timer takes a valid time");
