@@ -1,6 +1,6 @@
 //! Execution of one operation: draw its values, send it to the right server, judge the answer.
 
-use loadframe_engine::driver::{ErrorClass, Exchange, Failure, Reply};
+use loadframe_engine::driver::{ErrorClass, Failure, Reply};
 use loadframe_engine::recording::reconnects;
 use loadframe_engine::workload::variables::Values;
 
@@ -10,9 +10,7 @@ use super::connection::NodeConnection;
 use super::error::is_displaced;
 use super::operation::Kind;
 use super::statements::{Execution, Turn};
-use crate::capture::Memory;
 use crate::crud::Neutral;
-use crate::net::deadline::Deadline;
 use crate::net::marks::Setup;
 use crate::net::route::element;
 
@@ -29,7 +27,7 @@ impl Execution<'_> {
         k: u64,
         only: Option<&[u32]>,
     ) -> Result<Reply, Unsent> {
-        let Connection { client, connections, deadline, memory, shown } = connection;
+        let Connection { client, connections, deadline, buffers, memory, shown } = connection;
         let node = self.nodes.pick(self.operation.from, *client, values.draw).map_err(|failure| (failure, 0))?;
         let place = element(connections, usize::from(node));
         if !place.as_mut().is_some_and(NodeConnection::is_open) {
@@ -44,7 +42,8 @@ impl Execution<'_> {
         let connection = place.as_mut().expect("it was opened");
         // Counts the bytes of all its statements; each statement has its own marks.
         let before = connection.marks.bytes();
-        let reply = match self.dispatch((connection, deadline, memory, shown), values, k, only).await {
+        let turn = Turn { execution: *self, connection, deadline, buffers, memory, shown };
+        let reply = match self.dispatch(turn, values, k, only).await {
             Ok(reply) => reply,
             Err(failure) => {
                 if failure.class == ErrorClass::Connect || failure.class == ErrorClass::Timeout {
@@ -84,12 +83,11 @@ impl Execution<'_> {
 
     async fn dispatch(
         &self,
-        (connection, deadline, memory, shown): (&mut NodeConnection, &mut Deadline, &mut Memory, &mut Option<Exchange>),
+        mut turn: Turn<'_>,
         values: &Values<'_>,
         k: u64,
         only: Option<&[u32]>,
     ) -> Result<Reply, Failure> {
-        let mut turn = Turn { execution: *self, connection, deadline, memory, shown };
         match &self.operation.kind {
             Kind::Statement(native) => turn.native(native, values).await,
             Kind::Transaction(transaction) => turn.transaction(transaction, values).await,

@@ -30,6 +30,7 @@ use self::connection::{ConnectOptions, NodeConnection};
 use self::nodes::PostgresNodes;
 use self::operation::Kind;
 pub use self::operation::Operation;
+use self::request::Buffers;
 use self::statements::Execution;
 use crate::capture::{Memory, execute_with_memory};
 use crate::net::deadline::{Deadline, Limit};
@@ -47,6 +48,7 @@ pub struct Connection {
     /// Connections, by number of the node.
     connections: Vec<Option<NodeConnection>>,
     deadline: Deadline,
+    buffers: Buffers,
     memory: Memory,
     /// Set while requests and answers are recorded for display.
     shown: Option<Exchange>,
@@ -105,6 +107,7 @@ impl Driver for Postgres {
             client,
             connections: Vec::new(),
             deadline: Deadline::default(),
+            buffers: Buffers::default(),
             memory: Memory::default(),
             shown: None,
         }

@@ -103,6 +103,17 @@ fn quote(text: &[u8], out: &mut BytesMut) {
     out.put_u8(b'"');
 }
 
+/// Buffers reused by a client's requests.
+#[derive(Debug, Default)]
+pub struct Buffers {
+    /// The id.
+    pub id: Vec<u8>,
+    /// Names of columns, each followed by a separator; or a whole document as JSON.
+    pub text: Vec<u8>,
+    /// The other values.
+    pub drawn: Drawn,
+}
+
 /// Drawn values of a statement, as JSON in one buffer.
 #[derive(Debug, Default)]
 pub struct Drawn {
@@ -113,13 +124,13 @@ pub struct Drawn {
 
 impl Drawn {
     /// Draws a value for each cell.
-    pub fn new<'a>(cells: impl IntoIterator<Item = &'a Cell>, values: &Values) -> Self {
-        let mut drawn = Self::default();
+    pub fn draw<'a>(&mut self, cells: impl IntoIterator<Item = &'a Cell>, values: &Values) {
+        self.json.clear();
+        self.ends.clear();
         for cell in cells {
-            cell.json(values, &mut drawn.json);
-            drawn.ends.push(drawn.json.len());
+            cell.json(values, &mut self.json);
+            self.ends.push(self.json.len());
         }
-        drawn
     }
 
     /// Returns the JSON of each value.
@@ -137,11 +148,11 @@ impl Drawn {
     }
 }
 
-/// Draws an id.
-pub fn id<'a>(template: &Template, values: &Values) -> Param<'a> {
-    let mut text = Vec::new();
-    template.render(values, &mut text);
-    Param::Text(Cow::Owned(text))
+/// Draws an id into a buffer.
+pub fn id<'a>(template: &Template, values: &Values, buffer: &'a mut Vec<u8>) -> Param<'a> {
+    buffer.clear();
+    template.render(values, buffer);
+    Param::Text(Cow::Borrowed(buffer))
 }
 
 /// Returns the failure for a value that cannot be sent.
@@ -272,7 +283,9 @@ mod tests {
         let cells = ["${n}", "${t}", "b"].map(|text| Cell::new(&text.into(), &variables).unwrap());
         let draw = Draw::new(1, 2, 3);
         let values = Values { variables: &variables, draw: &draw, captured: &Captured::NONE };
-        let drawn = Drawn::new(&cells, &values);
+        let mut drawn = Drawn::default();
+        drawn.draw([&cells[0]], &values);
+        drawn.draw(&cells, &values);
         assert_eq!(drawn.values().collect::<Vec<_>>(), [&b"7"[..], b"\"a\"", b"\"b\""]);
         let mut params = Vec::new();
         drawn.add_to(&mut params).unwrap();

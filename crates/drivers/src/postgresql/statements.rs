@@ -14,7 +14,7 @@ use super::control::Control;
 use super::nodes::PostgresNodes;
 use super::operation::{COMMIT, Native, Operation, Transaction};
 use super::request;
-use super::request::{Drawn, Param};
+use super::request::{Buffers, Param};
 use super::table::{Table, quoted};
 use crate::assertion::assertion;
 use crate::capture::Memory;
@@ -51,6 +51,8 @@ pub struct Turn<'a> {
     pub connection: &'a mut NodeConnection,
     /// Timer for the operation's limit.
     pub deadline: &'a mut Deadline,
+    /// Buffers of the client.
+    pub buffers: &'a mut Buffers,
     /// Captured values of the client's user.
     pub memory: &'a mut Memory,
     /// See [`Connection`].
@@ -150,7 +152,8 @@ impl<'a> Turn<'a> {
 
     /// Executes one SQL statement: prepared, or by the simple protocol.
     async fn one(&mut self, native: &Native, prepared: Option<&Statement>, values: &Values<'_>) -> StatementOutcome {
-        let drawn = Drawn::new(&native.values, values);
+        let mut drawn = std::mem::take(&mut self.buffers.drawn);
+        drawn.draw(&native.values, values);
         let mut params = Vec::with_capacity(native.values.len());
         if let Err(failure) = drawn.add_to(&mut params) {
             return Outcome::unsent(0, failure);
@@ -169,6 +172,8 @@ impl<'a> Turn<'a> {
             }
             (None, None) => unreachable!("a statement is simple or prepared"),
         };
+        drop(params);
+        self.buffers.drawn = drawn;
         asked.then(|answer| match native.rows {
             Some(rows) if rows != answer.documents => Err(assertion(format!(
                 "{} rows, and not the {rows} that are asserted: {}",
@@ -272,37 +277,51 @@ impl<'a> Turn<'a> {
 
     /// Executes a verb other than bulk.
     pub async fn neutral(&mut self, neutral: &Neutral, table: &Table, values: &Values<'_>) -> Result<Reply, Failure> {
+        let mut buffers = std::mem::take(self.buffers);
+        let reply = self.verb(neutral, table, values, &mut buffers).await;
+        *self.buffers = buffers;
+        reply
+    }
+
+    async fn verb(
+        &mut self,
+        neutral: &Neutral,
+        table: &Table,
+        values: &Values<'_>,
+        buffers: &mut Buffers,
+    ) -> Result<Reply, Failure> {
         let document = table.document.as_deref();
         Ok(match neutral {
-            Neutral::Insert(write) => self.write(table, write, WriteKind::Insert, values).await?.reply(),
-            Neutral::Upsert(write) => self.write(table, write, WriteKind::Upsert, values).await?.reply(),
+            Neutral::Insert(write) => self.write(table, write, WriteKind::Insert, values, buffers).await?.reply(),
+            Neutral::Upsert(write) => self.write(table, write, WriteKind::Upsert, values, buffers).await?.reply(),
             Neutral::Update(write) => {
-                self.write(table, write, WriteKind::Update, values).await?.then(Answer::there).reply()
+                self.write(table, write, WriteKind::Update, values, buffers).await?.then(Answer::there).reply()
             }
             Neutral::Read(read) => {
                 let names = read.names(values);
-                let id = request::id(&read.key.id, values);
+                let id = request::id(&read.key.id, values, &mut buffers.id);
                 let asked =
                     self.ask(names.join("\0").as_bytes(), || table.select(&names), &[id]).await?.then(Answer::there);
                 self.judged(asked, document, values).reply()
             }
             Neutral::Delete(key) => {
-                let id = request::id(&key.id, values);
+                let id = request::id(&key.id, values, &mut buffers.id);
                 self.ask(b"", || table.delete(), &[id]).await?.then(Answer::there).reply()
             }
             Neutral::Scan(scan) => {
-                let drawn = Drawn::new([&scan.count], values);
-                let mut given = vec![request::id(&scan.from.id, values)];
+                let Buffers { id, drawn, .. } = buffers;
+                drawn.draw([&scan.count], values);
+                let mut given = vec![request::id(&scan.from.id, values, id)];
                 drawn.add_to(&mut given)?;
                 let asked = self.ask(b"", || table.scan(), &given).await?;
                 self.judged(asked, document, values).reply()
             }
             Neutral::ReadModifyWrite(write) => {
-                let id = request::id(&write.key.id, values);
+                let id = request::id(&write.key.id, values, &mut buffers.id);
                 let asked = self.ask(READING, || table.select(&[]), &[id]).await?.then(Answer::there);
                 let read = self.judged(asked, document, values);
                 read_modify_write(read.reply(), async || {
-                    match self.write(table, write, WriteKind::Update, values).await {
+                    match self.write(table, write, WriteKind::Update, values, buffers).await {
                         Ok(written) => written.then(Answer::there).reply(),
                         Err(failure) => Reply::unsent(failure),
                     }
@@ -319,22 +338,23 @@ impl<'a> Turn<'a> {
         write: &Write,
         kind: WriteKind,
         values: &Values<'_>,
+        buffers: &mut Buffers,
     ) -> Result<StatementOutcome, Failure> {
-        let id = request::id(&write.key.id, values);
+        let Buffers { id, text, drawn } = buffers;
+        let id = request::id(&write.key.id, values, id);
+        text.clear();
         if let Some(document) = &table.document {
-            let mut json = Vec::new();
-            write.json.render(values, &mut json);
-            let whole = Param::Scalar(Scalar::Json(&json));
+            write.json.render(values, text);
+            let whole = Param::Scalar(Scalar::Json(text));
             let columns = std::slice::from_ref(document);
             let given = if kind == WriteKind::Update { [whole, id] } else { [id, whole] };
             return self.ask(b"", || kind.text(table, columns), &given).await;
         }
-        let mut names = Vec::new();
         for (name, _) in &write.document {
-            name.render(values, &mut names);
-            names.push(SEPARATOR);
+            name.render(values, text);
+            text.push(SEPARATOR);
         }
-        let drawn = Drawn::new(write.document.iter().map(|(_, cell)| cell), values);
+        drawn.draw(write.document.iter().map(|(_, cell)| cell), values);
         let mut given = Vec::with_capacity(write.document.len() + 1);
         if kind == WriteKind::Update {
             drawn.add_to(&mut given)?;
@@ -343,8 +363,8 @@ impl<'a> Turn<'a> {
             given.push(id);
             drawn.add_to(&mut given)?;
         }
-        let columns = columns(&names)?;
-        self.ask(&names, || kind.text(table, &columns), &given).await
+        let names = names(text)?;
+        self.ask(names.as_bytes(), || kind.text(table, &quoted_columns(names)), &given).await
     }
 
     async fn ask(
@@ -421,10 +441,17 @@ impl WriteKind {
 }
 
 /// Returns the columns in a key of prepared statements, each quoted.
-pub fn columns(names: &[u8]) -> Result<Vec<String>, Failure> {
-    let text =
-        std::str::from_utf8(names).map_err(|_| Failure::new(ErrorClass::Client, "the name of a field is not text"))?;
-    Ok(text.split_terminator(char::from(SEPARATOR)).map(quoted).collect())
+pub fn columns(key: &[u8]) -> Result<Vec<String>, Failure> {
+    names(key).map(quoted_columns)
+}
+
+/// Returns a key of prepared statements as text.
+fn names(key: &[u8]) -> Result<&str, Failure> {
+    std::str::from_utf8(key).map_err(|_| Failure::new(ErrorClass::Client, "the name of a field is not text"))
+}
+
+fn quoted_columns(names: &str) -> Vec<String> {
+    names.split_terminator(char::from(SEPARATOR)).map(quoted).collect()
 }
 
 fn shown_param(param: &Param) -> Vec<u8> {
