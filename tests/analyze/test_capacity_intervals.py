@@ -74,7 +74,7 @@ def test_random_arrivals_in_short_trials_neither_bias_nor_widen_the_capacity(noi
 )
 def test_trials_of_few_requests_are_a_warning_with_the_duration_that_suffices(seconds, codes):
     [capacity] = capacities_of([[searched(1000, seconds=seconds)]], 1)
-    folder = SimpleNamespace(description={})
+    folder = SimpleNamespace(description={}, runs=())
     findings = warnings(Capacities(folder, Slo(response=0.1), BOUNDS, (capacity,)))
     assert [finding.code for finding in findings] == codes
     for finding in findings:

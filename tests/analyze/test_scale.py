@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from loadframe.analyze.compare import read_runs
+from loadframe.analyze.experiment import read_experiment
 from loadframe.analyze.scale import warnings
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lower_bound
@@ -253,6 +255,30 @@ def test_one_node_without_cpu_beside_idle_ones_is_a_pitfall(tmp_path, first, oth
     assert [warning.figures["nodes"] for warning in findings] == [(2, 3)] * told
     for warning in findings:
         assert "with 2 and 3 nodes one node used 98 % of its CPU limit and the others 20 %: " in warning.cause
+
+
+@pytest.mark.parametrize(
+    ("ages", "told"),
+    [((20e3, 3600e3), True), ((20e3, 200e3), False), ((400e3, 36e6), False), ((3600e3, 3600e3), False)],
+)
+def test_a_fresh_node_beside_a_warm_one_is_a_pitfall(tmp_path, ages, told):
+    """Two nodes with these ages, ms, at the start of the measured window; a third treatment has one node."""
+    folder = read_experiment(write_experiment(tmp_path / "e", Truth(), clients=(4,), nodes=(1, 2), repetitions=1))
+    for run in folder.runs:
+        telemetry = run.run.telemetry
+        begin = run.phase("range_100").begin
+        rows = [(begin + second, f"node:{node}", ages[node] + 1e3 * second) for node in range(run.nodes)
+                for second in range(-3, 5)]  # fmt: skip
+        times, sources, values = zip(*rows, strict=True)
+        columns = {"time": times, "source": sources, "metric": ["uptime_ms"] * len(rows), "value": values,
+                   "machine": [None] * len(rows)}  # fmt: skip
+        added = pa.table({name: columns[name] for name in telemetry.column_names}, schema=telemetry.schema)
+        run.run.__dict__["telemetry"] = pa.concat_tables([telemetry, added])
+    findings = [it for it in warnings.warnings(folder.runs, "range_100", ()) if it.rule == warnings.FRESH_NODE]
+    assert len(findings) == told
+    for finding in findings:
+        assert "with 2 nodes the youngest node had run for 20 s and the oldest for 1 h" in finding.cause
+        assert "warmup" in finding.remedy
 
 
 def test_the_machines_share_of_the_variance_is_reported(tmp_path):

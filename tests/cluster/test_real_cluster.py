@@ -98,7 +98,15 @@ def test_every_node_tells_its_figures(cluster, collection):
     for node in figures.values():
         assert 0 < node["heap_used_bytes"] <= 400 * 2**20
         assert node["search_rejected"] == 0
-        assert {"cpu_percent", "search_queue", "write_queue", "gc_old_ms", "merges_current", "segments"} <= set(node)
+        assert {
+            "cpu_percent",
+            "uptime_ms",
+            "search_queue",
+            "write_queue",
+            "gc_old_ms",
+            "merges_current",
+            "segments",
+        } <= set(node)
     assert sum(node["search_query_total"] for node in figures.values()) >= 2
 
 

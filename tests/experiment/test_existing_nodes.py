@@ -21,6 +21,7 @@ from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.experiment.file.reader import with_keys
 from loadframe.experiment.runner import existing
 from loadframe.record import Run
+from loadframe.store import redis
 from loopback_server import Handler, LoopbackServer
 from own_servers import POSTGRES, REDIS, Redis, free_port
 from rest_service import RestService
@@ -118,7 +119,9 @@ def ring(tmp_path):
         yield nodes
 
 
-def test_the_users_command_changes_the_number_of_nodes(ring, write):
+@pytest.mark.parametrize("ages", [False, True])
+def test_the_users_command_changes_the_number_of_nodes(ring, write, monkeypatch, ages):
+    monkeypatch.setattr(redis.Redis, "ages", ages)
     store = {"kind": "redis", "hosts": ring[0].address, "scale_command": "./scale.py {nodes}"}
     witness = Witness()
     runs = carry_out(write(json.dumps(store), "kind: scale\nprepare: once\nfactors: {nodes: [1, 2]}\n"), witness)
@@ -129,6 +132,8 @@ def test_the_users_command_changes_the_number_of_nodes(ring, write):
     }
     assert all(run.raw_manifest["store"]["documents"] == {"things": 200} for run in runs)
     assert witness.heard.count("phase fill") == 1
+    remarks = [text for text in witness.heard if "the start times of its nodes cannot be observed" in text]
+    assert len(remarks) == ages, "a redis gives no start time that analyses know"
     assert "cluster_known_nodes:1" in ring[0].ask("CLUSTER", "INFO").split(), "the number of nodes is restored"
     assert ring[0].foreign() == [] and not ledgers()
 

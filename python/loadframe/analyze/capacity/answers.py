@@ -424,7 +424,12 @@ def warnings(capacities: Capacities) -> list[Finding]:
                                   warmup=warmup)
                 )  # fmt: skip
                 break
-    return [*findings, *_imprecise(capacities, unit)]
+    # Imported here because it takes a second, and the search for rates imports this module.
+    from loadframe.analyze.scale.warnings import fresh_nodes
+
+    phases = capacities.folder.description.get("measure", ())
+    fresh = [finding for phase in phases for finding in fresh_nodes(capacities.folder.runs, phase)]
+    return [*findings, *_imprecise(capacities, unit), *fresh[:1]]
 
 
 def _imprecise(capacities: Capacities, unit: str) -> Iterator[Finding]:

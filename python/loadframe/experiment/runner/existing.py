@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
+from loadframe.analyze.scale.warnings import UPTIME
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.base.units import counted, format_nodes
@@ -155,8 +156,23 @@ class ExistingClusters:
                 self._require_state(target, first)
                 version = str(target.cluster.describe()["version"])
                 identities[self._name(key)] = self._identity(version, target.cluster.size)
+                self._remark_on_ages(target)
                 self._test_settings(target, design)
         return identities
+
+    def _remark_on_ages(self, target: ExistingCluster) -> None:
+        """Say that the ages of nodes cannot be observed, if the experiment compares fresh nodes with warm ones."""
+        cluster = target.cluster
+        assert cluster
+        if not self._experiment.file.store.scale_command or not cluster.store.ages:
+            return
+        with contextlib.suppress(LoadframeError):
+            if any(UPTIME in figures for figures in cluster.statistics().values()):
+                return
+        self._listener.remark(
+            f"a node of {cluster.store.kind} gets faster for minutes after its start, and the start times of its nodes"
+            " cannot be observed: set a warmup that is long enough for nodes that scale_command starts"
+        )
 
     def check_load(self, design: Design) -> None:
         """Raise BadInput if the load is invalid in every state; if only in some, their runs fail later."""

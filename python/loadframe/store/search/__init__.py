@@ -492,6 +492,7 @@ def _number_of_shards(settings: Mapping[str, Any]) -> Any:
 METRICS = {
     "cpu_percent": "process.cpu.percent",
     "open_files": "process.open_file_descriptors",
+    "uptime_ms": "jvm.uptime_in_millis",
     "heap_used_bytes": "jvm.mem.heap_used_in_bytes",
     "heap_percent": "jvm.mem.heap_used_percent",
     "gc_young_count": "jvm.gc.collectors.young.collection_count",
