@@ -77,7 +77,7 @@ def test_limits_in_force_are_read_from_the_files_of_both_versions(tmp_path: Path
     assert list(asked.differences(version.read(folders, "8:0"))) == []
     version.set_quota(group, None, PERIOD)
     (group["memory"] / "memory.max").write_text("max\n")
-    words = [(it.what, it.found, it.expected) for it in asked.differences(version.read(folders, "8:16"))]
+    words = [(it.what, it.actual, it.expected) for it in asked.differences(version.read(folders, "8:16"))]
     assert words == [
         ("CPU limit", "none", "0.5 cores"),
         ("memory limit", "none", "1 GiB"),
@@ -106,7 +106,7 @@ def test_a_process_on_other_cores_is_found(start):
     assert process.limit_differences(True) == []
     os.sched_setaffinity(process.pid, {core, others[0]})
     (difference,) = LocalHost().find(process.record()).limit_differences(True)
-    assert (difference.found, difference.expected) == (f"{core}, {others[0]}", f"{core}")
+    assert (difference.actual, difference.expected) == (f"{core}, {others[0]}", f"{core}")
 
 
 def test_version_2_passes_both_controllers_on_to_the_group(tmp_path: Path):
@@ -168,17 +168,17 @@ class TestEnforced:
         version = process._group.version
         version.set_quota(process.control_groups, 2.0, PERIOD)
         version.set_memory(process.control_groups, 2**29)
-        found = LocalHost().find(process.record()).limit_differences(True)
-        assert found == process.limit_differences(True)
-        assert [(it.what, it.found, it.expected) for it in found] == [
+        differences = LocalHost().find(process.record()).limit_differences(True)
+        assert differences == process.limit_differences(True)
+        assert [(it.what, it.actual, it.expected) for it in differences] == [
             ("CPU limit", "2 cores", "0.5 cores"),
             ("memory limit", "512 MiB", "256 MiB"),
         ]
         version.set_quota(process.control_groups, 0.5, 4 * PERIOD)
         version.set_memory(process.control_groups, 2**28)
-        assert [it.found for it in process.limit_differences(True)] == ["0.5 cores per 400 ms"]
+        assert [it.actual for it in process.limit_differences(True)] == ["0.5 cores per 400 ms"]
         version.set_quota(process.control_groups, None, PERIOD)
-        assert [it.found for it in process.limit_differences(True)] == ["none"]
+        assert [it.actual for it in process.limit_differences(True)] == ["none"]
 
     @can_write
     @pytest.mark.parametrize("mover", ["node", "child"])
@@ -194,7 +194,7 @@ class TestEnforced:
         (process.control_groups["cpu"].parent / "cgroup.procs").write_text(str(moved))
         (difference,) = process.limit_differences(True)
         assert difference.what == "control group"
-        assert f"(process {moved})" in difference.found
+        assert f"(process {moved})" in difference.actual
         assert difference.expected.startswith(process.name)
 
     def test_control_groups_go_with_the_process(self, start):

@@ -127,7 +127,7 @@ def limit_deviations(node_table: NodeTable, throttled: bool) -> list[str]:
         for difference in node.process.limit_differences(throttled):
             # Processes that share limits have equal differences; each has its own group and cores.
             owner = owners.get(node.name, node.name) if difference.what.endswith("limit") else node.name
-            sentences[f"the {difference.what} of {owner} is {difference.found}, not {difference.expected}"] = None
+            sentences[f"the {difference.what} of {owner} is {difference.actual}, not {difference.expected}"] = None
     return list(sentences)
 
 

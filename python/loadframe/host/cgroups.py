@@ -198,7 +198,7 @@ def strays(folders: Mapping[str, Path], pids: Collection[int]) -> dict[int, str]
 
     Processes that end meanwhile may be included.
     """
-    found: dict[int, str] = {}
+    outside: dict[int, str] = {}
     for controller, folder in folders.items():
         inside: set[int] = set()
         for file in (folder / "cgroup.procs", *folder.glob("*/cgroup.procs")):
@@ -206,8 +206,8 @@ def strays(folders: Mapping[str, Path], pids: Collection[int]) -> dict[int, str]
                 inside.update(map(int, file.read_text().split()))
         for pid in pids:
             if pid not in inside:
-                found.setdefault(pid, _path_of(pid, controller))
-    return found
+                outside.setdefault(pid, _path_of(pid, controller))
+    return outside
 
 
 def _path_of(pid: int, controller: str) -> str:

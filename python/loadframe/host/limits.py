@@ -105,23 +105,23 @@ class Limits:
         """Limits while a node starts or prepares: memory only, without CPU quota and disk limits."""
         return replace(self, cpus=None, disk=DiskLimits())
 
-    def differences(self, found: cgroups.InForce) -> "Iterator[Difference]":
+    def differences(self, actual: cgroups.InForce) -> "Iterator[Difference]":
         """Yield the differences between these limits and the limits in force."""
         period = round(PERIOD * 1e6)
         quota = None if self.cpus is None else cgroups.microseconds(self.cpus, PERIOD)
-        if quota is None or found.quota is None:
-            same = quota == found.quota
+        if quota is None or actual.quota is None:
+            same = quota == actual.quota
         else:
             # systemd rounds the quota.
-            same = abs(found.quota - quota) <= 1 + quota * 1e-4 and found.period == period
+            same = abs(actual.quota - quota) <= 1 + quota * 1e-4 and actual.period == period
         if not same:
-            yield Difference("CPU limit", _cpus_text(found.quota, found.period), _cpus_text(quota, period))
+            yield Difference("CPU limit", _cpus_text(actual.quota, actual.period), _cpus_text(quota, period))
         # The kernel rounds down to pages.
         page = os.sysconf("SC_PAGE_SIZE")
-        if (found.memory and found.memory // page) != (self.memory and self.memory // page):
-            yield Difference("memory limit", _size_text(found.memory), _size_text(self.memory))
-        if found.disk != self.disk.by_kernel:
-            yield Difference("disk limit", _disk_text(found.disk), _disk_text(self.disk.by_kernel))
+        if (actual.memory and actual.memory // page) != (self.memory and self.memory // page):
+            yield Difference("memory limit", _size_text(actual.memory), _size_text(self.memory))
+        if actual.disk != self.disk.by_kernel:
+            yield Difference("disk limit", _disk_text(actual.disk), _disk_text(self.disk.by_kernel))
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Difference:
     """A difference of a process from its limits: the name of the limit, and both values in words."""
 
     what: str
-    found: str
+    actual: str
     expected: str
 
 

@@ -130,9 +130,9 @@ class LocalProcess:
             if processes[pid].alive():
                 yield Difference("control group", f"{group} (process {pid})", f"{self.name}, which has its limits")
                 return
-        found = self._group.in_force(self.pid)
-        if found:
-            yield from asked.differences(found)
+        actual = self._group.in_force(self.pid)
+        if actual:
+            yield from asked.differences(actual)
 
     def kill(self) -> None:
         """Send SIGKILL and wait until the process has ended, 10 s at most."""
