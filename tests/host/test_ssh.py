@@ -11,6 +11,7 @@ import pytest
 from loadframe.base.errors import BadInput
 from loadframe.host import Command, Limits, choice, files, identity
 from loadframe.host.agent_client import MachineLost
+from loadframe.host.limits import choose
 from loadframe.host.placement import Placement
 from loadframe.host.remote import RemoteMachine
 from loadframe.host.ssh import SshHost
@@ -62,6 +63,11 @@ def test_a_process_on_another_machine_is_started_limited_paused_and_stopped(host
     assert process.alive()
     assert process.pid < 10_000, "it is numbered as on its machine"
     assert bool(process.control_groups) == how.startswith("cgroup")
+    assert process.limit_differences(True) == []
+    if process.control_groups:
+        choose()[0].version.set_memory(process.control_groups, 2**29)
+        (difference,) = process.limit_differences(True)
+        assert (difference.what, difference.actual, difference.expected) == ("memory limit", "512 MiB", "256 MiB")
     assert any("echo $i" in line for line in there.processes("m2"))
     assert not any("echo $i" in line for line in there.processes("m1"))
     log = machine.folder(Path("/x/passing/us-0-abcd")) / "steps" / "node.log"
