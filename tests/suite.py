@@ -126,11 +126,16 @@ def run_cargo(cwd: Path = ROOT) -> Stage:
     return Stage(failed)
 
 
+def run_lints(target: str, cwd: Path = ROOT) -> Stage:
+    """Run a target of the Makefile that lints."""
+    status, _ = _printed(["make", target], cwd)
+    return Stage() if status == 0 else Stage(fatal=f"make {target} failed")
+
+
 def run_rust(cwd: Path = ROOT) -> Stage:
     """Run the lints and then the tests of Rust; they share a folder of compiled files, which cargo locks."""
-    status, _ = _printed(["make", "lint-rust"], cwd)
-    stage = run_cargo(cwd)
-    return stage if status == 0 else Stage(stage.failed, stage.fatal or "make lint-rust failed")
+    lints, tests = run_lints("lint-rust", cwd), run_cargo(cwd)
+    return Stage(tests.failed, tests.fatal or lints.fatal)
 
 
 def run_cargo_again(names: Sequence[str], cwd: Path = ROOT) -> set[str]:
@@ -219,10 +224,10 @@ def main(arguments: Sequence[str]) -> int:
     with ThreadPoolExecutor() as pool:
         # Tests that start servers meanwhile do without the archives. They save time; no result depends on them.
         pool.submit(_printed, [sys.executable, str(ROOT / "tests" / "quick_java.py")], ROOT)
-        rust = pool.submit(run_rust)
+        lints, rust = pool.submit(run_lints, "lint-python"), pool.submit(run_rust)
         beside, _ = run_pytest(["-n", options.workers, "--dist", "loadscope", "-m", "not alone"])
     alone, _ = run_pytest(["-m", "alone"])
-    return conclude([beside, alone], rust.result())
+    return conclude([beside, alone, lints.result()], rust.result())
 
 
 if __name__ == "__main__":
