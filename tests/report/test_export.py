@@ -258,9 +258,9 @@ def test_csv_names_the_unit_of_each_row_where_rows_differ():
 
 
 def test_csv_keeps_words_levels_and_bounds():
-    rows = [[Cell("3.10"), Cell("3ms"), Cell("< 0.001"), Cell("0.59 to 0.70"), Cell("2 timeout")],
-            [Cell("1,000"), Cell("–"), Cell("0.02"), Cell("at most 3"), Cell("0")]]  # fmt: skip
-    assert columns(*rows, titles=("version", "service", "p", "cost", "failures")) == {
+    rows = [[Cell("3.10"), Cell("3ms"), Cell("< 0.001"), Cell("0.59 to 0.70"), Cell("> 99.9 %"), Cell("2 timeout")],
+            [Cell("1,000"), Cell("–"), Cell("0.02"), Cell("at most 3"), Cell("50.0 %"), Cell("0")]]  # fmt: skip
+    assert columns(*rows, titles=("version", "service", "p", "cost", "better", "failures")) == {
         "version": ["3.10", "1,000"],
         "service": ["3ms", ""],
         "p": ["", "0.02"],
@@ -269,6 +269,9 @@ def test_csv_keeps_words_levels_and_bounds():
         "cost": ["", ""],
         "cost low": ["0.59", ""],
         "cost high": ["0.70", "3"],
+        "better (%)": ["", "50.0"],
+        "better low (%)": ["99.9", ""],
+        "better high (%)": ["", ""],
         "failures": ["2 timeout", "0"],
     }
 

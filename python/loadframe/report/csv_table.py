@@ -121,9 +121,11 @@ def _parts(cell: Cell) -> _Parts | None:
     if match := re.fullmatch(r"(.+) to (.+)", text):
         ends = _quantity(match[1]), _quantity(match[2])
         return _Parts(None, *ends, note) if all(ends) else None
-    if match := re.fullmatch(r"(at most|<) (.+)", text):
+    if match := re.fullmatch(r"(at most|<|at least|>) (.+)", text):
         end = _quantity(match[2])
-        return _Parts(None, None, end, note) if end else None
+        if end is None:
+            return None
+        return _Parts(None, None, end, note) if match[1] in ("at most", "<") else _Parts(None, end, None, note)
     value = _quantity(text)
     if value is None:
         return None
