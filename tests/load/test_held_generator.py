@@ -96,8 +96,8 @@ def test_a_generator_held_to_a_twentieth_of_a_core_is_noticed(twentieth_of_a_cor
 
 
 def test_the_same_run_with_room_has_no_reason_against_it():
-    # Whatever else the machine does may hold this run too, which is for the verdict to see: but hardly three times.
-    summaries = (judged("") for _ in range(3))
+    # Other work on the machine, or other virtual machines, may hold this run too: but hardly ten times.
+    summaries = (judged("") for _ in range(10))
     summary = next((entry for entry in summaries if not entry["verdict"]["reasons"]), None)
-    assert summary is not None, "the generator had no room in any of three runs"
+    assert summary is not None, "the generator had no room in any of ten runs"
     assert summary["generator"]["throttled_share"] in (0.0, None)
