@@ -1,4 +1,4 @@
-"""Run commands in processes that are forked from one that has imported everything, which saves a second of CPU time.
+"""Run commands in processes that are forked from a process with all modules. This saves their imports.
 
 Run as a program, this file is the process that forks. It ends with the process that started it.
 """

@@ -127,7 +127,7 @@ def test_without_slurm_the_script_is_there_to_be_copied(folder, monkeypatch, tmp
 def test_without_a_configuration_of_slurm_the_script_is_there_to_be_copied(folder, monkeypatch, tmp_path):
     (tmp_path / "bin").mkdir()
     sbatch = tmp_path / "bin" / "sbatch"
-    # What sbatch 22.05 prints on a machine without a configuration; it asks the name server first, for seconds.
+    # sbatch 22.05 prints this on a machine without a configuration, after asking the name server for seconds.
     sbatch.write_text("#!/bin/sh\necho 'sbatch: fatal: Could not establish a configuration source' >&2\nexit 1\n")
     sbatch.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "bin"), prepend=":")

@@ -45,7 +45,7 @@ def test_a_lower_bound_by_several_searches_leaves_the_number_of_nodes_open(tmp_p
 
 
 def beside_few_requests(report):
-    """Return the warnings without the one that the made-up trials, of 5 s, have few requests."""
+    """Return the warnings except `few_requests`: the made-up trials take only 5 s."""
     return [warning for warning in report.document["warnings"] if warning["code"] != "few_requests"]
 
 

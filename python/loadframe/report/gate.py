@@ -18,7 +18,7 @@ from loadframe.report.labels import treatment_text
 
 STANDINGS = {"passed": "passed", "regression": "regression", "undecided": "inconclusive"}
 _SIGNS = {"passed": "✅", "regression": "❌", "undecided": "❔"}
-#: Characters with a meaning anywhere in a line of Markdown, and those that turn an address into a link.
+#: Characters with a meaning anywhere in a line of Markdown, and characters that turn an address into a link.
 _MARKUP = re.compile(r"[\\`*_{}\[\]|~#!@]|:(?=//)|(?<=www)\.")
 
 

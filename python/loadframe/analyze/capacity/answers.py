@@ -266,7 +266,7 @@ def _documents(run: RecordedRun, phases: Sequence[str]) -> float:
 
 
 def _offered(run: RecordedRun, phases: Sequence[str], rate: float) -> float | None:
-    """Return the rate that random arrivals offered, 1/s; None with even arrivals, or if other loads ran beside them."""
+    """Return the rate that random arrivals offered, 1/s, or None if arrivals were even or another load ran too."""
     streams = [stream for phase in phases for stream in run.streams(phase)]
     planned = [
         stream.rate * stream.measured for stream in streams if isinstance(stream.rate, int | float) and stream.measured
@@ -277,7 +277,7 @@ def _offered(run: RecordedRun, phases: Sequence[str], rate: float) -> float | No
     return rate * sum(operation.due for operation in operations if not operation.of_several) / sum(planned)
 
 
-#: Failures before the first pass are those of a cold store if the answer is higher by at least this factor.
+#: Failures before the first pass come from a cold store if the answer is higher by at least this factor.
 _FAR = 1.25
 #: Kinds with a rate, from the tightest bound to the loosest.
 _WORTH = (Kind.BRACKETED, Kind.AT_MOST, Kind.LOWER_BOUND)
@@ -391,7 +391,11 @@ def _short(warmup: float | None) -> str:
 
 
 def warnings(capacities: Capacities) -> list[Finding]:
-    """Return warnings of capacities that fall with more nodes, and of rates that failed below one that passed."""
+    """Return warnings about the answers and their trials.
+
+    A capacity falls with more nodes, a rate failed below a rate that passed, trials have few requests, or nodes differ
+    in age.
+    """
     warmup = capacities.folder.description.get("warmup")
     warmup = float(warmup) if isinstance(warmup, int | float) else None
     known, unit = capacities.capacities, "users" if capacities.bounds.over == USERS else "requests/s"

@@ -16,7 +16,7 @@ from loadframe.base.units import format_duration, format_nodes, format_share, fo
 
 #: Reads from storage above this (B/s) are more than housekeeping.
 _READS = 2**20
-#: Hosts whose nodes run on the machine that generates the load.
+#: Hosts that run nodes on the machine that generates the load.
 _HERE = ("local", "netns", "container")
 #: A machine busier than this has no CPU left for its nodes.
 _BUSY = 0.95
@@ -158,7 +158,7 @@ def warnings(runs: Sequence[RecordedRun], phase: str, best: Sequence[Treatment])
 
 
 def fresh_nodes(runs: Sequence[RecordedRun], phase: str) -> Iterator[Finding]:
-    """Yield a finding if a run had a fresh node beside one that had run for long; it names the youngest node.
+    """Yield a finding if a run had a fresh node beside an old node; it names the youngest node of all runs.
 
     Only for stores whose statistics have the time since the start.
     """

@@ -16,7 +16,7 @@ from loadframe.record.schema.summary import RecordedReason
 #: The component to blame.
 Fault = Literal["store", "generator", "cluster"]
 
-#: What a rule does to the figures of its phase (see `figures`):
+#: Effects of a rule on the figures of its phase (see `figures`):
 #: result     nothing: the store behaved like this;
 #: late       response times include the lateness of requests; counts and service times hold;
 #: delayed    response and service times include delays of the event loops, and closed loops did less because of them;
@@ -50,15 +50,15 @@ LATENESS_SHARE = 0.05
 LAG_LIMIT = 1e-3
 #: A stall of this length (s) takes half of a one-second interval.
 STALL_LIMIT = 0.5
-#: A closed load that stalls for a share of the time falls short by that share, whatever its response times are.
+#: A closed load that stalls for a share of the time falls short by that share at any response time.
 AWAY_LIMIT = 0.02
 #: A rank that starts later than this (s) misses a visible share of its first second.
 BEGAN_LATE_LIMIT = 0.05
 #: Below this share of its rate, an open load was not achieved.
 ACHIEVED_LIMIT = 0.99
-#: Percentiles cover the requests that were sent. Where one in a thousand was dropped, p99.9 means nothing.
+#: Percentiles cover the requests that were sent: p99.9 means nothing if one in a thousand was dropped.
 DROPPED_LIMIT = 1e-3
-#: Throughput and percentiles cover successes. Where one request in a hundred failed, p99 means nothing.
+#: Throughput and percentiles cover successes: p99 means nothing if one request in a hundred failed.
 ERROR_LIMIT = 0.01
 
 #: The validity rules by code.
@@ -88,7 +88,7 @@ class ValidityRule(Rule):
 
 
 def severity_of(finding: Finding) -> float | None:
-    """Return the figure that compares a finding with others of its rule, larger if worse; None without one."""
+    """Return the figure that compares a finding with others of its rule, larger if worse, or None if it has none."""
     named = RULES[finding.code].severity
     if named is None:
         return None
@@ -108,7 +108,7 @@ def fault_of(code: str) -> Fault:
 
 
 def effect_of(code: str) -> Effect:
-    """Return what a recorded reason does to the figures of its phase; `unknown` if the code is unknown."""
+    """Return the effect of a recorded reason on the figures of its phase; `unknown` if the code is unknown."""
     return RULES[code].effect if code in RULES else "unknown"
 
 
@@ -134,7 +134,7 @@ OWN_CORES = (
     "give the generator its own cores (--cores or store.limits.cores if Loadframe starts the nodes, taskset for other"
     " stores)"
 )
-#: Remedy for a generator whose threads are busy.
+#: Remedy if the threads of the generator are busy.
 _MORE_THREADS = "give the generator more threads (--threads, or threads in the experiment file; it had {threads})"
 
 

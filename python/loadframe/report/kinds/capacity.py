@@ -83,7 +83,7 @@ def _costs(capacities: Capacities, prices: Prices) -> list[Cost]:
             continue
         single = len(capacity.conclusive) == 1
         if single:
-            # One search has no interval: its answer passed, and the next tried rate failed.
+            # One search gives a bracket: its answer passed, and the next tried rate failed.
             rate = Estimate(rate.value, rate.value, capacity.bracket[1] if capacity.bracket else math.inf)
         costs.append(cost(prices, capacity.treatment, capacity.nodes, rate, by_one_search=single))
     return costs

@@ -206,7 +206,7 @@ def _column(contrast: Contrast) -> str:
 
 
 def effects_plot(comparison: Comparison, name: str) -> Figure | None:
-    """Draw the ratio of each measure with its interval, or return None if there is no ratio."""
+    """Draw the ratio of each measure with its interval, or return None if nothing was compared."""
     effects, baseline = [], comparison.groups[0].label
     for contrast in comparison.contrasts[:_EFFECTS]:
         label = compare_words.name(contrast) + (f", {contrast.label}" if _names_groups(comparison) else "")
