@@ -309,6 +309,8 @@ def test_an_experiment_describes_itself_for_its_folder(load):
             "a level of 0 or below",
             "linear",
         ),
+        ("{kind: opensearch,", "{kind: sim, host: slurm,", "sim", "sim run only on this machine", "omit store.host"),
+        ("experiment: e", "phases: []", "phases", "this is a workload file", "loadframe bench"),
         ("kind: scale", "kind: scale\ngrows: documents", "grows", "requires weak scaling", "weak"),
         ("kind: scale", "kind: scale\nscaling: weak", "scaling", "requires grows", "grows"),
         ("kind: scale", "kind: scale\nscaling: weak\ngrows: docs", "docs", "unknown parameter 'docs'", "documents"),
@@ -321,6 +323,15 @@ def test_invalid_values_are_refused_with_their_place(refused, old, new, at, what
     assert what in error.what
     assert remedy in (error.remedy or "")
     assert text.startswith(at)
+
+
+def test_a_factor_of_stores_is_refused_on_a_host_where_one_cannot_run(refused):
+    text = EXPERIMENT.replace("nodes: 2,", "host: mpi,").replace(
+        "clients: [", "store.kind: [opensearch, sim], clients: ["
+    )
+    error, rest = refused(text)
+    assert "nodes of sim run only on this machine" in error.what
+    assert rest.startswith("sim]")
 
 
 def test_in_weak_scaling_nodes_are_a_factor_and_growing_parameters_are_not(refused):

@@ -48,6 +48,7 @@ def test_a_path_ends_with_yaml_or_has_a_slash(tmp_path, monkeypatch):
         ("workload: small", "workload: a b", "is not a name"),
         ("workload: small", "workloads: small", "unknown key 'workloads'"),
         ("workload: small\n", "", "'workload' is missing"),
+        ("workload: small", "experiment: small", "this is an experiment file"),
         ("phases:", "phase:", "unknown key 'phase'"),
         ("operations:\n  look:", "operations:\n  lo/ok:", "is not a name"),
         ("collections: {things: {}}", "collections: {things: {elasticsearch: {setings: {}}}}", "unknown key 'setings'"),

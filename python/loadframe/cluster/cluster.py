@@ -23,7 +23,7 @@ from loadframe.cluster.placement import preview
 from loadframe.cluster.scale_command import ScaleCommand
 from loadframe.cluster.scaling import establish, grow, mend, shrink
 from loadframe.cluster.software import Software, prepare, require_reads, server_user, version
-from loadframe.cluster.spec import ClusterSpec
+from loadframe.cluster.spec import ClusterSpec, require_host
 from loadframe.cluster.view import ClusterView
 from loadframe.host.base import Host, Process
 from loadframe.host.link import Link, Shape
@@ -82,9 +82,10 @@ class Cluster(ClusterView):
         return prepare(stores.find(spec.store), spec, spec.place(), report)
 
     @staticmethod
-    def require_kind(store: str) -> None:
-        """Raise BadInput if the store is unknown, or its file defines none."""
+    def require_kind(store: str, host: str = "local") -> None:
+        """Raise BadInput if the store is unknown, its file defines none, or its nodes cannot run on that host."""
         stores.find(store)
+        require_host(store, host)
 
     @staticmethod
     def require_encryption(spec: ClusterSpec) -> None:

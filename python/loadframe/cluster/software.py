@@ -78,8 +78,6 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
 
     BadInput if the spec, the machines or the software do not fit.
     """
-    if store.only_here and not all(machine.here for machine in host.machines):
-        raise BadInput(f"nodes of {store.kind} run only on this machine", remedy="use another store, or --host local")
     if store.own_address:
         placement.require_apart(host, store.kind, spec.nodes)
     if spec.racks and not store.knows_racks:

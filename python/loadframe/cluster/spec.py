@@ -15,7 +15,7 @@ from loadframe.host.limits import DiskLimits, Limits
 from loadframe.host.link import Shape
 from loadframe.host.netns import NetnsHost
 from loadframe.host.placement import Placement, parse
-from loadframe.store import below
+from loadframe.store import below, find
 from loadframe.store.access import Encryption
 
 #: Fields that depend on the host.
@@ -33,6 +33,15 @@ def require_name(name: str) -> None:
         raise BadInput(
             f"{given!r} is not a valid cluster name",
             remedy="use up to 41 lower-case letters, digits, - and _, beginning with a letter or digit",
+        )
+
+
+def require_host(store: str, host: str) -> None:
+    """Raise BadInput if nodes of a kind of store run only on this machine, and the host is on others."""
+    if host in choice.SEVERAL and find(store).only_here:
+        raise BadInput(
+            f"nodes of {find(store).kind} run only on this machine, not with host {host}",
+            remedy="use another store, or omit --host",
         )
 
 
@@ -99,7 +108,8 @@ class ClusterSpec:
         return self.racks[number % len(self.racks)] if self.racks and number is not None else ""
 
     def place(self) -> Host:
-        """Return the host of its nodes; BadInput if it does not exist."""
+        """Return the host of its nodes; BadInput if it does not exist, or not for this store."""
+        require_host(self.store, self.host)
         return choice.find(self.host, self.image, self.runtime, self.machines, self.placement, self.scratch)
 
     def at_home(self) -> "ClusterSpec":

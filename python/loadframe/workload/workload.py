@@ -308,6 +308,9 @@ def workload_of(
     """Check the workload in a document; `only` names the selected phases. BadInput names the place of an error."""
     if not isinstance(document.data, dict):
         validate(document, WorkloadFile)
+    if "experiment" in document.data:
+        what = "this is an experiment file, not a workload"
+        raise document.error(("experiment",), what, "use `loadframe plan` or `loadframe run`", key=True)
     variables = document.data.get("variables", {})
     _check_variables(document, variables)
     defaults = parameters.check(document, document.data.get("parameters", {}), variables)

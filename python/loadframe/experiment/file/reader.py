@@ -15,7 +15,15 @@ from loadframe.experiment import kinds
 from loadframe.experiment.experiment import PACES, Experiment, check_expressions, with_hard_factors
 from loadframe.experiment.file.existing import check_existing, with_kind
 from loadframe.experiment.file.factors import Factor, Level, is_expression, read_factors
-from loadframe.experiment.file.model import ONCE, ExperimentFile, LimitsEntry, PacedFile, SloEntry, StoreEntry
+from loadframe.experiment.file.model import (
+    ONCE,
+    REMOTE_HOSTS,
+    ExperimentFile,
+    LimitsEntry,
+    PacedFile,
+    SloEntry,
+    StoreEntry,
+)
 from loadframe.experiment.kinds import Kind
 from loadframe.experiment.kinds.base import check_slo
 from loadframe.workload import Workload, load_workload
@@ -97,7 +105,7 @@ def experiment_of(document: Document, given: Workload | None = None) -> Experime
         document, kind.factors(file), workload, prepared, lambda name, index: kind.place(file, name, index)
     )
     _check_pacing(document, file, factors, workload, measured, lambda name: kind.place(file, name, None))
-    _check_files_of_stores(document, file, factors, lambda index: kind.place(file, "store.kind", index))
+    _check_kinds_of_stores(document, file, factors, lambda index: kind.place(file, "store.kind", index))
     experiment = with_hard_factors(Experiment(document, file, kind, workload, factors, prepared, measured, finished))
     _require_kind_of_store(experiment)
     if file.until and not kind.open_ended:
@@ -160,6 +168,9 @@ def _kind(document: Document) -> Kind:
     data, known = document.data, kinds.names()
     if not isinstance(data, dict):
         validate(document, ExperimentFile)  # raises BadInput
+    if "phases" in data and "experiment" not in data:
+        what = "this is a workload file, not an experiment"
+        raise document.error(("phases",), what, "use `loadframe check` or `loadframe bench`", key=True)
     if "kind" not in data:
         raise document.error((), "the key 'kind' is missing", f"choose one of {', '.join(known)}")
     word = data["kind"]
@@ -201,19 +212,23 @@ def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tup
     return prepared, measured
 
 
-def _check_files_of_stores(
+def _check_kinds_of_stores(
     document: Document, file: ExperimentFile, factors: tuple[Factor, ...], where: Callable[[int], Place]
 ) -> None:
-    """Refuse a path that does not define a kind of store. Built-in kinds are checked later."""
+    """Refuse a path that does not define a kind of store, and a store whose nodes cannot run on the host.
+
+    Names of Loadframe's stores are checked later.
+    """
     varied = next((factor.levels for factor in factors if factor.name == "store.kind"), ())
     written = [(("store", "kind"), file.store.kind), *((where(index), str(kind)) for index, kind in enumerate(varied))]
     for place, kind in written:
-        if is_path(kind):
+        if is_path(kind) or (kind and file.store.host in REMOTE_HOSTS):
             try:
-                Cluster.require_kind(below(kind, document.path.parent))
+                Cluster.require_kind(below(kind, document.path.parent), file.store.host)
             except BadInput as error:
+                path = f"{kind}: " if is_path(kind) else ""
                 at = f" ({error.where})" if error.where else ""
-                raise document.error(place, f"{kind}: {error.what}{at}", error.remedy) from None
+                raise document.error(place, f"{path}{error.what}{at}", error.remedy) from None
 
 
 def _require_kind_of_store(experiment: Experiment) -> None:
