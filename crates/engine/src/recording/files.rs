@@ -92,7 +92,8 @@ impl Files {
             self.row(&slots[slot], measured, second, cell)?;
             let operation = slots[slot].name();
             let suffix = if measured { "" } else { "/warmup" };
-            for (measure, histogram) in cell.measures() {
+            let abandoned = ("abandoned", cell.abandoned.as_ref());
+            for (measure, histogram) in cell.measures().into_iter().chain([abandoned]) {
                 if let Some(histogram) = histogram.filter(|histogram| !histogram.is_empty()) {
                     let tag = format!("{}/{operation}/{measure}{suffix}", self.phase);
                     self.log.write(&tag, second, histogram)?;

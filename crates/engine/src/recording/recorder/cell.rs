@@ -116,6 +116,9 @@ pub struct Cell {
     pub failure: Option<Histogram<u64>>,
     /// Durations of connection setups. Allocated at the first one, since most seconds do not have any.
     pub setup: Option<Histogram<u64>>,
+    /// Waits, since they were scheduled, of the requests without an answer at the end of the phase. Allocated
+    /// there.
+    pub abandoned: Option<Histogram<u64>>,
     /// Attempts and documents by host.
     pub nodes: Vec<Served>,
     /// Requests in flight at the end of the second.
@@ -134,6 +137,7 @@ impl Cell {
             service: histogram(),
             failure: None,
             setup: None,
+            abandoned: None,
             nodes: Vec::new(),
             unanswered: 0,
             oldest_unanswered: Duration::ZERO,
@@ -147,7 +151,7 @@ impl Cell {
         clear(&mut self.response);
         clear(&mut self.service);
         // Free the rare histograms, since the next second usually does not need them.
-        for rare in [&mut self.failure, &mut self.setup] {
+        for rare in [&mut self.failure, &mut self.setup, &mut self.abandoned] {
             *rare = rare.take().filter(|durations| !durations.is_empty());
             if let Some(durations) = rare {
                 durations.reset();
@@ -179,6 +183,11 @@ impl Cell {
         record(self.failure.get_or_insert_with(histogram), duration);
     }
 
+    /// Counts the wait of a request without an answer at the end of the phase.
+    pub(super) fn abandon(&mut self, wait: Duration) {
+        record(self.abandoned.get_or_insert_with(histogram), wait);
+    }
+
     /// Returns the histograms by their names in the records.
     pub fn measures(&self) -> [(&'static str, Option<&Histogram<u64>>); 4] {
         [
@@ -195,7 +204,12 @@ impl Cell {
         DeadlineCounts::add_all(&mut self.deadlines, &other.deadlines);
         self.response.add(&other.response).expect("layouts are equal");
         self.service.add(&other.service).expect("layouts are equal");
-        for (mine, theirs) in [(&mut self.failure, &other.failure), (&mut self.setup, &other.setup)] {
+        let rare = [
+            (&mut self.failure, &other.failure),
+            (&mut self.setup, &other.setup),
+            (&mut self.abandoned, &other.abandoned),
+        ];
+        for (mine, theirs) in rare {
             if let Some(theirs) = theirs {
                 mine.get_or_insert_with(histogram).add(theirs).expect("layouts are equal");
             }

@@ -239,6 +239,9 @@ impl Recorder {
     /// Hands over the last, partial second. The collector waits for more until the recorder is dropped.
     pub fn finish(&mut self, now: Instant, waiting: &Waiting) {
         self.turn(now, waiting);
+        for &(slot, scheduled) in waiting.iter().flatten() {
+            self.cell(slot, scheduled).abandon(now.saturating_duration_since(scheduled));
+        }
         self.hand_over(now, now, waiting);
     }
 

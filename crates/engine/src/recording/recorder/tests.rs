@@ -131,6 +131,9 @@ fn requests_in_flight_count_in_each_second_that_ends_meanwhile() {
     );
     assert_eq!((0..4).map(|second| of(second, 1)).collect::<Vec<_>>(), [None, Some((2, 800)), Some((2, 1800)), None,]);
     assert_eq!(of(2, 3), Some((1, 700)));
+    let abandoned = |second: usize| seconds[second].cells[0].as_ref().and_then(|cell| cell.abandoned.clone());
+    assert!((0..3).all(|second| abandoned(second).is_none()), "only at the end");
+    assert_eq!(abandoned(3).map(|waits| (waits.len(), waits.max() / 100_000_000)), Some((1, 31)));
     assert_eq!(seconds.iter().map(|second| second.watch.in_flight).collect::<Vec<_>>(), [1, 3, 4, 1]);
     let mut sum = seconds[1].cells[1].clone().unwrap();
     sum.add(seconds[2].cells[1].as_ref().unwrap());

@@ -64,6 +64,7 @@ struct CellValue {
     service: Sparse,
     failure: Sparse,
     setup: Sparse,
+    abandoned: Sparse,
     nodes: BTreeMap<String, Served>,
     unanswered: u64,
     oldest_unanswered: Duration,
@@ -94,6 +95,7 @@ impl Second {
                 service: Sparse::of(&cell.service),
                 failure: cell.failure.as_ref().map(Sparse::of).unwrap_or_default(),
                 setup: cell.setup.as_ref().map(Sparse::of).unwrap_or_default(),
+                abandoned: cell.abandoned.as_ref().map(Sparse::of).unwrap_or_default(),
                 nodes: nodes.map(|(node, served)| (name(hosts, node), *served)).collect(),
                 unanswered: cell.unanswered,
                 oldest_unanswered: cell.oldest_unanswered,
@@ -138,8 +140,8 @@ impl Second {
     /// Parses the output of [`Self::to_bytes`], or returns the error.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
         let second: Self = postcard::from_bytes(bytes).map_err(|error| format!("cannot parse a second: {error}"))?;
-        let histograms =
-            (second.cells.values()).flat_map(|part| [&part.response, &part.service, &part.failure, &part.setup]);
+        let histograms = (second.cells.values())
+            .flat_map(|part| [&part.response, &part.service, &part.failure, &part.setup, &part.abandoned]);
         if !histograms.chain([&second.lateness, &second.lag]).all(Sparse::is_valid) {
             return Err("cannot parse a second: a histogram has another layout".into());
         }
@@ -255,6 +257,7 @@ impl CellValue {
         self.service.add(&other.service);
         self.failure.add(&other.failure);
         self.setup.add(&other.setup);
+        self.abandoned.add(&other.abandoned);
         for (node, served) in other.nodes {
             self.nodes.entry(node).or_default().add(served);
         }
@@ -267,7 +270,12 @@ impl CellValue {
         cell.deadlines.clone_from(&self.deadlines);
         self.response.add_to(&mut cell.response);
         self.service.add_to(&mut cell.service);
-        for (rare, durations) in [(&self.failure, &mut cell.failure), (&self.setup, &mut cell.setup)] {
+        let rare = [
+            (&self.failure, &mut cell.failure),
+            (&self.setup, &mut cell.setup),
+            (&self.abandoned, &mut cell.abandoned),
+        ];
+        for (rare, durations) in rare {
             if *rare != Sparse::default() {
                 rare.add_to(durations.get_or_insert_with(histogram));
             }
