@@ -65,6 +65,7 @@ base time. For a percentile over several seconds, add their histograms.
 | `PHASE/OPERATION/response` | done - scheduled of the successes in the measured segment |
 | `PHASE/OPERATION/service` | done - sent of the successes in the measured segment |
 | `PHASE/OPERATION/failure` | done - scheduled of the failures in the measured segment |
+| `PHASE/OPERATION/abandoned` | waits until the end of the phase, since scheduled, of requests without an answer |
 | `PHASE/OPERATION/setup` | setup of connections for its requests: TCP, TLS and authentication |
 | `PHASE/OPERATION.PART/response`, `.../service`, `.../failure` | done - sent of a part of the operation |
 | `PHASE/OPERATION/response/warmup`, and so on | the same for the warm-up |

@@ -1,6 +1,8 @@
 """The summary of runs that the real engine made with the driver that answers at once."""
 
+import itertools
 import json
+import threading
 
 import pyarrow as pa
 import pytest
@@ -12,7 +14,8 @@ from loadframe.analyze.verdict.self_monitor import achieved_share, done_in_windo
 from loadframe.load import run_phase
 from loadframe.record import Run, RunWriter, schema
 from loadframe.record.schema.summary import whole_seconds
-from loadframe.report.labels import ended_early_texts
+from loadframe.report.labels import ended_early_texts, with_failures
+from loopback_server import Handler, LoopbackServer
 
 
 def record(tmp_path, *plans, deviations=(), ceiling=None):
@@ -268,3 +271,32 @@ def test_requests_in_flight_at_the_end_of_a_short_window_are_not_missing(late, u
         for (segment, second), count in counts.items()
     ]
     assert done_in_window(pa.Table.from_pylist(rows), unanswered, 1.0, 5.0) == pytest.approx(share)
+
+
+class SometimesSilent(Handler):
+    """Answers quickly, except every 25th request: never."""
+
+    done = itertools.count(1)
+    ends = threading.Event()
+
+    def do_GET(self):
+        if not next(self.done) % 25:
+            self.ends.wait()
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+def test_requests_without_an_answer_count_with_their_wait_among_all(tmp_path):
+    paced = {"pacing": {"open": {"rate": 100.0, "arrivals": "constant"}}, "mix": [["a", 1]]}
+    with LoopbackServer(SometimesSilent) as server:
+        target = {"driver": "http", "hosts": [server.address], "timeout": 60}
+        silent = plan("p", paced, target=target, operations={"a": {"http": {"method": "GET", "path": "/"}}}, drain=3.0)
+        run, _ = record(tmp_path, silent)
+        SometimesSilent.ends.set()
+    operation = run.raw_summary["phases"][0]["operations"]["a"]
+    assert operation["in_flight_at_end"] == 8, "4 % of 200"
+    assert operation["response"]["p99"] < 3 <= operation["all"]["p99"], "successes alone look healthy"
+    assert operation["all"]["count"] == operation["requests"] + 8 == 200
+    assert operation["all"]["max"] <= 2 + 3 + 1
+    assert with_failures(run.summary.phases[0].operations["a"]).p99 == operation["all"]["p99"]

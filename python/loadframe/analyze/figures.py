@@ -30,7 +30,7 @@ from loadframe.record.schema.figures import Figures, Latency, OperationFigures
 from loadframe.record.schema.summary import GeneratorFigures, PhaseSummary, RecordedFigure, RecordedReason
 
 if TYPE_CHECKING:
-    from loadframe.record import HistogramLog
+    from loadframe.record import Histogram, HistogramLog
 
 State = Literal["good", "bounded", "unknown"]
 FigureName = Literal["throughput", "documents", "errors", "response", "service", "all"]
@@ -339,12 +339,20 @@ def _times(
         yield RecordedFigure(phase, name, state, operation, codes or (LATENESS.code,), low, high)
 
 
+def every_request(log: "HistogramLog", tag: str) -> "Histogram":
+    """Return the response times of all requests of the measured window: clients wait for failures, too.
+
+    Requests without an answer count with their wait until the end of the phase. `tag` is `PHASE/OPERATION`.
+    """
+    return log.total(f"{tag}/response") + log.total(f"{tag}/failure") + log.total(f"{tag}/abandoned")
+
+
 def _distribution(evidence: Evidence, operation: str, name: FigureName, latency: Latency) -> Distribution:
     log = evidence.histograms()
     if log is not None:
         tag = f"{evidence.phase.name}/{operation}"
         if name == "all":
-            return log.total(f"{tag}/response") + log.total(f"{tag}/failure")
+            return every_request(log, tag)
         return log.total(f"{tag}/{name}")
     points = [(q, value) for key, q in _QUANTILES.items() if (value := latency.at(key)) is not None]
     return _FromSummary(points, latency.mean)

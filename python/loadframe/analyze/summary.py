@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from loadframe.analyze.figures import every_request
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.verdict.judge import JudgedPhase, judge
 from loadframe.analyze.verdict.rules import UNREAD_LIMIT
@@ -421,7 +422,6 @@ def _figures(
     total = {column: pc.sum(rows[column]).as_py() or 0 for column in _counts(rows)}
     windows: dict[str, float] = {stream["name"]: stream["measured"] for stream in outcome["streams"]}
     tag = f"{outcome['phase']}/{name}"
-    response, failure = histograms.total(f"{tag}/response"), histograms.total(f"{tag}/failure")
 
     def per_second(count: str) -> float:
         # Divide by each stream's window: some streams end early.
@@ -436,11 +436,10 @@ def _figures(
         # Counted at the response: a success after the window does not raise the throughput.
         "throughput": per_second("completed"),
         "documents_per_second": per_second("completed_documents"),
-        "response": _latency(response),
+        "response": _latency(histograms.total(f"{tag}/response")),
         "service": _latency(histograms.total(f"{tag}/service")),
-        "failure": _latency(failure),
-        # Clients wait for slow failures, too.
-        "all": _latency(response + failure),
+        "failure": _latency(histograms.total(f"{tag}/failure")),
+        "all": _latency(every_request(histograms, tag)),
     }
 
 

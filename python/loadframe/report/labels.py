@@ -148,8 +148,12 @@ def _operation(figures: "Figures") -> "OperationFigures | None":
 
 
 def with_failures(operation: "Figures") -> "Latency | None":
-    """Return the response times of all requests, including failed ones, or None without failures or in an older run."""
-    return operation.all if operation.errors else None
+    """Return the response times with failures and the waits of unanswered requests.
+
+    None if every request succeeded, and in an older run.
+    """
+    whole = _operation(operation)
+    return operation.all if operation.errors or (whole and whole.in_flight_at_end) else None
 
 
 def errors_text(figures: "Figures") -> str:

@@ -48,7 +48,7 @@ def short_json(value: Any) -> str:
 class Model(BaseModel):
     """A mapping in a file: frozen, with exact types, without unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
     @model_validator(mode="before")
     @classmethod

@@ -47,7 +47,9 @@ class Figures:
     response: Latency = field(metadata=doc_metadata("done - scheduled, successes: "))
     service: Latency = field(metadata=doc_metadata("done - sent, successes: "))
     failure: Latency | None = field(default=None, metadata=doc_metadata("done - scheduled, failures: "))
-    all: Latency | None = field(default=None, metadata=doc_metadata("done - scheduled, with failures: "))
+    all: Latency | None = field(
+        default=None, metadata=doc_metadata("done - scheduled, with failures and waits at the end: ")
+    )
 
 
 @dataclass(frozen=True, slots=True)
