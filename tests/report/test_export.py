@@ -6,16 +6,19 @@ import re
 import shutil
 import subprocess
 import xml.etree.ElementTree as ET
+from collections import defaultdict
+from statistics import fmean
 
 import pytest
 
+import loadframe
 from commands import within
 from loadframe.base.units import format_duration, format_size, parse_duration
 from loadframe.report.csv_table import csv_table
 from loadframe.report.export import _tabulars
 from loadframe.report.kinds import read_report
 from loadframe.report.tables import Cell, Table
-from simulated import Truth, write_experiment
+from simulated import Truth, write_experiment, write_run
 
 pytest.importorskip("vl_convert")
 
@@ -79,9 +82,10 @@ def test_tables_have_the_figures_of_the_page(folder):
     assert [row[0] for row in rows[1:]] == [row[0].text for row in table.rows]
     read = {title: [row[at] for row in rows[1:]] for at, title in enumerate(rows[0])}
     throughput = table.columns.index("requests/s")
-    assert read["requests/s"] == [row[throughput].text.replace(",", "") for row in table.rows]
+    shown = [float(row[throughput].text.replace(",", "")) for row in table.rows]
+    assert list(map(float, read["requests/s"])) == pytest.approx(shown, rel=0.01)
     p50 = table.columns.index("p50")
-    assert list(map(float, read["p50 (s)"])) == pytest.approx([seconds(row[p50].text) for row in table.rows])
+    assert list(map(float, read["p50 (s)"])) == pytest.approx([seconds(row[p50].text) for row in table.rows], rel=0.005)
     ends = zip(read["requests/s low"], read["requests/s"], read["requests/s high"], strict=True)
     assert all(float(low) <= float(value) <= float(high) for low, value, high in ends)
     latex = (exported(folder, "latex")[0] / "speedups.tex").read_text()
@@ -89,6 +93,51 @@ def test_tables_have_the_figures_of_the_page(folder):
     assert len(body) == len(table.rows)
     assert r"\begin{tabular}" in latex
     assert not re.search(r"(?<!\\)[#$&]", latex.split("midrule")[1].replace(" & ", ""))
+
+
+def read_csv(path):
+    return list(csv.DictReader(io.StringIO(path.read_text())))
+
+
+def test_csv_has_the_throughput_of_the_run_folders_without_rounding(folder):
+    target, _ = exported(folder, "csv")
+    of_run = defaultdict(list)
+    for planned in loadframe.open(folder).runs.to_arrow().to_pylist():
+        run = loadframe.open(folder / "runs" / planned["run"])
+        of_run[planned["nodes"], planned["clients"]].append(throughput_of(run))
+    for row in read_csv(target / "speedups.csv"):
+        expected = fmean(of_run[int(row["nodes"]), int(row["clients"])])
+        assert float(row["requests/s"]) == pytest.approx(expected, rel=1e-9)
+    assert not float(row["requests/s"]).is_integer(), "a rounded figure would pass"
+
+
+def throughput_of(run):
+    """Requests answered in the measured window, per second, from the run's seconds."""
+    seconds = run.seconds.to_arrow().to_pylist()
+    (phase,) = run.summary["phases"]
+    return sum(row["successes"] for row in seconds if row["segment"] == "measure") / phase["duration"]
+
+
+def test_csv_of_a_run_has_a_row_of_numbers_for_each_operation(tmp_path):
+    truth = Truth(seconds=7, failed_share=0.01)
+    folder = write_run(tmp_path, "r1", truth, nodes=2).path
+    assert within("report", folder, "--export", tmp_path / "csv", "--format", "csv")[0] == 0
+    run = loadframe.open(folder)
+    (row,) = read_csv(tmp_path / "csv" / "operations.csv")
+    figures = run.summary["phases"][0]["operations"]["range_100"]
+    assert (row["phase"], row["operation"], row["clients"], row["prepares"]) == ("range_100", "range_100", "8", "no")
+    assert float(row["requests/s"]) == pytest.approx(throughput_of(run), rel=1e-9)
+    assert float(row["p99 (s)"]) == figures["response"]["p99"]
+    assert float(row["p99 with failures (s)"]) == figures["all"]["p99"]
+    assert float(row["p99 low (s)"]) < figures["response"]["p99"] < float(row["p99 high (s)"])
+    assert int(row["failures"]) == int(row["timeout failures"]) == figures["errors"]["timeout"] > 0
+
+
+def test_models_name_the_unit_of_the_throughput_of_one(folder):
+    (models,) = exported(folder, "csv")[0].glob("over-nodes-*.csv")
+    row, *_ = read_csv(models)
+    assert row["parameter"] == "λ, throughput of one, requests/s"
+    assert row["linear unit"] == "1/s"
 
 
 def test_the_answer_and_the_software_can_be_quoted(folder):

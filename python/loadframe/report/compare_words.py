@@ -10,8 +10,9 @@ from loadframe.analyze.estimate import half_width
 from loadframe.analyze.rates import RATES
 from loadframe.base.units import counted, format_change, format_count, format_share
 from loadframe.report.labels import seconds_text, treatment_text
-from loadframe.report.numbers import estimate_text, limit_text
+from loadframe.report.numbers import estimate_text, limit_text, p_text
 from loadframe.report.run_status import why
+from loadframe.report.tables import Cell, Number
 
 #: Largest argument of exp() without overflow.
 _MOST = 700.0
@@ -28,20 +29,28 @@ def quantity(value: float, measure: Measure) -> str:
     return f"{format_count(value)}/s" if measure.kind in RATES else seconds_text(value)
 
 
+def number(value: float, measure: Measure, low: float | None = None, high: float | None = None) -> Number:
+    """Return a value of a measure, and the ends of its interval, with the unit of CSV files; 0 is no end of a time."""
+    unit, factor = ("%", 100) if measure.kind == "errors" else ("1/s" if measure.kind in RATES else "s", 1)
+    low = None if low is None or (low <= 0 and measure.kind != "errors") else factor * low
+    return Number(factor * value, unit, low, None if high is None else factor * high)
+
+
 def _with_unit(value: float, measure: Measure) -> str:
     """Write a value of a measure for a sentence that stands alone: `1,234 requests/s`."""
     return f"{format_count(value)} {RATES[measure.kind].unit}" if measure.kind in RATES else quantity(value, measure)
 
 
-def means_texts(contrast: Contrast) -> list[tuple[str, str]]:
-    """Write both groups' means and their intervals; see `numbers.measured_text`."""
+def means_cells(contrast: Contrast) -> list[Cell]:
+    """Return both groups' means and their intervals; see `numbers.measured_text`."""
     measure = contrast.measure
     return [
-        (
+        Cell(
             quantity(mean.value, measure),
             f"[{_low_end(mean.low, quantity(mean.low, measure), measure)}, {quantity(mean.high, measure)}]"
             if mean.is_finite
             else limit_text(bounds).strip(),
+            number=number(mean.value, measure, *((mean.low, mean.high) if mean.is_finite else ())),
         )
         for mean, bounds in zip(contrast.means, contrast.bounds, strict=True)
     ]
@@ -71,11 +80,6 @@ def ratio_text(contrast: Contrast) -> str:
         return value
     low, _, rest = interval.partition(", ")
     return f"{value} [{_low_end(ratio.low, low, contrast.measure)}, {rest}"
-
-
-def p_text(p: float) -> str:
-    """Write a p value."""
-    return "< 0.001" if p < 0.001 else f"{p:.2g}"
 
 
 def sentence(contrast: Contrast, comparison: Comparison) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from loadframe.report.tables import Cell, Table
+from loadframe.report.tables import Cell, Number, Table
 
 #: Units of a report -> the unit of the CSV file, and the factor between them.
 _UNITS: dict[str, tuple[str, str]] = {
@@ -55,9 +55,10 @@ class _Parts:
 def csv_table(table: Table) -> str:
     """Return a table as CSV.
 
-    A column of numbers is followed by columns for its unit if that differs between rows, for the ends of intervals
-    and for notes, if it has any. Durations are in s, sizes in B.
+    Numbers of cells are written without rounding. A column of numbers is followed by columns for its unit if that
+    differs between rows, for the ends of intervals and for notes, if it has any. Durations are in s, sizes in B.
     """
+    table = table.data or table
     columns: list[tuple[str, Sequence[str]]] = []
     for at, title in enumerate(_unique(table.columns)):
         cells = [row[at] for row in table.rows]
@@ -107,13 +108,13 @@ def _text(number: _Number | None) -> str:
 
 def _numeric(cells: Sequence[Cell]) -> list[_Parts] | None:
     """Return the parts of a column's cells, or None if a cell holds words."""
-    parts = [_parts(cell) for cell in cells]
+    parts = [_exact(cell, cell.number) if cell.number else _parts(cell) for cell in cells]
     known = [part for part in parts if part is not None]
     return known if len(known) == len(parts) and any(any(part.numbers) for part in known) else None
 
 
 def _parts(cell: Cell) -> _Parts | None:
-    """Read a cell: a number, a range, or nothing. Return None if it holds words."""
+    """Read the text of a cell: a number, a range, or nothing. Return None if it holds words."""
     low, high, note = _interval(cell.small)
     text = cell.text.strip()
     if text in ("", _DASH):
@@ -132,6 +133,16 @@ def _parts(cell: Cell) -> _Parts | None:
     # The ends of a percentage are written without a unit.
     low, high = (_Number(end.text, end.unit or value.unit) if end else None for end in (low, high))
     return _Parts(value, low, high, note)
+
+
+def _exact(cell: Cell, number: Number) -> _Parts:
+    """Return a cell's number without rounding, and the words beside it as a note."""
+    value, low, high = (
+        None if end is None else _Number(repr(float(end)).removesuffix(".0"), number.unit)
+        for end in (number.value, number.low, number.high)
+    )
+    words = re.search(r"\((.+)\)$", cell.text)
+    return _Parts(value, low, high, words[1] if words else _interval(cell.small)[2].strip())
 
 
 def _interval(small: str) -> tuple[_Number | None, _Number | None, str]:

@@ -18,19 +18,24 @@ from loadframe.base.units import (
     parse_size,
 )
 from loadframe.report.numbers import estimate_text, percent_text
+from loadframe.report.tables import Number
 
 _PER_SECOND = {rate.unit for rate in (*RATES.values(), EVENTS)}
 
 
 @dataclass(frozen=True)
 class Row:
-    """Texts of one measure: value with the event, value in the control runs, difference, and definition."""
+    """Texts of one measure: value with the event, value in the control runs, difference, and definition.
+
+    `numbers` are those behind value, control and difference.
+    """
 
     title: str
     value: str
     control: str
     difference: str
     says: str
+    numbers: Sequence[Number]
 
 
 def heading(group: Group) -> str:
@@ -200,7 +205,24 @@ def _row(measure: Repeated, rate: Rate) -> Row:
         control="–" if alone is None else f"{'> ' * censored}{_text(alone, unit)}",
         difference="–" if measure.difference is None else _text(measure.difference, unit),
         says=named.says.format(counted=rate.counted),
+        numbers=(
+            _number(_alone(measure.mean.value) if measure.censored else measure.mean, unit, bool(measure.censored)),
+            _number(alone, unit, censored),
+            _number(measure.difference, unit),
+        ),
     )
+
+
+def _number(estimate: Estimate | None, unit: str, censored: bool = False) -> Number:
+    """Return the number behind a text, in the unit of CSV files; a censored one is a lower bound."""
+    base = {"share": "%", "s": "s", "seconds": "s", "bytes": "B", "bytes/s": "B/s"}.get(unit, "")
+    if estimate is None:
+        return Number(None, base)
+    value, low, high = (
+        (100 if unit == "share" else 1) * end if math.isfinite(end) else None
+        for end in (estimate.value, estimate.low, estimate.high)
+    )
+    return Number(None, base, value) if censored else Number(value, base, low, high)
 
 
 def _measure_text(measure: Repeated, unit: str | None = None) -> str:

@@ -8,11 +8,12 @@ from rich.text import Text
 from loadframe.analyze.recorded_history import REFERENCES, Change, History, Line, Point, reference_series
 from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted, format_change, format_count, format_duration
-from loadframe.report.compare_words import p_text, quantity
+from loadframe.report.compare_words import number, quantity
 from loadframe.report.fit import print_findings
+from loadframe.report.numbers import p_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, INK, MUTED, Axis, Figure, Label, LineStyle, Mark, Panel, Rule, Trace, numbers
-from loadframe.report.tables import Cell, Sections, Table
+from loadframe.report.tables import Cell, Number, Sections, Table, change_cell, p_cell
 from loadframe.report.terminal_table import TerminalTable
 
 #: Most measures and most points that are drawn, so that the page stays small; measures with changes come first.
@@ -106,10 +107,12 @@ def changes_table(changes: Sequence[Change]) -> Table:
             Cell(_name(change)),
             Cell(change.point.label, _when(change.point)),
             Cell(change.accepted.reason if change.accepted else "no", tone="muted" if change.accepted else ""),
-            Cell(quantity(change.step.before, change.measure)),
-            Cell(quantity(change.step.after, change.measure)),
-            Cell(format_change(change.step.change), tone="invalid" if change.is_worse else "valid"),
-            Cell(p_text(change.step.p)),
+            *(
+                Cell(quantity(value, change.measure), number=number(value, change.measure))
+                for value in (change.step.before, change.step.after)
+            ),
+            change_cell(change.step.change, tone="invalid" if change.is_worse else "valid"),
+            p_cell(change.step.p),
         ]
         for change in changes
     ]
@@ -245,8 +248,10 @@ def _machine(history: History) -> Sections:
         height=120 + 130 * len(panels),
     )
     rows = [
-        [Cell(point.label), *(Cell(write(point.references[name]) if name in point.references else "–")
-                              for name, (_, _, write) in _REFERENCES.items())]
+        [Cell(point.label),
+         *(Cell("–" if (value := point.references.get(name)) is None else write(value),
+                number=Number(value, "s" if name == "cpu" else "B/s"))
+           for name, (_, _, write) in _REFERENCES.items())]
         for point in reversed(history.points)
     ]  # fmt: skip
     return [("Machine", Table(("commit", "CPU", "disk", "network"), rows, figures=[figure]))]

@@ -53,6 +53,11 @@ def interval_text(estimate: Estimate) -> str:
     return f"[{low}, {high}]"
 
 
+def p_text(p: float) -> str:
+    """Write a p value."""
+    return "< 0.001" if p < 0.001 else f"{p:.2g}"
+
+
 def round_to(value: float, resolution: float) -> str:
     """Write a number to the first digit of `resolution` (two if that begins with 1 or 2), at most four digits."""
     if math.isinf(value):

@@ -10,7 +10,7 @@ from loadframe.base.units import counted, format_change, format_count, format_du
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace
-from loadframe.report.tables import Cell, Table, interval_cell
+from loadframe.report.tables import Cell, Number, Table, change_cell, estimate_cell
 from loadframe.report.terminal_table import TerminalTable
 
 _WORDS = {
@@ -33,11 +33,11 @@ def published_section(figures: Sequence[Beside]) -> Table:
             Cell(_measure(at)),
             Cell(at.figure.series),
             Cell(_levels(at), _reference(at)),
-            Cell(_value(at)),
-            Cell(_NONE if at.figure.change is None else format_change(at.figure.change)),
+            Cell(_value(at), number=_published_number(at)),
+            change_cell(at.figure.change),
             Cell((measured and _others(measured)) or _NONE, (measured and _runs(at, measured)) or ""),
-            interval_cell(_mean(at, measured)),
-            interval_cell(_change(measured)),
+            estimate_cell(_mean(at, measured), measured.mean if measured else None, _unit(at)),
+            estimate_cell(_change(measured), measured.change if measured else None, "%"),
             Cell(at.figure.source, tone="muted"),
         ]
         for at, measured in _rows(figures)
@@ -229,6 +229,18 @@ def _value(at: Beside) -> str:
         rate = SAMPLES[measure].rate if measure in SAMPLES else RATES[measure]
         return f"{format_count(value)} {rate.unit}"
     return format_share(value, 1) if measure == "errors" else format_duration(value)
+
+
+def _unit(at: Beside) -> str:
+    """Return the unit of a figure in CSV files."""
+    if at.figure.measure in (*PER_SECOND, *CAPACITIES.values()):
+        return ""
+    return "%" if at.figure.measure == "errors" else "s"
+
+
+def _published_number(at: Beside) -> Number:
+    value, unit = at.figure.value, _unit(at)
+    return Number(value if value is None or unit != "%" else 100 * value, unit)
 
 
 def _mean(at: Beside, measured: MeasuredBeside | None) -> str:

@@ -228,8 +228,10 @@ def _line(entry: RecordedFigure) -> str:
 
 
 def _span(entry: RecordedFigure, statistic: str, text: Callable[[float], str]) -> str:
-    high = entry.high.get(statistic)
-    return f"{text(entry.low.get(statistic, 0.0))}{' or more' if high is None else f' to {text(high)}'}"
+    low, high = entry.low.get(statistic) or 0.0, entry.high.get(statistic)
+    if high is None:
+        return f"{text(low)} or more" if low else "unknown"
+    return f"{text(low)} to {text(high)}" if low else f"at most {text(high)}"
 
 
 def ingest_pace_texts(run: Run, phase: PhaseSummary) -> list[str]:

@@ -10,6 +10,7 @@ from loadframe.base.units import counted, format_count, format_nodes, format_sha
 from loadframe.report.fit import scaled_sentences, sentence
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.numbers import estimate_text, measured_text, percent_text
+from loadframe.report.tables import Cell, count_cell, estimate_cell, seconds_cell
 
 _ENOUGH_SIZES = 6
 #: Corrections below this share of the throughput are not mentioned.
@@ -100,19 +101,21 @@ def over_clients(curves: PhaseCurves) -> list[tuple[str, str]]:
     ]
 
 
-def treatment_rows(curves: PhaseCurves) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+def treatment_rows(curves: PhaseCurves) -> tuple[tuple[str, ...], list[list[Cell]]]:
     """Return the columns and rows of a table of all treatments, for curves without speed-ups."""
     columns = ("nodes", "clients", "runs", curves.rate.unit, "p50", "p99", "figures")
-    rows: list[tuple[str, ...]] = [
-        (
-            format_count(at.nodes) if at.nodes else "",
-            format_count(at.clients) if at.clients else "",
-            format_count(len(at.points)),
-            measured_text(at.throughput, at.stretch),
-            _time_text(at.response_p50, at.response_p50_low),
-            _time_text(at.response_p99, at.response_p99_low),
-            max((state for point in at.points for state in (point.state, point.response_state)), key=STATES.index),
-        )
+    rows = [
+        [
+            count_cell(at.nodes) if at.nodes else Cell(""),
+            count_cell(at.clients) if at.clients else Cell(""),
+            count_cell(len(at.points)),
+            estimate_cell(measured_text(at.throughput, at.stretch), at.throughput),
+            _time_cell(at.response_p50, at.response_p50_low),
+            _time_cell(at.response_p99, at.response_p99_low),
+            Cell(
+                max((state for point in at.points for state in (point.state, point.response_state)), key=STATES.index)
+            ),
+        ]
         for at in curves.treatments
     ]
     return columns, rows
@@ -125,11 +128,12 @@ def times_text(curves: PhaseCurves) -> str:
     return f"p50 and p99 are response times of {curves.operation}, one of several operations."
 
 
-def _time_text(value: float | None, low: float | None) -> str:
-    """Write a response time, with its bounds if the load generator's delays bound it."""
+def _time_cell(value: float | None, low: float | None) -> Cell:
+    """Return a response time, with its bounds if the load generator's delays bound it."""
     if value is None or low is None or low >= value:
-        return seconds_text(value)
-    return f"{seconds_text(value)} [{seconds_text(low)}, {seconds_text(value)}]"
+        return seconds_cell(value)
+    text = f"[{seconds_text(low) if low else 'unknown'}, {seconds_text(value)}]"
+    return seconds_cell(value, text, ends=(low or None, value))
 
 
 def heading(curves: PhaseCurves) -> str:

@@ -30,10 +30,13 @@ from loadframe.report.tables import (
     CORES,
     CPU_PER_REQUEST,
     Cell,
+    Number,
     Sections,
     Table,
+    count_cell,
     cpu_note,
-    interval_cell,
+    estimate_cell,
+    share_cell,
     unsampled_text,
 )
 from loadframe.report.terminal_table import TerminalTable
@@ -55,13 +58,13 @@ def experiment_executions(rows: Sequence[ExecutionsAt]) -> Table | None:
             Cell(row.phase),
             Cell(row.operation),
             Cell(treatment_text(row.treatment)),
-            Cell(format_count(row.runs)),
-            Cell(format_count(row.first)),
-            interval_cell(seconds_estimate(row.first_mean)),
-            Cell(format_count(row.again)),
-            interval_cell(seconds_estimate(row.again_mean)),
-            interval_cell("–" if row.ratio is None else measured_text(row.ratio)),
-            interval_cell(seconds_estimate(row.age)),
+            count_cell(row.runs),
+            count_cell(row.first),
+            estimate_cell(seconds_estimate(row.first_mean), row.first_mean, "s"),
+            count_cell(row.again),
+            estimate_cell(seconds_estimate(row.again_mean), row.again_mean, "s"),
+            estimate_cell("–" if row.ratio is None else measured_text(row.ratio), row.ratio),
+            estimate_cell(seconds_estimate(row.age), row.age, "s"),
         ]
         for row in rows
     ]
@@ -109,12 +112,12 @@ def experiment_stored(rows: Sequence[EventsOfRun]) -> Table | None:
         [
             Cell(row.run, "" if row.usable else "not valid"),
             Cell(treatment_text(row.treatment)),
-            Cell(format_count(row.stored.indexed)),
-            Cell(format_count(sum(row.stored.events.values()))),
-            Cell(format_count(row.stored.documents)),
-            Cell(format_count(row.stored.missing), tone="invalid" if row.stored.missing else ""),
-            Cell(_count_text(row.stored.acknowledged_at_kill)),
-            Cell(_seconds_at_risk(row)),
+            count_cell(row.stored.indexed),
+            count_cell(sum(row.stored.events.values())),
+            count_cell(row.stored.documents),
+            count_cell(row.stored.missing, tone="invalid" if row.stored.missing else ""),
+            count_cell(row.stored.acknowledged_at_kill),
+            Cell(_seconds_at_risk(row), number=Number(row.at_risk, "s")),
         ]
         for row in rows
     ]
@@ -129,10 +132,6 @@ def experiment_stored_on_terminal(rows: Sequence[EventsOfRun]) -> TerminalTable:
         counts = (row.stored.indexed, sum(row.stored.events.values()), row.stored.missing)
         table.add(row.run, *map(format_count, counts), _seconds_at_risk(row))
     return table
-
-
-def _count_text(count: int | None) -> str:
-    return "–" if count is None else format_count(count)
 
 
 def _seconds_at_risk(row: EventsOfRun) -> str:
@@ -153,7 +152,7 @@ def run_bands(run: Run, bounds: Sequence[float]) -> Table:
             Cell(phase),
             Cell(name),
             *(
-                Cell(format_share(share, 1), format_count(count))
+                share_cell(share, 1, format_count(count))
                 for share, count in zip(bands.shares, (*bands.counts, bands.failed), strict=True)
             ),
         ]
@@ -181,9 +180,9 @@ def experiment_bands(rows: Sequence[BandsAt], bounds: Sequence[float]) -> Table:
             Cell(row.phase),
             Cell(row.operation),
             Cell(treatment_text(row.treatment)),
-            Cell(format_count(row.runs)),
-            Cell(format_count(row.requests)),
-            *(interval_cell(percent_text(share)) for share in row.shares),
+            count_cell(row.runs),
+            count_cell(row.requests),
+            *(estimate_cell(percent_text(share), share, "%") for share in row.shares),
         ]
         for row in _ordered_bands(rows)
     ]
@@ -242,9 +241,9 @@ def experiment_cpu(rows: Sequence[UsedAt], gaps: Sequence[Unsampled]) -> Table |
             Cell(row.phase),
             Cell(treatment_text(row.treatment)),
             Cell(row.process, tone="muted" if row.process == ALL else ""),
-            Cell(format_count(row.runs), f"of {row.of_runs}" if row.runs < row.of_runs else ""),
-            interval_cell(measured_text(row.cores)),
-            interval_cell(seconds_estimate(row.per_request)),
+            count_cell(row.runs, f"of {row.of_runs}" if row.runs < row.of_runs else ""),
+            estimate_cell(measured_text(row.cores), row.cores),
+            estimate_cell(seconds_estimate(row.per_request), row.per_request, "s"),
         ]
         for row in rows
     ]
@@ -289,17 +288,31 @@ def _cost_columns(prices: Prices, costs: Sequence[Cost]) -> tuple[str, ...]:
     return ("treatment", "nodes", f"{prices.currency} per month", million, *within)
 
 
-def _cost_rows(prices: Prices, costs: Sequence[Cost]) -> list[tuple[str, ...]]:
+def _cost_rows(prices: Prices, costs: Sequence[Cost]) -> list[list[Cell]]:
     return [
-        (
-            treatment_text(entry.treatment) or "the cluster",
-            format_count(entry.nodes),
-            f"{entry.month:,.2f}",
-            _million_text(entry),
-            *((*map(_limit_text, entry.limits), entry.standing) if prices.slo else ()),
-        )
+        [
+            Cell(treatment_text(entry.treatment) or "the cluster"),
+            count_cell(entry.nodes),
+            Cell(f"{entry.month:,.2f}", number=Number(entry.month)),
+            _million_cell(entry),
+            *((*map(_limit_cell, entry.limits), Cell(entry.standing)) if prices.slo else ()),
+        ]
         for entry in costs
     ]
+
+
+def _million_cell(entry: Cost) -> Cell:
+    cell = estimate_cell(_million_text(entry), entry.million)
+    if not entry.by_one_search:
+        return cell
+    return replace(cell, number=Number(None, low=entry.million.low or None, high=entry.million.high))
+
+
+def _limit_cell(limit: LimitAt) -> Cell:
+    text = _limit_text(limit)
+    if limit.estimate is not None and not math.isfinite(limit.estimate.value):
+        return Cell(text)
+    return estimate_cell(text, limit.estimate, "%" if limit.figure == ERRORS else "s")
 
 
 def _limit_text(limit: LimitAt) -> str:
@@ -321,16 +334,15 @@ def _million_text(entry: Cost) -> str:
 
 def cost_table(prices: Prices, costs: Sequence[Cost]) -> Table:
     """Return a row for each treatment."""
-    rows = [[Cell(name), *map(interval_cell, figures)] for name, *figures in _cost_rows(prices, costs)]
     note = f"{_COST_NOTE} {_SLO_NOTE}" if prices.slo else _COST_NOTE
-    return Table(_cost_columns(prices, costs), rows, names=1, note=note)
+    return Table(_cost_columns(prices, costs), _cost_rows(prices, costs), names=1, note=note)
 
 
 def cost_on_terminal(prices: Prices, costs: Sequence[Cost]) -> TerminalTable:
     """Return `cost_table` for the terminal."""
     table = TerminalTable(_cost_columns(prices, costs), names=1, title=f"{COST}:")
     for row in _cost_rows(prices, costs):
-        table.add(*(cell.replace(" [", "\n[", 1) for cell in row))
+        table.add(*(cell.lines for cell in row))
     return table
 
 

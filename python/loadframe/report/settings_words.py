@@ -8,9 +8,9 @@ from loadframe.analyze.settings.analysis import Response, SettingsAt, short, ter
 from loadframe.analyze.settings.analysis import aliases_text as named_aliases
 from loadframe.analyze.settings.model import Contrast
 from loadframe.base.units import counted, format_change, format_count, format_share
-from loadframe.report.compare_words import p_text, ratio_text
+from loadframe.report.compare_words import ratio_text
 from loadframe.report.labels import treatment_text
-from loadframe.report.numbers import estimate_text
+from loadframe.report.numbers import estimate_text, p_text
 
 _LISTED = 4
 

@@ -1,18 +1,18 @@
 """Facts from manifests that a reader needs to judge or repeat a run."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from loadframe.analyze.experiment import RecordedExperiment
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.base.errors import BadInput
 from loadframe.base.units import counted, format_count, format_duration, format_size
 from loadframe.record import Manifest, Run
 from loadframe.record.schema import MANIFEST_FILE
 from loadframe.record.schema.manifest import GeneratorSetup, Hardware, RecordedStore, RecordedWorkload, Versions
-from loadframe.report.labels import limits_text
+from loadframe.report.labels import cluster_text, limits_text
 
 _KINDS = {True: "virtual machine", False: "no hypervisor seen"}
 
@@ -25,11 +25,15 @@ class Facts:
     pairs: Sequence[tuple[str, str]]
 
 
-def manifest_facts(manifest: Manifest) -> list[Facts]:
-    """Return the known facts of a run's manifest, in groups."""
+#: Distinct facts of stores that a page lists.
+_LISTED = 4
+
+
+def manifest_facts(manifest: Manifest, stores: Sequence[RecordedStore] = ()) -> list[Facts]:
+    """Return the known facts of a run's manifest, in groups; those of the store are of all `stores`, if given."""
     return [
         Facts("Machine", _without_empty(_machine(manifest.hardware))),
-        Facts("Store", _without_empty(_store(manifest.store))),
+        Facts("Store", _distinct([_store(store) for store in stores or [manifest.store]])),
         Facts("Workload", _without_empty(_workload(manifest.workload))),
         Facts("Versions", _without_empty(_versions(manifest.versions))),
     ]
@@ -59,11 +63,34 @@ def design_facts(description: Mapping[str, Any], runs: int) -> Facts:
 
 
 def experiment_facts(folder: RecordedExperiment, example: Run | None) -> list[Facts]:
-    """Return the facts of an experiment: its design, and the machine, store and workload of an example run."""
+    """Return the facts of an experiment: its design, all stores, and the machine and workload of an example run."""
     return [
         design_facts(folder.description, len(folder.runs)),
-        *(manifest_facts(example.manifest) if example else ()),
+        *(manifest_facts(example.manifest, stores_of(folder.runs)) if example else ()),
     ]
+
+
+def stores_of(runs: Iterable[RecordedRun]) -> list[RecordedStore]:
+    """Return the store of each recorded run."""
+    return [run.run.manifest.store for run in runs if run.run]
+
+
+def clusters_text(stores: Iterable[RecordedStore]) -> str:
+    """Write each distinct cluster without its number of nodes."""
+    return _listed(cluster_text(replace(store, nodes=None)) for store in stores)
+
+
+def _listed(texts: Iterable[str | None]) -> str:
+    """Write distinct texts; above four, the first three and the number of the others."""
+    listed = list(dict.fromkeys(filter(None, texts)))
+    shown = listed if len(listed) <= _LISTED else [*listed[: _LISTED - 1], f"{len(listed) - _LISTED + 1} more"]
+    return "; ".join(shown)
+
+
+def _distinct(facts: Sequence[Mapping[str, str | None]]) -> list[tuple[str, str]]:
+    """Return each fact of several stores with its distinct values."""
+    words = dict.fromkeys(word for of_store in facts for word in of_store)
+    return _without_empty({word: _listed(of_store.get(word) for of_store in facts) for word in words})
 
 
 def run_facts(manifest: Manifest) -> Facts:

@@ -18,7 +18,7 @@ from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Band, Figure, Li
 from loadframe.report.run_status import exclusions, trust
 from loadframe.report.scale_words import heading
 from loadframe.report.setup import design_facts
-from loadframe.report.tables import Cell, Table
+from loadframe.report.tables import Cell, Table, count_cell, estimate_cell
 from loadframe.report.terminal_table import TerminalTable
 
 #: The words for each kind of scaling.
@@ -91,13 +91,13 @@ def _causes(law: Law) -> str:
     return "are lost" if law.name == "usl" else "are serial"
 
 
-def cells(pair: CurvePair) -> list[list[str]]:
+def cells(pair: CurvePair) -> list[list[Cell]]:
     """Return the cells of each number of nodes, in the order of `COLUMNS`."""
     return [
         [
-            str(row.nodes),
+            count_cell(row.nodes),
             *(
-                "–" if estimate is None else text(estimate)
+                estimate_cell("–" if estimate is None else text(estimate), estimate)
                 for scaling in row.measured
                 for estimate, text in ((row.measured[scaling], measured_text), (row.by_law[scaling], estimate_text))
             ),
@@ -155,7 +155,7 @@ def strong_weak_page(strong_and_weak: StrongAndWeak) -> Page:
 
 
 def _view(pair: CurvePair, name: str) -> PairView:
-    rows = [[_cell(text) for text in row] for row in cells(pair)]
+    rows = cells(pair)
     return PairView(
         heading=title(pair),
         lead=lead(pair),
@@ -217,11 +217,6 @@ def speedups_plot(pair: CurvePair, name: str) -> Figure:
     )
 
 
-def _cell(text: str) -> Cell:
-    value, bracket, interval = text.partition(" [")
-    return Cell(value, f"[{interval}" if bracket else "")
-
-
 def print_strong_weak(both: StrongAndWeak, console: Console) -> None:
     """Print both curves in brief."""
     for pair in both.pairs:
@@ -249,5 +244,5 @@ def print_strong_weak(both: StrongAndWeak, console: Console) -> None:
 def _table(pair: CurvePair) -> TerminalTable:
     table = TerminalTable(COLUMNS, names=0)
     for row in cells(pair):
-        table.add(*(cell.replace(" [", "\n[", 1) for cell in row))
+        table.add(*(cell.lines for cell in row))
     return table

@@ -1,32 +1,25 @@
 """Tables of the HTML report as plain cells; the templates define their look."""
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
-from loadframe.analyze.percentiles import percentiles_of
+from loadframe.analyze.percentiles import Percentile
 from loadframe.analyze.processes import ALL, ProcessesOf, Unsampled
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.analyze.scale.sweep import PhaseCurves
 from loadframe.base.units import counted, format_change, format_count, format_duration, format_share
-from loadframe.record import Run
 from loadframe.record.schema.summary import GeneratorFigures, PhaseSummary
 from loadframe.report.fit import NAMES
 from loadframe.report.labels import (
-    errors_text,
-    few_text,
     interval_text,
-    load_text,
-    recall_text,
-    resolution_text,
     seconds_text,
     treatment_text,
-    with_failures,
-    with_parts,
 )
-from loadframe.report.numbers import estimate_text, measured_text, percent_text
+from loadframe.report.numbers import estimate_text, measured_text, p_text, percent_text
 from loadframe.report.plot import Figure
 from loadframe.report.run_status import Exclusion, exclusions, figures_text, run_status, trust, why
 
@@ -37,27 +30,50 @@ _PARAMETERS = {
     "kappa": "κ, coherency",
     "ceiling": "C, ceiling",
 }
+#: Parameters that are throughputs.
+_RATES = ("lambda", "ceiling")
 #: The maximum number of ranks shown for a phase: those with the fewest requests.
 _RANKS = 32
 #: Treatments that a sentence names.
 _TREATMENTS = 4
-_PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "max"}
+
+
+@dataclass(frozen=True)
+class Number:
+    """The number behind a cell's text, without rounding, and the known ends of its interval.
+
+    Units are those of CSV files: durations in s, rates in 1/s, shares in %.
+    """
+
+    value: float | None
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A table cell: text, a second line in small type, and a tone (best, valid, invalid, muted or a CSS class)."""
+    """A table cell: text, a second line in small type, a tone (best, valid, invalid, muted or a CSS class), a number.
+
+    Pages show the text, CSV files the number.
+    """
 
     text: str
     small: str = ""
     tone: str = ""
+    number: Number | None = None
+
+    @property
+    def lines(self) -> str:
+        """Both lines, for a terminal."""
+        return "\n".join(filter(None, (self.text, self.small)))
 
 
 @dataclass(frozen=True)
 class Table:
     """A table whose first `names` columns hold words, the rest numbers.
 
-    In a section of a page, `figures` stand above the table.
+    In a section of a page, `figures` stand above the table. CSV files have the rows of `data` instead, if given.
     """
 
     columns: Sequence[str]
@@ -65,6 +81,52 @@ class Table:
     names: int = 1
     note: str = ""
     figures: Sequence[Figure] = ()
+    data: "Table | None" = None
+
+
+def count_cell(count: float | None, small: str = "", tone: str = "") -> Cell:
+    """Return a cell for a count or a number without a unit; a dash for None."""
+    return Cell("–" if count is None else format_count(count), small, tone, Number(count))
+
+
+def seconds_cell(
+    seconds: float | None, small: str = "", tone: str = "", ends: Sequence[float | None] = (None, None)
+) -> Cell:
+    """Return a cell for a duration, and the ends of the interval that `small` has; a dash for None."""
+    return Cell(seconds_text(seconds), small, tone, Number(seconds, "s", *ends))
+
+
+def share_cell(share: float | None, digits: int = 0, small: str = "") -> Cell:
+    """Return a cell for a share of one, as a percentage; a dash for None."""
+    if share is None:
+        return Cell("–", small, number=Number(None, "%"))
+    return Cell(format_share(share, digits), small, number=Number(100 * share, "%"))
+
+
+def change_cell(change: float | None, tone: str = "") -> Cell:
+    """Return a cell for a relative change, as a percentage; a dash for None."""
+    if change is None:
+        return Cell("–", tone=tone, number=Number(None, "%"))
+    return Cell(format_change(change), tone=tone, number=Number(100 * change, "%"))
+
+
+def percentile_cell(seconds: float | None, percentile: Percentile | None) -> Cell:
+    """Return a cell for a percentile with its 95 % interval."""
+    return seconds_cell(seconds, interval_text(percentile), ends=percentile.ends if percentile else (None, None))
+
+
+def estimate_cell(text: str, estimate: Estimate | None, unit: str = "", tone: str = "") -> Cell:
+    """Return a cell for `value [interval]`, the text of an estimate, with the interval in small type.
+
+    With the unit %, the estimate is a share of one. The number has an interval only if the text has it.
+    """
+    value, bracket, interval = text.partition(" [")
+    number = None
+    if estimate is not None:
+        factor = 100 if unit == "%" else 1
+        ends = (estimate.low, estimate.high) if "," in interval else ()
+        number = Number(factor * estimate.value, unit, *(None if end == -math.inf else factor * end for end in ends))
+    return Cell(value, f"[{interval}" if bracket else "", tone, number)
 
 
 #: Tables of a page, by the titles of their sections.
@@ -81,15 +143,18 @@ def speedup_table(curves: PhaseCurves, times: str = "") -> Table:
         treatment, bounds = row.treatment, row.bounds
         rows.append(
             [
-                Cell(format_count(treatment.nodes or 0)),
-                Cell(format_count(treatment.clients) if treatment.clients else "–"),
-                Cell(format_count(len(treatment.points))),
-                interval_cell(measured_text(treatment.throughput, treatment.stretch)),
-                interval_cell(measured_text(row.speedup, bounds)),
-                interval_cell(percent_text(row.efficiency, bounds)),
-                Cell(seconds_text(treatment.response_p50)),
-                Cell(seconds_text(treatment.response_p99)),
-                Cell("–" if treatment.parallelism is None else f"{treatment.parallelism:.1f}"),
+                count_cell(treatment.nodes or 0),
+                count_cell(treatment.clients or None),
+                count_cell(len(treatment.points)),
+                estimate_cell(measured_text(treatment.throughput, treatment.stretch), treatment.throughput),
+                estimate_cell(measured_text(row.speedup, bounds), row.speedup),
+                estimate_cell(percent_text(row.efficiency, bounds), row.efficiency, "%"),
+                seconds_cell(treatment.response_p50),
+                seconds_cell(treatment.response_p99),
+                Cell(
+                    "–" if treatment.parallelism is None else f"{treatment.parallelism:.1f}",
+                    number=Number(treatment.parallelism),
+                ),
             ]
         )
     return Table(
@@ -102,18 +167,24 @@ def speedup_table(curves: PhaseCurves, times: str = "") -> Table:
     )
 
 
-def models_table(fit: ScalabilityFit) -> Table:
-    """Return a table with a column for each model: parameters with intervals, and goodness of fit."""
+def models_table(fit: ScalabilityFit, unit: str) -> Table:
+    """Return a table with a column for each model: parameters with intervals, and goodness of fit.
+
+    `unit` is the unit of throughputs, such as `requests/s`.
+    """
     models = list(fit.models.values())
     tones = {model.name: "best" if model.name == fit.best else "" for model in models}
     rows = [
-        [Cell(words), *(_parameter(model, name, tones[model.name]) for model in models)]
+        [
+            Cell(f"{words}, {unit}" if name in _RATES else words),
+            *(_parameter(model, name, tones[model.name]) for model in models),
+        ]
         for name, words in _PARAMETERS.items()
         if any(name in model.parameters for model in models)
     ]
     rows += [
-        [Cell(words), *(Cell(text, tone=tones[name]) for name, text in zip(tones, texts, strict=True))]
-        for words, texts in _quality(fit, models).items()
+        [Cell(words), *(replace(cell, tone=tones[name]) for name, cell in zip(tones, cells, strict=True))]
+        for words, cells in _quality(fit, models).items()
     ]
     columns = ("parameter", *(f"{NAMES[model.name]}{' ✓' if model.name == fit.best else ''}" for model in models))
     return Table(columns, rows)
@@ -164,49 +235,6 @@ def runs_view(folder: RecordedExperiment) -> RunsView:
     )
 
 
-def operations_table(run: Run) -> Table:
-    """Return the figures of each operation of each phase."""
-    rows = []
-    by_phase = percentiles_of(run)
-    for phase in run.summary.phases:
-        for index, (name, operation) in enumerate(with_parts(phase.operations)):
-            failures = errors_text(operation)
-            known = by_phase[phase.name].get(name, {})
-            rows.append(
-                [
-                    Cell(phase.name if index == 0 else "", "prepares" if phase.prepares and index == 0 else ""),
-                    Cell(load_text(phase) if index == 0 else ""),
-                    Cell(name),
-                    Cell(format_count(operation.throughput)),
-                    Cell(format_count(operation.documents_per_second)),
-                    *(
-                        Cell(seconds_text(operation.response.at(key)), interval_text(known.get(key)))
-                        for key in _PERCENTILES
-                    ),
-                    Cell(failures or "0", tone="invalid" if failures else "muted"),
-                ]
-            )
-            if recall := recall_text(operation):
-                empty = [Cell("")] * (3 + len(_PERCENTILES))
-                rows.append([Cell(""), Cell(""), Cell(recall, tone="muted"), *empty])
-            if polled := resolution_text(operation):
-                empty = [Cell("")] * (3 + len(_PERCENTILES))
-                rows.append([Cell(""), Cell(""), Cell(polled, tone="muted"), *empty])
-            if every := with_failures(operation):
-                percentiles = [Cell(seconds_text(every.at(key)), tone="muted") for key in _PERCENTILES]
-                rows.append([Cell(""), Cell(""), Cell("with failures"), Cell(""), Cell(""), *percentiles, Cell("")])
-    columns = ("phase", "load", "operation", "requests/s", "documents/s", *_PERCENTILES.values(), "failures")
-    note = (
-        "Successful requests of the measured window, and their response times (done − scheduled). If requests failed, a"
-        " second row has the times of all requests. Rows with a dot: parts of an operation, with service times (done −"
-        " sent). In brackets: 95 % intervals of the percentiles within this run. "
-    )
-    few = few_text(
-        percentile for phase in by_phase.values() for intervals in phase.values() for percentile in intervals.values()
-    )
-    return Table(columns, rows, names=3, note=(note + few).strip())
-
-
 def failures_table(phases: Sequence[PhaseSummary]) -> Table | None:
     """Return the messages of failed requests with their counts, or None without any."""
     rows = [
@@ -215,7 +243,7 @@ def failures_table(phases: Sequence[PhaseSummary]) -> Table | None:
             Cell(name),
             Cell(message.error),
             Cell("" if message.status is None else str(message.status)),
-            Cell(format_count(message.count)),
+            count_cell(message.count),
             Cell(message.message),
         ]
         for phase in phases
@@ -270,9 +298,9 @@ def run_cpu(cpu: ProcessesOf) -> Table | None:
                 [
                     Cell(phase),
                     Cell(name, tone="muted" if name == ALL else ""),
-                    Cell(format_count(used.cores), "" if used.whole else f"over {format_duration(used.watched)}"),
-                    Cell(format_share(used.cores / whole) if whole and name != ALL and used.whole else ""),
-                    Cell(seconds_text(used.per_request)),
+                    count_cell(used.cores, "" if used.whole else f"over {format_duration(used.watched)}"),
+                    share_cell(used.cores / whole) if whole and name != ALL and used.whole else Cell(""),
+                    seconds_cell(used.per_request),
                 ]
             )
     rows += [[Cell(gap.phase), *[Cell("–")] * 4] for gap in cpu.unsampled]
@@ -295,7 +323,11 @@ def growth_table(phases: Sequence[PhaseSummary]) -> Table | None:
         [
             Cell(phase),
             Cell(name),
-            Cell(format_duration(growth.slope), f"[{format_duration(growth.low)}, {format_duration(growth.high)}]"),
+            seconds_cell(
+                growth.slope,
+                f"[{format_duration(growth.low)}, {format_duration(growth.high)}]",
+                ends=(growth.low, growth.high),
+            ),
             Cell(f"{format_count(round(growth.begin))} to {format_count(round(growth.end))}"),
             Cell("held" if growth.held and growth.all else "added in this run" if growth.held else "written"),
             Cell("documents" if growth.apart else "documents or time"),
@@ -324,16 +356,16 @@ def generator_table(generator: GeneratorFigures) -> Table:
         "network bandwidth used": generator.network_share,
         "share of the generator's calibrated limit": generator.ceiling_share,
     }
-    rows = [("worker threads", format_count(generator.threads))]
-    rows += [(words, format_share(share)) for words, share in shares.items() if share is not None]
+    rows = [("worker threads", count_cell(generator.threads))]
+    rows += [(words, share_cell(share)) for words, share in shares.items() if share is not None]
     rows += [
-        ("lateness, 99th percentile", seconds_text(generator.lateness_p99)),
-        ("event-loop lag, 99th percentile", seconds_text(generator.lag_p99)),
-        ("longest stall of an event loop", seconds_text(generator.longest_stall)),
+        ("lateness, 99th percentile", seconds_cell(generator.lateness_p99)),
+        ("event-loop lag, 99th percentile", seconds_cell(generator.lag_p99)),
+        ("longest stall of an event loop", seconds_cell(generator.longest_stall)),
     ]
     if achieved is not None:
-        rows.append(("achieved share of the offered rate", format_share(achieved, 1)))
-    return Table(("generator", "value"), [[Cell(words), Cell(value)] for words, value in rows])
+        rows.append(("achieved share of the offered rate", share_cell(achieved, 1)))
+    return Table(("generator", "value"), [[Cell(words), value] for words, value in rows])
 
 
 def ranks_table(phases: Sequence[PhaseSummary]) -> Table | None:
@@ -352,12 +384,12 @@ def ranks_table(phases: Sequence[PhaseSummary]) -> Table | None:
                     Cell(phase.name),
                     Cell(str(rank.rank)),
                     Cell(rank.machine or "–"),
-                    Cell(format_count(rank.requests)),
-                    Cell(format_share(rank.cpu_share)),
-                    Cell(format_share(rank.waited_share)),
-                    Cell(seconds_text(rank.lateness_p99)),
-                    Cell(seconds_text(rank.lag_p99)),
-                    Cell(seconds_text(rank.began_late)),
+                    count_cell(rank.requests),
+                    share_cell(rank.cpu_share),
+                    share_cell(rank.waited_share),
+                    seconds_cell(rank.lateness_p99),
+                    seconds_cell(rank.lag_p99),
+                    seconds_cell(rank.began_late),
                 ]
             )
     if not rows:
@@ -377,29 +409,29 @@ def ranks_table(phases: Sequence[PhaseSummary]) -> Table | None:
     return Table(columns, rows, names=3, note=f"{note}Measured window; shares of the busiest thread of a rank.")
 
 
-def _quality(fit: ScalabilityFit, models: Sequence[ModelFit]) -> dict[str, list[str]]:
+def _quality(fit: ScalabilityFit, models: Sequence[ModelFit]) -> dict[str, list[Cell]]:
     """Return the goodness of fit of each model, by the title of its row."""
     return {
-        "AICc, less is better": [_or_dash(model.aicc, "{:.1f}") for model in models],
-        "R²": [_or_dash(model.r_squared, "{:.4f}") for model in models],
+        "AICc, less is better": [_formatted(model.aicc, "{:.1f}") for model in models],
+        "R²": [_formatted(model.r_squared, "{:.4f}") for model in models],
         f"prediction error at {format_count(fit.largest)} {fit.over} from fewer": [
-            "–" if model.extrapolation_error is None else format_change(model.extrapolation_error) for model in models
+            change_cell(model.extrapolation_error) for model in models
         ],
-        "lack of fit, p": ["–" if model.lack_of_fit is None else _p_value(model.lack_of_fit.p) for model in models],
+        "lack of fit, p": [p_cell(model.lack_of_fit.p if model.lack_of_fit else None) for model in models],
     }
 
 
-def _or_dash(value: float | None, form: str) -> str:
-    return "–" if value is None else form.format(value)
+def _formatted(value: float | None, form: str) -> Cell:
+    return Cell("–" if value is None else form.format(value), number=Number(value))
 
 
 def _generator(generator: GeneratorFigures | None) -> list[Cell]:
     if generator is None:
         return [Cell("")] * 3
     return [
-        Cell(format_share(generator.cpu_share)),
-        Cell(seconds_text(generator.lateness_p99)),
-        Cell(seconds_text(generator.lag_p99)),
+        share_cell(generator.cpu_share),
+        seconds_cell(generator.lateness_p99),
+        seconds_cell(generator.lag_p99),
     ]
 
 
@@ -407,21 +439,12 @@ def _why(run: RecordedRun) -> str:
     return "" if run.status == "missing" else why(run)
 
 
+def p_cell(p: float | None, tone: str = "") -> Cell:
+    """Return a cell for a p value; a dash for None."""
+    return Cell("–" if p is None else p_text(p), tone=tone, number=Number(p))
+
+
 def _parameter(model: ModelFit, name: str, tone: str) -> Cell:
     estimate = model.parameters.get(name)
-    cell = _estimate(estimate) if estimate else Cell("")
-    return Cell(cell.text, cell.small, tone)
-
-
-def _estimate(estimate: Estimate) -> Cell:
-    return interval_cell(estimate_text(estimate))
-
-
-def interval_cell(text: str) -> Cell:
-    """Return a cell for `value [interval]`, with the interval in small type."""
-    value, bracket, interval = text.partition(" [")
-    return Cell(value, f"[{interval}" if bracket else "")
-
-
-def _p_value(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.2g}"
+    unit = "1/s" if name in _RATES else ""
+    return estimate_cell(estimate_text(estimate) if estimate else "", estimate, unit, tone)

@@ -24,17 +24,16 @@ from loadframe.analyze.cost import Cost, Prices, cheapest, cost
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.errors import BadInput
-from loadframe.base.units import format_count, format_share
 from loadframe.report import capacity_words
 from loadframe.report.fit import print_findings
 from loadframe.report.fit import sentence as fit_sentence
 from loadframe.report.kinds import Report
-from loadframe.report.labels import seconds_text, treatment_text
+from loadframe.report.labels import treatment_text
 from loadframe.report.page import Page, render
 from loadframe.report.plots.capacity import capacity_plot, trials_plot
 from loadframe.report.sections import Further, cheapest_text, further
 from loadframe.report.setup import experiment_facts
-from loadframe.report.tables import Cell, Sections, Table
+from loadframe.report.tables import Cell, Number, Sections, Table, count_cell, seconds_cell, share_cell
 from loadframe.report.terminal_table import TerminalTable
 
 _TONES = {Outcome.PASSED: "valid", Outcome.FAILED: "invalid", Outcome.INVALID: "muted"}
@@ -162,11 +161,11 @@ def _trials(capacity: Capacity) -> Table:
             Cell(attempt.run),
             Cell(attempt.judgement.outcome.value, tone=_TONES[attempt.judgement.outcome]),
             Cell("; ".join(attempt.judgement.reasons)),
-            Cell(f"{attempt.rate:g}"),
-            *([Cell("–" if attempt.offered is None else format_count(attempt.offered))] if random else []),
-            Cell(seconds_text(attempt.judgement.response) + _of(attempt.judgement.operation)),
-            Cell("–" if attempt.judgement.errors is None else format_share(attempt.judgement.errors, 2)),
-            Cell("–" if attempt.judgement.achieved is None else format_share(attempt.judgement.achieved, 1)),
+            Cell(f"{attempt.rate:g}", number=Number(attempt.rate)),
+            *([count_cell(attempt.offered)] if random else []),
+            seconds_cell(attempt.judgement.response, attempt.judgement.operation or ""),
+            share_cell(attempt.judgement.errors, 2),
+            share_cell(attempt.judgement.achieved, 1),
         ]
         for search in capacity.searches
         for attempt in search.attempts

@@ -18,14 +18,14 @@ from loadframe.report import compare_words
 from loadframe.report.fit import print_findings
 from loadframe.report.kinds import Report
 from loadframe.report.labels import treatment_text
-from loadframe.report.numbers import measured_text
+from loadframe.report.numbers import measured_text, p_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, numbers
 from loadframe.report.plots.forest import Effect, forest
 from loadframe.report.run_status import print_trust
 from loadframe.report.sections import further
-from loadframe.report.setup import manifest_facts
-from loadframe.report.tables import Cell, Sections, Table, runs_view
+from loadframe.report.setup import manifest_facts, stores_of
+from loadframe.report.tables import Cell, Number, Sections, Table, estimate_cell, p_cell, runs_view
 from loadframe.report.terminal_table import TerminalTable
 
 _TONES = {"better": "valid", "worse": "invalid", "alike": "muted", "open": ""}
@@ -65,7 +65,7 @@ def comparison_page(
         },
         runs=runs_view(RecordedExperiment(Path(), {"kind": "compare", **description}, runs)),
         further=further,
-        facts=manifest_facts(example.manifest) if example else [],
+        facts=manifest_facts(example.manifest, stores_of(runs)) if example else [],
         file=description.get("file", ""),
     )
 
@@ -226,16 +226,18 @@ def effects_plot(comparison: Comparison, name: str) -> Figure | None:
 
 
 def _row(contrast: Contrast, comparison: Comparison) -> list[Cell]:
-    value, bracket, interval = compare_words.ratio_text(contrast).partition(" [")
+    ratio = contrast.ratio
+    if ratio.low <= 0:
+        ratio = replace(ratio, low=-math.inf)
     reason = compare_words.open_reason(contrast, comparison.least) if contrast.outcome == "open" else ""
     return [
         Cell(compare_words.name(contrast)),
         *([Cell(contrast.label)] if _names_groups(comparison) else []),
         Cell(compare_words.OUTCOMES[contrast.outcome], reason, tone=_TONES[contrast.outcome]),
-        *(Cell(*words) for words in compare_words.means_texts(contrast)),
-        Cell(value, f"[{interval}" if bracket else ""),
-        Cell(compare_words.p_text(contrast.p)),
-        Cell(f"{contrast.delta:+.2f}"),
+        *compare_words.means_cells(contrast),
+        estimate_cell(compare_words.ratio_text(contrast), ratio),
+        p_cell(contrast.p),
+        Cell(f"{contrast.delta:+.2f}", number=Number(contrast.delta)),
     ]
 
 
@@ -275,9 +277,9 @@ def _table(comparison: Comparison) -> TerminalTable:
             compare_words.name(contrast),
             *([contrast.label] if _names_groups(comparison) else []),
             Text(compare_words.OUTCOMES[contrast.outcome], style=_TERMINAL_TONES[contrast.outcome]),
-            *("\n".join(filter(None, words)) for words in compare_words.means_texts(contrast)),
+            *(cell.lines for cell in compare_words.means_cells(contrast)),
             compare_words.ratio_text(contrast).replace(" [", "\n[", 1),
-            compare_words.p_text(contrast.p),
+            p_text(contrast.p),
             f"{contrast.delta:+.2f}",
         )
     return table

@@ -15,14 +15,13 @@ from loadframe.base.event_kinds import FIRED, NEVER
 from loadframe.report import elastic_words
 from loadframe.report.fit import print_findings
 from loadframe.report.kinds import Report
-from loadframe.report.labels import cluster_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import Figure
 from loadframe.report.plots.elastic import run_plot
 from loadframe.report.run_status import print_trust
 from loadframe.report.sections import Further, further
-from loadframe.report.setup import experiment_facts
-from loadframe.report.tables import Cell, Sections, Table, runs_view
+from loadframe.report.setup import clusters_text, experiment_facts, stores_of
+from loadframe.report.tables import Cell, Sections, Table, estimate_cell, runs_view
 from loadframe.report.terminal_table import TerminalTable
 
 _NOTE = (
@@ -50,7 +49,7 @@ def elastic_page(elasticity: Elasticity, further: Sections = ()) -> Page:
         "elastic.html.j2",
         title=f"{description['experiment']}: loadframe report",
         question=description.get("question") or f"How elastic is {description['experiment']}?",
-        subtitle=cluster_text(replace(example.manifest.store, nodes=None)) if example else "",
+        subtitle=clusters_text(stores_of(elasticity.folder.runs)) if example else "",
         experiment=description["experiment"],
         groups=[_view(group, index) for index, group in enumerate(elasticity.groups)],
         runs=runs_view(elasticity.folder),
@@ -78,15 +77,17 @@ def _view(group: Group, index: int) -> GroupView:
 
 def _measures(rows: Sequence[elastic_words.Row]) -> Table:
     cells = [
-        [Cell(row.title), Cell(row.says, tone="muted"), *map(_interval_cell, (row.value, row.control, row.difference))]
+        [
+            Cell(row.title),
+            Cell(row.says, tone="muted"),
+            *(
+                replace(estimate_cell(text, None), number=number)
+                for text, number in zip((row.value, row.control, row.difference), row.numbers, strict=True)
+            ),
+        ]
         for row in rows
     ]
     return Table(("measure", "meaning", "with the event", "control", "difference"), cells, names=2, note=_NOTE)
-
-
-def _interval_cell(text: str) -> Cell:
-    value, bracket, interval = text.partition(" [")
-    return Cell(value, f"[{interval}" if bracket else "")
 
 
 def print_elasticity(elasticity: Elasticity, console: Console, further: Further | None = None) -> None:

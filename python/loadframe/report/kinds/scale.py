@@ -17,7 +17,7 @@ from loadframe.record.schema.manifest import RecordedStore
 from loadframe.report import scale_words
 from loadframe.report.fit import print_findings
 from loadframe.report.kinds import Report
-from loadframe.report.labels import cluster_text, seconds_text
+from loadframe.report.labels import seconds_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
 from loadframe.report.page import Page, render
 from loadframe.report.plot import Figure
@@ -31,24 +31,33 @@ from loadframe.report.plots.scale import (
 )
 from loadframe.report.run_status import print_trust
 from loadframe.report.sections import Further, further
-from loadframe.report.setup import experiment_facts
-from loadframe.report.tables import Cell, Sections, Table, interval_cell, models_table, runs_view, speedup_table
+from loadframe.report.setup import clusters_text, experiment_facts, stores_of
+from loadframe.report.tables import (
+    Cell,
+    Sections,
+    Table,
+    count_cell,
+    estimate_cell,
+    models_table,
+    runs_view,
+    speedup_table,
+)
 from loadframe.report.terminal_table import TerminalTable
 
 _WAITING = ("operation", "part", "instances", "response", "time in the part", "share")
 _WAITING_TITLE = "Response times of users, and the application's waiting time in them"
 
 
-def _waiting_rows(tiers: Tiers) -> list[list[str]]:
+def _waiting_rows(tiers: Tiers) -> list[list[Cell]]:
     rows = sorted(tiers.waiting, key=lambda row: (row.operation, row.part, row.nodes or 0))
     return [
         [
-            row.operation,
-            row.part,
-            format_count(row.nodes or 0),
-            seconds_estimate(row.response),
-            seconds_estimate(row.waited),
-            percent_text(row.share),
+            Cell(row.operation),
+            Cell(row.part),
+            count_cell(row.nodes or 0),
+            estimate_cell(seconds_estimate(row.response), row.response, "s"),
+            estimate_cell(seconds_estimate(row.waited), row.waited, "s"),
+            estimate_cell(percent_text(row.share), row.share, "%"),
         ]
         for row in rows
     ]
@@ -60,7 +69,7 @@ def waiting_table(tiers: Tiers) -> Table | None:
         return None
     return Table(
         _WAITING,
-        [[Cell(text) for text in row] for row in _waiting_rows(tiers)],
+        _waiting_rows(tiers),
         names=2,
         note="Means over runs, with 95 % intervals if runs were repeated. Response: the user's response time by the"
         " generator's clock. Time in the part: reported by the application in each answer, by its clock.",
@@ -73,7 +82,7 @@ def waiting_on_terminal(tiers: Tiers) -> TerminalTable | None:
         return None
     table = TerminalTable(_WAITING, names=2, title=f"{_WAITING_TITLE}:")
     for row in _waiting_rows(tiers):
-        table.add(*(cell.replace(" [", "\n[", 1) for cell in row))
+        table.add(*(cell.lines for cell in row))
     return table
 
 
@@ -117,7 +126,7 @@ def sweep_page(sweep: Sweep, further: Sections = (), over: Sections = ()) -> Pag
         "sweep.html.j2",
         title=f"{description['experiment']}: loadframe report",
         question=description.get("question") or f"How does {description['experiment']} scale?",
-        subtitle=_subtitle(description, example.manifest.store if example else None),
+        subtitle=_subtitle(description, stores_of(sweep.folder.runs) if example else []),
         experiment=description["experiment"],
         curves=[_curves_view(curves, sweep, index) for index, curves in enumerate(sweep.curves)],
         tiers=[
@@ -160,7 +169,9 @@ def _curves_view(curves: PhaseCurves, sweep: Sweep, index: int) -> CurvesView:
         response_plot=response_over_clients(curves, f"{prefix}-response"),
         times=_times(curves, sweep, prefix),
         fits=[
-            FitView(title, models_table(fit), residuals(fit, f"{prefix}-residuals-{number}"), fit.warnings)
+            FitView(
+                title, models_table(fit, curves.rate.unit), residuals(fit, f"{prefix}-residuals-{number}"), fit.warnings
+            )
             for number, (title, fit) in enumerate(scale_words.fits(curves))
         ],
         warnings=curves.warnings,
@@ -174,7 +185,7 @@ def _treatments(curves: PhaseCurves) -> Table | None:
         " intervals include the bounds from delays and limits of the load generator."
     )
     note = f"{note} {scale_words.times_text(curves)}".strip()
-    return Table(columns, [[interval_cell(cell) for cell in row] for row in rows], names=0, note=note) if rows else None
+    return Table(columns, rows, names=0, note=note) if rows else None
 
 
 def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Figure]]:
@@ -192,9 +203,9 @@ def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Fi
     return shown
 
 
-def _subtitle(description: Mapping[str, Any], store: RecordedStore | None) -> str:
-    """Return the cluster of the experiment, and whether its data grew with the nodes."""
-    words = [cluster_text(replace(store, nodes=None))] if store else []
+def _subtitle(description: Mapping[str, Any], stores: Sequence[RecordedStore]) -> str:
+    """Return the clusters of the experiment, and whether its data grew with the nodes."""
+    words = [clusters_text(stores)] if stores else []
     if "nodes" in description["factors"]:
         weak = description.get("scaling") == "weak"
         words.append(
@@ -242,7 +253,7 @@ def _print_curves(console: Console, curves: PhaseCurves) -> None:
         columns, rows = scale_words.treatment_rows(curves)
         table = TerminalTable(columns, names=0)
         for row in rows:
-            table.add(*(cell.replace(" [", "\n[", 1) for cell in row))
+            table.add(*(cell.lines for cell in row))
         table.print(console)
     if curves.treatments and (words := scale_words.times_text(curves)):
         console.print(Text(words, style="dim"))

@@ -11,7 +11,7 @@ from loadframe.analyze.scale.curves import CurveOver, LineOver, PointOver
 from loadframe.analyze.scale.sweep import Curve, PhaseCurves, Point, Treatment
 from loadframe.base.units import format_count, format_nodes
 from loadframe.report.fit import NAMES, tells
-from loadframe.report.labels import seconds_text, treatment_text
+from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, rate_text, seconds_estimate
 from loadframe.report.plot import (
     COLORS,
@@ -30,7 +30,7 @@ from loadframe.report.plot import (
     numbers,
     spread,
 )
-from loadframe.report.tables import Cell, Table, interval_cell
+from loadframe.report.tables import Cell, Table, count_cell, estimate_cell, seconds_cell
 
 
 def over_factor_section(curves: Sequence[CurveOver]) -> Table:
@@ -40,9 +40,9 @@ def over_factor_section(curves: Sequence[CurveOver]) -> Table:
             Cell(curve.phase),
             Cell(_name(curve.factor), str(point.level)),
             Cell(treatment_text(line.others)),
-            Cell(format_count(point.runs), f"{point.failed} failed" if point.failed else ""),
-            Cell("–") if point.rate is None else interval_cell(measured_text(point.rate)),
-            interval_cell(seconds_estimate(point.response)),
+            count_cell(point.runs, f"{point.failed} failed" if point.failed else ""),
+            estimate_cell("–" if point.rate is None else measured_text(point.rate), point.rate),
+            estimate_cell(seconds_estimate(point.response), point.response, "s"),
         ]
         for curve in curves
         for line in curve.lines
@@ -158,9 +158,9 @@ def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
                 Cell(label),
                 Cell("" if at.nodes is None else format_count(at.nodes)),
                 Cell("" if at.clients is None else format_count(at.clients)),
-                interval_cell(measured_text(at.throughput, at.stretch)),
-                Cell(seconds_text(at.response_p50), of_level.operation or ""),
-                Cell(seconds_text(at.response_p99), of_level.operation or ""),
+                estimate_cell(measured_text(at.throughput, at.stretch), at.throughput),
+                seconds_cell(at.response_p50, of_level.operation or ""),
+                seconds_cell(at.response_p99, of_level.operation or ""),
             ]
             for at in of_level.treatments
         ]

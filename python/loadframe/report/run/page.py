@@ -1,11 +1,12 @@
 """Page of a single run."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.analyze.dips import DipsOfPhase, dips_of
+from loadframe.analyze.percentiles import Percentile, percentiles_of
 from loadframe.analyze.processes import processes_of
 from loadframe.analyze.publication_figures import (
     LENGTHS,
@@ -18,15 +19,20 @@ from loadframe.analyze.publication_figures import (
 from loadframe.analyze.rates import RATES
 from loadframe.base.units import format_count, format_duration, format_share
 from loadframe.record import Run
-from loadframe.record.schema.summary import PhaseSummary
+from loadframe.record.schema.figures import OperationFigures
+from loadframe.record.schema.summary import PhaseSummary, StreamSummary
 from loadframe.report.labels import (
     closed_text,
     cluster_text,
     ended_early_texts,
+    errors_text,
+    few_text,
     first_failure_texts,
     load_text,
     overruns_texts,
+    recall_text,
     reconnects_texts,
+    resolution_text,
     retries_texts,
     seconds_text,
     set_aside_texts,
@@ -35,6 +41,7 @@ from loadframe.report.labels import (
     stopped_by_texts,
     window_texts,
     with_failures,
+    with_parts,
 )
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, GRID, Axis, Figure, LineStyle, Panel, Rule, Trace, numbers
@@ -45,12 +52,16 @@ from loadframe.report.setup import manifest_facts, run_facts
 from loadframe.report.tables import (
     Cell,
     Table,
+    count_cell,
     failures_table,
     generator_table,
     growth_table,
-    operations_table,
+    p_cell,
+    percentile_cell,
     ranks_table,
     run_cpu,
+    seconds_cell,
+    share_cell,
 )
 
 
@@ -106,11 +117,11 @@ def dips_table(at: DipsOfPhase) -> Table | None:
     rows = [
         [
             Cell(activity.series.words, activity.series.metric),
-            Cell(format_share(activity.overlap.lost)),
-            Cell(format_share(activity.overlap.seconds)),
-            Cell(f"{activity.overlap.p:.2g}", tone="best" if activity.overlap.claimed else ""),
-            Cell(format_count(activity.inside)),
-            Cell(format_count(activity.outside)),
+            share_cell(activity.overlap.lost),
+            share_cell(activity.overlap.seconds),
+            p_cell(activity.overlap.p, tone="best" if activity.overlap.claimed else ""),
+            count_cell(activity.inside),
+            count_cell(activity.outside),
         ]
         for activity in at.activities
     ]
@@ -154,8 +165,7 @@ def samples_table(run: Run) -> Table | None:
 
 def _cells(spread: Spread, seconds: int) -> list[Cell]:
     figures = (spread.least, spread.q1, spread.median, spread.mean, spread.q3, spread.most, spread.deviation)
-    texts = ("–" if figure is None else format_count(figure) for figure in figures)
-    return [Cell(f"{seconds} s"), Cell(format_count(spread.samples)), *map(Cell, texts)]
+    return [seconds_cell(seconds), *map(count_cell, (spread.samples, *figures))]
 
 
 _CAPTION = (
@@ -175,14 +185,11 @@ def sources_table(phases: Sequence[PhaseSummary]) -> Table | None:
                 [
                     Cell(phase.name),
                     Cell(name, source.address or ""),
-                    Cell(format_count(source.lines)),
-                    Cell(format_count(source.dropped)),
-                    Cell(format_count(source.accepted)),
-                    Cell(format_count(source.indexed)),
-                    Cell(format_count(round(source.indexed / seconds)) if seconds else "–"),
-                    Cell(format_count(source.dead), reasons),
-                    Cell(format_count(source.left_over), tone="invalid" if source.left_over else ""),
-                    Cell(seconds_text(seconds)),
+                    *map(count_cell, (source.lines, source.dropped, source.accepted, source.indexed)),
+                    count_cell(source.indexed / seconds if seconds else None),
+                    count_cell(source.dead, reasons),
+                    count_cell(source.left_over, tone="invalid" if source.left_over else ""),
+                    seconds_cell(seconds),
                 ]
             )
     if not rows:
@@ -240,6 +247,107 @@ def _trace(rows: pa.Table, metric: str, name: str, line: LineStyle, panel: int) 
     return Trace(numbers(sampled["time"].to_numpy()), numbers(sampled["value"].to_numpy()), name, line, panel=panel)
 
 
+_PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "max": "max"}
+
+
+def operations_table(run: Run) -> Table:
+    """Return the figures of each operation of each phase."""
+    rows = []
+    by_phase = percentiles_of(run)
+    for phase in run.summary.phases:
+        for index, (name, operation) in enumerate(with_parts(phase.operations)):
+            failures = errors_text(operation)
+            known = by_phase[phase.name].get(name, {})
+            rows.append(
+                [
+                    Cell(phase.name if index == 0 else "", "prepares" if phase.prepares and index == 0 else ""),
+                    Cell(load_text(phase) if index == 0 else ""),
+                    Cell(name),
+                    count_cell(operation.throughput),
+                    count_cell(operation.documents_per_second),
+                    *(percentile_cell(operation.response.at(key), known.get(key)) for key in _PERCENTILES),
+                    Cell(failures or "0", tone="invalid" if failures else "muted"),
+                ]
+            )
+            if recall := recall_text(operation):
+                empty = [Cell("")] * (3 + len(_PERCENTILES))
+                rows.append([Cell(""), Cell(""), Cell(recall, tone="muted"), *empty])
+            if polled := resolution_text(operation):
+                empty = [Cell("")] * (3 + len(_PERCENTILES))
+                rows.append([Cell(""), Cell(""), Cell(polled, tone="muted"), *empty])
+            if every := with_failures(operation):
+                percentiles = [seconds_cell(every.at(key), tone="muted") for key in _PERCENTILES]
+                rows.append([Cell(""), Cell(""), Cell("with failures"), Cell(""), Cell(""), *percentiles, Cell("")])
+    columns = ("phase", "load", "operation", "requests/s", "documents/s", *_PERCENTILES.values(), "failures")
+    note = (
+        "Successful requests of the measured window, and their response times (done − scheduled). If requests failed, a"
+        " second row has the times of all requests. Rows with a dot: parts of an operation, with service times (done −"
+        " sent). In brackets: 95 % intervals of the percentiles within this run. "
+    )
+    few = few_text(
+        percentile for phase in by_phase.values() for intervals in phase.values() for percentile in intervals.values()
+    )
+    return Table(columns, rows, names=3, note=(note + few).strip(), data=_operations_data(run, by_phase))
+
+
+def _operations_data(run: Run, by_phase: Mapping[str, Mapping[str, Mapping[str, Percentile]]]) -> Table:
+    """Return a row for each operation and part, with numbers only: load, rates, percentiles, failures by class."""
+    kinds = dict.fromkeys(
+        kind for phase in run.summary.phases for _, figures in with_parts(phase.operations) for kind in figures.errors
+    )
+    rows = []
+    for phase in run.summary.phases:
+        stream = phase.streams[0] if len(phase.streams) == 1 else None
+        for name, figures in with_parts(phase.operations):
+            whole = figures if isinstance(figures, OperationFigures) else None
+            intervals = by_phase[phase.name].get(name, {})
+            counts = (figures.requests, figures.successes, sum(figures.errors.values()))
+            further = (whole.dropped, whole.in_flight_at_end, whole.recall) if whole else (None, None, None)
+            rows.append(
+                [
+                    Cell(phase.name),
+                    Cell("yes" if phase.prepares else "no"),
+                    Cell(load_text(phase)),
+                    Cell(name),
+                    *map(count_cell, _levels(stream)),
+                    count_cell(figures.throughput),
+                    count_cell(figures.documents_per_second),
+                    *(percentile_cell(figures.response.at(key), intervals.get(key)) for key in _PERCENTILES),
+                    *(seconds_cell(figures.all.at(key) if figures.all else None) for key in _PERCENTILES),
+                    *map(count_cell, counts),
+                    *(count_cell(figures.errors.get(kind, 0)) for kind in kinds),
+                    *map(count_cell, further),
+                    seconds_cell(whole.resolution if whole else None),
+                ]
+            )
+    columns = (
+        *("phase", "prepares", "load", "operation", "clients", "users", "offered/s", "requests/s", "documents/s"),
+        *_PERCENTILES.values(),
+        *(f"{name} with failures" for name in _PERCENTILES.values()),
+        *(
+            "requests",
+            "successes",
+            "failures",
+            *(f"{kind} failures" for kind in kinds),
+            "dropped",
+            "unanswered",
+            "recall",
+            "poll interval",
+        ),
+    )
+    return Table(columns, rows, names=4)
+
+
+def _levels(stream: StreamSummary | None) -> tuple[float | None, float | None, float | None]:
+    """Return the clients, users and rate of a stream; None for those that it has not or that change."""
+    if stream is None or stream.source is not None:
+        return None, None, None
+    clients, users, rate = (
+        level if isinstance(level, int | float) else None for level in (stream.clients, stream.users, stream.rate)
+    )
+    return clients, users, rate
+
+
 def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
     """Return the page of a single run; `bands` are the bounds of latency buckets, s."""
     manifest, summary = run.manifest, run.summary
@@ -260,7 +368,7 @@ def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
         reasons=merged_reasons(summary.verdict.reasons) if summary.verdict else [],
         operations=operations_table(run) if phases else None,
         remarks=[
-            words
+            f"in {phase.name}: {words}" if len(phases) > 1 else words
             for phase in phases
             for words in (
                 *ended_early_texts(phase),
@@ -315,8 +423,9 @@ def _headline(run: Run) -> list[str]:
         for name, operation in phase.operations.items():
             response, every = operation.response, with_failures(operation)
             failed = f" ({seconds_text(every.p99)} with failures)" if every else ""
+            of_phase = f"{phase.name}: " if len(measured) > 1 else ""
             lines.append(
-                f"{name}, {load_text(phase)}: {format_count(operation.throughput)} requests/s,"
+                f"{of_phase}{name}, {load_text(phase)}: {format_count(operation.throughput)} requests/s,"
                 f" median {seconds_text(response.p50)}, p99 {seconds_text(response.p99)}{failed}."
             )
     invalid = run.summary.verdict and standing_of(run)[0] == "invalid"

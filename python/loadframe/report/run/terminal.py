@@ -49,6 +49,8 @@ from loadframe.report.terminal_table import TerminalTable
 _MOST_PHASES = 20
 #: Most lines of each list in the verdict of such a run.
 _MOST_LINES = 20
+#: Rules without a result that the terminal lists.
+_MOST_NOT_CHECKED = 8
 #: Stands before the figures of an invalid run, and before the reasons.
 _INVALID = "INVALID: do not rely on these figures"
 _Percentiles = Mapping[str, Mapping[str, Mapping[str, Percentile]]]
@@ -161,15 +163,14 @@ def print_verdict(console: Console, run: Run, verdict: RecordedVerdict) -> None:
     if (further := len(bounds) - most) > 0:
         console.print(Text(f"  {counted(further, 'more figure')}; see the report"))
     grid = Table.grid(padding=(0, 1, 0, 0))
-    reasons = [(reason.cause, reason.remedy) for reason in verdict.reasons]
-    for cause, remedy in merged_reasons(verdict.reasons) if len(reasons) > most else reasons:
+    for cause, remedy in merged_reasons(verdict.reasons):
         grid.add_row(Text("!", style="yellow"), Text(cause, style="yellow"))
         grid.add_row("", Text(remedy, style="dim"))
     for words in verdict.explained:
         grid.add_row("", Text(f"explained: {words}", style="dim"))
-    for words in verdict.not_judged[:most]:
+    for words in verdict.not_judged[:_MOST_NOT_CHECKED]:
         grid.add_row("", Text(f"not checked: {words}", style="dim"))
-    if (further := len(verdict.not_judged) - most) > 0:
+    if (further := len(verdict.not_judged) - _MOST_NOT_CHECKED) > 0:
         grid.add_row("", Text(f"not checked: {counted(further, 'more entry', 'more entries')}", style="dim"))
     if grid.row_count:
         console.print(grid)
