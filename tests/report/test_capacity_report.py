@@ -82,3 +82,20 @@ def test_a_search_in_order_has_no_warning_and_a_lower_bound_has_a_triangle(tmp_p
     report = read_report(write_capacity(tmp_path / "e", trials, warmup=5.0))
     assert beside_few_requests(report) == []
     assert [trace["name"] for trace in Page(report.page).plots["capacity"]["traces"]][-1] == "at least"
+
+
+def test_the_nodes_of_an_existing_cluster_are_those_that_its_runs_recorded(tmp_path):
+    path = write_capacity(tmp_path / "e", {1: [(60.0, True)] * 3}, store={"kind": "sim", "hosts": ["h:1"]}, factors={})
+    described = json.loads((path / "experiment.json").read_text())
+    for entry in described["design"]:
+        del entry["treatment"]["nodes"]
+        manifest = path / "runs" / entry["run"] / "manifest.json"
+        run = json.loads(manifest.read_text())
+        del run["treatment"]["nodes"]
+        run["store"]["nodes"] = 2
+        manifest.write_text(json.dumps(run))
+    (path / "experiment.json").write_text(json.dumps(described))
+    report = read_report(path)
+    assert [capacity["nodes"] for capacity in report.document["capacities"]] == [2]
+    assert "2 nodes" in printed(report)
+    assert "1 node" not in printed(report)

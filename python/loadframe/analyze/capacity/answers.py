@@ -60,6 +60,8 @@ class Search:
     treatment: Mapping[str, Any]
     attempts: tuple[Attempt, ...]
     end: Next | Answer
+    #: Number of nodes; None if its runs did not record it.
+    nodes: int | None = None
 
     @property
     def answer(self) -> Answer | None:
@@ -255,7 +257,8 @@ def _search(runs: Sequence[RecordedRun], slo: Slo, bounds: Bounds, phases: Seque
             duration = min((entry.duration for phase in phases if (entry := run.phase(phase))), default=0.0)
             attempts.append(Attempt(run.id, rate, judgement, documents, offered, duration))
     end = search(bounds, [attempt.trial for attempt in attempts])
-    return Search(runs[0].block, without_rate(runs[0].treatment, bounds.over), tuple(attempts), end)
+    nodes = next((run.nodes for run in runs if run.nodes), None)
+    return Search(runs[0].block, without_rate(runs[0].treatment, bounds.over), tuple(attempts), end, nodes)
 
 
 def _documents(run: RecordedRun, phases: Sequence[str]) -> float:
@@ -317,7 +320,8 @@ def _trials(search: Search) -> list[Trial]:
 
 def _capacity(searches: Sequence[Search], fitted: Thresholds | None, default_nodes: int) -> Capacity:
     treatment = searches[0].treatment
-    nodes = int(treatment.get("nodes") or default_nodes)
+    recorded = next((search.nodes for search in searches if search.nodes), None)
+    nodes = recorded or int(treatment.get("nodes") or default_nodes)
     answers = [search.answer for search in searches if search.answer and search.is_conclusive]
     if fitted is None:
         return Capacity(treatment, nodes, tuple(searches), None, Kind.UNKNOWN)

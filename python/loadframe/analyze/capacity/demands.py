@@ -126,7 +126,7 @@ def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
         return (
             f"No measured number of nodes sustains {load}{allowed}, and no curve predicts more than"
             f" {format_nodes(largest)}. Measure larger clusters, and at least three sizes for a curve"
-            " (factors: {nodes: [1, 2, 4]})."
+            " (factors: {nodes: [1, 2, 4]}; on a cluster of your own also store.scale_command)."
         )
     if answer.nodes is None:
         return (
