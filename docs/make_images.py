@@ -1,6 +1,6 @@
 """Make the pictures of the documentation from real runs: `python docs/make_images.py [--runs FOLDER] [NAME...]`.
 
-The runs load the simulated store for about eight minutes; runs that the folder has already are not repeated. Pictures
+The runs load the simulated store for about nine minutes; runs that the folder has already are not repeated. Pictures
 are taken by Chromium.
 """
 
@@ -32,14 +32,14 @@ experiment: nodes
 question: How far does the store scale with nodes?
 store:
   kind: sim
-  settings: {service: 20ms, sigma: 0.05, kappa: 0.02}
+  settings: {service: 50ms, sigma: 0.05, kappa: 0.02}
 workload: nyc_taxis
 with: {documents: 1000}
 measure: range_100
 kind: scale
 factors: {nodes: [1, 2, 3, 4, 6, 8], clients: [64]}
 warmup: 1s
-duration: 4s
+duration: 8s
 repetitions: 3
 """
 ELASTIC = """\
@@ -219,7 +219,7 @@ def percentiles(runs: Path, name: str, words: Sequence[str]) -> dict[str, Any]:
             bench = [LOADFRAME, "bench", runs / "stalls.yaml", "--cluster", name, "--replace", "--output", folder]
             subprocess.run([*bench, *words], check=True, stdout=subprocess.DEVNULL)
         finally:
-            subprocess.run([LOADFRAME, "cluster", "down", name], check=True)
+            subprocess.run([LOADFRAME, "cluster", "down", name, "--delete-data"], check=True)
     done = subprocess.run([LOADFRAME, "report", folder, "--json"], check=True, capture_output=True, text=True)
     measured: dict[str, Any] = json.loads(done.stdout)["percentiles"]["read"]["read"]
     return measured
@@ -228,10 +228,13 @@ def percentiles(runs: Path, name: str, words: Sequence[str]) -> dict[str, Any]:
 def show(figure: Figure | None, name: str, width: int) -> None:
     """Make the picture of a figure."""
     assert figure is not None
-    height = 24 + round((width - 24) * figure.height / figure.width)
+    drawn = draw(figure)
+    # A drawing with many legend entries is higher than its figure.
+    _, _, wide, high = map(float, drawn.partition('viewBox="')[2].partition('"')[0].split())
+    height = 24 + round((width - 24) * high / wide)
     with tempfile.TemporaryDirectory() as folder:
         page = Path(folder) / "page.html"
-        page.write_text(f"<!doctype html><meta charset=utf-8><style>{_PLAIN}</style>{draw(figure)}")
+        page.write_text(f"<!doctype html><meta charset=utf-8><style>{_PLAIN}</style>{drawn}")
         photograph(page.as_uri(), name, width, height, scale=1.5)
 
 

@@ -134,10 +134,11 @@ Complete commands, options, workloads, stores and clusters with the tab key afte
 and a restart of your shell (bash, zsh or fish).
 """
 _JSON = """\
-Every command has `--json`. Standard output then has the result only; progress, warnings and errors go to standard
-error as text. Errors keep their exit code. A command that fails before it has a result prints nothing to standard
-output. If runs failed, the result includes the failures. `cluster up NAME -- COMMAND` and `watch --web` refuse
-`--json`: their output is the command's, or a page. Times are in s, rates in 1/s, sizes in bytes.
+Every command has `--json`, except `dashboard`, which prints JSON anyway. Standard output then has the result only;
+progress, warnings and errors go to standard error as text. Errors keep their exit code. A command that fails before it
+has a result prints nothing to standard output. If runs failed, the result includes the failures. `cluster up NAME --
+COMMAND` and `watch --web` refuse `--json`: their output is the command's, or a page. Times are in s, rates in 1/s,
+sizes in bytes.
 """
 _COMMAND_CODE = """\
 `loadframe cluster up NAME -- COMMAND` exits with the code of COMMAND, or with 128 and the number of its signal.
