@@ -177,3 +177,10 @@ def test_a_backlog_that_only_scatters_does_not_grow():
     assert grows <= 20, "at most one in twenty, and some room"
     assert growth([1, 1, 1, 1, 1, 1]) == 0
     assert growth((np.arange(60) * 2 + source.poisson(5, 60)).tolist()) == pytest.approx(2, abs=0.1)
+
+
+def test_a_rate_that_passed_and_failed_is_not_that_of_a_cold_store():
+    made = [(40, FAILED), (40, FAILED), (20, FAILED), (20, PASSED), (28.28, FAILED), (28.28, FAILED), (20, FAILED),
+            (10, PASSED), (14.14, PASSED), (14.14, PASSED), (14.14, PASSED)]  # fmt: skip
+    bounds = Bounds(start=40, least=1, most=100, precision=0.5)
+    assert search(bounds, [Trial(*trial) for trial in made]) == Answer(Kind.BRACKETED, 14.14, 20)

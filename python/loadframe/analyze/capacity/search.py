@@ -5,9 +5,9 @@ failed rate. One pass is enough to continue, which keeps the search quick. The a
 by two failed trials, and the answer has three passes and at most one failure. An answer that fails this verification
 counts as a failed rate, and the search continues below it. An interrupted search resumes from its trials.
 
-A store may miss a rate while it is cold, and sustain it later. If the failed rate above the answer was not tried after
-the answer's first pass, it is tried once more. If it passes, its earlier failures do not count, nor do failures before
-the first pass of a higher rate.
+A store may miss a rate while it is cold, and sustain it later. If the failed rate above the answer never passed and was
+not tried after the answer's first pass, it is tried once more. If it passes, its earlier failures do not count, nor do
+failures before the first pass of a higher rate.
 """
 
 import math
@@ -116,8 +116,9 @@ def _step(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
         return Next(middle, 1, "bisect")
     # Between a passed and a failed rate, rates may be invalid: the bracket is then wider than the precision.
     failed = min((rate for rate, tally in tried.items() if tally.failed and rate > low), default=None)
+    first_pass = trials.index(Trial(low, Outcome.PASSED))
     end = _verified(tried[low], Kind.BRACKETED if failed else Kind.LOWER_BOUND, failed or high)
-    if isinstance(end, Answer) and failed and trials.index(Trial(low, Outcome.PASSED)) > _last(trials, failed):
+    if isinstance(end, Answer) and failed and not tried[failed].passes and first_pass > _last(trials, failed):
         return Next(failed, 1, "confirm", end)
     return end
 
