@@ -201,6 +201,16 @@ def test_whatever_is_recorded_of_the_store_is_a_difference(tmp_path, key, first,
     assert [str(difference) for difference in differing] == [f"store.{key}: {first} → {second}"]
 
 
+def test_names_of_collections_are_not_a_difference(tmp_path):
+    for name in ("one", "other"):
+        write_run(tmp_path / name, "r0", Truth(seconds=2), seed=1)
+        file = tmp_path / name / "r0" / "manifest.json"
+        manifest = json.loads(file.read_text())
+        manifest["store"]["prefix"] = f"lf_{name}_"
+        file.write_text(json.dumps(manifest))
+    assert between(tmp_path, "one", "other").differing["other"] == ()
+
+
 def _start(folder, instant, **parts):
     for file in folder.glob("*/manifest.json"):
         file.write_text(json.dumps(json.loads(file.read_text()) | {"started": instant, **parts}))

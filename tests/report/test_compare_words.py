@@ -124,6 +124,8 @@ def test_an_inconclusive_contrast_gives_its_reason(compared):
     unbounded = replace(wide.estimate, ratio=Estimate(1.0, 0.0, math.inf))
     assert "too few runs" in open_reason(replace(wide, estimate=unbounded), 0.05)
     assert "failures" in open_reason(replace(wide, failed=(0, 1)), 0.05)
+    chance = replace(wide, estimate=replace(wide.estimate, ratio=Estimate(0.25, 0.1, 0.9)))
+    assert "p covers all rows" in open_reason(chance, 0.05)
     undecided = replace(compared, contrasts=(wide,))
     assert open_reasons(undecided) == [f"inconclusive (range_100 throughput): {open_reason(wide, 0.05)}"]
     assert open_reason(wide, 0.05) in comparison_page(undecided)

@@ -110,11 +110,19 @@ def open_reason(contrast: Contrast, least: float) -> str:
     if not ratio.is_finite:
         unbounded = not contrast.estimate.bounds.is_exact
         return "the load generator left a figure without a bound" if unbounded else "too few runs for an interval"
+    return _interval_reason(contrast, least, smallest)
+
+
+def _interval_reason(contrast: Contrast, least: float, smallest: str) -> str:
+    """Return why a contrast with a finite interval is inconclusive."""
+    ratio = contrast.ratio
     if not contrast.estimate.bounds.is_exact and not _is_wide(contrast.estimate.log_ratio, contrast, least):
         return "delays of the load generator widen the interval"
     if ratio.low <= 1 <= ratio.high:
         return f"the interval includes no difference and one of {smallest} or more; add runs"
-    return f"the interval includes differences below and above {smallest}; add runs"
+    if abs(ratio.value - 1) < least:
+        return f"the interval includes differences below and above {smallest}; add runs"
+    return "p covers all rows, unlike the intervals, and is too large; add runs, or compare fewer measures"
 
 
 def open_reasons(comparison: Comparison) -> list[str]:

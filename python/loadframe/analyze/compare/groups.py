@@ -198,8 +198,8 @@ def _labels(arguments: Sequence[str]) -> list[str]:
 
 #: Entries that identify a machine: containers on one machine differ in name but share processor and memory.
 MACHINE = ("hardware.hostname", "hardware.cpu", "hardware.usable", "hardware.memory")
-#: All recorded fields of the store; the family follows from the kind.
-_STORE = tuple(f"store.{entry.name}" for entry in fields(RecordedStore) if entry.name != "family")
+#: All recorded fields of the store except its family, which follows from the kind, and the prefix of names.
+_STORE = tuple(f"store.{entry.name}" for entry in fields(RecordedStore) if entry.name not in ("family", "prefix"))
 _LOAD = ("workload.name", "workload.file.sha256", "workload.parameters", "workload.phases", "workload.corpora")
 _GENERATOR = ("generator.ranks", "generator.threads", "generator.spread", "generator.connections", "generator.samples")
 _SOFTWARE = ("versions.loadframe", "versions.commit", "versions.modified", "versions.kernel")
