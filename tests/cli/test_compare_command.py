@@ -21,7 +21,7 @@ def test_a_sentence_a_table_and_a_page(results, tmp_path):
     assert "worse (ratio" in " ".join(done.stdout.split())
     page = (tmp_path / "c.html").read_text()
     assert "Each mark is a run" in page
-    assert "Old: 5 runs; slow: 5 runs." in page
+    assert "old: 5 runs; slow: 5 runs." in page
 
 
 def test_json_has_every_contrast(results):

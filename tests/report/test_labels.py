@@ -6,7 +6,7 @@ import pytest
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.record.schema.summary import StoppedBy, StreamSummary
-from loadframe.report.labels import overruns_texts, pacing_text, stopped_by_texts
+from loadframe.report.labels import overruns_texts, pacing_text, stopped_by_texts, treatment_text
 from made_up_runs import MadeUp, operation, phase, summary
 
 STAGES = {"from": 1, "stages": [{"to": 8, "over": 30.0}, {"to": 4, "over": 0.0}]}
@@ -50,3 +50,8 @@ def test_iterations_longer_than_the_pacing_and_early_stops_are_reported():
     ]
     assert stopped_by_texts(made) == ["stopped early by stop_when: missed_share was above 0.05 for 10 s"]
     assert overruns_texts(phase("a", {"read": operation(100.0)})) == []
+
+
+def test_levels_that_are_whole_numbers_have_no_decimals():
+    levels = {"nodes": 2, "rate": 2400.0, "store.limits.cpus": 0.1, "skew": 1e6, "store.kind": "redis"}
+    assert treatment_text(levels) == "nodes 2, rate 2400, cpus 0.1, skew 1000000, kind redis"

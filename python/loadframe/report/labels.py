@@ -333,5 +333,8 @@ def overruns_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def treatment_text(treatment: Mapping[str, Any]) -> str:
-    """Write `nodes 2, clients 8`, with the last part of each factor's dotted name."""
-    return ", ".join(f"{factor.rsplit('.', 1)[-1]} {level}" for factor, level in treatment.items())
+    """Write `nodes 2, clients 8`, with the last part of each factor's dotted name; a rate of 50.0 is `rate 50`."""
+    return ", ".join(
+        f"{factor.rsplit('.', 1)[-1]} {f'{level:.15g}' if isinstance(level, float) else level}"
+        for factor, level in treatment.items()
+    )

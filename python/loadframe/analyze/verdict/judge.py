@@ -125,7 +125,8 @@ def judge(
         elif phase.one_journey:
             unjudged.append(f"steadiness of phase {name}: each user makes one journey, whose steps determine the load")
         elif steady is None:
-            unjudged.append(f"steadiness of phase {name}: {len(phase.throughput)} s is too short (20 s are needed)")
+            length = f"{len(phase.throughput)} s" if len(phase.throughput) else "less than 1 s"
+            unjudged.append(f"steadiness of phase {name}: {length} is too short (20 s are needed)")
         elif not steady.steady:
             rest = _beside_documents(phase)
             if rest and rest.steady:
