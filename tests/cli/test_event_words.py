@@ -16,7 +16,8 @@ class Clock:
 
 
 def ads(accepted, indexed, dead=0, address="127.0.0.1:5000", spilled=0, visible=None, **kinds):
-    waiting = accepted - indexed
+    # Events in a request do not wait, and have no acknowledgement.
+    waiting = 0
     return {
         "ads": SourceProgress(accepted + dead, accepted, indexed, dead, waiting, spilled, kinds, [], address, visible)
     }
@@ -25,16 +26,16 @@ def ads(accepted, indexed, dead=0, address="127.0.0.1:5000", spilled=0, visible=
 def test_totals_are_shown_as_rates_of_the_last_second():
     clock = Clock()
     words = EventWords(clock)
-    assert words.words(0, ads(0, 0)) == "ads: no events yet, 0 waiting, 0 dead letters"
+    assert words.words(0, ads(0, 0)) == "ads: no events yet, 0 unacknowledged, 0 dead letters"
     clock.now = 2.0
-    said = "ads: 1,000 lines/s, 1,000 events/s accepted, 900 indexed, 200 waiting, 1 dead letter"
+    said = "ads: 1,000 lines/s, 1,000 events/s accepted, 900 indexed, 200 unacknowledged, 1 dead letter"
     assert words.words(1, ads(2000, 1800, dead=1)) == said
     clock.now = 2.2
     assert words.words(1, ads(2400, 2200, dead=1)) == said, "the same second has the same words"
     clock.now = 3.0
     assert words.words(2, ads(2000, 1800, dead=1)).startswith("ads: 0 lines/s, 0 events/s accepted, 0 indexed")
-    dropping = {"ads": replace(ads(2000, 1800)["ads"], dropped=1500)}
-    assert words.words(2, dropping).endswith("200 waiting, 1,500 dropped, 0 dead letters")
+    dropping = {"ads": replace(ads(2000, 1800)["ads"], lines=3500, dropped=1500)}
+    assert words.words(2, dropping).endswith("200 unacknowledged, 1,500 dropped, 0 dead letters")
 
 
 def test_events_before_the_first_poll_are_shown_in_the_first_second():
@@ -70,4 +71,4 @@ def test_events_are_shown_by_kind_and_spilled_ones_separately():
     words.words(0, ads(0, 0))
     clock.now = 2.0
     told = words.words(1, ads(4000, 2200, spilled=1500, bid=2000, win=200, click=0))
-    assert "1,100 indexed (1,000 bid, 100 win), 1,800 waiting (1,500 on disk), 0 dead letters" in told
+    assert "1,100 indexed (1,000 bid, 100 win), 1,800 unacknowledged (1,500 on disk), 0 dead letters" in told

@@ -188,7 +188,7 @@ def test_answers_are_always_drawn_as_text(folder, width, dark):
         {"kind": "answer", "operation": "totals", "title": "Totals", "chart": "figures", "unit": "",
          "figures": {"clicks": 3.0, "spend": None}, "time": 4.0},
     ]  # fmt: skip
-    events = {"accepted": 220.0, "indexed": 219.0, "all_accepted": 900, "all_indexed": 890, "waiting": 10}
+    events = {"accepted": 220.0, "indexed": 219.0, "all_accepted": 900, "all_indexed": 890, "unacknowledged": 10}
     events |= {"dead_letters": 2, "visible": 850}
     load = {"kind": "load", "time": 4.0, "second": 4, "requests": 2, "documents": 219, "p50": 0.01, "p99": 0.02,
             "errors": 0.0, "all_errors": 0, "events": events}  # fmt: skip

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from loadframe.base.procfs import unread_of_pipe, unread_of_port
-from loadframe.observe import Sample, SourcesSampler
+from loadframe.observe import SourcesSampler
 
 
 def told(lines, waiting, cpu=()):
@@ -16,6 +16,7 @@ def told(lines, waiting, cpu=()):
             "accepted": lines,
             "indexed": lines - waiting,
             "dead_letters": 0,
+            "unacknowledged": waiting + 5,
             "waiting": waiting,
             "spilled": 0,
             "reader_cpu": cpu,
@@ -32,13 +33,14 @@ def sampled(sampler, now):
 def test_totals_become_rates_and_queue_lengths_stay_levels():
     sampler = SourcesSampler()
     sampler.tell(told(100, 40))
-    assert list(sampler.sample(1.0)) == [Sample("source:ads", "waiting", 40), Sample("source:ads", "spilled", 0)]
+    assert sampled(sampler, 1.0) == {"unacknowledged": 45, "waiting": 40, "spilled": 0}
     sampler.tell(told(300, 20))
     assert sampled(sampler, 3.0) == {
         "lines": 100.0,
         "accepted": 100.0,
         "indexed": 110.0,
         "dead_letters": 0.0,
+        "unacknowledged": 25,
         "waiting": 20,
         "spilled": 0,
     }
@@ -59,7 +61,7 @@ def test_a_source_that_is_read_again_restarts_its_rates():
     sampler.tell({})
     assert list(sampler.sample(2.0)) == []
     sampler.tell(told(500, 0))
-    assert sampled(sampler, 3.0) == {"waiting": 0, "spilled": 0}
+    assert sampled(sampler, 3.0) == {"unacknowledged": 5, "waiting": 0, "spilled": 0}
 
 
 def test_the_busiest_reader_thread_of_a_source_is_reported():

@@ -72,7 +72,7 @@ def test_runs_without_events_omit_the_section(tmp_path):
 
 
 def paced(run, seconds, waiting, accepted=1000.0, reader_cpu=0.1, held_back=False, unread_share=0.0, buffer_full=False):
-    """Return the sentence on a run with `waiting(second)` waiting events; all others are stored."""
+    """Return the sentence on a run with `waiting(second)` events in requests; all others are stored."""
     source = replace(ADS, held_back=held_back, unread_share=unread_share, buffer_full=buffer_full)
     phase = replace(run.summary.phases[0], start=0.0, warmup=0.0, duration=float(seconds), sources={"ads": source})
     rows = [
@@ -81,7 +81,8 @@ def paced(run, seconds, waiting, accepted=1000.0, reader_cpu=0.1, held_back=Fals
         for metric, value in (
             ("accepted", accepted),
             ("indexed", accepted - (waiting(second) - waiting(second - 1))),
-            ("waiting", waiting(second)),
+            ("waiting", 0.0),
+            ("unacknowledged", waiting(second)),
             ("reader_cpu", reader_cpu),
         )
     ]

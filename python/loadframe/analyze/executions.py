@@ -178,7 +178,7 @@ Pace = Literal["kept up", "fell behind", "too short", "held back", "not recorded
 class IngestPace:
     """Rates of a source while its events arrived, 1/s, and the growth of the backlog with its 95 % interval, 1/s.
 
-    The backlog has the accepted events that wait for a request. `growth` is None if too few seconds are known.
+    The backlog has the accepted events without an answer of the store. `growth` is None if too few seconds are known.
     A source that was `held back`, or whose `reader` was `busy`, may have offered more events. `unread_share` is the
     share of the seconds in which its connection or pipe held much that was not read; None if unknown. A `buffer_full`
     pauses reading, so it may be the cause.
@@ -219,14 +219,14 @@ def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None
         ends = [round(part * (len(judged) - 1) / _PARTS) for part in range(_PARTS + 1)]
         growth = mean_interval(
             [
-                (judged[end].waiting - judged[start].waiting)
+                (judged[end].backlog - judged[start].backlog)
                 / sum(sample.length for sample in judged[start + 1 : end + 1])
                 for start, end in pairwise(ends)
             ]
         )
         reader_cpu = sum(sample.length * sample.reader_cpu for sample in judged) / length
         pace = _pace(growth, offered, reader_cpu, phase.sources[source])
-    left, figures = judged[-1].waiting, phase.sources[source]
+    left, figures = judged[-1].backlog, phase.sources[source]
     unread, full = figures.unread_share, figures.buffer_full
     return IngestPace(source, length, offered, stored, left, growth, pace, unread, full)
 
@@ -245,7 +245,7 @@ def _pace(growth: Estimate, offered: float, reader_cpu: float, figures: SourceFi
 
 @dataclass(frozen=True)
 class _Sample:
-    """A sample of a source: its length, s, the events accepted and indexed in it, 1/s, and those waiting at its end.
+    """A sample of a source: its length, s, the events accepted and indexed in it, 1/s, and the backlog at its end.
 
     `reader_cpu` is the CPU use of the busiest thread that read it, cores; 0 if no thread is known.
     """
@@ -253,7 +253,7 @@ class _Sample:
     length: float
     accepted: float
     indexed: float
-    waiting: float
+    backlog: float
     reader_cpu: float
 
 
@@ -265,7 +265,14 @@ def _samples(run: Run, phase: PhaseSummary, source: str) -> list[_Sample]:
         if phase.start < time <= end + 1 and value is not None:
             by_time.setdefault(time, {})[metric] = value
     known = {time: row for time, row in by_time.items() if row.keys() >= {"accepted", "indexed", "waiting"}}
+    # Runs of earlier versions do not record events in requests.
     return [
-        _Sample(time - before, row["accepted"], row["indexed"], row["waiting"], row.get("reader_cpu", 0.0))
+        _Sample(
+            time - before,
+            row["accepted"],
+            row["indexed"],
+            row.get("unacknowledged", row["waiting"]),
+            row.get("reader_cpu", 0.0),
+        )
         for before, (time, row) in zip([phase.start, *known], known.items(), strict=False)
     ]

@@ -75,7 +75,7 @@ class EventWords:
                     self._last[name] += f", about {rate(source.visible - (before.visible or 0))} visible"
         self._second = second
         return "  ".join(
-            f"{name}: {self._last.get(name, 'no events yet')}, {format_count(source.waiting)} waiting"
+            f"{name}: {self._last.get(name, 'no events yet')}, {format_count(source.unacknowledged)} unacknowledged"
             f"{f' ({format_count(source.spilled)} on disk)' if source.spilled else ''},"
             f"{f' {format_count(source.dropped)} dropped,' if source.dropped else ''}"
             f" {counted(source.dead_letters, 'dead letter')}"

@@ -361,7 +361,12 @@ def _events(now: Progress, before: Progress | None, seconds: int) -> dict[str, f
     visible = [source.visible for source in now.sources.values() if source.visible is not None]
     if visible:
         totals["visible"] = sum(visible)
-    return {**rates, **totals, "waiting": total(now, "waiting"), "dead_letters": total(now, "dead_letters")}
+    return {
+        **rates,
+        **totals,
+        "unacknowledged": total(now, "unacknowledged"),
+        "dead_letters": total(now, "dead_letters"),
+    }
 
 
 def _watched(samples: list[Sampled]) -> Iterator[Record]:

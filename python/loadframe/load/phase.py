@@ -122,6 +122,12 @@ class SourceProgress:
     visible: int | None = None  #: events received no later than the newest probed event that a query returned
     dropped: int = 0  #: events that the transformation dropped
 
+    @property
+    def unacknowledged(self) -> int:
+        """Accepted events without an answer of the store: those that wait, and those in a request."""
+        # The counts are not of one instant.
+        return max(self.lines - self.dropped - self.dead_letters - self.indexed, 0)
+
 
 @dataclass(frozen=True)
 class Progress:

@@ -254,7 +254,7 @@ class HealthSampler:
 
 #: Counters of a phase; `visible` exists only with visibility probes.
 _TOTALS = ("lines", "dropped", "accepted", "indexed", "visible", "dead_letters")
-_LEVELS = ("waiting", "spilled")
+_LEVELS = ("unacknowledged", "waiting", "spilled")
 
 
 class SourcesSampler:

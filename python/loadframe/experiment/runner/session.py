@@ -459,7 +459,11 @@ class Session:
             self.listener.progress(progress)
             self._sources.tell(
                 {
-                    name: {**asdict(source), "stdin": "stdin" in phase.sources[name]}
+                    name: {
+                        **asdict(source),
+                        "unacknowledged": source.unacknowledged,
+                        "stdin": "stdin" in phase.sources[name],
+                    }
                     for name, source in progress.sources.items()
                 }
             )

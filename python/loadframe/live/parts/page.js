@@ -169,7 +169,7 @@ function drawCharts() {
       ...frame, unit: "1/s", lines: [events("accepted", "s0"), events("indexed", "s2 dash")],
       notes: [told("accepted in all", "all_accepted"), told("indexed", "all_indexed"),
         ...now?.events?.visible === undefined ? [] : [told("visible, about", "visible")],
-        told("waiting", "waiting"), told("dead letters", "dead_letters")],
+        told("unacknowledged", "unacknowledged"), told("dead letters", "dead_letters")],
     });
   } else dropChart("Events of sources");
 

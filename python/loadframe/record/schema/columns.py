@@ -256,6 +256,7 @@ SOURCES = (
         "events received no later than the newest probed event that a query has returned; only with visibility probes",
     ),
     Field("dead_letters", "rate", "1/s", "invalid lines, and events that the store rejected"),
+    Field("unacknowledged", "level", "events", "accepted events without an answer: waiting, or in a request"),
     Field("waiting", "level", "events", "accepted events that are not in a request"),
     Field("spilled", "level", "events", "waiting events that are on disk because memory was full"),
     Field("reader_cpu", "rate", "cores", "CPU use of the busiest thread that reads the source; 1 is one busy core"),

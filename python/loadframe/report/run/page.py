@@ -169,7 +169,7 @@ def _cells(spread: Spread, seconds: int) -> list[Cell]:
 
 
 _CAPTION = (
-    "Above: events accepted and acknowledged per second. Below: events waiting for an acknowledgement. Vertical lines"
+    "Above: events accepted and acknowledged per second. Below: events without an acknowledgement. Vertical lines"
     " separate the phases."
 )
 
@@ -217,7 +217,7 @@ def sources_table(phases: Sequence[PhaseSummary]) -> Table | None:
 
 
 def sources_over_time(run: Run, name: str) -> Figure | None:
-    """Draw events accepted, indexed and waiting over time, or return None if there are no samples."""
+    """Draw events accepted, indexed and not acknowledged over time, or return None if there are no samples."""
     rows = run.telemetry.filter(pc.starts_with(run.telemetry["source"], "source:")).sort_by("time")
     if not rows.num_rows:
         return None
@@ -225,15 +225,17 @@ def sources_over_time(run: Run, name: str) -> Figure | None:
     for source in pc.unique(rows["source"]).to_pylist():
         of_it = rows.filter(pc.equal(rows["source"], source))
         label = source.partition(":")[2]
+        # Runs of earlier versions do not record events in requests.
+        backlog = "unacknowledged" if pc.any(pc.equal(of_it["metric"], "unacknowledged")).as_py() else "waiting"
         traces += [
             _trace(of_it, "accepted", f"{label} accepted", LineStyle(COLORS[0]), 0),
             _trace(of_it, "indexed", f"{label} indexed", LineStyle(COLORS[1], dash="dash"), 0),
-            _trace(of_it, "waiting", f"{label} waiting", LineStyle(COLORS[2]), 1),
+            _trace(of_it, backlog, f"{label} {backlog}", LineStyle(COLORS[2]), 1),
         ]
     return Figure(
         name,
         Axis("seconds since the run began", from_zero=True),
-        [Panel(Axis("events/s", from_zero=True)), Panel(Axis("events waiting", from_zero=True, whole=True))],
+        [Panel(Axis("events/s", from_zero=True)), Panel(Axis("events", from_zero=True, whole=True))],
         traces,
         _CAPTION,
         rules=[Rule(phase.start, color=GRID) for phase in run.summary.phases],
