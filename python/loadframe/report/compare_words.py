@@ -30,7 +30,7 @@ def quantity(value: float, measure: Measure) -> str:
 
 
 def number(value: float, measure: Measure, low: float | None = None, high: float | None = None) -> Number:
-    """Return a value of a measure, and the ends of its interval, with the unit of CSV files; 0 is no end of a time."""
+    """Return a value of a measure and the ends of its interval, in the unit of CSV files; an end of 0 is unknown."""
     unit, factor = ("%", 100) if measure.kind == "errors" else ("1/s" if measure.kind in RATES else "s", 1)
     low = None if low is None or (low <= 0 and measure.kind != "errors") else factor * low
     return Number(factor * value, unit, low, None if high is None else factor * high)

@@ -341,7 +341,7 @@ def _operations_data(run: Run, by_phase: Mapping[str, Mapping[str, Mapping[str, 
 
 
 def _levels(stream: StreamSummary | None) -> tuple[float | None, float | None, float | None]:
-    """Return the clients, users and rate of a stream; None for those that it has not or that change."""
+    """Return the clients, users and rate of a stream; None for an unknown or changing number."""
     if stream is None or stream.source is not None:
         return None, None, None
     clients, users, rate = (
