@@ -284,7 +284,7 @@ def test_what_was_accepted_before_an_interrupt_is_sent_duplicates_and_wins_witho
     with Running(*words, folder=folder) as command:
         with socket.create_connection(("127.0.0.1", port_of(command))) as sending:
             sending.sendall(lines(*(bid(which % 50) for which in range(100)), *(win(which) for which in range(60))))
-            command.wait_for("160 waiting")
+            command.wait_for("160 unacknowledged")
             os.kill(command.process.pid, number)
             assert command.process.wait(60) == 0, command.stderr
         assert "stopped reading" in command.stderr
