@@ -19,6 +19,7 @@ mod users;
 mod visibility_probe;
 
 use std::cell::{Cell, RefCell};
+use std::panic::resume_unwind;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -127,7 +128,9 @@ pub fn run<D: Driver>(
 ) -> std::io::Result<Leftover> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let local = tokio::task::LocalSet::new();
-    local.block_on(&runtime, async {
+    // Every wake-up of any task polls the future of `block_on`, so that future does nothing but wait for this task.
+    let phase = phase.clone();
+    let supervisor = local.spawn_local(async move {
         let worker = Rc::new(Worker {
             phase: phase.clone(),
             start,
@@ -184,7 +187,8 @@ pub fn run<D: Driver>(
         }
         let streams = worker.ends.iter().map(Cell::get).collect();
         Ok(Leftover { in_flight, streams, began: worker.began.get(), ended: now.saturating_duration_since(start) })
-    })
+    });
+    local.block_on(&runtime, supervisor).unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }
 
 impl<D: Driver> Worker<D> {
