@@ -1,6 +1,7 @@
 //! Executes the statements of one operation on one connection in sequence, and judges each.
 
 use std::iter::empty;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::TryStreamExt;
@@ -112,17 +113,20 @@ impl<'a> Turn<'a> {
         let shown = self.shown.is_some();
         let returns = !statement.columns().is_empty();
         let begun = self.connection.marks.begin();
-        let request = self.connection.run(async |client| {
-            let stream = client.query_raw(statement, params).await?;
-            let mut stream = std::pin::pin!(stream);
-            let mut answer = Answer::default();
-            while let Some(row) = stream.try_next().await? {
-                answer.add(row, shown);
-            }
-            let written = stream.rows_affected().unwrap_or(0);
-            Ok(answer.end((!returns).then_some(written)))
-        });
-        let answer = Self::within(self.deadline, limit, request).await;
+        let answer = {
+            // Pinned here, because each function that takes it by value copies it.
+            let request = pin!(self.connection.run(async |client| {
+                let stream = client.query_raw(statement, params).await?;
+                let mut stream = pin!(stream);
+                let mut answer = Answer::default();
+                while let Some(row) = stream.try_next().await? {
+                    answer.add(row, shown);
+                }
+                let written = stream.rows_affected().unwrap_or(0);
+                Ok(answer.end((!returns).then_some(written)))
+            }));
+            Self::within(self.deadline, limit, request).await
+        };
         self.asked(begun, answer)
     }
 
@@ -133,7 +137,7 @@ impl<'a> Turn<'a> {
         let begun = self.connection.marks.begin();
         let request = self.connection.run(async |client| {
             let stream = client.simple_query_raw(text).await?;
-            let mut stream = std::pin::pin!(stream);
+            let mut stream = pin!(stream);
             let mut answer = Answer::default();
             while let Some(message) = stream.try_next().await? {
                 answer.add_simple(&message, shown);
