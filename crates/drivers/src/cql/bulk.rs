@@ -9,7 +9,7 @@ use loadframe_engine::driver::{Exchange, Failure, Reply};
 use scylla::statement::prepared::PreparedStatement;
 
 use super::execute::{Execution, StatementOutcome, show};
-use super::request::{Document, columns};
+use super::request::{Document, columns, names};
 use super::row::Row;
 use super::table::Table;
 use crate::crud::{Action, Bulk};
@@ -71,18 +71,19 @@ async fn bind(
     line: &[u8],
 ) -> Result<(Rc<PreparedStatement>, Row), Failure> {
     let document = Document::read(line, bulk.id.as_deref().unwrap_or(&table.key))?;
-    let columns = columns(&document.names)?;
+    let names = names(&document.names)?;
     let (insert, only_id) = match bulk.action {
         Action::Index | Action::Create | Action::Upsert => (true, false),
         Action::Update => (false, false),
         Action::Delete => (true, true),
     };
-    let (names, text) = match bulk.action {
-        Action::Delete => (&[][..], table.delete()),
-        Action::Update => (&document.names[..], table.update(&columns)),
-        _ => (&document.names[..], table.insert(&columns)),
+    let key = if bulk.action == Action::Delete { "" } else { names };
+    let text = || match bulk.action {
+        Action::Delete => table.delete(),
+        Action::Update => table.update(&columns(names)),
+        _ => table.insert(&columns(names)),
     };
-    let statement = execution.statement(names, || text).await?;
+    let statement = execution.statement(key.as_bytes(), text).await?;
     let row = document.bind(&statement, insert, only_id)?;
     Ok((statement, row))
 }

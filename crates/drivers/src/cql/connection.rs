@@ -5,6 +5,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -259,8 +260,11 @@ impl Thread {
         limit: Limit,
     ) -> Outcome<QueryResult> {
         let mut deadline = self.deadlines.borrow_mut().pop().unwrap_or_default();
-        let execution = deadline.within(limit.due, session.execute_unpaged(statement, row));
-        let (exchanged, (answer, picked)) = Exchanged::around(recorded(execution)).await;
+        let (exchanged, (answer, picked)) = {
+            // The library's future takes kilobytes, and each function that takes it by value copies it.
+            let execution = pin!(session.execute_unpaged(statement, row));
+            Exchanged::around(recorded(deadline.within(limit.due, execution))).await
+        };
         self.deadlines.borrow_mut().push(deadline);
         let served = match &answer {
             Some(Ok(answer)) => Some(answer.request_coordinator().node().host_id),

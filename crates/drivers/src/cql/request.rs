@@ -96,11 +96,14 @@ impl Buffers {
     }
 }
 
+/// Returns a prepared statement's key as text: the names of its columns, each followed by a separator.
+pub fn names(key: &[u8]) -> Result<&str, Failure> {
+    std::str::from_utf8(key).map_err(|_| Failure::new(ErrorClass::Client, "the name of a field is not text"))
+}
+
 /// Splits a prepared statement's key into column names.
-pub fn columns(names: &[u8]) -> Result<Vec<&str>, Failure> {
-    let text =
-        std::str::from_utf8(names).map_err(|_| Failure::new(ErrorClass::Client, "the name of a field is not text"))?;
-    Ok(text.split_terminator(char::from(SEPARATOR)).collect())
+pub fn columns(names: &str) -> Vec<&str> {
+    names.split_terminator(char::from(SEPARATOR)).collect()
 }
 
 /// One document of a corpus: its id, column names and values.

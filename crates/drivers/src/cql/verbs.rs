@@ -9,7 +9,7 @@ use super::bulk;
 use super::daily::Days;
 use super::execute::{Execution, StatementOutcome};
 use super::operation::{Kind, Native};
-use super::request::columns;
+use super::request::{columns, names};
 use super::table::Table;
 use crate::crud::{Neutral, Read, Scan, Write};
 use crate::exchanges::read_modify_write;
@@ -73,10 +73,9 @@ impl Execution<'_> {
         values: &Values<'_>,
     ) -> Result<StatementOutcome, Failure> {
         connection.buffers.draw_names(write, values);
-        let names = &connection.buffers.names;
-        let columns = columns(names)?;
-        let text = || if insert { table.insert(&columns) } else { table.update(&columns) };
-        let statement = self.statement(names, text).await?;
+        let names = names(&connection.buffers.names)?;
+        let text = || if insert { table.insert(&columns(names)) } else { table.update(&columns(names)) };
+        let statement = self.statement(names.as_bytes(), text).await?;
         connection.buffers.draw_write(&statement, write, insert, values)?;
         Ok(self.run(connection, &statement).await)
     }
@@ -89,9 +88,8 @@ impl Execution<'_> {
         values: &Values<'_>,
     ) -> Result<StatementOutcome, Failure> {
         connection.buffers.draw_fields(&read.fields, values);
-        let names = &connection.buffers.names;
-        let fields = columns(names)?;
-        let statement = self.statement(names, || table.select(&fields)).await?;
+        let names = names(&connection.buffers.names)?;
+        let statement = self.statement(names.as_bytes(), || table.select(&columns(names))).await?;
         connection.buffers.draw_id(&statement, &read.key.id, None, values)?;
         let asked = self.run(connection, &statement).await.then(Answer::or_not_found);
         Ok(self.judged(asked, values, &mut connection.memory))
