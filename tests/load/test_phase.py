@@ -20,7 +20,8 @@ from loadframe import _engine
 from loadframe._engine import HistogramLog
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, GeneratorFailed
-from loadframe.load import check_operations, run_phase
+from loadframe.cluster import ClusterSpec, Limits
+from loadframe.load import Generator, check_operations, run_phase
 
 
 def plan(**stream):
@@ -217,3 +218,42 @@ def test_a_second_that_the_end_cut_short_is_not_reported(tmp_path, monkeypatch):
     told = []
     run_phase(plan(), tmp_path, told.append)
     assert told == []
+
+
+def test_spinning_workers_are_refused_on_too_few_cores(tmp_path):
+    core = {min(os.sched_getaffinity(0))}
+    with pytest.raises(
+        BadInput, match=r"1 threads need 2 cores, and this process may use 1; use fewer threads"
+    ) as refused:
+        run_phase({**plan(), "spin": True}, tmp_path, lambda progress: None, cores=core)
+    assert str(refused.value).count("\n") == 0
+    assert not list(tmp_path.iterdir())
+
+
+def test_spinning_is_refused_where_nodes_may_use_all_cores():
+    for generator, limits, refused in (
+        (Generator(spin=True), Limits(), True),
+        (Generator(spin=True), Limits(cores=(1,)), False),
+        (Generator(spin=True), Limits(cores_each=1), False),
+        (Generator(), Limits(), False),
+    ):
+        shared = ClusterSpec("redis", limits=limits).shares_cores
+        with pytest.raises(BadInput, match="reserve cores") if refused else contextlib.nullcontext():
+            generator.require_own_cores(shared=shared)
+
+
+@pytest.mark.parametrize("files, refused", [
+    ({"cpu.max": "150000 100000"}, True),
+    ({"cpu.max": "200000 100000"}, False),
+    ({"cpu.max": "max 100000"}, False),
+    ({"cpu.cfs_quota_us": "100000", "cpu.cfs_period_us": "100000"}, True),
+    ({"cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"}, False),
+    ({}, False),
+])  # fmt: skip
+def test_spinning_is_refused_under_a_cpu_quota_without_room(tmp_path, monkeypatch, files, refused):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text + "\n")
+    monkeypatch.setattr("loadframe.load.phase.own_groups", lambda: [tmp_path])
+    expected = pytest.raises(BadInput, match="1 thread requires 2 cores") if refused else contextlib.nullcontext()
+    with expected:
+        Generator(spin=True).require_own_cores(shared=False)

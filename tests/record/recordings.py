@@ -26,7 +26,8 @@ def write_phase(folder: Path, seconds: int, *, phase: str = "range", offset: int
     ]
     (folder / "series.csv").write_text("\n".join([SERIES_HEADER, *rows]) + "\n")
     watched = [
-        f"{s},0,0.250000,0.000000,1.000000,0.000010,0.000020,0.000030,0.000040,0.000000,4" for s in range(seconds)
+        f"{s},0,0.250000,0.000000,1.000000,0.000010,0.000020,0.000030,0.000040,0.000000,4,0.100000"
+        for s in range(seconds)
     ]
     (folder / "generator.csv").write_text("\n".join([GENERATOR_HEADER, *watched]) + "\n")
     served = [f"range,{node},{s},{requests}" for s in range(seconds) for node, requests in ((0, 6), (1, 4))]

@@ -217,6 +217,7 @@ def test_the_generators_view_of_itself_becomes_telemetry(tmp_path):
     run = record(tmp_path)
     assert samples(run, "generator:0", "cpu_seconds") == [(t, 0.25) for t in (0.5, 1.5, 2.5, 3.5, 4.5)]
     assert samples(run, "generator:0", "in_flight")[0] == (0.5, 4.0)
+    assert samples(run, "generator:0", "spin_seconds")[0] == (0.5, 0.1)
 
 
 def test_which_host_served_how_much_becomes_telemetry(tmp_path):

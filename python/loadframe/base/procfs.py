@@ -73,6 +73,17 @@ def throttling(folder: Path) -> dict[str, float]:
     return {"cgroup.throttled": int(stat["nr_throttled"]), "cgroup.throttled_time": seconds}
 
 
+def cpu_quota(folder: Path) -> float | None:
+    """Return the cores' worth of CPU time that a CPU group may use; None without a limit."""
+    if (limit := folder / "cpu.max").exists():
+        quota, period = limit.read_text().split()
+        return None if quota == "max" else int(quota) / int(period)
+    if (limit := folder / "cpu.cfs_quota_us").exists():
+        quota, period = limit.read_text(), (folder / "cpu.cfs_period_us").read_text()
+        return None if int(quota) < 0 else int(quota) / int(period)
+    return None
+
+
 #: TCP_ESTABLISHED, and TCP_CLOSE_WAIT, in which the sender has closed (include/net/tcp_states.h).
 _OPEN = ("01", "08")
 

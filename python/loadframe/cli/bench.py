@@ -177,6 +177,14 @@ def bench(
         int | None,
         option(Topic.GENERATOR, min=1, help="Connections that all clients share. Default: one for each client."),
     ] = None,
+    spin: Annotated[
+        bool,
+        option(
+            Topic.GENERATOR,
+            "--spin",
+            help="Give each worker thread its own core, and wait awake for the last 50 us before a request is due.",
+        ),
+    ] = False,
     samples: Samples = False,
     output: RunFolder = None,
     web: Web = False,
@@ -255,7 +263,7 @@ def bench(
         path=path,
         cluster=attached or started,
         generator=Generator(
-            threads, spread, connections, ranks, _recorded_spread(nearest_as, spread), samples, outlets.trace
+            threads, spread, connections, ranks, _recorded_spread(nearest_as, spread), samples, outlets.trace, spin
         ),
         seed=secrets.randbits(32) if seed is None else seed,
         override=override,

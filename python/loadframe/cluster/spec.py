@@ -103,6 +103,11 @@ class ClusterSpec:
                     remedy="use up to 41 letters, digits, _, . and -, but not the name of a node",
                 )
 
+    @property
+    def shares_cores(self) -> bool:
+        """Whether its nodes may use all cores of this machine."""
+        return self.host in choice.HOSTS and self.limits.cores is None and self.limits.cores_each is None
+
     def rack_of(self, number: int | None) -> str:
         """Return the rack of a data node; empty without racks or for a companion."""
         return self.racks[number % len(self.racks)] if self.racks and number is not None else ""

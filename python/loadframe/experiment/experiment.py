@@ -168,6 +168,7 @@ class Experiment:
             int(ranks) if ranks else None,
             samples=self.file.samples,
             trace=self.trace,
+            spin=self.file.spin,
         )
 
     def with_measured_rates(self, path: Path) -> "Experiment":
@@ -353,7 +354,7 @@ class Experiment:
             del description["capacity"]
         if not any(description["store"]["limits"]["disk"].values()):
             del description["store"]["limits"]["disk"]
-        description |= {key: description[key] or None for key in ("samples", "allow_bad")}
+        description |= {key: description[key] or None for key in ("samples", "spin", "allow_bad")}
         return {
             **description,
             "factors": {factor.name: list(factor.levels) for factor in self.factors},

@@ -72,7 +72,7 @@ class Bench:
             resolved = self.workload.for_family(live.store.family, live.size, listener.step)
             phases = self._phases(resolved)
             if self._exists:
-                check_load(phases, live.store.driver, live.target(), self.generator, live.size)
+                check_load(phases, live.store.driver, live.target(), self.generator, live.size, live.spec)
             require_in_time(self.actions, phases)
             require_nodes(self.actions, live)
             hook = Schedule(live, self.actions, phases, listener.step) if self.actions else None
@@ -105,7 +105,7 @@ class Bench:
             return self.cluster()
         kind, spec = find(self.cluster.store), self.cluster
         phases = self._phases(self.workload.for_family(kind.family, spec.nodes, listener.step))
-        check_load(phases, kind.driver, LiveCluster.prospect(spec), self.generator, spec.nodes)
+        check_load(phases, kind.driver, LiveCluster.prospect(spec), self.generator, spec.nodes, spec)
         require_in_time(self.actions, phases)
         return LiveCluster.start(spec, listener.step)
 

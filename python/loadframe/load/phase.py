@@ -15,6 +15,8 @@ from loadframe import _engine
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, GeneratorFailed, LoadframeError
 from loadframe.base.machine_references import on
+from loadframe.base.procfs import cpu_quota, own_groups
+from loadframe.base.units import counted
 from loadframe.ranks.coordinator import Rank, present
 from loadframe.ranks.phase_top import PhaseOfRanks
 from loadframe.record.redact import command, plain, without
@@ -47,12 +49,19 @@ class Generator:
     samples: bool = False
     #: Share of the HTTP requests to trace.
     trace: float | None = None
+    #: Whether each worker has its own core and waits awake shortly before a request is due.
+    spin: bool = False
 
     def members(self) -> Sequence[Rank]:
-        """Return the ranks that generate load; empty for a single process. BadInput if too few ranks were started."""
+        """Return the ranks that generate load; empty for a single process.
+
+        BadInput if too few ranks were started, or if spinning ranks share cores.
+        """
         hub = present()
         if hub is not None:
             chosen = hub.choose(self.ranks)
+            if self.spin:
+                _require_separate_cores(chosen)
             return chosen if len(chosen) > 1 else ()
         if self.ranks is not None and self.ranks > 1:
             raise BadInput(
@@ -67,6 +76,23 @@ class Generator:
             raise BadInput(
                 f"--spread nearest does not support the driver {driver}, which selects the node with the data",
                 remedy="remove --spread nearest, or use a store whose nodes accept any request, such as opensearch",
+            )
+
+    def require_own_cores(self, *, shared: bool) -> None:
+        """Raise BadInput if this generator spins on cores that are `shared` with the nodes, or under a CPU quota."""
+        if not self.spin:
+            return
+        if shared:
+            raise BadInput(
+                "spin requires cores that nothing else uses, and the nodes may use every core of this machine",
+                remedy="reserve cores for the nodes with --cores, such as --cores 2-3, or omit spin",
+            )
+        quotas = [quota for group in own_groups() if (quota := cpu_quota(group)) is not None]
+        if quotas and min(quotas) < self.threads + 1:
+            raise BadInput(
+                f"spin with {counted(self.threads, 'thread')} requires {self.threads + 1} cores, and a control group limits"
+                f" Loadframe to the CPU time of {min(quotas):g}",
+                remedy="raise the quota of the group, use fewer threads, or omit spin",
             )
 
     def target(self) -> dict[str, Any]:
@@ -94,8 +120,20 @@ class Generator:
             "connections": self.connections,
             "samples": self.samples,
             **({"trace": self.trace} if self.trace is not None else {}),
+            **({"spin": True} if self.spin else {}),
             **({"members": [{"rank": rank.rank, "machine": rank.machine} for rank in members]} if members else {}),
         }
+
+
+def _require_separate_cores(ranks: Sequence[Rank]) -> None:
+    """Raise BadInput if two ranks of one machine may use the same core."""
+    for machine in {rank.boot for rank in ranks}:
+        used = [core for rank in ranks if rank.boot == machine for core in rank.cores]
+        if len(used) > len(set(used)):
+            raise BadInput(
+                "spin requires cores that nothing else uses, and several ranks may use the same core",
+                remedy="bind each rank to its own cores (mpirun --bind-to, srun --cpu-bind), or omit spin",
+            )
 
 
 T = TypeVar("T")

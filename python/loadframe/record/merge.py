@@ -118,6 +118,8 @@ def _pieces(path: Path) -> Iterator[np.ndarray]:
 _GENERATOR_TYPES = {"second": pa.int64(), "worker": pa.int64()} | {field.name: pa.float64() for field in GENERATOR}
 _WORKERS_TYPES = {"second": pa.int64()} | {field.name: pa.float64() for field in WORKERS}
 _NODES_TYPES = {"operation": pa.string(), "node": pa.int64(), "second": pa.int64(), "requests": pa.int64()}
+#: The column that only spinning workers have.
+_SPINNING = "spin_seconds"
 #: The column that files of older versions lack.
 _NODES_LATER = {"documents": pa.int64()}
 
@@ -179,8 +181,13 @@ def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
     outcome = _outcome(phase)
     ranks = outcome.get("members")
     names = {entry["rank"]: entry["machine"] for entry in outcome.get("by_rank", ()) if "machine" in entry}
-    types = {"rank": pa.int64(), **_GENERATOR_TYPES} if ranks else _GENERATOR_TYPES
-    for batch in _merge_batches(phase.folder / "generator.csv", types):
+    path = phase.folder / "generator.csv"
+    types = {"rank": pa.int64(), **_GENERATOR_TYPES} if ranks else dict(_GENERATOR_TYPES)
+    fields = GENERATOR
+    if _SPINNING not in _header(path):
+        del types[_SPINNING]
+        fields = tuple(field for field in GENERATOR if field.name != _SPINNING)
+    for batch in _merge_batches(path, types):
         worker = pc.cast(batch.column("worker"), pa.string())
         if ranks:
             # The engine numbers the participating ranks from 0.
@@ -190,7 +197,7 @@ def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
         else:
             machine = pa.array([platform.node()] * batch.num_rows, pa.string())
         source = pc.binary_join_element_wise("generator", worker, ":")
-        for field in GENERATOR:
+        for field in fields:
             yield _telemetry(phase, batch.column("second"), source, field.name, batch.column(field.name), machine)
     for batch in _merge_batches(phase.folder / "workers.csv", _WORKERS_TYPES):
         source, nowhere = pa.array(["workers"] * batch.num_rows, pa.string()), pa.nulls(batch.num_rows, pa.string())

@@ -134,7 +134,7 @@ pub fn run<D: Driver>(
         let worker = Rc::new(Worker {
             phase: phase.clone(),
             start,
-            timer: Timer::new()?,
+            timer: Timer::new(phase.plan.spin)?,
             recorder: RefCell::new(recorder),
             // Each stream counts as having requests left until its part ends.
             ends: vec![Cell::new(StreamEnd { ran_out: false, ..StreamEnd::NOTHING }); phase.plan.streams.len()],

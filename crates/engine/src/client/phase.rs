@@ -20,6 +20,8 @@ use crate::recording::stream_end::StreamEnd;
 pub struct Phase<D: Driver> {
     /// The plan as it was received.
     pub plan: Plan,
+    /// The core of each worker; empty unless the plan says `spin`.
+    pub cores: Vec<usize>,
     /// The protocol.
     pub driver: D,
     /// Variables and corpora of the operations.

@@ -4,6 +4,9 @@
 //! serves all its sleepers. It is armed for the earliest; when it expires, all due sleepers are woken. When
 //! each request needs a wake-up, system calls are most of a request's cost; there are two, one to wait and
 //! one to arm.
+//!
+//! A spinning timer stays awake while a sleeper is due within [`SPIN`]. It polls the runtime meanwhile, so that
+//! answers are read at once, and counts the time in [`crate::util::cpu`].
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
@@ -20,6 +23,11 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
+use crate::util::cpu;
+
+/// Time before a due sleeper from which a spinning timer stays awake.
+const SPIN: Duration = Duration::from_micros(50);
+
 /// A worker's timer; each sleeper holds a clone. [`Timer::drive`] must run on the same thread.
 #[derive(Clone)]
 pub struct Timer(Rc<Inner>);
@@ -31,6 +39,12 @@ struct Inner {
     armed: Cell<Option<Instant>>,
     /// The last time that [`Timer::drive`] read, for the sleepers that it woke.
     now: Cell<Instant>,
+    /// Whether the timer stays awake before a sleeper is due.
+    spins: bool,
+    /// Whether it is awake now, so that new sleepers need not arm the descriptor.
+    awake: Cell<bool>,
+    /// The shortest round of [`Timer::spin`], one without work.
+    shortest: Cell<Duration>,
 }
 
 struct Sleeper {
@@ -56,8 +70,9 @@ impl Ord for Sleeper {
 }
 
 impl Timer {
-    /// Creates a timer on the current runtime; fails if the process has run out of file descriptors.
-    pub fn new() -> io::Result<Self> {
+    /// Creates a timer on the current runtime. With `spins` it stays awake before a sleeper is due. Fails if the
+    /// process has run out of file descriptors.
+    pub fn new(spins: bool) -> io::Result<Self> {
         let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
         // SAFETY: `OwnedFd` names the same open file until it is dropped.
         let fd = unsafe { AsyncFd::register(fd) }?;
@@ -66,6 +81,9 @@ impl Timer {
             sleepers: RefCell::default(),
             armed: Cell::new(None),
             now: Cell::new(Instant::now()),
+            spins,
+            awake: Cell::new(false),
+            shortest: Cell::new(Duration::MAX),
         })))
     }
 
@@ -104,27 +122,54 @@ impl Timer {
             // (edge-triggered, epoll(7)).
             ready.clear_ready();
             self.0.armed.set(None);
-            self.wake_due();
-            // A woken sleeper usually sleeps again and then arms the timer itself.
-            let mut yielded = false;
-            poll_fn(|cx| {
-                if yielded {
-                    return Poll::Ready(());
-                }
-                yielded = true;
-                cx.waker().wake_by_ref();
-                Poll::Pending
-            })
-            .await;
-            let next = self.0.sleepers.borrow().peek().map(|Reverse(first)| first.due);
-            if let Some(next) = next.filter(|next| !self.is_armed_for(*next)) {
+            if self.0.spins {
+                self.spin().await;
+            } else {
+                self.wake_due(Instant::now());
+                // A woken sleeper usually sleeps again and then arms the timer itself.
+                let mut yielded = false;
+                poll_fn(|cx| {
+                    if yielded {
+                        return Poll::Ready(());
+                    }
+                    yielded = true;
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                })
+                .await;
+            }
+            if let Some(next) = self.next().filter(|next| !self.is_armed_for(*next)) {
                 self.arm(next, Instant::now());
             }
         }
     }
 
-    fn wake_due(&self) {
-        let now = Instant::now();
+    /// Wakes sleepers when they are due, without sleeping, until none is due within [`SPIN`].
+    async fn spin(&self) {
+        self.0.awake.set(true);
+        let mut now = Instant::now();
+        loop {
+            self.wake_due(now);
+            // Runs the tasks that are ready and polls the sockets.
+            tokio::task::yield_now().await;
+            let before = std::mem::replace(&mut now, Instant::now());
+            // A round without work takes about the shortest time; the rest of a longer one is work.
+            let shortest = self.0.shortest.get().min(now - before);
+            self.0.shortest.set(shortest);
+            cpu::count_spin((now - before).min(2 * shortest));
+            if self.next().is_none_or(|next| next > now + SPIN) {
+                break;
+            }
+        }
+        self.0.awake.set(false);
+    }
+
+    /// Returns when the first sleeper is due.
+    fn next(&self) -> Option<Instant> {
+        self.0.sleepers.borrow().peek().map(|Reverse(first)| first.due)
+    }
+
+    fn wake_due(&self, now: Instant) {
         self.0.now.set(now);
         let mut sleepers = self.0.sleepers.borrow_mut();
         while sleepers.peek().is_some_and(|Reverse(first)| first.due <= now) {
@@ -134,18 +179,20 @@ impl Timer {
         }
     }
 
+    /// Returns whether a sleeper is woken without arming the descriptor for it.
     fn is_armed_for(&self, due: Instant) -> bool {
-        self.0.armed.get().is_some_and(|armed| armed <= due)
+        self.0.awake.get() || self.0.armed.get().is_some_and(|armed| armed <= due)
     }
 
-    /// Arms the descriptor for a sleeper, unless it fires earlier anyway. `now`: the current time.
+    /// Arms the descriptor for a sleeper, unless it is woken anyway. `now`: the current time.
     fn arm(&self, due: Instant, now: Instant) {
         if self.is_armed_for(due) {
             return;
         }
         self.0.armed.set(Some(due));
+        let early = if self.0.spins { SPIN } else { Duration::ZERO };
         // Zero would disarm the timer: use 1 ns for a time that has passed.
-        let left = due.saturating_duration_since(now).max(Duration::from_nanos(1));
+        let left = due.saturating_duration_since(now + early).max(Duration::from_nanos(1));
         let value = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
         let setting = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
         timerfd_settime(&self.0.fd, TimerfdTimerFlags::empty(), &setting).expect("an open timer takes a valid time");
@@ -156,12 +203,12 @@ impl Timer {
 mod tests {
     use super::*;
 
-    #[test]
-    fn sleepers_wake_in_the_order_of_their_instants_and_never_early() {
+    /// Returns the order in which sleepers of four instants wake.
+    fn woken(spins: bool) -> Vec<u64> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         let woken = Rc::new(RefCell::new(Vec::new()));
         tokio::task::LocalSet::new().block_on(&runtime, async {
-            let timer = Timer::new().unwrap();
+            let timer = Timer::new(spins).unwrap();
             let driver = timer.clone();
             tokio::task::spawn_local(async move { driver.drive().await });
             let start = Instant::now();
@@ -181,6 +228,23 @@ mod tests {
                 task.await.unwrap();
             }
         });
-        assert_eq!(*woken.borrow(), [0, 10, 20, 30]);
+        woken.take()
+    }
+
+    #[test]
+    fn sleepers_wake_in_the_order_of_their_instants_and_never_early() {
+        for spins in [false, true] {
+            assert_eq!(woken(spins), [0, 10, 20, 30], "spins: {spins}");
+        }
+    }
+
+    #[test]
+    fn only_a_spinning_timer_counts_time_awake() {
+        for spins in [false, true] {
+            let before = cpu::thread_spun();
+            woken(spins);
+            let spun = cpu::thread_spun() - before;
+            assert_eq!(spun > 0.0, spins, "{spun} s");
+        }
     }
 }

@@ -48,6 +48,9 @@ pub struct Plan {
     /// Worker threads of this process. Each has its own runtime.
     #[serde(default = "one")]
     pub threads: u64,
+    /// Whether each worker has a core of its own and waits awake shortly before a request is due.
+    #[serde(default)]
+    pub spin: bool,
     /// The phase's name; part of the seed of its draws, and a label in records.
     pub phase: String,
     /// Start of the run, seconds of this machine's CLOCK_MONOTONIC: the origin of recorded times. By default

@@ -4,8 +4,8 @@
 //! - `series.csv`: one row per stream, operation, segment and second; parts of operations are named
 //!   `OPERATION.PART`.
 //! - `nodes.csv`: requests and documents of each operation per host and second.
-//! - `generator.csv`: metrics of the workers per second. With several ranks and many workers, only the worst
-//!   workers.
+//! - `generator.csv`: metrics of the workers per second, with `spin_seconds` if they spin. With several ranks and
+//!   many workers, only the worst workers.
 //! - `workers.csv`: with several ranks, the sums of these metrics.
 //! - `histograms.hlog`: see [`crate::recording::hlog`].
 //! - `samples.bin` and `slots.csv`, if every request is recorded: see [`crate::recording::sample`].
@@ -29,6 +29,7 @@ pub type Result<T> = io::Result<T>;
 /// The open files of a phase.
 pub struct Files {
     phase: String,
+    spins: bool,
     series: LineWriter<File>,
     nodes: LineWriter<File>,
     generator: LineWriter<File>,
@@ -52,6 +53,7 @@ impl Files {
         let open = |name: &str| File::create(folder.join(name)).map(LineWriter::new);
         let mut files = Self {
             phase: plan.phase.clone(),
+            spins: plan.spin,
             series: open("series.csv")?,
             nodes: open("nodes.csv")?,
             generator: open("generator.csv")?,
@@ -71,10 +73,11 @@ impl Files {
         }
         writeln!(files.series, ",unanswered,oldest_unanswered")?;
         writeln!(files.nodes, "operation,node,second,requests,documents")?;
-        writeln!(
+        write!(
             files.generator,
             "second,rank,worker,cpu_seconds,waited_seconds,wall_seconds,lateness_p99,lateness_max,lag_p99,lag_max,away_seconds,in_flight"
         )?;
+        writeln!(files.generator, "{}", if plan.spin { ",spin_seconds" } else { "" })?;
         if let Some(workers) = &mut files.workers {
             writeln!(workers, "second,ranks,workers,cpu_seconds,waited_seconds,away_seconds,in_flight")?;
         }
@@ -119,7 +122,7 @@ impl Files {
 
     fn workers(&mut self, second: u64, workers: &Workers) -> Result<()> {
         for row in &workers.rows {
-            writeln!(
+            write!(
                 self.generator,
                 "{second},{},{},{:.6},{:.6},{:.6},{},{},{},{},{:.6},{}",
                 row.rank,
@@ -134,6 +137,10 @@ impl Files {
                 seconds(row.away),
                 row.in_flight
             )?;
+            if self.spins {
+                write!(self.generator, ",{:.6}", seconds(row.spun))?;
+            }
+            writeln!(self.generator)?;
         }
         let Some(file) = &mut self.workers else { return Ok(()) };
         writeln!(

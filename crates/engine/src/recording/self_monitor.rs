@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 
 use crate::recording::durations::{clear, histogram, record};
-use crate::util::cpu::{thread_cpu, thread_waited};
+use crate::util::cpu::{thread_cpu, thread_spun, thread_waited};
 
 /// Interval of the event-loop checks, which also test for a stop. Each check wakes the thread, so shorter
 /// intervals would dominate the CPU time of a load on a slow store.
@@ -19,8 +19,10 @@ pub const TICK: Duration = Duration::from_millis(50);
 /// Metrics of a worker in one second.
 #[derive(Clone, Debug)]
 pub struct SelfMetrics {
-    /// CPU time of the worker's thread, seconds.
+    /// CPU time of the worker's thread without `spun`, seconds.
     pub cpu: f64,
+    /// Time that the thread waited awake for scheduled requests, seconds.
+    pub spun: f64,
     /// Time in which the thread was ready but not running, because other threads used the cores or its
     /// cgroup's quota was exhausted.
     pub waited: f64,
@@ -39,7 +41,8 @@ pub struct SelfMetrics {
 impl SelfMetrics {
     /// Creates empty metrics.
     pub fn new() -> Self {
-        Self { cpu: 0.0, waited: 0.0, wall: 0.0, lateness: histogram(), lag: histogram(), away: 0.0, in_flight: 0 }
+        let (lateness, lag) = (histogram(), histogram());
+        Self { cpu: 0.0, spun: 0.0, waited: 0.0, wall: 0.0, lateness, lag, away: 0.0, in_flight: 0 }
     }
 
     /// Clears the histograms for another second; values set at a second's end remain.
@@ -62,6 +65,7 @@ pub struct SelfMonitor {
     /// When the next check is due.
     due: Instant,
     cpu: f64,
+    spun: f64,
     waited: f64,
     turned: Instant,
 }
@@ -69,7 +73,7 @@ pub struct SelfMonitor {
 impl SelfMonitor {
     /// Creates a monitor with checks from `start` on.
     pub fn new(start: Instant) -> Self {
-        Self { due: start, cpu: thread_cpu(), waited: thread_waited(), turned: start }
+        Self { due: start, cpu: thread_cpu(), spun: thread_spun(), waited: thread_waited(), turned: start }
     }
 
     /// Records the checks due by `now`; returns when the next one is due.
@@ -86,8 +90,9 @@ impl SelfMonitor {
         while self.due + TICK <= ended {
             self.late(now, watch);
         }
-        let cpu = thread_cpu();
-        watch.cpu = cpu - std::mem::replace(&mut self.cpu, cpu);
+        let (cpu, spun) = (thread_cpu(), thread_spun());
+        watch.spun = spun - std::mem::replace(&mut self.spun, spun);
+        watch.cpu = (cpu - std::mem::replace(&mut self.cpu, cpu) - watch.spun).max(0.0);
         let waited = thread_waited();
         watch.waited = waited - std::mem::replace(&mut self.waited, waited);
         watch.wall = ended.saturating_duration_since(self.turned).as_secs_f64();
@@ -107,6 +112,7 @@ impl SelfMonitor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::util::cpu::count_spin;
 
     #[test]
     fn a_stall_is_a_lag_for_each_look_that_it_missed() {
@@ -140,6 +146,18 @@ mod tests {
         away.push((watch.lag.len(), watch.lag.max() / 1_000_000, watch.away));
         let rounded: Vec<_> = away.iter().map(|(n, most, away)| (*n, most / 10 * 10, (away * 100.0).round())).collect();
         assert_eq!(rounded, [(9, 1950, 45.0), (20, 1500, 100.0), (11, 500, 50.0)]);
+    }
+
+    #[test]
+    fn spinning_is_not_counted_as_work() {
+        let start = Instant::now();
+        let (mut monitor, mut watch) = (SelfMonitor::new(start), SelfMetrics::new());
+        count_spin(Duration::from_secs(3));
+        monitor.second(start + Duration::from_secs(1), Instant::now(), &mut watch);
+        assert_eq!((watch.spun, watch.cpu), (3.0, 0.0), "more than the thread's CPU time");
+        monitor.second(start + Duration::from_secs(2), Instant::now(), &mut watch);
+        assert_eq!(watch.spun, 0.0);
+        assert!(watch.cpu > 0.0, "{}", watch.cpu);
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub struct WorkerRow {
     pub worker: u64,
     /// CPU time; see [`crate::recording::self_monitor::SelfMetrics`].
     pub cpu: u64,
+    /// Time spent waiting awake for scheduled requests; not in `cpu`.
+    pub spun: u64,
     /// Time spent ready but not running.
     pub waited: u64,
     /// Wall time of the second.
@@ -41,6 +43,7 @@ impl WorkerRow {
             rank,
             worker: interval.worker as u64,
             cpu: nanoseconds(watch.cpu),
+            spun: nanoseconds(watch.spun),
             waited: nanoseconds(watch.waited),
             wall: nanoseconds(watch.wall),
             lateness: (watch.lateness.value_at_quantile(0.99), watch.lateness.max()),
@@ -135,6 +138,7 @@ mod tests {
             rank,
             worker,
             cpu: draw(1),
+            spun: 0,
             waited: draw(2),
             wall: 1000,
             lateness: (draw(3), draw(4)),

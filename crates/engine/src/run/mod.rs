@@ -2,6 +2,7 @@
 
 pub mod descriptors;
 mod ending;
+mod own_cores;
 mod prepare;
 mod sinks;
 
@@ -148,6 +149,16 @@ trait Control: Send + Sync {
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError>;
 }
 
+impl<D: Driver> Phase<D> {
+    /// Chooses a core for each worker if they spin; refuses if there are too few, or if they are busy.
+    fn choose_cores(&mut self) -> Result<(), PlanError> {
+        if self.plan.spin {
+            self.cores = own_cores::choose(self.plan.threads)?;
+        }
+        Ok(())
+    }
+}
+
 impl<D: Driver> Control for Phase<D> {
     fn stats(&self) -> BTreeMap<String, SourceStats> {
         Self::stats(self)
@@ -197,8 +208,9 @@ impl<D: Driver> Control for Phase<D> {
 
 /// Starts a phase that records into `folder`. Errors are returned before anything is sent.
 pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError> {
-    let (phase, slots) = prepare::<D>(plan, false)?;
+    let (mut phase, slots) = prepare::<D>(plan, false)?;
     phase.context.corpora.make_ready()?;
+    phase.choose_cores()?;
     phase.await_first()?;
     let start_time = StartTime::new(&phase.plan, phase.plan.start)?;
     let progress = Shown::default();
@@ -236,8 +248,9 @@ struct Ready<D: Driver> {
 pub fn prepare_rank<D: Driver>(plan: Plan) -> Result<Box<dyn Prepared>, PlanError> {
     // The run's start is a time of rank 0's clock, meaningless on another machine.
     let began = plan.began.filter(|_| plan.rank == 0);
-    let (phase, slots) = prepare::<D>(Plan { began, ..plan }, true)?;
+    let (mut phase, slots) = prepare::<D>(Plan { began, ..plan }, true)?;
     phase.context.corpora.make_ready()?;
+    phase.choose_cores()?;
     phase.await_first()?;
     let fingerprint = phase.plan.fingerprint();
     Ok(Box::new(Ready { phase, slots, fingerprint }))
@@ -368,7 +381,8 @@ fn spawn_worker<D: Driver>(
         let warmup = move || window.warmup();
         let recorder = Recorder::new(thread as usize, slots, start, warmup, samples, finished, empty)
             .with_deadlines(phase.plan.deadlines());
-        client::run(&phase, thread, start, recorder).unwrap_or_else(|error| {
+        let pinned = phase.cores.get(thread as usize).map_or(Ok(()), |core| own_cores::pin(*core));
+        pinned.and_then(|()| client::run(&phase, thread, start, recorder)).unwrap_or_else(|error| {
             phase.fail(format!("a worker thread failed: {error}"));
             Leftover::default()
         })

@@ -1,4 +1,21 @@
-//! CPU time and waiting time of the calling thread.
+//! CPU time, waiting time and spinning time of the calling thread.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+thread_local! {
+    static SPUN: Cell<Duration> = const { Cell::new(Duration::ZERO) };
+}
+
+/// Counts time that the calling thread waited awake, without work.
+pub fn count_spin(time: Duration) {
+    SPUN.set(SPUN.get() + time);
+}
+
+/// Returns the total time that the calling thread has waited awake, seconds; a part of its CPU time.
+pub fn thread_spun() -> f64 {
+    SPUN.get().as_secs_f64()
+}
 
 /// Returns the CPU time of the calling thread, seconds.
 pub fn thread_cpu() -> f64 {

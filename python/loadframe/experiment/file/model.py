@@ -456,6 +456,7 @@ class ExperimentFile(Model):
     spread: Spread = "fixed"
     connections: Annotated[int, Field(ge=1)] | None = None
     samples: bool = False
+    spin: bool = False
     allow_bad: bool = False
     prices: Prices | None = None
 

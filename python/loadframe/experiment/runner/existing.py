@@ -184,7 +184,7 @@ class ExistingClusters:
                 phases = workload.preparing(experiment.prepared) if experiment.file.store.data != "reuse" else []
                 phases += experiment.kind.phases(experiment, workload, first.treatment)
                 generator = experiment.generator(first.treatment)
-                return check_load(phases, cluster.store.driver, cluster.target(), generator, cluster.size)
+                return check_load(phases, cluster.store.driver, cluster.target(), generator, cluster.size, cluster.spec)
             except BadInput as refusal:
                 refusals.append(refusal)
         raise refusals[0]

@@ -364,7 +364,7 @@ def _check_load(
             phases = workload.preparing(experiment.prepared)
             phases += experiment.kind.phases(experiment, workload, first.treatment)
             generator = experiment.generator(first.treatment)
-            return check_load(phases, driver, Cluster.prospect(spec), generator, spec.nodes)
+            return check_load(phases, driver, Cluster.prospect(spec), generator, spec.nodes, spec)
         except BadInput as refusal:
             refusals.append(refusal)
     raise refusals[0]

@@ -9,7 +9,7 @@ from typing import Any
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.base.units import counted, format_duration
-from loadframe.cluster import Cluster
+from loadframe.cluster import Cluster, ClusterSpec
 from loadframe.cluster.view import unready
 from loadframe.experiment.runner.listener import Listener
 from loadframe.load import Generator, validate_plan
@@ -39,15 +39,21 @@ def _require(address: str, source: str) -> None:
 
 
 def check_load(
-    phases: Iterable[ResolvedPhase], driver: str, target: Mapping[str, Any], generator: Generator, nodes: int
+    phases: Iterable[ResolvedPhase],
+    driver: str,
+    target: Mapping[str, Any],
+    generator: Generator,
+    nodes: int,
+    spec: ClusterSpec | None = None,
 ) -> None:
     """Raise BadInput if the engine would refuse the load; called before a node starts or a store changes.
 
-    `target` is the part of `Cluster.target` that is known before the start.
+    `target` is the part of `Cluster.target` that is known before the start. `spec` is that of a cluster of Loadframe.
     """
     # Placeholders, because the addresses of the nodes may not be known yet.
     hosts = [f"127.0.0.1:{port}" for port in range(1, nodes + 1)]
     generator.require(driver)
+    generator.require_own_cores(shared=spec is not None and spec.shares_cores)
     full_target = {**generator.target(), **target}
     for phase in phases:
         load = {"threads": generator.threads, "ranks": max(len(generator.members()), 1)}

@@ -446,6 +446,8 @@ class Session:
             began=began,
             target={**self.generator.target(), **self._homes(phase), **self.cluster.target()},
         )
+        if self.generator.spin:
+            plan["spin"] = True
         if self.generator.samples and kept is not None:
             plan["samples"] = True
         plan |= self.generator.tracing()

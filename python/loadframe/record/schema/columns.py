@@ -124,7 +124,12 @@ TELEMETRY_LATER = ("machine",)
 
 #: The columns of the engine's `generator.csv` after `second`, `rank` and `worker`.
 GENERATOR = (
-    Field("cpu_seconds", "rate", "s", "CPU time that the worker thread used in this second of the phase"),
+    Field(
+        "cpu_seconds",
+        "rate",
+        "s",
+        "CPU time that the worker thread used in this second of the phase, without `spin_seconds`",
+    ),
     Field(
         "waited_seconds",
         "rate",
@@ -144,6 +149,7 @@ GENERATOR = (
         " spans",
     ),
     Field("in_flight", "level", "requests", "sent and not yet answered, at the end of the second"),
+    Field("spin_seconds", "rate", "s", "time that the worker waited awake for due requests; only with `spin`"),
 )
 
 #: The columns of the engine's `workers.csv` after `second`. With many workers, only the worst workers of each second

@@ -141,6 +141,9 @@ class GeneratorSetup:
     trace: float | None = field(
         default=None, metadata=doc_metadata("share of the HTTP requests that carried a trace context, with `--trace`")
     )
+    spin: bool | None = field(
+        default=None, metadata=doc_metadata("whether each worker had its own core and waited awake for due requests")
+    )
     members: tuple[RankPlace, ...] = field(default=(), metadata=doc_metadata(""))
     nearest: Mapping[str, Any] = field(
         default_factory=dict,

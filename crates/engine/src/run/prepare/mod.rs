@@ -176,6 +176,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
     Ok((
         Phase {
             plan,
+            cores: Vec::new(),
             driver,
             context,
             stream_plans,
