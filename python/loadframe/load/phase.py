@@ -90,8 +90,8 @@ class Generator:
         quotas = [quota for group in own_groups() if (quota := cpu_quota(group)) is not None]
         if quotas and min(quotas) < self.threads + 1:
             raise BadInput(
-                f"spin with {counted(self.threads, 'thread')} requires {self.threads + 1} cores, and a control group limits"
-                f" Loadframe to the CPU time of {min(quotas):g}",
+                f"spin with {counted(self.threads, 'thread')} requires {self.threads + 1} cores, and a control group"
+                f" limits Loadframe to the CPU time of {min(quotas):g}",
                 remedy="raise the quota of the group, use fewer threads, or omit spin",
             )
 

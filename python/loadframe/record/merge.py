@@ -183,10 +183,9 @@ def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
     names = {entry["rank"]: entry["machine"] for entry in outcome.get("by_rank", ()) if "machine" in entry}
     path = phase.folder / "generator.csv"
     types = {"rank": pa.int64(), **_GENERATOR_TYPES} if ranks else dict(_GENERATOR_TYPES)
-    fields = GENERATOR
     if _SPINNING not in _header(path):
         del types[_SPINNING]
-        fields = tuple(field for field in GENERATOR if field.name != _SPINNING)
+    metrics = [field.name for field in GENERATOR if field.name in types]
     for batch in _merge_batches(path, types):
         worker = pc.cast(batch.column("worker"), pa.string())
         if ranks:
@@ -197,8 +196,8 @@ def generator_telemetry(phase: PhaseRecording) -> Iterator[pa.RecordBatch]:
         else:
             machine = pa.array([platform.node()] * batch.num_rows, pa.string())
         source = pc.binary_join_element_wise("generator", worker, ":")
-        for field in fields:
-            yield _telemetry(phase, batch.column("second"), source, field.name, batch.column(field.name), machine)
+        for name in metrics:
+            yield _telemetry(phase, batch.column("second"), source, name, batch.column(name), machine)
     for batch in _merge_batches(phase.folder / "workers.csv", _WORKERS_TYPES):
         source, nowhere = pa.array(["workers"] * batch.num_rows, pa.string()), pa.nulls(batch.num_rows, pa.string())
         for field in WORKERS:
