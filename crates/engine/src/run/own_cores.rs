@@ -23,7 +23,7 @@ pub fn choose(workers: u64) -> Result<Vec<usize>, PlanError> {
     let allowed: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|core| allowed.is_set(*core)).collect();
     if allowed.len() as u64 <= workers {
         return Err(PlanError::new(format!(
-            "\"spin\" needs a core for each worker thread and one for the rest of Loadframe: {workers} threads need {} \
+            "\"spin\" needs one core per worker thread and one for other threads: {workers} threads need {} \
              cores, and this process may use {}; use fewer threads, or remove \"spin\"",
             workers + 1,
             allowed.len()
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn more_workers_than_cores_are_refused() {
         let error = choose(CpuSet::MAX_CPU as u64).unwrap_err();
-        assert!(error.message.starts_with("\"spin\" needs a core for each worker thread"), "{error}");
+        assert!(error.message.starts_with("\"spin\" needs one core per worker thread"), "{error}");
     }
 
     #[test]
