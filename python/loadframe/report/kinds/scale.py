@@ -181,8 +181,9 @@ def _curves_view(curves: PhaseCurves, sweep: Sweep, index: int) -> CurvesView:
 def _treatments(curves: PhaseCurves) -> Table | None:
     columns, rows = scale_words.treatment_rows(curves)
     note = (
-        "Means over repetitions with 95 % intervals, with one relative variance pooled over all treatments. The"
-        " intervals include the bounds from delays and limits of the load generator."
+        "Throughput: means over repetitions with 95 % intervals, with one relative variance pooled over all treatments."
+        " p50 and p99: medians over repetitions. Intervals include the bounds from delays and limits of the load"
+        " generator."
     )
     note = f"{note} {scale_words.times_text(curves)}".strip()
     return Table(columns, rows, names=0, note=note) if rows else None
