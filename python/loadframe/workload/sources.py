@@ -206,7 +206,9 @@ class Source(Model):
     def _check_origin(self) -> "Source":
         given = [way for way in WAYS if getattr(self, way) is not None]
         if not given:
-            raise wrong("the source lacks an origin of events", f"add one of {', '.join(WAYS)}")
+            raise wrong(
+                "the source lacks an origin of events", f"add one of {', '.join(WAYS)}; `ingest --listen` replaces it"
+            )
         if len(given) > 1:
             raise wrong(f"{given[0]} and {given[1]} exclude each other", "remove one of them", key=given[1])
         if self.replay is not None and self.files is None:
