@@ -63,6 +63,7 @@ def manifest(**parts: Any) -> ManifestDraft:
             "connections": None,
             "samples": False,
             "trace": 0.001,
+            "spin": True,
             "members": [{"rank": 0, "machine": "m1"}],
             "nearest": {"range": {"hosts": ["127.0.0.1:9200"]}},
             "ceiling": 80000.0,
