@@ -243,7 +243,10 @@ def _write_format(path: Path, name: str, output: Path | None) -> None:
 
     text = formatted(path, name)
     if name == Format.otava and (names := omitted(runs_at(path))):
-        tell(f"left out (failed, invalid, or with other operations): {', '.join(names)}", style="yellow")
+        tell(
+            f"left out (failed, invalid, limited by the generator, or with other operations): {', '.join(names)}",
+            style="yellow",
+        )
     if output is None:
         print(text, end="")
         return
