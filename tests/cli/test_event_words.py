@@ -16,7 +16,7 @@ class Clock:
 
 
 def ads(accepted, indexed, dead=0, address="127.0.0.1:5000", spilled=0, visible=None, **kinds):
-    # Events in a request do not wait, and have no acknowledgement.
+    # All these events are in a request: unacknowledged, but not waiting.
     waiting = 0
     return {
         "ads": SourceProgress(accepted + dead, accepted, indexed, dead, waiting, spilled, kinds, [], address, visible)

@@ -74,7 +74,7 @@ def throttling(folder: Path) -> dict[str, float]:
 
 
 def cpu_quota(folder: Path) -> float | None:
-    """Return the cores' worth of CPU time that a CPU group may use; None without a limit."""
+    """Return the CPU quota of a control group in cores; an unlimited group has None."""
     if (limit := folder / "cpu.max").exists():
         quota, period = limit.read_text().split()
         return None if quota == "max" else int(quota) / int(period)

@@ -148,7 +148,7 @@ def _operation(figures: "Figures") -> "OperationFigures | None":
 
 
 def with_failures(operation: "Figures") -> "Latency | None":
-    """Return the response times with failures and the waits of unanswered requests.
+    """Return the response times of all requests; unanswered ones count with their wait so far.
 
     None if every request succeeded, and in an older run.
     """

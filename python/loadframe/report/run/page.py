@@ -217,7 +217,7 @@ def sources_table(phases: Sequence[PhaseSummary]) -> Table | None:
 
 
 def sources_over_time(run: Run, name: str) -> Figure | None:
-    """Draw events accepted, indexed and not acknowledged over time, or return None if there are no samples."""
+    """Draw the accepted, indexed and unacknowledged events over time; return None for a run without samples."""
     rows = run.telemetry.filter(pc.starts_with(run.telemetry["source"], "source:")).sort_by("time")
     if not rows.num_rows:
         return None
