@@ -95,7 +95,10 @@ class Truth:
 def write_run(
     parent: Path, run_id: str, truth: Truth, *, nodes: int = 1, clients: int = 8, seed: int = 0, **labels: Any
 ) -> Run:
-    """Write one run of a closed loop, through the real recorder and summary."""
+    """Write one run of a closed loop, through the real recorder and summary.
+
+    `labels` has its treatment and block, and the `deviations`, `lost` nodes, `gaps` (events) and such of the verdict.
+    """
     random = np.random.default_rng(seed)
     throughput = truth.throughput(nodes, clients) * (1 + truth.noise * random.standard_normal())
     with RunWriter(parent, run_id) as writer:
@@ -105,12 +108,15 @@ def write_run(
         writer.event("phase started", 0.5, phase=truth.operation)
         for time, kind, keys in truth.events:
             writer.event(kind, 0.5 + truth.warmup + time, **keys)
+        gaps = labels.get("gaps", ())
+        for gap in gaps:
+            writer.event(**gap)
         joined = writer.join()
         outcome = _outcome(truth, clients, hosts, joined.series)
         manifest = _manifest(run_id, truth, nodes, clients, seed, labels)
         deviations = labels.get("deviations", ())
         judged = summarize(joined.series, joined.histograms, [outcome], joined.telemetry, deviations,
-                           lost=labels.get("lost", ()), disturbed=bool(truth.events),
+                           lost=labels.get("lost", ()), disturbed=bool(truth.events), events=gaps,
                            stored=labels.get("stored", ()), failures=labels.get("failures", ()))  # fmt: skip
         return Run(writer.finish(manifest.as_dict(), judged.as_dict()))
 

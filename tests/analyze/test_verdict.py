@@ -8,9 +8,11 @@ import pytest
 from loadframe.analyze.summary import silences
 from loadframe.analyze.verdict.judge import DETECTORS, JudgedPhase, detector, judge
 from loadframe.analyze.verdict.rules import RULES, ValidityRule, effect_of, fault_of
+from loadframe.base.event_kinds import GAP
 from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.summary import ChosenWindow, GeneratorFigures, MachineFigures, RankFigures, StreamSummary
 from made_up_runs import operation, phase
+from simulated import Truth, write_run
 
 QUIET = GeneratorFigures(
     threads=2,
@@ -193,6 +195,27 @@ def test_short_runs_report_that_steadiness_was_not_checked():
     short = verdict(throughput=np.array([100.0, 10.0, 500.0]))
     assert not short.reasons
     assert short.not_judged == ("steadiness of phase range: 3 s is too short (20 s are needed)",)
+
+
+#: After 15 of 30 s, most of the throughput is gone.
+HALVED = Truth(seconds=30, noise=0.0, factor=lambda second: 1.0 if second < 15 else 0.2)
+
+
+@pytest.mark.parametrize("died_at", [16.5, None])
+def test_steadiness_is_not_checked_if_a_node_was_lost(tmp_path, died_at):
+    gone = {"kind": GAP, "time": died_at, "source": "node:node-1", "cause": "process 7 is gone"}
+    run = write_run(tmp_path, "r", HALVED, lost=["node-1 has ended"], gaps=[gone] if died_at else [])
+    judged = run.summary.verdict
+    assert [reason.code for reason in judged.reasons] == ["node_lost"]
+    assert judged.not_judged == ("steadiness of phase range_100: a node was lost",)
+
+
+def test_a_phase_that_ended_before_the_loss_must_be_steady(tmp_path):
+    # The phase ends 31.5 s after the run began; its warm-up is a second.
+    gone = {"kind": GAP, "time": 32.0, "source": "node:node-1", "cause": "process 7 is gone"}
+    judged = write_run(tmp_path, "r", HALVED, lost=["node-1 has ended"], gaps=[gone]).summary.verdict
+    assert [reason.code for reason in judged.reasons] == ["node_lost", "unsteady"]
+    assert judged.not_judged == ()
 
 
 def test_a_cluster_in_another_state_than_the_treatments_is_named():

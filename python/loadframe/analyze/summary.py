@@ -112,7 +112,7 @@ def growth_figures(
     )
 
 
-_MACHINE = "machine:"
+_MACHINE, _NODE = "machine:", "node:"
 
 
 def silences(events: Iterable[Mapping[str, Any]], begin: float, end: float) -> dict[str, float]:
@@ -202,6 +202,7 @@ def summarize(
                 documents,
                 histograms,
                 outcome.get("one_journey", False),
+                _before_loss(events, phase),
             )
         )
     judged = judged or prepares
@@ -227,7 +228,13 @@ def summarize(
 
 
 def _silent(events: Sequence[Mapping[str, Any]], phase: PhaseSummary) -> dict[str, float]:
-    return silences(events, phase.start, phase.start + phase.warmup + phase.duration)
+    return silences(events, phase.start, phase.begin + phase.duration)
+
+
+def _before_loss(events: Sequence[Mapping[str, Any]], phase: PhaseSummary) -> bool:
+    """Return whether the first gap in the samples of a node began after the phase; False if no node has a gap."""
+    gaps = (event["time"] for event in events if event["kind"] == GAP and event.get("source", "").startswith(_NODE))
+    return next(gaps, -math.inf) >= phase.begin + phase.duration
 
 
 def throughput_by_second(outcome: dict[str, Any], rows: pa.Table) -> npt.NDArray[np.float64]:

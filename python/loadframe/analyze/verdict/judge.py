@@ -63,6 +63,7 @@ class JudgedPhase:
     documents: npt.NDArray[np.float64] | None = None  #: documents in the collections; None if unknown
     histograms: "HistogramLog | None" = None  #: histograms of the run, for exact bounds of response times
     one_journey: bool = False  #: whether each user makes one journey, so that its steps determine the throughput
+    before_loss: bool = False  #: whether all nodes were sampled until its end; unused if no node was lost
 
 
 Detector = Callable[[JudgedPhase], Iterator[Finding]]
@@ -118,7 +119,9 @@ def judge(
             continue
         reasons += findings
         steady = steadiness(phase.throughput)
-        if any(stream.has_stages for stream in phase.summary.streams):
+        if lost and not phase.before_loss:
+            unjudged.append(f"steadiness of phase {name}: a node was lost")
+        elif any(stream.has_stages for stream in phase.summary.streams):
             unjudged.append(f"steadiness of phase {name}: its load changes in stages")
         elif any(stream.source is not None for stream in phase.summary.streams):
             unjudged.append(f"steadiness of phase {name}: its sources determine the load")
