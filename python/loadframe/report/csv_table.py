@@ -157,6 +157,14 @@ def _interval(small: str) -> tuple[_Number | None, _Number | None, str]:
 
 
 def _quantity(text: str) -> _Number | None:
+def base_value(text: str) -> float:
+    """Return the number of a quantity such as `3 min 20 s` in the base unit. ValueError for other text."""
+    number = _quantity(text)
+    if number is None:
+        raise ValueError(f"{text!r} is no quantity")
+    return float(number.text)
+
+
     """Convert a number with its unit, such as `3 min 20 s`, to the base unit. Return None for other text."""
     match = _QUANTITY.fullmatch(text)
     if match is None:

@@ -1,5 +1,6 @@
 """Export of a report's plots and tables for papers: PDF, SVG, PNG, CSV, LaTeX, the answer and BibTeX entries."""
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +8,7 @@ from pathlib import Path
 
 from loadframe.base.errors import BadInput
 from loadframe.record import Manifest
-from loadframe.report.csv_table import csv_table
+from loadframe.report.csv_table import base_value, csv_table
 from loadframe.report.page import Page
 from loadframe.report.plot import Figure
 from loadframe.report.plot.draw import draw
@@ -28,15 +29,21 @@ _EMS = {
     **dict.fromkeys("iljftI.,:;|!'()[]/- ", 0.4),
 }
 _EM = 0.53
-#: Widths of these columns with a margin, and the gap beside cells, in points.
-_COLUMN_POINTS, _GAP_POINTS = (227.0, 466.0), 2.0
-#: Height for the rows of a table on a page of LaTeX's article (550 points), which leaves room for caption and notes.
-_PAGE_POINTS = 440.0
-#: Font sizes of tables and the distances of their lines, in points, and the characters to which cells are broken.
-_SIZES = {"footnotesize": (8, 9.5), "scriptsize": (7, 8)}
-_BREAKS = (_LONG, 24, 18, 14, 10, 8)
+#: Environments of tables, their widths with a margin in points, and the characters to which cells are broken. `table*`
+#: spans both columns of an article with two (466 points), and is as wide as the text of an article with one (345).
+_ENVIRONMENTS = (("table", 227.0, (40, 24, 18, 14)), ("table*", 343.0, (40, 24, 18, 14, 10, 8)))
+#: Gap beside cells, in points.
+_GAP_POINTS = 2.0
+#: Height for the rows and notes of a table on a page of LaTeX's article (550 points), which leaves room for a caption.
+_PAGE_POINTS = 500.0
+#: Font sizes of tables and the distances of their lines, in points. Computer Modern is wider at 7 points.
+_SIZES = {"footnotesize": (8, 9.5), "scriptsize": (7.4, 8)}
+#: Quantities in a text, but no digits of names.
+_QUANTITY = re.compile(r"(?<![\w.-])\d[\d,.]*(?<=\d)(?: (?:us|ms|s|min \d\d s|h \d\d min|%))?(?![\w-])")
 #: Parts of a text that stay in one line: words with the space after them, or their parts up to a hyphen or underscore.
 _PIECES = re.compile(r"[^ ]+?(?:(?<=[^\W_])[-_](?=[^\W\d])|(?= |$)) ?")
+#: Places in names and paths where a line may end.
+_BREAK = re.compile(r"(?<=[_/=])(?=\w)|(?<=[^\W\d]\.)(?=\w)")
 #: Pixels of a drawing, points and pixels of PNG, per inch.
 _PIXELS, _POINTS, _DOTS = 96, 72, 300
 #: Metric-compatible families; the converter brings the first and embeds it.
@@ -49,6 +56,7 @@ _LATEX = {
     "\N{GREEK SMALL LETTER KAPPA}": r"$\kappa$", "\N{SUPERSCRIPT TWO}": "$^2$", "\N{CHECK MARK}": "*",
     # Text fonts of the encoding OT1 have other signs in their places.
     "<": "$<$", ">": "$>$", "|": "$|$",
+    "\N{ZERO WIDTH SPACE}": r"\allowbreak{}",
     "\N{RIGHTWARDS ARROW}": r"$\to$", "\N{HORIZONTAL ELLIPSIS}": r"\ldots{}",
 }  # fmt: skip
 
@@ -159,46 +167,46 @@ def _tables(tables: Sequence[tuple[str, Table]], kind: str) -> Iterator[tuple[st
 
 
 def _tabulars(title: str, table: Table) -> list[str]:
-    """Return a table for LaTeX with the package booktabs, in the largest size and longest lines that fit a column.
+    """Return a table for LaTeX with the package booktabs, in the largest size and longest lines that fit.
 
-    Tables that do not fit one column are set for two, and those that are taller than a page in several parts.
+    A table that fits no column gets the environment for the width of the page, and one that fits no page several parts.
     """
-    notes: dict[str, int] = {}
+    long = [text for row in table.rows for cell in row[1:] for text in (cell.text, cell.small) if len(text) > _LONG]
+    notes = _Notes(_merged(long))
     rows = [[_parts(cell, notes if at else None) for at, cell in enumerate(row)] for row in table.rows]
-    size, (head, *body), fits = _fitted([[[_Part(title)] for title in table.columns], *rows])
-    parts: list[_Rows] = [[]]
-    for row in body:
-        if parts[-1] and _height([head, *parts[-1], row], size) > _PAGE_POINTS:
-            parts.append([])
-        parts[-1].append(row)
+    parts = [
+        replace(layout, rows=[layout.rows[0], *body])
+        for layout in _layouts([[[_Part(name)] for name in table.columns], *rows], table.names, notes)
+        for body in _pages(layout, notes)
+    ]
     comments = [f"% {' '.join(text.split())}" for text in (title, table.note) if text]
-    comments += [] if fits else ["% Wider than one column: use the environment table*."]
-    texts = []
-    for number, part in enumerate(parts, 1):
-        named = {note.note for row in part for cell in row for note in cell}
-        shown = {text: note for text, note in notes.items() if note in named}
-        piece = [f"% Part {number} of {len(parts)}, for a page each."] if len(parts) > 1 else []
-        texts.append("\n".join([*comments, *piece, *_tabular(size, [head, *part], table, shown)]) + "\n")
-    return texts
-
-
-def _tabular(size: str, rows: "_Rows", table: Table, notes: Mapping[str, int]) -> list[str]:
-    """Return the lines of a part of a table; the first of `rows` is its head."""
-    names = table.names
-    head, *body = [" & ".join(_cell(lines, "l" if at < names else "r", at) for at, lines in enumerate(row)) + r" \\"
-                   for row in rows]  # fmt: skip
-    columns = "".join("l" if at < names else "r" for at in range(len(table.columns)))
     return [
-        rf"{{\{size}\setlength{{\tabcolsep}}{{{_GAP_POINTS:g}pt}}%",
-        rf"\begin{{tabular}}{{@{{}}{columns}@{{}}}}",
+        "\n".join([*comments, *_float(part, title, f"{number} of {len(parts)}" * (len(parts) > 1), notes)]) + "\n"
+        for number, part in enumerate(parts, 1)
+    ]
+
+
+def _float(part: "_Layout", title: str, number: str, notes: "_Notes") -> list[str]:
+    """Return the lines of a table or of a part of it, `number`, with its caption and notes."""
+    head, *body = [" & ".join(_cell(lines, part.sides[at], at) for at, lines in enumerate(row)) + r" \\"
+                   for row in part.rows]  # fmt: skip
+    caption = f"{title} (part {number})" if number else title
+    label = "-".join(filter(None, (_file_name(title), number.partition(" ")[0])))
+    return [
+        rf"\begin{{{part.environment}}}",
+        r"\centering",
+        rf"\caption{{{_latex(caption)}}}\label{{tab:{label}}}",
+        rf"\{part.size}\setlength{{\tabcolsep}}{{{_GAP_POINTS:g}pt}}%",
+        rf"\begin{{tabular}}{{@{{}}{part.sides}@{{}}}}",
         r"\toprule",
         head,
         r"\midrule",
         *body,
         r"\bottomrule",
         r"\end{tabular}",
-        *(rf"\par $^{{{number}}}$ {_latex(text)}" for text, number in notes.items()),
-        r"\par}",
+        *([r"\par\raggedright"] if notes.of(part.rows) else []),
+        *(rf"$^{{{note}}}$ {_latex(text, breaks=True)}\par" for text, note in notes.of(part.rows)),
+        rf"\end{{{part.environment}}}",
     ]
 
 
@@ -210,47 +218,121 @@ class _Part:
     note: int = 0
 
 
-def _parts(cell: Cell, notes: dict[str, int] | None) -> list[_Part]:
+#: Rows of cells, and the lines of each cell.
+_Rows = list[list[list[_Part]]]
+
+
+@dataclass
+class _Notes:
+    """Numbered notes below a table. `merged` has the note of each text."""
+
+    merged: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, text: str) -> int:
+        """Return the number of a text's note, a new one for a new note."""
+        return self._numbers.setdefault(self.merged.get(text, text), len(self._numbers) + 1)
+
+    def of(self, rows: _Rows) -> list[tuple[str, int]]:
+        """Return the notes that rows refer to, with their numbers."""
+        named = {part.note for row in rows for cell in row for part in cell}
+        return [(text, number) for text, number in self._numbers.items() if number in named]
+
+
+def _merged(texts: Iterable[str]) -> dict[str, str]:
+    """Return the note of each text. Texts that differ in quantities only have one with ranges: `3 ms to 64 ms`."""
+    alike: dict[str, list[str]] = {}
+    for text in dict.fromkeys(texts):
+        alike.setdefault(_QUANTITY.sub("\0", text), []).append(text)
+    merged = {}
+    for form, group in alike.items():
+        words = form.split("\0")
+        columns = zip(*(_QUANTITY.findall(text) for text in group), strict=True)
+        note = "".join(word + quantity for word, quantity in zip(words, [*map(_range, columns), ""], strict=True))
+        merged |= dict.fromkeys(group, note)
+    return merged
+
+
+def _range(quantities: Sequence[str]) -> str:
+    ordered = sorted(set(quantities), key=base_value)
+    return " to ".join(dict.fromkeys((ordered[0], ordered[-1])))
+
+
+def _parts(cell: Cell, notes: _Notes | None) -> list[_Part]:
     """Return the parts of a cell. Long parts are added to `notes`, if given, and leave their numbers."""
     parts: list[_Part] = []
     for text in filter(None, (cell.text, cell.small)):
         if notes is None or len(text) <= _LONG:
             parts.append(_Part(text))
             continue
-        number = notes.setdefault(text, len(notes) + 1)
         last = parts.pop() if parts else _Part("")
-        parts.append(_Part(last.text, number))
+        parts.append(_Part(last.text, notes.number(text)))
     return parts
 
 
-#: Rows of cells, and the lines of each cell.
-_Rows = list[list[list[_Part]]]
+@dataclass(frozen=True)
+class _Layout:
+    """Cells of a table in lines, its environment, size of the font, and the side of each column: l or r."""
+
+    rows: _Rows
+    environment: str
+    size: str
+    width: float  #: of the environment, points
+    sides: str
+
+    def height(self, notes: _Notes) -> float:
+        """Return the height of rows and notes in points."""
+        points, distance = _SIZES[self.size]
+        lines = sum(max(map(len, row)) for row in self.rows)
+        for text, _ in notes.of(self.rows):
+            lines += math.ceil(points * _ems(_Part(text)) / (0.9 * self.width))
+        return distance * lines
 
 
-def _fitted(rows: _Rows) -> tuple[str, _Rows, bool]:
-    """Break cells into lines. Return the size of the font, the lines, and whether the table fits one column.
+def _layouts(rows: _Rows, names: int, notes: _Notes) -> list[_Layout]:
+    """Return the layout of a table whose first row is its head; several if its columns fit no page.
 
-    Tables that are taller than a page in one column get two, and the layout of least height if that is not enough.
+    Each part repeats the columns of names. A table that is taller than a page in one column gets both, or the layout of
+    least height if that is not enough.
     """
-    narrow: list[tuple[str, _Rows, bool]] = []
-    for available in _COLUMN_POINTS:
-        for most in _BREAKS:
+    fitting: list[_Layout] = []
+    sides = "".join("l" if at < names else "r" for at in range(len(rows[0])))
+    gaps = 2 * _GAP_POINTS * (len(sides) - 1)
+    for environment, available, breaks in _ENVIRONMENTS:
+        for most in breaks:
             broken = [[_broken(parts, most) for parts in row] for row in rows]
-            gaps = 2 * _GAP_POINTS * (len(rows[0]) - 1)
             widths = [max((_ems(line) for cell in column for line in cell), default=0.0)
                       for column in zip(*broken, strict=True)]  # fmt: skip
             for size, (points, _) in _SIZES.items():
+                layout = _Layout(broken, environment, size, available, sides)
                 if points * sum(widths) + gaps <= available:
-                    layout = size, broken, available == _COLUMN_POINTS[0]
-                    if _height(broken, size) <= _PAGE_POINTS:
-                        return layout
-                    narrow.append(layout)
-    return min(narrow, key=lambda it: _height(it[1], it[0]), default=(size, broken, False))
+                    if layout.height(notes) <= _PAGE_POINTS:
+                        return [layout]
+                    fitting.append(layout)
+    if fitting:
+        return [min(fitting, key=lambda it: it.height(notes))]
+    first = max(names, 1)
+    middle = (first + len(sides) + 1) // 2
+    if middle >= len(sides):
+        return [layout]
+    return [
+        layout
+        for columns in (range(first, middle), range(middle, len(sides)))
+        for layout in _layouts([row[:first] + [row[at] for at in columns] for row in rows], names, notes)
+    ]
 
 
-def _height(rows: _Rows, size: str) -> float:
-    """Return the height of a table's rows in points."""
-    return _SIZES[size][1] * sum(max(map(len, row)) for row in rows)
+def _pages(layout: _Layout, notes: _Notes) -> list[_Rows]:
+    """Return the rows of each page of a table, without its head."""
+    head, *body = layout.rows
+    pages: list[_Rows] = [[]]
+    for row in body:
+        if pages[-1] and replace(layout, rows=[head, *pages[-1], row]).height(notes) > _PAGE_POINTS:
+            pages.append([])
+        pages[-1].append(row)
+    return pages
 
 
 def _broken(parts: Sequence[_Part], most: int) -> list[_Part]:
@@ -287,7 +369,10 @@ def _cell(lines: Sequence[_Part], side: str, at: int) -> str:
     return rf"\begin{{tabular}}[t]{{@{{}}{side}@{{}}}}" + r"\\ ".join(texts) + r"\end{tabular}"
 
 
-def _latex(text: str) -> str:
+def _latex(text: str, *, breaks: bool = False) -> str:
+    """Return a text for LaTeX; with `breaks`, lines may also end inside of paths and names with underscores."""
+    if breaks:
+        text = _BREAK.sub("\N{ZERO WIDTH SPACE}", text)
     escaped = "".join(_LATEX.get(sign, sign) for sign in " ".join(text.split()))
     return re.sub(r"(?<=\d )us\b", r"$\\mu$s", escaped)
 
