@@ -5,7 +5,9 @@ import math
 import pytest
 
 from loadframe.analyze.estimate import Estimate
-from loadframe.report.numbers import estimate_text, percent_text
+from loadframe.report.csv_table import csv_table
+from loadframe.report.numbers import estimate_text, measured_text, percent_text
+from loadframe.report.tables import Cell, Table, estimate_cell
 
 
 @pytest.mark.parametrize(
@@ -25,6 +27,20 @@ from loadframe.report.numbers import estimate_text, percent_text
 )
 def test_the_interval_decides_on_the_digits(estimate, text):
     assert estimate_text(estimate) == text
+
+
+def test_an_end_that_runs_leave_open_is_unknown_and_empty_in_csv():
+    throughput, share = Estimate(24.4, 18.3, math.inf), Estimate(0.81, 0.78, math.inf)
+    assert measured_text(throughput) == "24.4 [18.3, unknown]"
+    assert percent_text(share) == "81.0 % [78.0, unknown]"
+    row = [
+        Cell("a"),
+        estimate_cell(measured_text(throughput), throughput),
+        estimate_cell(percent_text(share), share, "%"),
+    ]
+    header, values = csv_table(Table(("name", "x", "y"), [row])).splitlines()
+    assert header == "name,x,x low,x high,y (%),y low (%),y high (%)"
+    assert values == "a,24.4,18.3,,81,78,"
 
 
 def test_shares_are_percentages():

@@ -9,8 +9,8 @@ from loadframe.analyze.compare.measures import Measure
 from loadframe.analyze.estimate import half_width
 from loadframe.analyze.rates import RATES
 from loadframe.base.units import counted, format_change, format_count, format_share
-from loadframe.report.labels import seconds_text, treatment_text
-from loadframe.report.numbers import estimate_text, limit_text, p_text
+from loadframe.report.labels import UNKNOWN, seconds_text, treatment_text
+from loadframe.report.numbers import limit_text, measured_text, p_text
 from loadframe.report.run_status import why
 from loadframe.report.tables import Cell, Number
 
@@ -58,7 +58,7 @@ def means_cells(contrast: Contrast) -> list[Cell]:
 
 def _low_end(low: float, text: str, measure: Measure) -> str:
     """Return `text`, the low end of an interval, or `unknown`: no time, rate or ratio is zero, but errors can be."""
-    return "unknown" if low <= 0 and measure.kind != "errors" else text
+    return UNKNOWN if low <= 0 and measure.kind != "errors" else text
 
 
 def name(contrast: Contrast) -> str:
@@ -72,7 +72,7 @@ def ratio_text(contrast: Contrast) -> str:
     ratio = contrast.ratio
     if not ratio.is_finite and ratio.low <= 0:
         return f"{ratio.value:.3g}{limit_text(contrast.estimate.bounds)}"
-    value, _, interval = estimate_text(ratio).partition(" [")
+    value, _, interval = measured_text(ratio).partition(" [")
     # A wide interval leaves one digit, which would contradict the means beside it.
     if abs(float(value.replace(",", "")) / ratio.value - 1) > _ROUNDED:
         value = f"{ratio.value:.2g}"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
+from loadframe.report.labels import UNKNOWN
 from loadframe.report.tables import Cell, Number, Table
 
 #: Units of a report -> the unit of the CSV file, and the factor between them.
@@ -152,11 +153,10 @@ def _interval(small: str) -> tuple[_Number | None, _Number | None, str]:
         number = _quantity(small)
         return None, None, small if number is None or number.unit else number.text
     low, high = (_quantity(match[1]), _quantity(match[2] or match[1]))
-    known = all(end or text in ("unknown", None) for end, text in ((low, match[1]), (high, match[2])))
+    known = all(end or text in (UNKNOWN, None) for end, text in ((low, match[1]), (high, match[2])))
     return (low, high, match[3]) if known else (None, None, small)
 
 
-def _quantity(text: str) -> _Number | None:
 def base_value(text: str) -> float:
     """Return the number of a quantity such as `3 min 20 s` in the base unit. ValueError for other text."""
     number = _quantity(text)
@@ -165,6 +165,7 @@ def base_value(text: str) -> float:
     return float(number.text)
 
 
+def _quantity(text: str) -> _Number | None:
     """Convert a number with its unit, such as `3 min 20 s`, to the base unit. Return None for other text."""
     match = _QUANTITY.fullmatch(text)
     if match is None:

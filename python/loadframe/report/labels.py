@@ -27,6 +27,9 @@ def pacing_text(stream: "StreamSummary") -> str:
     if stream.rate is not None:
         rate = f"{_level_text(stream.rate)}/s{_STAGES * stream.has_stages}"
         return f"{rate}, {_ARRIVALS.get(stream.arrivals or '', stream.arrivals)}"
+#: Stands in place of the end of an interval that the load generator or the number of requests leaves open.
+UNKNOWN = "unknown"
+
     clients, think = stream.clients or 0, stream.think_time
     words = f"{_level_text(clients)} client{'s' * (clients != 1)}{_STAGES * stream.has_stages}"
     paced = f", starting every {format_duration(stream.pacing_time)}" if stream.pacing_time else ""
@@ -102,7 +105,7 @@ def ends_text(percentile: "Percentile | None") -> tuple[str, str]:
     """Write the ends of a percentile's 95 % interval: `unknown` without a bound, empty without a percentile."""
     if percentile is None:
         return "", ""
-    low, high = ("unknown" if end is None else format_duration(end) for end in percentile.ends)
+    low, high = (UNKNOWN if end is None else format_duration(end) for end in percentile.ends)
     return low, high
 
 

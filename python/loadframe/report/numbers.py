@@ -5,12 +5,13 @@ import math
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.base.units import format_count, format_duration
+from loadframe.report.labels import UNKNOWN
 
 _MOST_DECIMALS = 5
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """Write `24.4 [18.3, 31.0]`, rounded by the width of the interval; `∞` is an open end."""
+    """Write `24.4 [18.3, 31.0]`, rounded by the width of the interval; `∞` is an end that is unlimited."""
     if estimate.low == estimate.value == estimate.high:
         return format_count(estimate.value)
     value, low, high = (round_to(number, _resolution(estimate)) for number in vars(estimate).values())
@@ -18,9 +19,16 @@ def estimate_text(estimate: Estimate) -> str:
 
 
 def measured_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
-    """Write a mean of runs with its interval. Without one, write the value, and whether `bounds` are the reason."""
+    """Write a mean of runs with its interval, whose high end may be `unknown`.
+
+    Without an interval, write the value, and whether `bounds` are the reason.
+    """
     known = estimate.is_finite or estimate.low > 0
-    return estimate_text(estimate) if known else f"{format_count(estimate.value)}{limit_text(bounds)}"
+    return _finite(estimate_text(estimate)) if known else f"{format_count(estimate.value)}{limit_text(bounds)}"
+
+
+def _finite(text: str) -> str:
+    return text.replace("∞", UNKNOWN)
 
 
 #: Stands in place of an interval that the load generator's bounds make unknown.
@@ -83,7 +91,7 @@ def percent_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
     scaled = Estimate(100 * estimate.value, 100 * estimate.low, 100 * estimate.high)
     if scaled.low == scaled.value == scaled.high or (scaled.low <= 0 and math.isinf(scaled.high)):
         return f"{format_count(scaled.value)} %{limit_text(bounds)}"
-    return f"{round_to(scaled.value, _resolution(scaled))} % {interval_text(scaled)}"
+    return f"{round_to(scaled.value, _resolution(scaled))} % {_finite(interval_text(scaled))}"
 
 
 def _resolution(estimate: Estimate) -> float:

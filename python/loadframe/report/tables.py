@@ -1,6 +1,5 @@
 """Tables of the HTML report as plain cells; the templates define their look."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from loadframe.record.schema.summary import GeneratorFigures, PhaseSummary
 from loadframe.report.fit import NAMES
 from loadframe.report.labels import (
     interval_text,
+    UNKNOWN,
     seconds_text,
     treatment_text,
 )
@@ -118,14 +118,16 @@ def percentile_cell(seconds: float | None, percentile: Percentile | None) -> Cel
 def estimate_cell(text: str, estimate: Estimate | None, unit: str = "", tone: str = "") -> Cell:
     """Return a cell for `value [interval]`, the text of an estimate, with the interval in small type.
 
-    With the unit %, the estimate is a share of one. The number has an interval only if the text has it.
+    With the unit %, the estimate is a share of one. The number has only the ends that the text has.
     """
     value, bracket, interval = text.partition(" [")
     number = None
     if estimate is not None:
         factor = 100 if unit == "%" else 1
-        ends = (estimate.low, estimate.high) if "," in interval else ()
-        number = Number(factor * estimate.value, unit, *(None if end == -math.inf else factor * end for end in ends))
+        texts = interval.removesuffix("]").split(", ") if ", " in interval else [UNKNOWN, UNKNOWN]
+        ends = (None if text == UNKNOWN else factor * end
+                for text, end in zip(texts, (estimate.low, estimate.high), strict=True))  # fmt: skip
+        number = Number(factor * estimate.value, unit, *ends)
     return Cell(value, f"[{interval}" if bracket else "", tone, number)
 
 

@@ -226,16 +226,13 @@ def effects_plot(comparison: Comparison, name: str) -> Figure | None:
 
 
 def _row(contrast: Contrast, comparison: Comparison) -> list[Cell]:
-    ratio = contrast.ratio
-    if ratio.low <= 0:
-        ratio = replace(ratio, low=-math.inf)
     reason = compare_words.open_reason(contrast, comparison.least) if contrast.outcome == "open" else ""
     return [
         Cell(compare_words.name(contrast)),
         *([Cell(contrast.label)] if _names_groups(comparison) else []),
         Cell(compare_words.OUTCOMES[contrast.outcome], reason, tone=_TONES[contrast.outcome]),
         *compare_words.means_cells(contrast),
-        estimate_cell(compare_words.ratio_text(contrast), ratio),
+        estimate_cell(compare_words.ratio_text(contrast), contrast.ratio),
         p_cell(contrast.p),
         Cell(f"{contrast.delta:+.2f}", number=Number(contrast.delta)),
     ]
