@@ -11,7 +11,8 @@ import loadframe
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.settings.analysis import read_settings
 from loadframe.report.kinds import read_report
-from loadframe.report.plot import INK, Axis, Figure, Mark, Panel, Trace
+from loadframe.report.kinds.compare import RESULT_MARKS
+from loadframe.report.plot import COLORS, INK, SYMBOLS, Axis, Figure, Mark, Panel, Trace
 from loadframe.report.plot.draw import draw
 from loadframe.report.plot.figure import scale, ticks
 from loadframe.report.plots.forest import Effect, forest
@@ -126,6 +127,27 @@ def test_ratios_of_comparisons_are_logarithmic(recorded):
     drawn = figures(recorded / "compare")
     assert [drawn[name].x.kind for name in ("effects", "runs")] == ["log", "log"]
     assert [label for _, label in drawn["effects"].panels[0].y.ticks] == ["c throughput", "c read p50", "c read p99"]
+
+
+def test_marks_of_results_are_not_those_of_groups(recorded):
+    shown = figures(recorded / "compare")
+    results = [trace.mark for trace in shown["effects"].traces if trace.mark]
+    groups = [trace.mark for trace in shown["runs"].traces if trace.mark]
+    assert {mark.color for mark in groups} <= set(COLORS)
+    for mark in (*results, *RESULT_MARKS.values()):
+        assert mark.color not in COLORS
+        assert mark.symbol not in SYMBOLS
+        assert contrast_to_white(mark.color) >= 3
+    for drawn in ({mark.symbol for mark in RESULT_MARKS.values()}, {mark.color for mark in RESULT_MARKS.values()}):
+        assert len(drawn) == len(RESULT_MARKS)
+    assert draw(shown["effects"]).startswith("<svg")
+
+
+def contrast_to_white(color):
+    """The contrast ratio of WCAG 2."""
+    shares = [int(color[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares]
+    return 1.05 / (0.05 + sum(part * weight for part, weight in zip(linear, (0.2126, 0.7152, 0.0722), strict=True)))
 
 
 def test_axes_of_whole_levels_have_only_whole_ticks(tmp_path):

@@ -20,7 +20,7 @@ from loadframe.report.kinds import Report
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, p_text
 from loadframe.report.page import Page, render
-from loadframe.report.plot import COLORS, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, numbers
+from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace, numbers
 from loadframe.report.plots.forest import Effect, forest
 from loadframe.report.run_status import print_trust
 from loadframe.report.sections import further
@@ -30,6 +30,14 @@ from loadframe.report.terminal_table import TerminalTable
 
 _TONES = {"better": "valid", "worse": "invalid", "alike": "muted", "open": ""}
 _DELTA = "Cliff's delta"
+#: Marks of results in the plot of effects. None has the color or symbol of a group. Color-blind readers can tell indigo
+#: from dark red. Results without a difference are grey.
+RESULT_MARKS = {
+    "better": Mark("#332288", "plus", 11),
+    "worse": Mark("#8B1A1A", "x", 9),
+    "alike": Mark(MUTED, "bar", 11),
+    "open": Mark("#555555", "pentagon", 10, hollow=True),
+}
 #: The number of drawn effects.
 _EFFECTS = 40
 
@@ -207,21 +215,24 @@ def _column(contrast: Contrast) -> str:
 
 def effects_plot(comparison: Comparison, name: str) -> Figure | None:
     """Draw the ratio of each measure with its interval, or return None if nothing was compared."""
-    effects, baseline = [], comparison.groups[0].label
+    effects, marks, baseline = [], {}, comparison.groups[0].label
     for contrast in comparison.contrasts[:_EFFECTS]:
         label = compare_words.name(contrast) + (f", {contrast.label}" if _names_groups(comparison) else "")
         text = f"{label}\n{compare_words.ratio_text(contrast)}"
         outcome = compare_words.OUTCOMES[contrast.outcome]
         outcome += f" than {baseline}" * (contrast.outcome in ("better", "worse"))
         effects.append(Effect(label, contrast.ratio, text, outcome))
+        marks[outcome] = RESULT_MARKS[contrast.outcome]
     omitted = len(comparison.contrasts) - _EFFECTS
     return forest(
         effects,
         name,
         f"ratio to {baseline}",
         "Each mark is a ratio of geometric means with its 95 % interval, if runs bound it. The line at 1 means no"
-        " difference." + (f" The table has {omitted} more." if omitted > 0 else ""),
+        " difference. Colors and symbols show the result, not the variant."
+        + (f" The table has {omitted} more." if omitted > 0 else ""),
         logarithmic=True,
+        marks=marks,
     )
 
 

@@ -57,6 +57,12 @@ _OUTLINES: dict[str, Sequence[tuple[float, float]]] = {
         (radius * math.sin(math.pi * i / 5), -radius * math.cos(math.pi * i / 5))
         for i, radius in enumerate((1.25, 0.5) * 5)
     ),
+    "plus": (
+        (-0.4, -1.15), (0.4, -1.15), (0.4, -0.4), (1.15, -0.4), (1.15, 0.4), (0.4, 0.4),
+        (0.4, 1.15), (-0.4, 1.15), (-0.4, 0.4), (-1.15, 0.4), (-1.15, -0.4), (-0.4, -0.4),
+    ),
+    "bar": ((-0.4, -1.2), (0.4, -1.2), (0.4, 1.2), (-0.4, 1.2)),
+    "pentagon": tuple((math.sin(2 * math.pi * i / 5), -math.cos(2 * math.pi * i / 5)) for i in range(5)),
     "hexagon": tuple((math.cos(math.pi * i / 3), math.sin(math.pi * i / 3)) for i in range(6)),
 }  # fmt: skip
 

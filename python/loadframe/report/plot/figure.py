@@ -32,7 +32,9 @@ class LineStyle:
 
 @dataclass(frozen=True)
 class Mark:
-    """Style of a point: a symbol of `SYMBOLS`, "triangle-left", "triangle-right" or "x"; diameter in pixels.
+    """Style of a point; the diameter is in pixels.
+
+    Symbols beside those of `SYMBOLS`: "triangle-left", "triangle-right", "plus", "x", "bar" and "pentagon".
 
     A hollow point has only an outline.
     """

@@ -1,7 +1,7 @@
 """Forest plot: effects as ratios with their intervals, a row for each."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loadframe.analyze.estimate import Estimate
@@ -41,12 +41,19 @@ class Effect:
 
 
 def forest(
-    effects: Sequence[Effect], name: str, title: str, caption: str, *, logarithmic: bool = False
+    effects: Sequence[Effect],
+    name: str,
+    title: str,
+    caption: str,
+    *,
+    logarithmic: bool = False,
+    marks: Mapping[str, Mark] | None = None,
 ) -> Figure | None:
     """Draw effects as marks with intervals, and a line at 1; None without a positive ratio.
 
     The axis is logarithmic with `logarithmic`, or if the ratios and intervals span more than a factor of 4. A filled
     arrow at the edge stands for a distant end of an interval, a dotted line with a hollow arrow for an unknown end.
+    `marks` has the mark of each outcome; without it, outcomes get colors and symbols in order of appearance.
     """
     shown = [effect for effect in effects if 0 < effect.ratio.value < math.inf]
     if not shown:
@@ -62,19 +69,19 @@ def forest(
     outcomes = list(dict.fromkeys(effect.outcome for effect in shown))
     traces: list[Trace] = []
     for index, outcome in enumerate(outcomes):
-        color = COLORS[index % len(COLORS)]
+        mark = marks[outcome] if marks else Mark(COLORS[index % len(COLORS)], SYMBOLS[index % len(SYMBOLS)], 9)
         rows = [(-float(row), effect) for row, effect in enumerate(shown) if effect.outcome == outcome]
         traces.append(
             Trace(
                 numbers([effect.ratio.value for _, effect in rows]),
                 numbers([y for y, _ in rows]),
                 outcome,
-                mark=Mark(color, SYMBOLS[index % len(SYMBOLS)], 9),
+                mark=mark,
                 texts=[effect.text for _, effect in rows],
             )
         )
         # Over the marks, which would hide short intervals.
-        traces += _intervals(rows, limits, color, outcome, logarithmic=logarithmic)
+        traces += _intervals(rows, limits, mark.color, outcome, logarithmic=logarithmic)
     ticks = [(-float(row), effect.label) for row, effect in enumerate(shown)]
     lines = max(math.ceil(len(effect.label) / _LETTERS) for effect in shown)
     return Figure(
