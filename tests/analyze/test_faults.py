@@ -5,6 +5,7 @@ import pytest
 from loadframe.analyze.capacity import Outcome, Slo, judge
 from loadframe.analyze.experiment import RecordedRun, read_experiment
 from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.analyze.verdict import rules
 from loadframe.analyze.verdict.rules import RULES, effect_of, fault_of
 from loadframe.record import Summary
 from loadframe.report.run_status import exclusions, run_status, trust
@@ -32,6 +33,31 @@ def test_rules_name_the_component_to_blame():
         "queue_not_empty",
         "imprecise",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rule", "figures", "value"),
+    [
+        (rules.GENERATOR_CPU, {"share": 0.8004, "threads": 1}, "80.04 %"),
+        (rules.STARVED, {"share": 0.2001}, "20.01 %"),
+        (rules.THROTTLED, {"share": 0.0102}, "1.02 %"),
+        (rules.NETWORK, {"share": 0.801}, "80.1 %"),
+        (rules.GENERATOR_CEILING, {"share": 0.801, "threads": 1}, "80.1 %"),
+        (rules.READER_CPU, {"source": "s", "share": 0.801, "shared": True}, "80.1 %"),
+        (rules.NOT_ACHIEVED, {"achieved": 0.98996}, "98.996 %"),
+        (rules.LATENESS, {"lateness": 5.01e-3, "response": 0.1, "stolen": 0.0}, "5.01 %"),
+        (rules.LOOP_LAG, {"lag": 1.0002e-3, "response": 0.01, "stolen": 0.0}, "1.0002 ms"),
+        (rules.STALLED, {"longest": 0.50004, "away": 0.01, "stolen": 0.0}, "500.04 ms"),
+        (rules.STALLED, {"longest": 0.1, "away": 0.02004, "stolen": 0.0}, "2.004 %"),
+        (rules.BEGAN_LATE, {"rank": "rank 1", "late": 0.05004, "others": 0}, "50.04 ms"),
+        (rules.STRAGGLER, {"rank": "rank 1", "share": 0.4996, "limit": 0.5, "others": 0}, "49.96 %"),
+        (rules.IMPRECISE, {"precision": 0.025, "duration": 60.0, "widest": 0.02504}, "2.504 %"),
+    ],
+)
+def test_a_figure_beyond_its_limit_does_not_read_like_it(rule, figures, value):
+    cause = rule(phase="load", place="", **figures).cause
+    assert f" {value}" in cause
+    assert cause.count(value) == 1
 
 
 def test_a_reason_that_this_version_does_not_know_leaves_a_run_out():

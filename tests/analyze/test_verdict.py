@@ -314,7 +314,7 @@ def test_an_automatic_duration_that_ended_before_its_precision_is_imprecise(wide
 
     (reason,) = judged(False).reasons
     assert reason.code == "imprecise"
-    assert "required precision of 5.0 % within 20 s" in reason.cause
+    assert "required precision of 5 % within 20 s" in reason.cause
     assert ("unknown" if widest is None else "8.1 %") in reason.cause
     assert "raise at_most" in reason.remedy
     assert {entry.state for entry in judged(False).figures} == {entry.state for entry in judged(True).figures}

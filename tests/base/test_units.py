@@ -8,6 +8,7 @@ from loadframe.base.errors import BadInput
 from loadframe.base.units import (
     Cores,
     counted,
+    duration_beside,
     format_bandwidth,
     format_change,
     format_count,
@@ -22,6 +23,7 @@ from loadframe.base.units import (
     parse_rate,
     parse_share,
     parse_size,
+    share_beside,
     written_apart,
 )
 
@@ -269,6 +271,7 @@ def test_changes_have_a_sign(change, text):
 def test_shares_are_percentages():
     assert (format_share(0.1234), format_share(0.1234, 1)) == ("12 %", "12.3 %")
     assert (format_shares(0.09, 0.23), format_shares(0.2, 0.204)) == ("9 to 23 %", "20 %")
+    assert format_shares(0.196, 0.904, (0.2, 0.9)) == "19.6 to 90.4 %"
 
 
 def test_a_count_is_written_with_its_noun():
@@ -298,3 +301,5 @@ def test_a_quantity_that_rounds_to_a_limit_gets_more_digits():
     assert written_apart(0.04998, 0.05, lambda it, more: format_duration(it, 3 + more)) == "49.98 ms"
     assert written_apart(1234.4, 1234, lambda it, more: format_count(it, 3 + more)) == "1,234.4"
     assert written_apart(1e3, 1234, lambda it, more: format_count(it, 3 + more)) == "1,000"
+    assert (duration_beside(60.3, 60), duration_beside(7200.4, 7200)) == ("60.3 s", "7,200.4 s")
+    assert (share_beside(0.2004, 0.2), share_beside(0.98996, 0.99, 1)) == ("20.04 %", "98.996 %")

@@ -9,12 +9,14 @@ from typing import Any
 
 from loadframe.base.units import (
     counted,
+    duration_beside,
     format_change,
     format_count,
     format_duration,
     format_nodes,
     format_share,
     format_size,
+    share_beside,
 )
 
 #: A sentence of a rule: a template such as `used {share:share} of its core`, or a function of some figures.
@@ -30,12 +32,21 @@ _FORMATS: Mapping[str, Callable[[Any], str]] = {
     "share1": partial(format_share, digits=1),
     "size": format_size,
 }
+#: Format specifications that name a limit, such as `share beside 0.8`: see `units.written_apart`.
+_BESIDE: Mapping[str, Callable[[Any, float], str]] = {
+    "duration": duration_beside,
+    "share": share_beside,
+    "share1": partial(share_beside, digits=1),
+}
 
 
 class _Template(Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         if format_spec in _FORMATS:
             return _FORMATS[format_spec](value)
+        form, _, limit = format_spec.partition(" beside ")
+        if limit:
+            return _BESIDE[form](value, float(limit))
         if format_spec.startswith("counted "):
             return counted(value, format_spec.removeprefix("counted "))
         return str(super().format_field(value, format_spec))

@@ -104,10 +104,14 @@ def parse_share(text: str | float) -> float:
     return share
 
 
-def format_duration(seconds: float, digits: int = 3) -> str:
+#: Significant digits of quantities.
+_DIGITS = 3
+
+
+def format_duration(seconds: float, digits: int = _DIGITS) -> str:
     """Write a duration with the unit that suits it: `350 us`, `12.3 ms`, `4.56 s`, `3 min 20 s`, `2 h 05 min`.
 
-    `digits` limits the significant digits below a minute.
+    `digits` limits the significant digits below a minute. With more than three, longer durations are in seconds.
     """
     if not math.isfinite(seconds):
         return f"{seconds} s"
@@ -115,6 +119,8 @@ def format_duration(seconds: float, digits: int = 3) -> str:
     for bound, unit, per_second in ((0.9995e-3, "us", 1e6), (0.9995, "ms", 1e3), (59.95, "s", 1)):
         if abs(seconds) < bound:
             return f"{_significant(seconds * per_second, digits)} {unit}"
+    if digits > _DIGITS:
+        return f"{format_count(seconds, digits)} s"
     sign, whole = "-" if seconds < 0 else "", round(abs(seconds))
     if whole < 3600:
         return f"{sign}{whole // 60} min {whole % 60:02d} s"
@@ -158,9 +164,14 @@ def format_share(share: float, digits: int = 0) -> str:
     return f"{100 * share:,.{digits}f} %"
 
 
-def format_shares(least: float, most: float) -> str:
-    """Write the ends of a range of shares of one: `9 to 23 %`, and `20 %` where they read alike."""
-    low, high = f"{100 * least:.0f}", f"{100 * most:.0f}"
+def format_shares(least: float, most: float, limits: tuple[float, float] | None = None) -> str:
+    """Write the ends of a range of shares of one: `9 to 23 %`, and `20 %` where they read alike.
+
+    An end that would read like its limit in `limits` gets more digits.
+    """
+    ends = (least, most)
+    beside = zip(ends, limits or ends, strict=True)
+    low, high = (share_beside(end, limit).removesuffix(" %") for end, limit in beside)
     return f"{high} %" if low == high else f"{low} to {high} %"
 
 
@@ -189,6 +200,16 @@ def written_apart(value: float, limit: float, write: Callable[[float, int], str]
         if value == limit or _number(text) != _number(write(limit, more)):
             return text
     return write(value, 0)
+
+
+def share_beside(share: float, limit: float, digits: int = 0) -> str:
+    """Write a share of one beside a limit: see `format_share` and `written_apart`."""
+    return written_apart(share, limit, lambda value, more: format_share(value, digits + more))
+
+
+def duration_beside(seconds: float, limit: float) -> str:
+    """Write a duration beside a limit: see `format_duration` and `written_apart`."""
+    return written_apart(seconds, limit, lambda value, more: format_duration(value, _DIGITS + more))
 
 
 def _number(text: str) -> tuple[float, str]:

@@ -3,7 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from loadframe.base.units import counted, format_count, format_duration, format_nodes, format_share, format_size
+from loadframe.base.units import (
+    counted,
+    format_count,
+    format_duration,
+    format_limit,
+    format_nodes,
+    format_size,
+    share_beside,
+)
 
 if TYPE_CHECKING:
     from loadframe.analyze.percentiles import Percentile
@@ -19,6 +27,9 @@ _MESSAGES = 3
 #: Displayed names of arrival processes that differ from their keys.
 _ARRIVALS = {"poisson": "Poisson"}
 
+#: Stands in place of the end of an interval that the load generator or the number of requests leaves open.
+UNKNOWN = "unknown"
+
 
 def pacing_text(stream: "StreamSummary") -> str:
     """Write `8 clients thinking 250 ms`, `90 users on 8 clients`, `9/s, Poisson`, `0 to 9/s in stages, constant`."""
@@ -27,9 +38,6 @@ def pacing_text(stream: "StreamSummary") -> str:
     if stream.rate is not None:
         rate = f"{_level_text(stream.rate)}/s{_STAGES * stream.has_stages}"
         return f"{rate}, {_ARRIVALS.get(stream.arrivals or '', stream.arrivals)}"
-#: Stands in place of the end of an interval that the load generator or the number of requests leaves open.
-UNKNOWN = "unknown"
-
     clients, think = stream.clients or 0, stream.think_time
     words = f"{_level_text(clients)} client{'s' * (clients != 1)}{_STAGES * stream.has_stages}"
     paced = f", starting every {format_duration(stream.pacing_time)}" if stream.pacing_time else ""
@@ -300,10 +308,9 @@ def window_texts(phase: "PhaseSummary") -> list[str]:
     if window and window.queue_empty_at is not None:
         texts.append(f"no request was in flight {format_duration(window.queue_empty_at)} after the start of the load")
     if window and window.precision is not None:
-        reached = (
-            "" if window.reached else f", not the required {format_share(window.precision)}, within the longest window"
-        )
-        width = "unknown" if window.widest is None else f"within {format_share(window.widest)}"
+        required = window.precision
+        reached = "" if window.reached else f", not the required {format_limit(required)}, within the longest window"
+        width = "unknown" if window.widest is None else f"within {share_beside(window.widest, required)}"
         texts.append(f"automatic duration: 95 % intervals of throughput and p99 are {width}{reached}")
     if window and window.throughput_low is not None and window.throughput_high is not None:
         low, high = (format_count(end) for end in (window.throughput_low, window.throughput_high))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from loadframe.analyze.figures import STATES
 from loadframe.analyze.scalability import ScalabilityFit
-from loadframe.analyze.scale.saturation import Calibration
+from loadframe.analyze.scale.saturation import IDLE, OVERLOADED, Calibration
 from loadframe.analyze.scale.sweep import PhaseCurves, Shape
 from loadframe.base.units import counted, format_count, format_nodes, format_share, format_shares
 from loadframe.report.fit import scaled_sentences, sentence
@@ -178,8 +178,8 @@ def _shape(shape: Shape) -> str:
 def _calibration(calibration: Calibration) -> str:
     """Return the number of clients that keeps the CPU of every node between 20 % and 90 %, as a sentence."""
     at = f"At {format_nodes(calibration.nodes)}" if calibration.nodes else "There"
-    shares = format_shares(calibration.idlest or 0, calibration.busiest or 0)
-    kept = "kept every node between 20 % and 90 % of its CPU limit"
+    shares = format_shares(calibration.idlest or 0, calibration.busiest or 0, (IDLE, OVERLOADED))
+    kept = f"kept every node between {format_share(IDLE)} and {format_share(OVERLOADED)} of its CPU limit"
     if calibration.clients is None:
         return f"{at} no number of clients {kept} (the nodes used {shares})."
     clients = "only a single client" if calibration.clients == 1 else f"up to {calibration.clients} clients"

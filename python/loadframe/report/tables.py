@@ -10,12 +10,13 @@ from loadframe.analyze.percentiles import Percentile
 from loadframe.analyze.processes import ALL, ProcessesOf, Unsampled
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.analyze.scale.sweep import PhaseCurves
-from loadframe.base.units import counted, format_change, format_count, format_duration, format_share
+from loadframe.analyze.verdict import rules
+from loadframe.base.units import counted, format_change, format_count, format_duration, share_beside
 from loadframe.record.schema.summary import GeneratorFigures, PhaseSummary
 from loadframe.report.fit import NAMES
 from loadframe.report.labels import (
-    interval_text,
     UNKNOWN,
+    interval_text,
     seconds_text,
     treatment_text,
 )
@@ -96,11 +97,12 @@ def seconds_cell(
     return Cell(seconds_text(seconds), small, tone, Number(seconds, "s", *ends))
 
 
-def share_cell(share: float | None, digits: int = 0, small: str = "") -> Cell:
-    """Return a cell for a share of one, as a percentage; a dash for None."""
+def share_cell(share: float | None, digits: int = 0, small: str = "", limit: float | None = None) -> Cell:
+    """Return a cell for a share of one, as a percentage that does not read like its limit; a dash for None."""
     if share is None:
         return Cell("–", small, number=Number(None, "%"))
-    return Cell(format_share(share, digits), small, number=Number(100 * share, "%"))
+    text = share_beside(share, share if limit is None else limit, digits)
+    return Cell(text, small, number=Number(100 * share, "%"))
 
 
 def change_cell(change: float | None, tone: str = "") -> Cell:
@@ -349,24 +351,24 @@ def generator_table(generator: GeneratorFigures) -> Table:
     """Return the recorded self-monitoring figures of the load generator in one run."""
     achieved = generator.achieved
     shares = {
-        "CPU of the busiest thread, mean": generator.cpu_share,
-        "CPU of the busiest thread, busiest second": generator.cpu_share_peak,
-        "time that a thread waited for a core": generator.waited_share,
-        "time throttled by a CPU quota": generator.throttled_share,
-        "time that an event loop was stalled for 50 ms or more": generator.away_share,
-        "CPU time stolen by the hypervisor": generator.stolen_share,
-        "network bandwidth used": generator.network_share,
-        "share of the generator's calibrated limit": generator.ceiling_share,
+        "CPU of the busiest thread, mean": (generator.cpu_share, rules.CPU_LIMIT),
+        "CPU of the busiest thread, busiest second": (generator.cpu_share_peak, rules.CPU_LIMIT),
+        "time that a thread waited for a core": (generator.waited_share, rules.WAITED_LIMIT),
+        "time throttled by a CPU quota": (generator.throttled_share, rules.THROTTLED_LIMIT),
+        "time that an event loop was stalled for 50 ms or more": (generator.away_share, rules.AWAY_LIMIT),
+        "CPU time stolen by the hypervisor": (generator.stolen_share, rules.STOLEN_SHARE),
+        "network bandwidth used": (generator.network_share, rules.NETWORK_LIMIT),
+        "share of the generator's calibrated limit": (generator.ceiling_share, rules.CEILING_LIMIT),
     }
     rows = [("worker threads", count_cell(generator.threads))]
-    rows += [(words, share_cell(share)) for words, share in shares.items() if share is not None]
+    rows += [(words, share_cell(share, limit=limit)) for words, (share, limit) in shares.items() if share is not None]
     rows += [
         ("lateness, 99th percentile", seconds_cell(generator.lateness_p99)),
         ("event-loop lag, 99th percentile", seconds_cell(generator.lag_p99)),
         ("longest stall of an event loop", seconds_cell(generator.longest_stall)),
     ]
     if achieved is not None:
-        rows.append(("achieved share of the offered rate", share_cell(achieved, 1)))
+        rows.append(("achieved share of the offered rate", share_cell(achieved, 1, limit=rules.ACHIEVED_LIMIT)))
     return Table(("generator", "value"), [[Cell(words), value] for words, value in rows])
 
 
@@ -387,8 +389,8 @@ def ranks_table(phases: Sequence[PhaseSummary]) -> Table | None:
                     Cell(str(rank.rank)),
                     Cell(rank.machine or "–"),
                     count_cell(rank.requests),
-                    share_cell(rank.cpu_share),
-                    share_cell(rank.waited_share),
+                    share_cell(rank.cpu_share, limit=rules.CPU_LIMIT),
+                    share_cell(rank.waited_share, limit=rules.WAITED_LIMIT),
                     seconds_cell(rank.lateness_p99),
                     seconds_cell(rank.lag_p99),
                     seconds_cell(rank.began_late),
@@ -431,7 +433,7 @@ def _generator(generator: GeneratorFigures | None) -> list[Cell]:
     if generator is None:
         return [Cell("")] * 3
     return [
-        share_cell(generator.cpu_share),
+        share_cell(generator.cpu_share, limit=rules.CPU_LIMIT),
         seconds_cell(generator.lateness_p99),
         seconds_cell(generator.lag_p99),
     ]

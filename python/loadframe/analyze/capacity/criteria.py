@@ -23,7 +23,14 @@ from loadframe.analyze.failures import earlier_failures, failures, most_users, r
 from loadframe.analyze.figures import Figure, stretch_of
 from loadframe.analyze.verdict.rules import effect_of, fault_of
 from loadframe.base import special
-from loadframe.base.units import counted, format_duration, format_share
+from loadframe.base.units import (
+    counted,
+    duration_beside,
+    format_duration,
+    format_limit,
+    format_share,
+    share_beside,
+)
 from loadframe.record import Run
 from loadframe.record.schema.figures import Latency, OperationFigures
 from loadframe.record.schema.summary import PhaseSummary
@@ -317,11 +324,11 @@ def broken(
     elif math.isinf(response):
         yield f"too many requests had no answer for {slo.subject} to be within {format_duration(slo.response)}"
     elif response > slo.response:
-        yield f"{slo.subject} was {format_duration(response)}, more than {format_duration(slo.response)}"
+        yield f"{slo.subject} was {duration_beside(response, slo.response)}, more than {format_duration(slo.response)}"
     if errors is not None and errors >= slo.errors:
-        yield f"{format_share(errors, 2)} of the requests {fate}, at least {format_share(slo.errors, 2)}"
+        yield f"{share_beside(errors, slo.errors, 2)} of the requests {fate}, at least {format_limit(slo.errors)}"
     if achieved is not None and achieved < ACHIEVED:
-        yield f"{format_share(achieved, 1)} of the load was achieved, less than {format_share(ACHIEVED)}"
+        yield f"{share_beside(achieved, ACHIEVED, 1)} of the load was achieved, less than {format_share(ACHIEVED)}"
     if rate is not None and growth > _GROWTH * rate:
         yield f"requests in flight grew by {growth:.3g} per second"
 

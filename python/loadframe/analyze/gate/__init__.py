@@ -66,7 +66,7 @@ from loadframe.analyze.rates import RATES
 from loadframe.analyze.sessions import block_of, sessions_of
 from loadframe.base import special
 from loadframe.base.errors import BadInput
-from loadframe.base.units import format_limit, format_share, written_apart
+from loadframe.base.units import format_limit, format_share, share_beside
 
 MISSING_TREATMENTS = Rule(
     "missing_treatments",
@@ -152,7 +152,7 @@ def errors_against_baseline(contrast: Contrast, question: Question, baseline: Gr
     if rise >= question.least:
         standing: Standing = "regression" if question.is_significant else "undecided"
         beyond = f"beyond {format_limit(question.least)}" if question.is_significant else "which may be chance"
-        why += f": {_apart(rise, question.least)} more, {beyond}"
+        why += f": {share_beside(rise, question.least, 2)} more, {beyond}"
     elif math.isinf(high):
         standing, why = "undecided", f"{why}: a single run does not show the run-to-run variance; make more runs"
     elif high >= question.catch:
@@ -160,15 +160,11 @@ def errors_against_baseline(contrast: Contrast, question: Question, baseline: Gr
         caught = format_limit(question.catch)
         standing, why = (
             "undecided",
-            f"{why}: up to {_apart(high, question.catch)} more are possible, beyond {caught}{need}",
+            f"{why}: up to {share_beside(high, question.catch, 2)} more are possible, beyond {caught}{need}",
         )
     else:
         standing = "passed"
     return Check(contrast.measure, contrast.treatment, standing, why, contrast=contrast, p=question.p)
-
-
-def _apart(rise: float, limit: float) -> str:
-    return written_apart(rise, limit, lambda share, more: format_share(share, 2 + more))
 
 
 def _greatest_rise(measure: Measure, baseline: Group, new: Group) -> float:

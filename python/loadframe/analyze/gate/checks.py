@@ -27,6 +27,7 @@ from loadframe.base.units import (
     format_duration,
     format_limit,
     format_share,
+    share_beside,
     written_apart,
 )
 
@@ -370,7 +371,7 @@ def _span(question: Question) -> str:
 
 
 def _worse(value: float, least: float) -> str:
-    size = written_apart(abs(value), least, lambda share, more: format_share(share, 1 + more))
+    size = share_beside(abs(value), least, 1)
     return f"{size} {'worse' if value > 0 else 'better'}"
 
 

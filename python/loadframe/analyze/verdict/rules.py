@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from loadframe.analyze.finding import Finding, Rule
-from loadframe.base.units import counted, format_change, format_duration, format_share
+from loadframe.base.units import (
+    counted,
+    duration_beside,
+    format_change,
+    format_duration,
+    format_limit,
+    format_share,
+    share_beside,
+)
 from loadframe.record.schema.summary import RecordedReason
 
 #: The component to blame.
@@ -150,25 +158,26 @@ def _unless_stolen(remedy: str) -> Callable[[float], str]:
 
 
 def _late(phase: str, place: str, lateness: float, response: float, stolen: float) -> str:
+    share = share_beside(lateness / response, LATENESS_SHARE)
     return (
-        f"in phase {phase}{place} requests were sent late: p99 {format_duration(lateness)},"
-        f" {format_share(lateness / response)} of the p99 response time (limit {format_share(LATENESS_SHARE)})"
-        f"{_stolen(stolen)}"
+        f"in phase {phase}{place} requests were sent late: p99 {format_duration(lateness)}, {share} of the p99 response"
+        f" time (limit {format_share(LATENESS_SHARE)}){_stolen(stolen)}"
     )
 
 
 def _loop_lag(phase: str, place: str, lag: float, response: float, stolen: float) -> str:
+    limit = lag_limit(response)
     return (
-        f"in phase {phase}{place} the generator's event loops lagged: p99 {format_duration(lag)},"
-        f" {format_share(lag / response)} of the p99 response time (limit {format_duration(lag_limit(response))}, the"
+        f"in phase {phase}{place} the generator's event loops lagged: p99 {duration_beside(lag, limit)},"
+        f" {share_beside(lag / response, LATENESS_SHARE)} of the p99 response time (limit {format_duration(limit)}, the"
         f" larger of {format_duration(LAG_LIMIT)} and {format_share(LATENESS_SHARE)}){_stolen(stolen)}"
     )
 
 
 def _stalled(phase: str, place: str, longest: float, away: float, stolen: float) -> str:
     return (
-        f"in phase {phase}{place} the generator stalled for up to {format_duration(longest)} at a time, and for"
-        f" {format_share(away, 1)} of the time in total (limits {format_duration(STALL_LIMIT)} and"
+        f"in phase {phase}{place} the generator stalled for up to {duration_beside(longest, STALL_LIMIT)} at a time,"
+        f" and for {share_beside(away, AWAY_LIMIT, 1)} of the time in total (limits {format_duration(STALL_LIMIT)} and"
         f" {format_share(AWAY_LIMIT)}){_stolen(stolen)}"
     )
 
@@ -179,15 +188,15 @@ def _others(others: int, what: str) -> str:
 
 def _began_late(phase: str, rank: str, late: float, others: int) -> str:
     return (
-        f"in phase {phase} {rank} started {format_duration(late)} after the others"
+        f"in phase {phase} {rank} started {duration_beside(late, BEGAN_LATE_LIMIT)} after the others"
         f" (limit {format_duration(BEGAN_LATE_LIMIT)}){_others(others, 'started late')}"
     )
 
 
 def _straggler(phase: str, rank: str, share: float, limit: float, others: int) -> str:
     return (
-        f"in phase {phase} {rank} did {format_share(share)} of the work of the median rank"
-        f" (limit {format_share(limit)}){_others(others, 'fell behind')}"
+        f"in phase {phase} {rank} did {share_beside(share, limit)} of the work of the median rank"
+        f" (limit {format_limit(limit)}){_others(others, 'fell behind')}"
     )
 
 
@@ -198,9 +207,9 @@ def _busy_reader(shared: bool) -> str:
 
 
 def _imprecise(phase: str, precision: float, duration: float, widest: float | None) -> str:
-    width = "is unknown" if widest is None else f"is {format_share(widest, 1)}"
+    width = "is unknown" if widest is None else f"is {share_beside(widest, precision, 1)}"
     return (
-        f"in phase {phase} throughput and p99 did not reach the required precision of {format_share(precision, 1)}"
+        f"in phase {phase} throughput and p99 did not reach the required precision of {format_limit(precision)}"
         f" within {format_duration(duration)}: the half-width of their widest 95 % interval {width}"
     )
 
@@ -223,7 +232,7 @@ GENERATOR_FAILED = ValidityRule(
 )
 GENERATOR_CPU = ValidityRule(
     "generator_cpu",
-    "in phase {phase}{place} a generator thread used {share:share} of its core"
+    f"in phase {{phase}}{{place}} a generator thread used {{share:share beside {CPU_LIMIT}}} of its core"
     f" (limit {format_share(CPU_LIMIT)})",
     f"{_MORE_THREADS} or a separate machine, or reduce the load",
     effect="saturated",
@@ -231,23 +240,24 @@ GENERATOR_CPU = ValidityRule(
 )
 STARVED = ValidityRule(
     "starved",
-    "in phase {phase}{place} a generator thread waited for a core for {share:share} of the time because other processes"
-    f" used it (limit {format_share(WAITED_LIMIT)})",
+    f"in phase {{phase}}{{place}} a generator thread waited for a core for {{share:share beside {WAITED_LIMIT}}} of the"
+    f" time because other processes used it (limit {format_share(WAITED_LIMIT)})",
     f"stop other programs on this machine, or {OWN_CORES}",
     effect="delayed",
     severity="share",
 )
 THROTTLED = ValidityRule(
     "throttled",
-    "in phase {phase}{place} the generator was throttled for {share:share} of the time because its control group had"
-    f" exhausted its CPU quota (limit {format_share(THROTTLED_LIMIT)})",
+    f"in phase {{phase}}{{place}} the generator was throttled for {{share:share beside {THROTTLED_LIMIT}}} of the time"
+    f" because its control group had exhausted its CPU quota (limit {format_share(THROTTLED_LIMIT)})",
     "raise the CPU quota of the container or job that runs loadframe, or run loadframe outside it",
     effect="delayed",
     severity="share",
 )
 NETWORK = ValidityRule(
     "network",
-    "in phase {phase} the busiest network interface of this machine carried {share:share} of its speed"
+    "in phase {phase} the busiest network interface of this machine carried"
+    f" {{share:share beside {NETWORK_LIMIT}}} of its speed"
     f" (limit {format_share(NETWORK_LIMIT)})",
     "use a faster network, generate the load from more machines, or request smaller answers",
     effect="saturated",
@@ -255,8 +265,8 @@ NETWORK = ValidityRule(
 )
 GENERATOR_CEILING = ValidityRule(
     "generator_ceiling",
-    "in phase {phase} each generator thread sent {share:share} of the highest rate that calibration measured on this"
-    f" machine (limit {format_share(CEILING_LIMIT)})",
+    f"in phase {{phase}} each generator thread sent {{share:share beside {CEILING_LIMIT}}} of the highest rate that"
+    f" calibration measured on this machine (limit {format_share(CEILING_LIMIT)})",
     f"{_MORE_THREADS} or more machines, or reduce the load",
     effect="saturated",
     severity="share",
@@ -299,7 +309,7 @@ STRAGGLER = ValidityRule(
 )
 READER_CPU = ValidityRule(
     "reader_cpu",
-    "in phase {phase} a thread that reads {source} used {share:share} of its core"
+    f"in phase {{phase}} a thread that reads {{source}} used {{share:share beside {CPU_LIMIT}}} of its core"
     f" (limit {format_share(CPU_LIMIT)})",
     _busy_reader,
     effect="saturated",
@@ -315,7 +325,8 @@ IMPRECISE = ValidityRule(
 # The store: results, which affect no figure.
 NOT_ACHIEVED = ValidityRule(
     "not_achieved",
-    "in phase {phase} the load achieved only {achieved:share1} of the offered rate in time",
+    "in phase {phase} the load achieved only"
+    f" {{achieved:share1 beside {ACHIEVED_LIMIT}}} of the offered rate in time (limit {format_share(ACHIEVED_LIMIT)})",
     "the rate exceeds the capacity: lower it, or treat this run as an overload test",
     fault="store",
     effect="result",

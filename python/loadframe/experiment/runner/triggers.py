@@ -22,7 +22,7 @@ import numpy as np
 from loadframe.analyze.autocorrelation import Series, effective_size, stepwise_noise, variance_of_mean
 from loadframe.analyze.rates import RateName
 from loadframe.base import special
-from loadframe.base.units import format_count, format_duration, format_share
+from loadframe.base.units import format_count, format_duration, format_limit, format_share, share_beside
 from loadframe.experiment.file.elastic import Objective, Overload, Step
 from loadframe.load import Progress
 
@@ -205,7 +205,7 @@ class Overloaded(Trigger):
     def description(self) -> str:
         """The thresholds, for display."""
         drop = f"down by {format_share(self.overload.drop)}" if self.overload.drop else "no longer growing"
-        return f"overloaded (a node above {format_share(self.overload.cpu)} CPU, throughput {drop})"
+        return f"overloaded (a node above {format_limit(self.overload.cpu)} CPU, throughput {drop})"
 
     def fires(self, moment: RunState) -> str | None:
         """Return CPU share and throughput drop if both exceed their thresholds."""
@@ -217,7 +217,8 @@ class Overloaded(Trigger):
         if drop is None:
             return None
         change = f"fell from {format_count(round(drop.best))}/s to {format_count(round(drop.last))}/s"
-        return f"a node at {format_share(busiest)} CPU; throughput {change} over {format_duration(drop.seconds)}"
+        share = share_beside(busiest, self.overload.cpu)
+        return f"a node at {share} CPU; throughput {change} over {format_duration(drop.seconds)}"
 
 
 @dataclass(frozen=True)
