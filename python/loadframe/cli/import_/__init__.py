@@ -1,6 +1,6 @@
 """`loadframe import`: create workload files from your data, or from the files of other tools.
 
-An importer is a module of this package that adds a command to `commands`. No list names it.
+Modules of this package add importers as commands to `commands`. No list names them.
 """
 
 import importlib
@@ -28,8 +28,8 @@ class Importers(Group):
         with interrupts.deferred():
             for module in pkgutil.iter_modules(__path__):
                 importlib.import_module(f"{__name__}.{module.name}")
-        self.commands = typer.main.get_group(commands).commands
-        return sorted(self.commands)
+        self.commands = dict(sorted(typer.main.get_group(commands).commands.items()))
+        return list(self.commands)
 
     def get_command(self, ctx: "Context", cmd_name: str) -> "Command | None":
         """Return the importer of this name; None if there is none."""
