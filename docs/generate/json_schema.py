@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from loadframe.base.errors import LoadframeError
-from loadframe.yamlfile.model import did_you_mean
+from loadframe.yamlfile import did_you_mean
 
 #: Descriptions by model and key.
 Keys = Mapping[str, Mapping[str, str]]
