@@ -14,8 +14,7 @@ from loadframe.analyze.elastic import read_elasticity
 from loadframe.analyze.elastic.measures import Value
 from loadframe.analyze.elastic.repeated import repeated
 from loadframe.base.units import format_share
-from loadframe.report import elastic_words
-from loadframe.report.kinds import read_report
+from loadframe.report.kinds import elastic, read_report
 from loadframe.report.kinds.elastic import elastic_page
 
 
@@ -221,6 +220,6 @@ def test_experiments_in_documents_use_documents_everywhere(tmp_path, elasticity)
 
 def test_an_interval_with_one_open_end_names_the_other():
     bounds = {1: Value(4.0, low=3.0, high=math.inf), 2: Value(4.0, low=3.0, high=math.inf)}
-    assert elastic_words._measure_text(repeated("latency_debt", 2, bounds, {})) == "4 s (at least 3 s)"
+    assert elastic._measure_text(repeated("latency_debt", 2, bounds, {})) == "4 s (at least 3 s)"
     censored = {1: Value(4.0, censored=True), 2: Value(4.0)}
-    assert elastic_words._measure_text(repeated("stabilisation", 2, censored, {})).startswith("> 4 s (in 1 of 2 runs)")
+    assert elastic._measure_text(repeated("stabilisation", 2, censored, {})).startswith("> 4 s (in 1 of 2 runs)")

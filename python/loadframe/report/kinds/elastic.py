@@ -1,28 +1,322 @@
-"""Report on an elastic experiment: page and terminal output."""
+"""Report on an elastic experiment: sentences, measures as texts, page and terminal output."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from loadframe.analyze.elastic import Elasticity, Group, StepMeasures, read_elasticity
+from loadframe.analyze.elastic import (
+    MEASURES,
+    Elasticity,
+    Group,
+    Repeated,
+    StepMeasures,
+    by_chance,
+    drifted,
+    read_elasticity,
+)
+from loadframe.analyze.estimate import Estimate, proportion
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.rates import Rate
+from loadframe.analyze.rates import EVENTS, RATES, THROUGHPUT, Rate
 from loadframe.base.errors import BadInput
 from loadframe.base.event_kinds import FIRED, NEVER
-from loadframe.report import elastic_words
+from loadframe.base.units import (
+    counted,
+    format_count,
+    format_duration,
+    format_nodes,
+    format_share,
+    format_size,
+    parse_size,
+)
 from loadframe.report.fit import print_findings
 from loadframe.report.kinds import Report
+from loadframe.report.numbers import estimate_text, percent_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import Figure
 from loadframe.report.plots.elastic import run_plot
 from loadframe.report.run_status import print_trust
 from loadframe.report.sections import Further, further
 from loadframe.report.setup import clusters_text, experiment_facts, stores_of
-from loadframe.report.tables import Cell, Sections, Table, estimate_cell, runs_view
+from loadframe.report.tables import Cell, Number, Sections, Table, estimate_cell, runs_view
 from loadframe.report.terminal_table import TerminalTable
+
+_PER_SECOND = {rate.unit for rate in (*RATES.values(), EVENTS)}
+
+
+@dataclass(frozen=True)
+class Row:
+    """Texts of one measure: value with the event, value in the control runs, difference, and definition.
+
+    `numbers` are those behind value, control and difference.
+    """
+
+    title: str
+    value: str
+    control: str
+    difference: str
+    says: str
+    numbers: Sequence[Number]
+
+
+def heading(group: Group) -> str:
+    """Return the heading of a group: its transition and load."""
+    return f"{group.transition}, {group.load}"
+
+
+def step_heading(step: StepMeasures) -> str:
+    """Return the heading of a step: its number, change, node counts and observation time."""
+    nodes = format_nodes(step.before)
+    more = "" if step.after == step.before else f", then {format_count(step.after)}"
+    watched = f"{format_duration(step.horizon)} observed"
+    return f"Step {step.number}: {step.change or 'no change'} ({nodes}{more}; {watched})"
+
+
+def lead(group: Group) -> list[str]:
+    """Return sentences on each step; without a valid run, the reasons."""
+    if not group.runs:
+        return list(_unanswered(group))
+    return [words for step in group.steps for words in _sentences(group, step)]
+
+
+def _unanswered(group: Group) -> Iterator[str]:
+    """Yield sentences: no answer, the invalid run shown instead, and the validity rules."""
+    yield "No answer: no run with the event is valid."
+    if group.example:
+        yield f"{shown_as_invalid(group.example)} No figure uses it."
+        yield _RULES
+
+
+def shown_as_invalid(run: RecordedRun) -> str:
+    """Return a sentence: the plot shows this invalid run, for these causes."""
+    causes = "; ".join(reason.cause for reason in run.reasons)
+    return f"The plot shows {run.id}, which is invalid: {causes}."
+
+
+#: See `verdict.judge` for runs whose cluster is changed.
+_RULES = (
+    "Runs that change the cluster are invalid if the load generator was the limit, no request succeeded, or a step was"
+    " not started. Failed or dropped requests, a step that failed, an offered rate that was not achieved, and drifting"
+    " throughput do not make a run invalid, because the change may cause them."
+)
+
+
+def _sentences(group: Group, step: StepMeasures) -> list[str]:
+    measures = step.measures
+    parts = []
+    if step.joins:
+        parts.append(_joining(measures["join_delay"], *step.joins))
+    if "departure" in measures:
+        parts.append(f"the node had left after {_measure_text(measures['departure'])}")
+    if "redistribution" in measures:
+        # The time starts when the node is a member, or when it is asked to leave.
+        took, left = _measure_text(measures["redistribution"]), "departure" in measures
+        parts.append(f"all data were in place after {took}" if left else f"its data were in place {took} later")
+    if "stabilisation" in measures:
+        parts.append(f"throughput and response times had settled after {_measure_text(measures['stabilisation'])}")
+    words = [f"{step.change or 'Without a change'}: {', '.join(parts) or 'see the table'}."]
+    words[0] = words[0][:1].upper() + words[0][1:]
+    if "lost_work" in measures:
+        lost = measures["lost_work"]
+        cost = _cost(lost)
+        even = measures.get("break_even")
+        costly = lost.difference is None or lost.difference.value > 0
+        if costly and even and even.mean.value and step.after > step.before:
+            cost += f"; recovered after {_measure_text(even)}" if not even.censored else "; not recovered"
+        words.append(f"{cost}.")
+    if "realised_gain" in measures and step.after > step.before:
+        growth, gain = step.after / step.before, measures["realised_gain"].mean
+        gave = f"{format_count(growth)} times the nodes gave {format_count(round(gain.value * growth, 2))} times the"
+        counted = "" if group.rate is THROUGHPUT else f" ({group.rate.unit})"
+        gave += f" throughput{counted}{_of(measures['realised_gain'])}"
+        if drift := drifted(measures):
+            words.append(
+                f"{gave}, but without them, in the control run, throughput changed to {_text(drift, '')} times as much:"
+                " the effect of the nodes cannot be separated from drift."
+            )
+        elif more := by_chance(measures):
+            words.append(
+                f"{gave}, and the control runs without them {_control_growth(measures['growth'])} times. The"
+                f" difference, {estimate_text(more)}, may be chance: the result is inconclusive."
+            )
+        else:
+            words.append(f"{gave}{_gain_text(gain, growth)}.")
+    if group.open and "slowdown" in measures:
+        slow = (
+            estimate_text(measures["slowdown"].mean)
+            if measures["slowdown"].mean.is_finite
+            else _plain(measures["slowdown"])
+        )
+        words.append(f"In the worst second, p99 was {slow} times its value before the step.")
+    return words
+
+
+def _joining(delay: Repeated, joined: int, runs: int) -> str:
+    """Write in how many runs the node joined, and the mean delay in those runs."""
+    if joined == runs:
+        return f"the node was a member after {_measure_text(delay)}"
+    share = proportion(joined, runs)
+    interval = f"[{100 * share.low:.0f}, {100 * share.high:.0f}]"
+    words = f"the node joined in {joined} of {counted(runs, 'run')} ({format_share(share.value)} {interval})"
+    return words if delay.conditional is None else f"{words}, after {_duration(delay.conditional)}"
+
+
+def _gain_text(gain: Estimate, growth: float) -> str:
+    """Write the gain of added nodes: a loss only if the whole interval lies below the throughput before."""
+    if not gain.is_finite:
+        less = gain.value * growth < 1
+        seen = "less than before" if less else f"a realised gain of {_text(gain, 'share')}"
+        return f": {seen}, in a single run, so the run-to-run variance is unknown"
+    if gain.high * growth < 1:
+        return ": more nodes, less throughput"
+    if gain.low * growth <= 1:
+        return ": neither gain nor loss exceeds the run-to-run variance"
+    return f": a realised gain of {_text(gain, 'share')}"
+
+
+def _control_growth(measure: Repeated) -> str:
+    """Write the mean of `growth` in the control runs. Requires control runs."""
+    assert measure.drift
+    return format_count(round(measure.drift.value, 2))
+
+
+def _cost(lost: Repeated) -> str:
+    if lost.difference is None:
+        return f"The step cost the work of {_duration(lost.mean)}{_of(lost)}"
+    if lost.difference.value <= 0:
+        return f"The step cost no more work than the control run lost{_of(lost)}"
+    return f"The step cost the work of {_duration(lost.difference)} more than the control run lost{_of(lost)}"
+
+
+def rows(step: StepMeasures, rate: Rate) -> list[Row]:
+    """Return the texts of each measure of a step; `rate` is the unit that throughput counts."""
+    return [_row(measure, rate) for measure in step.measures.values()]
+
+
+def score_rows(group: Group) -> list[tuple[str, Sequence[str]]]:
+    """Return the name and score texts of each policy run, in the order of `SCORES`."""
+    return [
+        (
+            run,
+            (
+                format_share(score.under_accuracy, 1),
+                format_share(score.over_accuracy, 1),
+                format_share(score.under_share, 1),
+                format_share(score.over_share, 1),
+                f"{60 * score.jitter:+.2f}/min",
+            ),
+        )
+        for run, score in group.provisioning.items()
+    ]
+
+
+SCORES = ("run", "too few: accuracy", "too many: accuracy", "too few: time", "too many: time", "jitter")
+
+
+def _row(measure: Repeated, rate: Rate) -> Row:
+    """Return the row of a measure: its value, its control without changes, and their difference."""
+    named = MEASURES[measure.name]
+    unit = rate.unit if named.unit == "rate" else named.unit
+    control = [value.value for value in measure.control.values()]
+    censored = any(value.censored for value in measure.control.values())
+    alone = _alone(sum(control) / len(control)) if control else None
+    return Row(
+        title=named.title,
+        value=_measure_text(measure, unit),
+        control="–" if alone is None else f"{'> ' * censored}{_text(alone, unit)}",
+        difference="–" if measure.difference is None else _text(measure.difference, unit),
+        says=named.says.format(counted=rate.counted),
+        numbers=(
+            _number(_alone(measure.mean.value) if measure.censored else measure.mean, unit, bool(measure.censored)),
+            _number(alone, unit, censored),
+            _number(measure.difference, unit),
+        ),
+    )
+
+
+def _number(estimate: Estimate | None, unit: str, censored: bool = False) -> Number:
+    """Return the number behind a text, in the unit of CSV files; a censored one is a lower bound."""
+    base = {"share": "%", "s": "s", "seconds": "s", "bytes": "B", "bytes/s": "B/s"}.get(unit, "")
+    if estimate is None:
+        return Number(None, base)
+    value, low, high = (
+        (100 if unit == "share" else 1) * end if math.isfinite(end) else None
+        for end in (estimate.value, estimate.low, estimate.high)
+    )
+    return Number(None, base, value) if censored else Number(value, base, low, high)
+
+
+def _measure_text(measure: Repeated, unit: str | None = None) -> str:
+    """Write a measure: `12.3 s [10.1, 14.5]`, `> 480 s (in 1 of 3 runs)`, `12.3 s (from 1 of 3 runs)`."""
+    mean = _alone(measure.mean.value) if measure.censored else measure.mean
+    text = _text(mean, unit or MEASURES[measure.name].unit)
+    if measure.censored:
+        runs = f" (in {measure.censored} of {len(measure.values)} runs)" if len(measure.values) > 1 else ""
+        text = f"> {text}{runs}"
+        if measure.conditional:
+            text += f"; {_text(measure.conditional, unit or MEASURES[measure.name].unit)} in the others"
+    return text + _of(measure)
+
+
+def _of(measure: Repeated) -> str:
+    """Write how many runs have the measure; empty if all have."""
+    known = len(measure.values)
+    return f" (from {known} of {counted(measure.runs, 'run')})" if known < measure.runs else ""
+
+
+def _plain(measure: Repeated) -> str:
+    return format_count(measure.mean.value)
+
+
+def _alone(value: float) -> Estimate:
+    """Return a value without an interval."""
+    return Estimate(value, -math.inf, math.inf)
+
+
+def _text(estimate: Estimate, unit: str) -> str:
+    """Write an estimate; if one end of its interval is open, name the other: `12.3 s (at least 8 s)`."""
+    ends = [(word, end) for word, end in (("least", estimate.low), ("most", estimate.high)) if math.isfinite(end)]
+    if len(ends) == 1 and ends[0][1] > 0:
+        ((word, end),) = ends
+        return f"{_text(_alone(estimate.value), unit)} (at {word} {_text(_alone(end), unit)})"
+    if unit == "share":
+        return percent_text(estimate) if estimate.is_finite else f"{100 * estimate.value:.3g} %"
+    if unit in ("s", "seconds"):
+        return _duration(estimate)
+    if unit in _PER_SECOND:
+        has_interval = estimate.is_finite and estimate.low < estimate.high
+        return _in(estimate, 1.0, unit) if has_interval else f"{format_count(round(estimate.value, 2))} {unit}"
+    if unit in ("bytes", "bytes/s"):
+        return _size(estimate, unit.removeprefix("bytes"))
+    return estimate_text(estimate) if estimate.is_finite else format_count(estimate.value)
+
+
+def _duration(estimate: Estimate) -> str:
+    if not estimate.is_finite:
+        return format_duration(estimate.value) if estimate.value else "0 s"
+    if estimate.low == estimate.high:
+        return format_duration(estimate.value) if estimate.value else "0 s"
+    small = abs(estimate.value) < 1.0 and abs(estimate.high) < 1.0
+    return _in(estimate, *((1e-3, "ms") if small else (1.0, "s")))
+
+
+def _size(estimate: Estimate, per: str) -> str:
+    if not estimate.is_finite or estimate.low == estimate.high:
+        return format_size(estimate.value) + per
+    unit = format_size(estimate.value).rpartition(" ")[2]
+    return _in(estimate, parse_size(f"1{unit}"), unit + per)
+
+
+def _in(estimate: Estimate, unit: float, name: str) -> str:
+    """Write an estimate in the unit `name`, which is `unit` of the estimate's own units."""
+    scaled = Estimate(estimate.value / unit, estimate.low / unit, estimate.high / unit)
+    value, _, interval = estimate_text(scaled).partition(" [")
+    return f"{value} {name} [{interval}"
+
 
 _NOTE = (
     "Means over repetitions with 95 % intervals by Student's t. “>”: did not happen before the end of the run."
@@ -60,22 +354,20 @@ def elastic_page(elasticity: Elasticity, further: Sections = ()) -> Page:
 
 
 def _view(group: Group, index: int) -> GroupView:
-    tables = [
-        (elastic_words.step_heading(step), _measures(elastic_words.rows(step, group.rate))) for step in group.steps
-    ]
+    tables = [(step_heading(step), _measures(rows(step, group.rate))) for step in group.steps]
     if group.provisioning:
-        scores = [[Cell(run), *map(Cell, texts)] for run, texts in elastic_words.score_rows(group)]
-        tables.append(("Scores of the scaling policy", Table(elastic_words.SCORES, scores)))
+        scores = [[Cell(run), *map(Cell, texts)] for run, texts in score_rows(group)]
+        tables.append(("Scores of the scaling policy", Table(SCORES, scores)))
     return GroupView(
-        heading=elastic_words.heading(group),
-        lead=elastic_words.lead(group),
+        heading=heading(group),
+        lead=lead(group),
         plot=run_plot(group, f"g{index}"),
         tables=tables,
         warnings=group.warnings,
     )
 
 
-def _measures(rows: Sequence[elastic_words.Row]) -> Table:
+def _measures(rows: Sequence[Row]) -> Table:
     cells = [
         [
             Cell(row.title),
@@ -96,14 +388,14 @@ def print_elasticity(elasticity: Elasticity, console: Console, further: Further 
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
     for group in elasticity.groups:
         console.print()
-        console.print(Text(elastic_words.heading(group), style="bold"))
-        for line in elastic_words.lead(group):
+        console.print(Text(heading(group), style="bold"))
+        for line in lead(group):
             console.print(Text(line))
         for step in group.steps:
             console.print()
             _terminal_measures(step, group.rate).print(console)
-        for run, texts in elastic_words.score_rows(group):
-            scores = zip(elastic_words.SCORES[1:], texts, strict=True)
+        for run, texts in score_rows(group):
+            scores = zip(SCORES[1:], texts, strict=True)
             console.print(Text(f"{run}: {', '.join(f'{title} {text}' for title, text in scores)}"))
         print_findings(console, group.warnings)
     console.print()
@@ -114,8 +406,8 @@ def print_elasticity(elasticity: Elasticity, console: Console, further: Further 
 
 def _terminal_measures(step: StepMeasures, rate: Rate) -> TerminalTable:
     headers = ("measure", "with the event", "control", "difference")
-    table = TerminalTable(headers, title=elastic_words.step_heading(step))
-    for row in elastic_words.rows(step, rate):
+    table = TerminalTable(headers, title=step_heading(step))
+    for row in rows(step, rate):
         table.add(row.title, row.value, row.control, row.difference)
     return table
 
