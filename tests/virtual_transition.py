@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loadframe.store.sim.model import SimModel
-from loadframe.store.sim.placement import Placement
+from loadframe.store.sim.shared import Placement
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import pytest
 
 from loadframe.store.sim.model import SimModel
-from loadframe.store.sim.placement import Placement
+from loadframe.store.sim.shared import Placement
 
 
 def cluster(nodes, shards=6, replicas=0, **parameters):

@@ -5,9 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from loadframe.store.sim.answers import Request
 from loadframe.store.sim.model import SimModel
-from loadframe.store.sim.server import SimNode
+from loadframe.store.sim.server import Request, SimNode
 
 
 @pytest.fixture

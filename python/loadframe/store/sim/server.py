@@ -3,6 +3,9 @@
 A node that holds less than its fair share of the data forwards some requests to nodes that hold more. Forwarding is
 immediate, because the queues are shared. The end of a request is determined on arrival, so that a late answer does not
 delay others.
+
+Answers are the part of the search protocol that Loadframe's driver and store use. A node counts documents and bytes but
+stores neither. Searches return as many hits as requested.
 """
 
 import argparse
@@ -13,11 +16,254 @@ import random
 import selectors
 import signal
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
 
-from loadframe.store.sim.answers import Refused, Request, WriteEffect, administration, data
-from loadframe.store.sim.model import SimModel
+from loadframe.store.sim.model import VERSION, SimModel
 from loadframe.store.sim.shared import SharedState
+
+_HIT = {"_id": "1", "_score": None, "_source": {"simulated": True}, "sort": [1]}
+#: Last path segments of requests for data, which take service time.
+TIMED = ("_search", "_msearch", "_bulk", "_doc", "_create", "_update")
+_EXCLUDE = "cluster.routing.allocation.exclude._name"
+
+
+class Refused(Exception):
+    """A request to answer with an error."""
+
+    def __init__(self, status: int, kind: str, reason: str) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.answer = {"error": {"type": kind, "reason": reason}}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A parsed request."""
+
+    method: str
+    parts: tuple[str, ...]  #: segments of the path
+    parameters: Mapping[str, str]
+    body: bytes
+
+    @classmethod
+    def read(cls, method: str, target: str, body: bytes) -> "Request":
+        """Parse the method, target and body of a request."""
+        path, _, query = target.partition("?")
+        parameters = {name: values[-1] for name, values in parse_qs(query, keep_blank_values=True).items()}
+        return cls(method, tuple(part for part in path.split("/") if part), parameters, body)
+
+    @property
+    def timed(self) -> str | None:
+        """The kind of a request for data, or None for other requests."""
+        return next((part for part in self.parts if part in TIMED), None)
+
+    def json(self) -> dict[str, Any]:
+        """Return the body's JSON object; empty if there is none."""
+        content = json.loads(self.body) if self.body.strip() else {}
+        return content if isinstance(content, dict) else {}
+
+
+@dataclass(frozen=True)
+class WriteEffect:
+    """Effect of a request for data on its collection."""
+
+    collection: str
+    created: float  #: creation time of the collection
+    documents: int
+    bytes: int
+
+
+def data(request: Request, shared: SharedState) -> tuple[dict[str, Any], WriteEffect | None]:
+    """Return answer and effect of a request for data; Refused for an unknown collection."""
+    kind, collection = request.timed, request.parts[0]
+    if kind == "_bulk":
+        return _bulk(request, shared)
+    if kind == "_msearch":
+        searches = request.body.split(b"\n")[1::2]
+        return {"responses": [_search(json.loads(body), "", shared) for body in searches if body.strip()]}, None
+    if collection not in shared.definitions:
+        raise _no_such(collection)
+    if kind == "_search":
+        body = request.json()
+        size = request.parameters.get("size", body.get("size", 10))
+        return _search({**body, "size": int(size)}, collection, shared), None
+    answer = {"_id": request.parts[-1], "_shards": {"total": 1, "failed": shared.placement.lost(collection)}}
+    if request.method == "GET":
+        return {**answer, "found": True, "_source": {"simulated": True}}, None
+    added = {"_create": 1, "_update": 0}.get(str(kind), 1 if request.method == "POST" else 0)
+    added = -1 if request.method == "DELETE" else added
+    return {**answer, "result": "created"}, _write_effect(collection, added, request, shared)
+
+
+def _search(body: Mapping[str, Any], collection: str, shared: SharedState) -> dict[str, Any]:
+    there = shared.documents.get(collection, 0)
+    shards, lost = len(shared.placement.shards(collection)), shared.placement.lost(collection)
+    hits = [_HIT] * min(int(body.get("size", 10)), there)
+    return {
+        "took": 0,
+        "timed_out": False,
+        "_shards": {"total": shards, "successful": shards - lost, "skipped": 0, "failed": lost},
+        "hits": {"total": {"value": there, "relation": "eq"}, "max_score": None, "hits": hits},
+        "aggregations": {},
+    }
+
+
+def _bulk(request: Request, shared: SharedState) -> tuple[dict[str, Any], WriteEffect | None]:
+    lines = request.body.count(b"\n")
+    named = request.parts[0] if len(request.parts) > 1 else next(iter(shared.definitions), "")
+    action = next(iter(json.loads(request.body.partition(b"\n")[0] or b"{}")), "index")
+    documents = lines if action == "delete" else lines // 2
+    item = {action: {"_id": "1", "status": 201, "_shards": {"total": 1, "successful": 1, "failed": 0}}}
+    added = {"delete": -documents, "update": 0}.get(action, documents)
+    answer = {"took": 0, "errors": False, "items": [item] * documents}
+    return answer, _write_effect(named, added, request, shared) if named in shared.definitions else None
+
+
+def _write_effect(collection: str, documents: int, request: Request, shared: SharedState) -> WriteEffect:
+    return WriteEffect(collection, shared.definitions[collection]["created"], documents, len(request.body))
+
+
+def administration(request: Request, shared: SharedState, node: str, now: float) -> Any:
+    """Return the answer to an administrative request; call it in `shared.locked`. Refused if it is unsupported."""
+    placement = shared.placement
+    answer: Any
+    match request.method, request.parts:
+        case "GET", ():
+            answer = {"name": node, "version": {"number": VERSION, "distribution": "sim"}}
+        case _, ("_cluster", *rest):
+            answer = _of_cluster(tuple(rest), request, shared, now)
+        case "PUT", ("_seed",):
+            shared.seeds += 1
+            shared.seed = str(request.json()["seed"])
+            answer = {"acknowledged": True}
+        case "GET", ("_nodes", "stats", *_):
+            answer = {"nodes": {name: _statistics(shared, name, now) for name in placement.members}}
+        case "GET", ("_nodes", *_):
+            answer = {"nodes": {name: {"name": name} for name in placement.members}}
+        case "GET", ("_cat", "shards"):
+            where = [copy.node if copy.node in placement.members else None for copy in placement.copies]
+            answer = [{"node": name, "state": "STARTED" if name else "UNASSIGNED"} for name in where]
+        case "GET", ("_cat", "recovery"):
+            answer = [_recovery(shared, now, move.begins, move.ends) for move in placement.moves]
+        case "GET", ("_all", "_settings", *_):
+            replicas = {name: str(definition["replicas"]) for name, definition in shared.definitions.items()}
+            answer = {name: {"settings": {"index.number_of_replicas": count}} for name, count in replicas.items()}
+        case _, (name, *rest) if not name.startswith("_"):
+            answer = _of_collection(name, tuple(rest), request, shared, now)
+        case _:
+            raise _unknown(request)
+    return answer
+
+
+def _of_cluster(path: tuple[str, ...], request: Request, shared: SharedState, now: float) -> Any:
+    """Return the answer to a request below `_cluster`; a change of settings excludes nodes from holding shards."""
+    placement = shared.placement
+    match request.method, path:
+        case "GET", ("health", *_):
+            return _health(shared)
+        case "GET", ("settings",):
+            return {"persistent": {_EXCLUDE: ",".join(sorted(placement.excluded))}, "transient": {}}
+        case "PUT", ("settings",):
+            names = request.json().get("persistent", {}).get(_EXCLUDE) or ""
+            placement.exclude(filter(None, names.split(",")), now)
+            return {"acknowledged": True}
+        case (("POST" | "DELETE"), ("reroute" | "voting_config_exclusions",)):
+            return {"acknowledged": True}
+        case _:
+            raise _unknown(request)
+
+
+def _of_collection(name: str, rest: tuple[str, ...], request: Request, shared: SharedState, now: float) -> Any:
+    known = name in shared.definitions
+    answer: Any = {"acknowledged": True, "index": name}
+    match request.method, rest:
+        case "PUT", () if known:
+            raise Refused(400, "resource_already_exists_exception", f"index [{name}] already exists")
+        case "PUT", ():
+            _create(name, request.json().get("settings", {}), shared, now)
+        case "GET", ():
+            answer = {name: {}} if known else {}
+        case "DELETE", ():
+            shared.placement.drop(name, now)
+            for table in (shared.definitions, shared.documents, shared.bytes):
+                table.pop(name, None)
+        case _ if not known:
+            raise _no_such(name)
+        case (("GET" | "POST"), ("_count",)):
+            answer = {"count": shared.documents[name], "_shards": _shards(name, shared)}
+        case (("POST" | "PUT"), (("_refresh" | "_flush" | "_forcemerge" | "_settings" | "_mapping"), *_)):
+            answer = {"acknowledged": True, "_shards": _shards(name, shared)}
+        case _:
+            raise _unknown(request)
+    return answer
+
+
+def _create(name: str, settings: Mapping[str, Any], shared: SharedState, now: float) -> None:
+    flat = {**settings, **{f"index.{key}": value for key, value in settings.get("index", {}).items()}}
+
+    def number(key: str, default: int) -> int:
+        return int(flat.get(key, flat.get(f"index.{key}", default)))
+
+    shards, replicas = number("number_of_shards", 1), number("number_of_replicas", 0)
+    shared.definitions[name] = {"shards": shards, "replicas": replicas, "created": now}
+    shared.documents[name] = shared.bytes[name] = 0
+    shared.placement.create(name, shards, replicas, now)
+
+
+def _shards(name: str, shared: SharedState) -> dict[str, int]:
+    return {"total": shared.definitions[name]["shards"], "failed": shared.placement.lost(name)}
+
+
+def _health(shared: SharedState) -> dict[str, Any]:
+    placement = shared.placement
+    lost = any(placement.lost(name) for name in shared.definitions)
+    return {
+        "status": "red" if lost else "yellow" if placement.missing else "green",
+        "number_of_nodes": len(placement.members),
+        "relocating_shards": len(placement.moves),
+        "unassigned_shards": placement.missing,
+        "initializing_shards": 0,
+        "number_of_pending_tasks": 0,
+    }
+
+
+def _statistics(shared: SharedState, name: str, now: float) -> dict[str, Any]:
+    """Return a node's statistics in the real format. CPU is the share of its servers that are busy."""
+    slot = shared.slots[name]
+    served, waiting = shared.stations.load(slot, now)
+    completed, rejected, busy = shared.stations.sums(slot)
+    pool = {"active": served, "queue": waiting, "rejected": int(rejected), "completed": int(completed)}
+    copies = [copy for copy in shared.placement.copies if copy.node == name]
+    size = sum(shared.placement.sizes.get(copy.collection, 0.0) for copy in copies)
+    return {
+        "name": name,
+        "process": {"cpu": {"percent": round(100 * served / shared.placement.model.servers)}},
+        "thread_pool": {"search": pool},
+        "indices": {
+            "search": {"query_total": int(completed), "query_time_in_millis": int(1000 * busy)},
+            "store": {"size_in_bytes": int(size)},
+        },
+    }
+
+
+def _recovery(shared: SharedState, now: float, begins: float, ends: float) -> dict[str, str]:
+    total = (ends - begins) * shared.placement.model.bandwidth
+    done = total * min((now - begins) / (ends - begins), 1.0) if ends > begins else total
+    return {"bytes_recovered": str(int(done)), "bytes_total": str(int(total))}
+
+
+def _no_such(collection: str) -> Refused:
+    return Refused(404, "index_not_found_exception", f"no such index [{collection}]")
+
+
+def _unknown(request: Request) -> Refused:
+    path = "/".join(request.parts)
+    return Refused(400, "unknown_request", f"the simulated store does not support {request.method} /{path}")
+
 
 #: Interval for updating members, due events and document counts, s.
 TICK = 0.05
