@@ -1,7 +1,8 @@
-"""Ingest of one source: choice of the phase, replacement of its feed, and the result."""
+"""Ingest: choice of the phase, replacement of its feed, files of its sources, and the result."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from loadframe.analyze.executions import IngestPace
@@ -193,3 +194,42 @@ def _slowest(operations: Iterable[OperationFigures], part: str) -> Latency | Non
 
 def _quantiles(latency: Latency) -> dict[str, float | None]:
     return {name: latency.at(name) for name in ("p50", "p99", "max")}
+
+
+def _dead_letter_file(phase: str, source: str) -> str:
+    return f"dead-letters-{phase}-{source}.ndjson"
+
+
+def with_spill_folder(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the plan with `folder` for the temporary spill files of its sources."""
+    where = {"spill_folder": str(folder.absolute())}
+    sources = {
+        name: {**source, **(where if "spill" in source else {})} for name, source in plan.get("sources", {}).items()
+    }
+    return {**plan, "sources": sources} if sources else plan
+
+
+def with_dead_letter_files(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the plan with a dead-letter file in `folder` for each source."""
+    if "sources" not in plan:
+        return plan
+    files = {name: str((folder / _dead_letter_file(plan["phase"], name)).absolute()) for name in plan["sources"]}
+    sources = {name: {**source, "dead_letters": files[name]} for name, source in plan["sources"].items()}
+    return {**plan, "sources": sources}
+
+
+def with_dead_letter_names(outcome: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the outcome's sources, with the name of the dead-letter file for sources that have one in `folder`."""
+    files = {name: _dead_letter_file(outcome["phase"], name) for name in outcome.get("sources", {})}
+    return {
+        name: {**source, **({"kept": files[name]} if (folder / files[name]).exists() else {})}
+        for name, source in outcome.get("sources", {}).items()
+    }
+
+
+def with_limits(
+    outcomes: Mapping[str, Mapping[str, Any]], sources: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return the outcome of each source, with the sizes of its `buffer` and `spill` in bytes."""
+    limits = {name: {"buffer": source["buffer"], "spill": source.get("spill", 0)} for name, source in sources.items()}
+    return {name: {**outcome, **limits[name]} for name, outcome in outcomes.items()}

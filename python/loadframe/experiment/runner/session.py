@@ -22,14 +22,14 @@ from loadframe.cluster import Cluster
 from loadframe.cluster.events import ClusterEvent
 from loadframe.experiment.runner import node_samplers
 from loadframe.experiment.runner.document_counts import AcknowledgedDocuments, EventCount, uncounted
-from loadframe.experiment.runner.listener import Listener
-from loadframe.experiment.runner.preflight import wait_until_ready
-from loadframe.experiment.runner.source_files import (
+from loadframe.experiment.runner.ingest import (
     with_dead_letter_files,
     with_dead_letter_names,
     with_limits,
     with_spill_folder,
 )
+from loadframe.experiment.runner.listener import Listener
+from loadframe.experiment.runner.preflight import wait_until_ready
 from loadframe.experiment.runner.window import WindowControl
 from loadframe.load import (
     Calibration,
