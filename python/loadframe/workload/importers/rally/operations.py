@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Collection
 
 from loadframe.workload.importers.imported import literal
-from loadframe.workload.importers.rally import administration, neighbors, searches
+from loadframe.workload.importers.rally import administration, searches
 from loadframe.workload.importers.rally.track import Form, Track, TrackConversion
 from loadframe.workload.importers.source import ImportedObject
 
@@ -144,10 +144,10 @@ _Make = Callable[[TrackConversion, ImportedObject, str], list[Form]]
 _KINDS: dict[str, _Make] = {
     "bulk": _bulk,
     "search": searches.search,
-    "vector-search": neighbors.search,
-    "bulk-vector-data-set": neighbors.bulk,
-    "warmup-knn-indices": neighbors.warm_up,
-    "train-knn-model": neighbors.train,
+    "vector-search": searches.vector_search,
+    "bulk-vector-data-set": searches.bulk_vectors,
+    "warmup-knn-indices": searches.warm_up,
+    "train-knn-model": searches.train_model,
     "delete-knn-model": administration.removal("/_plugins/_knn/models", "model_id"),
     "scroll-search": searches.scroll,
     "paginated-search": searches.search_after,
