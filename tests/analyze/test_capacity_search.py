@@ -164,7 +164,7 @@ def test_each_criterion_that_is_broken_is_named():
     said = list(broken(slo, 100, 0.2, 0.02, 0.9, 3.0))
     assert said == [
         "p99 was 200 ms, more than 100 ms",
-        "2.00 % of the requests failed, at least 1.00 %",
+        "2.00 % of the requests failed, at least 1 %",
         "90.0 % of the load was achieved, less than 99 %",
         "requests in flight grew by 3 per second",
     ]

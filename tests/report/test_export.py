@@ -273,8 +273,8 @@ def warnings(target, options, lines):
     command = ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"]
     done = subprocess.run(command, check=False, cwd=target, capture_output=True, text=True, errors="replace")
     assert done.returncode == 0, done.stdout[-2000:]
-    found = re.findall(r"^.*(?:Overfull|[Ww]arning|too large|Missing character).*$", done.stdout, re.MULTILINE)
-    return [line for line in found if "Rerun to get cross-references right" not in line]
+    printed = re.findall(r"^.*(?:Overfull|[Ww]arning|too large|Missing character).*$", done.stdout, re.MULTILINE)
+    return [line for line in printed if "Rerun to get cross-references right" not in line]
 
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="needs pdflatex")

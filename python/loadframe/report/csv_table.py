@@ -161,7 +161,7 @@ def base_value(text: str) -> float:
     """Return the number of a quantity such as `3 min 20 s` in the base unit. ValueError for other text."""
     number = _quantity(text)
     if number is None:
-        raise ValueError(f"{text!r} is no quantity")
+        raise ValueError(f"{text!r} is not a quantity")
     return float(number.text)
 
 

@@ -246,7 +246,7 @@ def _merged(texts: Iterable[str]) -> dict[str, str]:
     alike: dict[str, list[str]] = {}
     for text in dict.fromkeys(texts):
         alike.setdefault(_QUANTITY.sub("\0", text), []).append(text)
-    merged = {}
+    merged: dict[str, str] = {}
     for form, group in alike.items():
         words = form.split("\0")
         columns = zip(*(_QUANTITY.findall(text) for text in group), strict=True)
