@@ -77,13 +77,17 @@ RESULTS = (
         "a list of operations, then of lines",
         "`phase`, `operation`, `request`; `phase`, `source`, `line`, `outcome`, `result`",
     ),
-    ("`compare`", "the comparisons", "`least_effect`, `level`, `estimate`, `groups`, `excluded`, `failed`, ..."),
+    (
+        "`compare`",
+        "the comparisons",
+        "`least_effect`, `level`, `estimate`, `groups`, `excluded`, `failed`, `warned_runs`, ...",
+    ),
     (
         "`history`",
         "the points and the changes",
         "`folder`, `needed`, `points`, `series`, `changes`, `skipped`, `warnings`",
     ),
-    ("`gate`", "the judgement", "`standing`, `runs`, `checks`, `warnings`, `excluded`, `comparison`"),
+    ("`gate`", "the judgement", "`standing`, `runs`, `checks`, `warnings`, `warned_runs`, `excluded`, `comparison`"),
     (
         "`fit`",
         "the fitted models",

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from loadframe.analyze.exclusion import SELECTED_RUNS, WARNED_RUNS
+from loadframe.analyze.finding import Rule
 from loadframe.analyze.verdict.rules import RULES, Fault, ValidityRule, change_failed_text
 from loadframe.analyze.verdict.self_monitor import STRAGGLING
 
@@ -28,6 +30,21 @@ The effect states how a rule changes the figures of its phase:
 
 The throughput of an open loop that achieved its rate is good with *late*, *delayed* and *saturated*. A rule with the
 effect *result* describes the store: the run counts, and its throughput counts successes only.
+
+A rule with words in the column *shifts* changes the figures of each run in the same direction. Repeated runs then
+agree on a shifted figure, so the interval between them does not show the shift. Answers from several runs name these
+rules, with the number of runs: see [`warned_runs`](#answers-from-several-runs). The other rules report incidents that
+vary from run to run, results that answers count, or reasons to exclude the run.
+"""
+
+_ANSWERS = """\
+## Answers from several runs
+
+These rules apply to the runs of an experiment, a comparison or a gate. `--json` has them under `warned_runs` and,
+for experiments, `selection`. `warned_runs` counts the valid runs as `total`, and the runs of each rule as `warned`.
+
+| code | message | remedy |
+|---|---|---|
 """
 
 _TITLES: Mapping[Fault, str] = {
@@ -71,19 +88,24 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "change_failed": {"what": change_failed_text(1, "add 1", "node-1 did not join within 2 min")},
     "cluster_state": {"deviation": "the cluster has 2 nodes, not 3"},
     "machine_silent": {**_PHASE, "machine": "node4", "seconds": 5.0},
+    "warned_runs": {"total": 8, "warned": {"loop_lag": 8, "node_lost": 1}},
+    "selected_runs": {"left_out": 4, "total": 12, "among": "are more frequent at clients 4", "p": 0.008},
 }
 
 
 def page() -> str:
     """Return the documentation of the validity rules in Markdown."""
-    return "\n".join([_HEAD, *(_section(fault, title) for fault, title in _TITLES.items())])
+    answers = _ANSWERS + "".join(f"{_row(rule)}\n" for rule in (WARNED_RUNS, SELECTED_RUNS))
+    return "\n".join([_HEAD, *(_section(fault, title) for fault, title in _TITLES.items()), answers])
 
 
 def _section(fault: Fault, title: str) -> str:
     rows = [_row(rule) for rule in RULES.values() if rule.fault == fault]
-    return "\n".join([f"## {title}", "", "| code | effect | message | remedy |", "|---|---|---|---|", *rows]) + "\n"
+    head = ["| code | effect | message | remedy | shifts |", "|---|---|---|---|---|"]
+    return "\n".join([f"## {title}", "", *head, *rows]) + "\n"
 
 
-def _row(rule: ValidityRule) -> str:
+def _row(rule: Rule) -> str:
     finding = rule(**EXAMPLES[rule.code])
-    return f"| `{rule.code}` | {rule.effect} | {finding.cause} | {finding.remedy} |"
+    effect, shifts = ([rule.effect], [rule.shifts or ""]) if isinstance(rule, ValidityRule) else ([], [])
+    return f"| {' | '.join([f'`{rule.code}`', *effect, finding.cause, finding.remedy, *shifts])} |"

@@ -3,8 +3,9 @@
 import pytest
 
 from commands import within
-from loadframe.analyze.exclusion import selected_runs
-from loadframe.analyze.experiment import read_experiment
+from loadframe.analyze.exclusion import selected_runs, warned_document, warned_runs
+from loadframe.analyze.experiment import RecordedRun, read_experiment
+from made_up_runs import MadeUp, invalid, summary
 from simulated import Truth, write_experiment
 
 CLIENTS = (1, 2, 4)
@@ -39,6 +40,27 @@ def test_exclusion_that_depends_on_the_result_is_reported(tmp_path):
                              repetitions=8, invalid=fastest)  # fmt: skip
     warning = selected_runs(read_experiment(again))
     assert "were faster in range_100 than others of their treatment" in warning.cause
+
+
+def runs_with(*codes):
+    """Return a run for each tuple of reasons."""
+    return [RecordedRun(f"r{at}", 1, {}, MadeUp(summary(verdict=invalid(*of_run)))) for at, of_run in enumerate(codes)]
+
+
+def test_a_warning_that_all_repetitions_share_is_counted():
+    lagging = ("loop_lag", "loop_lag", "unsteady")
+    warning = warned_runs(runs_with(*[lagging] * 7, ("node_lost", "loop_lag"), ("loop_lag", "cluster_state")))
+    assert warning.cause == (
+        "the generator's event loops lagged in 8 of 8 runs (loop_lag), a node was lost in 1 of them (node_lost): the"
+        " variation between runs does not show the effect"
+    ), "the invalid run does not count"
+    told = warned_document(warning)["warned_runs"]
+    assert (told["code"], told["total"], told["warned"]) == ("warned_runs", 8, {"loop_lag": 8, "node_lost": 1})
+
+
+def test_reasons_that_vary_from_run_to_run_are_not_warned_of():
+    assert warned_runs(runs_with((), ("unsteady", "stalled"), ("errors",), ("of a later version",))) is None
+    assert warned_document(None) == {"warned_runs": None}
 
 
 def test_an_experiment_without_a_usable_figure_ends_with_a_status_of_its_own(tmp_path):

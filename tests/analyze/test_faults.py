@@ -60,6 +60,13 @@ def test_a_figure_beyond_its_limit_does_not_read_like_it(rule, figures, value):
     assert cause.count(value) == 1
 
 
+def test_answers_name_the_rules_whose_effect_the_variation_between_runs_does_not_show():
+    assert {code for code, rule in RULES.items() if rule.shifts} == {
+        "generator_cpu", "starved", "throttled", "network", "generator_ceiling", "lateness", "loop_lag", "straggler",
+        "reader_cpu", "backlog", "no_steady_state", "queue_not_empty", "node_lost", "copies_lost",
+    }  # fmt: skip
+
+
 def test_a_reason_that_this_version_does_not_know_leaves_a_run_out():
     assert fault_of("of a later version") == "generator"
     assert effect_of("of a later version") == "unknown"

@@ -9,9 +9,11 @@ from test_further import capacity, printed
 
 from commands import within
 from elastic_folder import write_elastic
+from loadframe.analyze.experiment import read_experiment
 from loadframe.record import RunWriter
 from loadframe.record.reader import set_aside
 from loadframe.report.kinds import read_report
+from loadframe.report.run_status import trust
 from simulated import Truth, write_experiment, write_run, write_variants
 
 CRASHED, SPOILT, LOST, EARLIER = (
@@ -63,7 +65,10 @@ KINDS = {
 
 
 def damaged(path, kind):
-    """Write an experiment with a crashed, an invalid and a losing run, and a failed attempt; return their names."""
+    """Write an experiment with a crashed, an invalid and a losing run, a failed attempt and a run with lag.
+
+    Return the first three names with their reasons: the excluded ones, and the losing one.
+    """
     folder = KINDS[kind](path)
     names = [entry["run"] for entry in json.loads((folder / "experiment.json").read_text())["design"]]
     if kind == "capacity":
@@ -80,6 +85,7 @@ def damaged(path, kind):
     crash(folder, names[-1], EARLIER, "store")
     set_aside(folder, last)
     (folder / "again").rename(last)
+    judge(last, "loop_lag", "the event loops lagged")
     crash(folder, crashed)
     judge(folder / "runs" / spoilt, "cluster_state", SPOILT)
     judge(folder / "runs" / lost, "documents_lost", LOST)
@@ -101,6 +107,11 @@ def test_each_excluded_run_is_named_with_its_reason(kind, tmp_path):
             assert name in where
             assert reason in where
         assert EARLIER in where, "an earlier attempt that the store failed"
+    warned = report.document["warned_runs"]
+    assert warned["warned"] == {"loop_lag": 1}
+    unfolded = " ".join(" ".join(Page(report.page).unfolded).split())
+    for where in (unfolded, text, trust(read_experiment(folder))):
+        assert f"Beware: the generator's event loops lagged in 1 of {warned['total']} runs (loop_lag)" in where
 
 
 def test_the_terminal_names_three_bounded_runs_and_counts_the_others(tmp_path):
@@ -125,6 +136,7 @@ def test_commands_name_each_excluded_run_with_its_reason(command, tmp_path):
     crash(tmp_path / "e", "new0")
     judge(tmp_path / "new" / "new1", "cluster_state", SPOILT)
     judge(tmp_path / "new" / "new2", "documents_lost", LOST)
+    judge(tmp_path / "new" / "new3", "loop_lag", "the event loops lagged")
     words = {
         "compare": ("compare", tmp_path / "old", tmp_path / "new"),
         "gate": ("gate", tmp_path / "new", "--baseline", tmp_path / "old"),
@@ -136,6 +148,8 @@ def test_commands_name_each_excluded_run_with_its_reason(command, tmp_path):
     known = told["excluded"] if isinstance(told["excluded"], list) else told["excluded"]["new"]
     assert {entry["run"]: entry["reason"] for entry in known} == {"new0": CRASHED, "new1": SPOILT}
     text = " ".join(text.split())
+    assert told["warned_runs"]["warned"] == {"loop_lag": 1}
+    assert text.count("the generator's event loops lagged in 1 of 10 runs (loop_lag)") == 1
     for name, reason in {"new0": CRASHED, "new1": SPOILT, "new2": LOST}.items():
         assert name in text
         assert reason in text

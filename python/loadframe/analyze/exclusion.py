@@ -1,12 +1,18 @@
-"""Test for selection bias: whether excluded runs differ from included ones in their levels or their throughput."""
+"""Warnings about the runs of an answer: selection bias by excluded runs, and faults that shift runs alike.
 
-from collections.abc import Mapping, Sequence
+The test for selection bias asks whether excluded runs differ from included ones in their levels or their throughput.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, excluded
 from loadframe.analyze.finding import Finding, Rule
+from loadframe.analyze.verdict.rules import RULES
+from loadframe.base.units import counted
 
 #: Significance level of the adjusted p.
 _LEVEL = 0.05
@@ -17,6 +23,33 @@ SELECTED_RUNS = Rule(
     "exclusion correlates with the result: the {left_out} excluded of {total:counted run} {among} (p = {p:.2g})",
     "remove the reasons and repeat the experiment, or expect a bias",
 )
+
+
+def _warned_runs(total: int, warned: Mapping[str, int]) -> str:
+    """Return the cause; `warned` counts, by validity rule, the runs among `total` that it applies to."""
+    first, *others = (f"{RULES[code].shifts} in {count} {{}} ({code})" for code, count in warned.items())
+    listed = [first.format(f"of {counted(total, 'run')}"), *(words.format("of them") for words in others)]
+    return f"{', '.join(listed)}: the variation between runs does not show the effect"
+
+
+WARNED_RUNS = Rule(
+    "warned_runs",
+    _warned_runs,
+    "follow the remedies in the report of such a run, and repeat the runs",
+)
+
+
+def warned_runs(runs: Iterable[RecordedRun]) -> Finding | None:
+    """Return a warning that counts the valid runs with rules that shift figures; None without such runs."""
+    valid = [run for run in runs if run.sound]
+    known = (dict.fromkeys(reason.code for reason in run.reasons) for run in valid)
+    counts = Counter(code for codes in known for code in codes if code in RULES and RULES[code].shifts)
+    return WARNED_RUNS(total=len(valid), warned=dict(counts.most_common())) if counts else None
+
+
+def warned_document(warned: Finding | None) -> dict[str, Any]:
+    """Return the warning of `warned_runs` for JSON, under its code."""
+    return {"warned_runs": warned.as_dict() | dict(warned.figures) if warned else None}
 
 
 def selected_runs(folder: RecordedExperiment, used: Sequence[RecordedRun] | None = None) -> Finding | None:
@@ -43,12 +76,13 @@ def selected_in_groups(groups: Mapping[str, tuple[Sequence[RecordedRun], Sequenc
 
 
 def excluded_document(folder: RecordedExperiment) -> dict[str, Any]:
-    """Return the excluded runs for JSON, each with its reason, and whether they are a selection."""
+    """Return the excluded runs for JSON, each with its reason, whether they are a selection, and shifted runs."""
     selection = selected_runs(folder)
     return {
         "left_out": [run.id for run in folder.left_out],
         "excluded": excluded(folder.left_out),
         "selection": selection.as_dict() if selection else None,
+        **warned_document(warned_runs(folder.runs)),
     }
 
 

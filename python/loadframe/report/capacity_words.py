@@ -6,6 +6,7 @@ from typing import Any
 
 from loadframe.analyze.capacity import USERS, Capacities, Capacity, Demand, ErrorsOpen, Kind, Slo
 from loadframe.analyze.capacity.answers import warnings
+from loadframe.analyze.exclusion import warned_document
 from loadframe.base.units import counted, format_change, format_count, format_duration, format_nodes, format_share
 from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import estimate_text
@@ -206,6 +207,11 @@ def limits(capacities: Capacities) -> list[str]:
     return words
 
 
+def warned_text(capacities: Capacities) -> str:
+    """Return what shifted the figures of how many trials; empty if nothing did."""
+    return f"Beware: {warned.cause}." if (warned := capacities.warned) else ""
+
+
 def demand_text(asked: Mapping[str, Any] | float) -> tuple[float, str]:
     """Return a demand's rate, 1/s, and its description if the file gives it in users (else empty)."""
     if isinstance(asked, Mapping):
@@ -263,6 +269,7 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
         ],
         "runs": [run.as_dict() for run in capacities.folder.runs],
         "selection": selection.as_dict() if (selection := capacities.selection) else None,
+        **warned_document(capacities.warned),
         "excluded": [
             {"run": attempt.run, "reason": "; ".join(attempt.judgement.reasons)} for attempt in capacities.invalid
         ],

@@ -192,6 +192,11 @@ def limited_text(comparison: Comparison) -> str:
     return f"The load generator limited {counted(bounded, 'run')}, which widens the intervals." if bounded else ""
 
 
+def warned_text(comparison: Comparison) -> str:
+    """Return what shifted the figures of how many runs; empty if nothing did."""
+    return f"Beware: {warned.cause}." if (warned := comparison.warned) else ""
+
+
 def inconclusive_text(comparison: Comparison) -> str:
     """Return how many contrasts are inconclusive; empty if none."""
     contrasts = comparison.contrasts

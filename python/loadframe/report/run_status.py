@@ -11,7 +11,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from loadframe.analyze.delayed import delayed_of
-from loadframe.analyze.exclusion import selected_runs
+from loadframe.analyze.exclusion import selected_runs, warned_runs
 from loadframe.analyze.executions import SUFFICIENT_SECONDS, IngestPace, ingest_pace
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.figures import VALUE
@@ -52,6 +52,8 @@ def trust(folder: RecordedExperiment) -> str:
         words += f" Beware: {selection.cause}."
     if bounded:
         words += f" The load generator limited {counted(bounded, 'run')}, which widens the intervals."
+    if warned := warned_runs(folder.runs):
+        words += f" Beware: {warned.cause}."
     if faulty:
         words += f" The store was at fault in {counted(len(faulty), 'run')}, which count{'s' * (len(faulty) == 1)}."
     if earlier := len(folder.attempts):
@@ -148,7 +150,8 @@ def why(run: RecordedRun) -> str:
 
 def print_trust(folder: RecordedExperiment, console: Console) -> None:
     """Print how many runs the figures use, and why other runs are left out or bounded."""
-    console.print(Text(trust(folder), style="yellow" if folder.left_out else "green"))
+    doubtful = folder.left_out or warned_runs(folder.runs)
+    console.print(Text(trust(folder), style="yellow" if doubtful else "green"))
     grid = Grid.grid(padding=(0, 1, 0, 0))
     named = {run.id for run in (*folder.left_out, *folder.faulty, *folder.attempts)}
     for group in exclusions(folder):

@@ -17,7 +17,7 @@ from loadframe.analyze.capacity.criteria import Judgement, Slo, judge
 from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Next, Outcome, Trial, search, warm
 from loadframe.analyze.capacity.trials import Array, OrderEffect, Thresholds, order_effect, thresholds
 from loadframe.analyze.estimate import ONE_SIDED, Estimate, mean_interval, mean_share, proportion, requests_needed
-from loadframe.analyze.exclusion import selected_runs
+from loadframe.analyze.exclusion import selected_runs, warned_runs
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.percentiles import ENOUGH
@@ -208,6 +208,11 @@ class Capacities:
         if not names:
             return None
         return selected_runs(self.folder, [run for run in self.folder.runs if run.id not in names])
+
+    @property
+    def warned(self) -> Finding | None:
+        """The warning about trials with shifted figures; None without any."""
+        return warned_runs(self.folder.runs)
 
 
 def read_capacities(path: Path) -> Capacities:

@@ -18,7 +18,7 @@ from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate,
 from loadframe.analyze.compare.groups import Difference, Group, differences, is_robust, treatments_text
 from loadframe.analyze.compare.measures import USUAL, Measure, measures_of
 from loadframe.analyze.estimate import Estimate, cliffs_delta, geometric_mean, holm
-from loadframe.analyze.exclusion import selected_in_groups
+from loadframe.analyze.exclusion import selected_in_groups, warned_document, warned_runs
 from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, RecordedRun, excluded, read_experiment
 from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.analyze.finding import Finding
@@ -198,6 +198,11 @@ class Comparison:
     least: float
     level: float
 
+    @property
+    def warned(self) -> Finding | None:
+        """The warning about runs with shifted figures; None without any."""
+        return warned_runs(run for group in self.groups for run in group.runs)
+
     def as_dict(self) -> dict[str, Any]:
         """Return the comparison for JSON."""
         return {
@@ -220,6 +225,7 @@ class Comparison:
                 for label, differences in self.differing.items()
             },
             "warnings": [warning.as_dict() for warning in self.warnings],
+            **warned_document(self.warned),
         }  # fmt: skip
 
 

@@ -36,6 +36,7 @@ from loadframe.analyze.compare.groups import treatments_text
 from loadframe.analyze.compare.measures import measures_of
 from loadframe.analyze.compare.warnings import OTHER_SPEED, failed_and_excluded, faulty_runs
 from loadframe.analyze.estimate import ONE_SIDED, geometric_mean, mean_share, proportion, requests_needed
+from loadframe.analyze.exclusion import WARNED_RUNS, warned_document, warned_runs
 from loadframe.analyze.experiment import RecordedRun, excluded
 from loadframe.analyze.figures import Stretch
 from loadframe.analyze.finding import Finding, Rule
@@ -226,6 +227,7 @@ class Gate:
             "runs": self.label,
             "checks": [check.as_dict() for check in self.checks],
             "warnings": [warning.as_dict() for warning in self.warnings],
+            **warned_document(next((warning for warning in self.warnings if warning.rule == WARNED_RUNS), None)),
             "excluded": excluded(self.left_out),
             "comparison": self.comparison and self.comparison.as_dict(),
         }
@@ -252,7 +254,7 @@ def judge_gate(
     warnings: list[Finding] = [] if baseline else failed_and_excluded([new])
     checks = _bounds(new, thresholds.bounds)
     if baseline is None:
-        warnings += faulty_runs([new])
+        warnings += [*filter(None, [warned_runs(new.runs)]), *faulty_runs([new])]
         checks += [check for treatment in new.treatments for check in failed_runs(new.at(treatment), None, treatment)]
         return Gate(new.label, tuple(checks), tuple(warnings), None, False, new.left_out)
     if not across:
@@ -272,7 +274,7 @@ def judge_gate(
     missing = _missing(baseline, new)
     if missing:
         warnings.append(MISSING_TREATMENTS(label=new.label, count=missing))
-    warnings += comparison.warnings
+    warnings += [*filter(None, [comparison.warned]), *comparison.warnings]
     incomplete = bool(missing) or not comparison.contrasts
     left_out = (*new.left_out, *baseline.left_out)
     return Gate(new.label, tuple(checks), tuple(warnings), comparison, incomplete, left_out)

@@ -80,6 +80,10 @@ class ValidityRule(Rule):
     `judged_if_disturbed`: whether it also applies to runs whose cluster was changed on purpose. `severity` names the
     figure by which the worst of several findings is chosen: the largest, or with `-NAME` the smallest. `failure` is
     the kind of the store's failure, if it is one.
+
+    `shifts` says, for answers from several runs, what shifted their figures in one direction. Repeated runs with the
+    same shift agree, so their variation does not show it. It is None for incidents that vary from run to run, for
+    results that answers count themselves (failures, an unachieved rate), and for rules that exclude the run.
     """
 
     # The defaults are the gravest: an unknown reason must not turn into a result.
@@ -88,6 +92,7 @@ class ValidityRule(Rule):
     judged_if_disturbed: bool = True
     severity: str | None = None
     failure: FailureKind | None = None
+    shifts: str | None = None
 
     def __post_init__(self) -> None:
         if self.code in RULES:
@@ -237,6 +242,7 @@ GENERATOR_CPU = ValidityRule(
     f"{_MORE_THREADS} or a separate machine, or reduce the load",
     effect="saturated",
     severity="share",
+    shifts="a generator thread was busy",
 )
 STARVED = ValidityRule(
     "starved",
@@ -245,6 +251,7 @@ STARVED = ValidityRule(
     f"stop other programs on this machine, or {OWN_CORES}",
     effect="delayed",
     severity="share",
+    shifts="a generator thread waited for a core",
 )
 THROTTLED = ValidityRule(
     "throttled",
@@ -253,6 +260,7 @@ THROTTLED = ValidityRule(
     "raise the CPU quota of the container or job that runs loadframe, or run loadframe outside it",
     effect="delayed",
     severity="share",
+    shifts="a CPU quota throttled the generator",
 )
 NETWORK = ValidityRule(
     "network",
@@ -262,6 +270,7 @@ NETWORK = ValidityRule(
     "use a faster network, generate the load from more machines, or request smaller answers",
     effect="saturated",
     severity="share",
+    shifts="the network was close to its speed",
 )
 GENERATOR_CEILING = ValidityRule(
     "generator_ceiling",
@@ -270,6 +279,7 @@ GENERATOR_CEILING = ValidityRule(
     f"{_MORE_THREADS} or more machines, or reduce the load",
     effect="saturated",
     severity="share",
+    shifts="the generator was close to its calibrated rate",
 )
 LATENESS = ValidityRule(
     "lateness",
@@ -277,6 +287,7 @@ LATENESS = ValidityRule(
     _unless_stolen(f"{OWN_CORES}, give it more threads (--threads, or threads in the file), or lower the rate"),
     effect="late",
     severity="lateness",
+    shifts="requests were sent late",
 )
 LOOP_LAG = ValidityRule(
     "loop_lag",
@@ -284,6 +295,7 @@ LOOP_LAG = ValidityRule(
     _unless_stolen(f"other processes used the generator's cores: {OWN_CORES}, or stop other programs"),
     effect="delayed",
     severity="lag",
+    shifts="the generator's event loops lagged",
 )
 STALLED = ValidityRule(
     "stalled",
@@ -306,6 +318,7 @@ STRAGGLER = ValidityRule(
     effect="saturated",
     severity="-share",
     judged_if_disturbed=False,
+    shifts="a rank fell behind",
 )
 READER_CPU = ValidityRule(
     "reader_cpu",
@@ -314,6 +327,7 @@ READER_CPU = ValidityRule(
     _busy_reader,
     effect="saturated",
     severity="share",
+    shifts="a thread that reads a source was busy",
 )
 IMPRECISE = ValidityRule(
     "imprecise",
@@ -341,6 +355,7 @@ BACKLOG = ValidityRule(
     fault="store",
     effect="result",
     judged_if_disturbed=False,
+    shifts="response times include a backlog of the warm-up",
 )
 NO_STEADY_STATE = ValidityRule(
     "no_steady_state",
@@ -349,6 +364,7 @@ NO_STEADY_STATE = ValidityRule(
     fault="store",
     effect="result",
     judged_if_disturbed=False,
+    shifts="the load did not reach steady state",
 )
 QUEUE_NOT_EMPTY = ValidityRule(
     "queue_not_empty",
@@ -358,6 +374,7 @@ QUEUE_NOT_EMPTY = ValidityRule(
     fault="store",
     effect="result",
     judged_if_disturbed=False,
+    shifts="requests of the warm-up were still in flight",
 )
 DROPPED = ValidityRule(
     "dropped",
@@ -430,6 +447,7 @@ NODE_LOST = ValidityRule(
     fault="store",
     effect="result",
     failure="node",
+    shifts="a node was lost",
 )
 COPIES_LOST = ValidityRule(
     "copies_lost",
@@ -438,6 +456,7 @@ COPIES_LOST = ValidityRule(
     fault="store",
     effect="result",
     failure="copies",
+    shifts="replicas were lost",
 )
 DOCUMENTS_LOST = ValidityRule(
     "documents_lost",

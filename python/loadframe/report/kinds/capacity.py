@@ -136,6 +136,7 @@ def _page(
             *(capacity_words.sentence(capacity, capacities.slo) for capacity in capacities.capacities),
         ],
         shown=max(len(demands), 2),
+        warned=capacity_words.warned_text(capacities),
         limits=capacity_words.limits(capacities),
         warnings=warnings(capacities),
         curve=capacity_plot(capacities.capacities, fitted, "capacity") if several else None,
@@ -210,7 +211,7 @@ def _show(capacities: Capacities, answers: Sequence[str], more: Further, console
         console.print(Text(capacity_words.sentence(capacity, capacities.slo)))
     for line in capacity_words.limits(capacities):
         console.print(Text(line, style="dim"))
-    for line in capacity_words.invalid_trials(capacities):
+    for line in filter(None, [capacity_words.warned_text(capacities), *capacity_words.invalid_trials(capacities)]):
         console.print(Text(line, style="yellow"))
     for run in capacities.folder.failed:
         console.print(Text(f"{run.id}: the store failed: {run.why_failed}", style="yellow"))

@@ -61,7 +61,11 @@ def comparison_page(
         experiment=description.get("experiment"),
         lead=compare_words.lead(comparison),
         runs_text=compare_words.runs_text(comparison),
-        limits=[compare_words.limited_text(comparison), compare_words.inconclusive_text(comparison)],
+        limits=[
+            compare_words.limited_text(comparison),
+            compare_words.warned_text(comparison),
+            compare_words.inconclusive_text(comparison),
+        ],
         throughput=throughput_plot(comparison, "throughput"),
         effects=effects_plot(comparison, "effects"),
         figure=strip_plot(comparison, "runs") if comparison.contrasts else None,
@@ -255,7 +259,7 @@ _TERMINAL_TONES = {"better": "green", "worse": "red", "alike": "dim", "open": "y
 def print_comparison(comparison: Comparison, console: Console | None = None, *, limited: bool = True) -> None:
     """Print a comparison, on standard output unless another console is given.
 
-    Without `limited`, the number of runs that the load generator limited is left out.
+    Without `limited`, the numbers of runs that the load generator limited or a rule shifted are left out.
     """
     console = console or PrintableConsole()
     for sentence in compare_words.lead(comparison):
@@ -263,6 +267,8 @@ def print_comparison(comparison: Comparison, console: Console | None = None, *, 
     limits = [compare_words.limited_text(comparison) if limited else "", compare_words.inconclusive_text(comparison)]
     for words in filter(None, limits):
         console.print(Text(words, style="dim"))
+    if limited and (words := compare_words.warned_text(comparison)):
+        console.print(Text(words, style="yellow"))
     if comparison.contrasts:
         console.print()
         _table(comparison).print(console)
@@ -307,7 +313,7 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
     more = further(folder, bands)
 
     def show(console: Console) -> None:
-        # The sentences on trust have the limited runs.
+        # The sentences on trust have the limited and the shifted runs.
         print_comparison(comparison, console, limited=False)
         more.print(console)
         print_trust(folder, console)
