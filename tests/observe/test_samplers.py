@@ -2,6 +2,8 @@
 
 import itertools
 import os
+import re
+import signal
 import socket
 import subprocess
 import time
@@ -10,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from loadframe.observe import CgroupSampler, Gap, HostSampler, ProcessSampler, Sample
+from loadframe.observe import CgroupSampler, Gap, HostSampler, ProcessSampler, ProgramSampler, Sample, process
 from loadframe.observe.observer import Rates
 from loadframe.record.schema import HOST, NODES
 
@@ -236,6 +238,89 @@ def test_the_machines_processors_are_seen_at_work(spawn):
     assert 0 < seen["memory.available"] < psutil.virtual_memory().total
 
 
+def test_a_busy_program_of_others_is_named_and_an_own_one_is_not(tmp_path):
+    # An orphan belongs to no command of Loadframe.
+    programs = {name: tmp_path / f"{name}-{os.getpid()}" for name in ("others", "child")}
+    for program in programs.values():
+        program.symlink_to("/bin/sh")
+    loop = "ulimit -t 60; while :; do :; done"
+    started = subprocess.run(
+        ["/bin/sh", "-c", f"{programs['others']} -c '{loop}' >/dev/null 2>&1 & echo $!"],
+        capture_output=True,
+        check=True,
+    )
+    child = subprocess.Popen([programs["child"], "-c", loop])
+    try:
+        sampler, end, seen = ProgramSampler(lambda: {"n1": os.getpid()}), time.monotonic() + 60, {}
+        metric = f"cpu.program:{programs['others'].name}"
+        while metric not in seen:
+            assert time.monotonic() < end
+            time.sleep(0.05)
+            seen = figures(sampler.sample(time.monotonic()), "host")
+        assert 0 < seen[metric] <= seen["cpu.programs"]
+        assert f"cpu.program:{programs['child'].name}" not in seen
+    finally:
+        child.kill()
+        child.wait()
+        os.kill(int(started.stdout), signal.SIGKILL)
+
+
+def test_without_nodes_other_programs_are_not_searched():
+    sampler = ProgramSampler(dict)
+    assert [*sampler.sample(0.0), *sampler.sample(1.0), *sampler.sample(2.0)] == []
+
+
+def processes(**programs):
+    """Return made-up processes by id, from NAME=(id, parent, CPU time in ticks, flags)."""
+    return {
+        pid: (name, ["S", str(parent), "0", "0", "0", "0", str(flags), *"0000", str(ticks), "0", *"000000", "77"])
+        for name, (pid, parent, ticks, flags) in programs.items()
+    }
+
+
+def test_programs_are_listed_by_use_and_those_of_loadframe_and_the_kernel_are_not(monkeypatch):
+    ours = {"loadframe": (50, 40, 0, 0), "mpirun": (40, 1, 0, 0), "java": (60, 1, 0, 0)}
+    tick, core = os.sysconf("SC_CLK_TCK"), 1 / 4
+    looks = iter(
+        [
+            processes(**ours, rustc=(70, 1, 0, 0), python=(71, 1, 0, 0)),
+            processes(
+                **ours | {"java": (60, 1, tick, 0)},
+                gc=(61, 60, tick, 0),
+                rustc=(70, 1, tick, 0),
+                python=(71, 1, tick // 2, 0),
+                kswapd0=(72, 2, tick, 0x00200000),
+                cc1=(73, 71, tick // 4, 0),
+            ),
+        ]
+    )
+    monkeypatch.setattr(process, "_all_processes", lambda _: next(looks).items())
+    monkeypatch.setattr(os, "getpid", lambda: 50)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    sampler = ProgramSampler(lambda: {"n1": 60})
+    assert list(sampler.sample(0.0)) == []
+    assert [(look.metric, look.value) for look in sampler.sample(1.0)] == [
+        ("cpu.programs", pytest.approx(1.75 * core)),
+        ("cpu.program:rustc", pytest.approx(core)),
+        ("cpu.program:python", pytest.approx(core / 2)),
+        ("cpu.program:cc1", pytest.approx(core / 4)),
+    ]
+
+
+def test_between_searches_only_busy_programs_are_read(monkeypatch):
+    tick = os.sysconf("SC_CLK_TCK")
+    looks = iter(
+        [processes(rustc=(70, 1, 0, 0), cat=(71, 1, 0, 0)), processes(rustc=(70, 1, tick, 0), cat=(71, 1, 0, 0))]
+    )
+    monkeypatch.setattr(process, "_all_processes", lambda _: next(looks).items())
+    monkeypatch.setattr(process, "named_stat", lambda pid: processes(rustc=(70, 1, 2 * tick, 0))[pid])
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    sampler = ProgramSampler(lambda: {"n1": 60})
+    for now in (0.0, 1.0):
+        list(sampler.sample(now))
+    assert figures(sampler.sample(2.0), "host") == {"cpu.programs": 0.25, "cpu.program:rustc": 0.25}
+
+
 def test_loopback_bytes_count_once():
     sampler = HostSampler()
     list(sampler.sample(0.0))
@@ -324,13 +409,15 @@ def test_every_metric_is_documented(spawn, group, sys_with_speeds):
         ProcessSampler(lambda: {"n1": os.getpid()}),
         CgroupSampler(lambda: {"n1": folders}),
         HostSampler(sys=sys_with_speeds("1000")),
+        ProgramSampler(lambda: {"n1": os.getpid()}),
     ):
         list(sampler.sample(0.0))
         time.sleep(0.05)
         looks = [look for look in sampler.sample(1.0) if isinstance(look, Sample)]
-        assert {look.metric for look in looks} <= documented
-        documented -= {look.metric for look in looks}
-    optional = {"process.read", "process.written", "jvm.gc"} | {
+        metrics = {re.sub(":.*", ":NAME", look.metric) for look in looks}
+        assert metrics <= documented
+        documented -= metrics
+    optional = {"process.read", "process.written", "jvm.gc", "cpu.program:NAME"} | {
         m for m in documented if m.startswith(("pressure.", "disk."))
     }
     assert documented <= optional, "a metric is documented that no sampler gives"

@@ -1,6 +1,7 @@
 """Facts from /proc: states of processes; CPU groups, their throttling and unread input of this process."""
 
 import fcntl
+import os
 import struct
 import termios
 from ipaddress import ip_address
@@ -12,11 +13,27 @@ def stat_fields(pid: int) -> list[str]:
 
     Zombies count as ended.
     """
-    # The second field, the command name, may contain spaces and parentheses.
-    fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    return named_stat(pid)[1]
+
+
+def named_stat(pid: int) -> tuple[str, list[str]]:
+    """Return the name of a process, at most 15 bytes, and its `stat_fields`; OSError if it does not run."""
+    # Samplers read this file of all processes. `Path.read_text` takes three times as long.
+    file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        text = os.read(file, _MOST_STAT).decode(errors="replace")
+    finally:
+        os.close(file)
+    # The name may contain spaces and parentheses.
+    front, _, back = text.rpartition(")")
+    fields = back.split()
     if fields[0] in ("Z", "X"):
         raise ProcessLookupError(pid)
-    return fields
+    return front.partition("(")[2], fields
+
+
+#: Bytes to read of /proc/PID/stat, whose 52 fields are shorter.
+_MOST_STAT = 4096
 
 
 def is_running(pid: int) -> bool:

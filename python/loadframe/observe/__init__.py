@@ -7,7 +7,7 @@ clusters.
 from loadframe.base.machine_references import yardstick
 from loadframe.observe.machine import CgroupSampler, HostSampler, OwnGroupSampler
 from loadframe.observe.observer import Gap, HealthSampler, Observer, Sample, Sampler, SourcesSampler, StoreSampler
-from loadframe.observe.process import JvmSampler, ProcessSampler
+from loadframe.observe.process import JvmSampler, ProcessSampler, ProgramSampler
 
 __all__ = [
     "CgroupSampler",
@@ -18,6 +18,7 @@ __all__ = [
     "Observer",
     "OwnGroupSampler",
     "ProcessSampler",
+    "ProgramSampler",
     "Sample",
     "Sampler",
     "SourcesSampler",

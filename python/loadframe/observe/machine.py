@@ -10,7 +10,7 @@ from pathlib import Path
 from loadframe.base.errors import LoadframeError
 from loadframe.base.procfs import own_groups, throttling
 from loadframe.observe.observer import Gap, Rates, Sample, Sampler
-from loadframe.observe.process import JvmSampler, ProcessSampler
+from loadframe.observe.process import JvmSampler, ProcessSampler, ProgramSampler
 
 #: Timeout of a sample on another machine, s.
 PATIENCE = 3.0
@@ -238,6 +238,7 @@ class _Watch:
             JvmSampler(lambda: self._wanted.pids),
             CgroupSampler(lambda: self._wanted.groups),
             HostSampler(),
+            ProgramSampler(lambda: self._wanted.pids),
         )
 
     def look(self, wanted: SampleTargets) -> list[Sample | Gap]:

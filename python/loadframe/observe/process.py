@@ -1,4 +1,4 @@
-"""Samplers of nodes' processes and of their JVMs.
+"""Samplers of nodes' processes and of their JVMs, and of other programs on the machine.
 
 Processes are sampled from proc(5). JVM figures come from HotSpot's performance counters, a file that other processes
 may read (`hsperfdata`, version 2; see `jdk.internal.perf` and `perfMemory.hpp` of OpenJDK). Other virtual machines, and
@@ -6,16 +6,19 @@ HotSpot with `-XX:+PerfDisableSharedMem`, have no such file and therefore no fig
 """
 
 import contextlib
+import math
 import os
 import re
 import struct
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput
-from loadframe.base.procfs import stat_fields
+from loadframe.base.procfs import named_stat, stat_fields
+from loadframe.base.untrusted import printable
 from loadframe.observe.observer import Gap, Rates, Sample
 
 #: Figures that are levels; the others are counters.
@@ -73,7 +76,7 @@ def _figures(pid: int, stat: list[str]) -> dict[str, float]:
     return {
         "process.resident": int(stat[21]) * _PAGE,
         "process.threads": int(stat[17]),
-        "process.cpu": (int(stat[11]) + int(stat[12])) / _TICKS,
+        "process.cpu": _cpu_seconds(stat),
         "process.cpu_user": int(stat[11]) / _TICKS,
         "process.cpu_system": int(stat[12]) / _TICKS,
         **_storage(pid),
@@ -82,11 +85,21 @@ def _figures(pid: int, stat: list[str]) -> dict[str, float]:
 
 def _children() -> dict[int, list[int]]:
     """Return the children of all processes of this machine."""
-    children = defaultdict(list)
+    return _by_parent((pid, stat) for pid, (_, stat) in _all_processes())
+
+
+def _all_processes(without: Collection[int] = ()) -> Iterator[tuple[int, tuple[str, list[str]]]]:
+    """Yield process id, name and stat of each process that this one can see, except those in `without`."""
     for folder in Path("/proc").iterdir():
-        if folder.name.isdigit():
+        if folder.name.isdigit() and (pid := int(folder.name)) not in without:
             with contextlib.suppress(OSError):
-                children[int(stat_fields(int(folder.name))[1])].append(int(folder.name))
+                yield pid, named_stat(pid)
+
+
+def _by_parent(stats: Iterable[tuple[int, list[str]]]) -> dict[int, list[int]]:
+    children = defaultdict(list)
+    for pid, stat in stats:
+        children[int(stat[1])].append(pid)
     return children
 
 
@@ -94,6 +107,125 @@ def _descendants(pid: int, children: Mapping[int, list[int]]) -> Iterator[int]:
     for child in children.get(pid, ()):
         yield child
         yield from _descendants(child, children)
+
+
+#: Metrics of all other programs together, and prefix of those of one program, before its name.
+PROGRAMS, PROGRAM = "cpu.programs", "cpu.program:"
+#: Flag of kernel threads in /proc/PID/stat (PF_KTHREAD in the kernel's sched.h).
+_KERNEL_THREAD = 0x00200000
+
+
+@dataclass
+class _Program:
+    """A process that Loadframe did not start, with its CPU time at the last sample."""
+
+    name: str
+    start: str  #: start time, which detects reused process ids
+    time: float  #: of the last sample, s
+    spent: float  #: CPU time, s
+    cores: float = 0.0  #: CPU use before the last sample
+
+
+class ProgramSampler:
+    """Sampler of the CPU use of programs that Loadframe did not start, by name, on a machine with nodes.
+
+    Reading all processes costs more than the other samplers, so it is rare: at first, after 1, 3, 7 and 15 s, and then
+    every 10 s. Between these searches, only the busy processes are read. Processes that end before a sample are missed.
+
+    `pids` is called for each sample: node -> process id. Without nodes on this machine, there are no samples.
+    """
+
+    name = "programs"
+    waits = False
+    #: Longest time between two searches, s.
+    PAUSE = 10.0
+    #: Names that a sample has at most, and their least share of all cores.
+    MOST, LEAST = 5, 0.01
+
+    def __init__(self, pids: Callable[[], Mapping[str, int]]):
+        self._pids = pids
+        self._programs: dict[int, _Program] = {}
+        self._kernel: set[int] = set()
+        #: Processes to read between two searches.
+        self._busy: list[int] = []
+        self._searched: float | None = None
+        self._due, self._pause = -math.inf, 1.0
+
+    def sample(self, now: float) -> Iterator[Sample]:
+        """Yield the shares of all cores since the previous sample: of all other programs, and of the busiest ones."""
+        nodes = [*self._pids().values()]
+        if not nodes:
+            return
+        first = self._searched is None
+        if now >= self._due:
+            self._search(nodes, now)
+        else:
+            self._read_busy(now)
+        if first:
+            return
+        cores = os.cpu_count() or 1
+        used: dict[str, float] = defaultdict(float)
+        for program in self._programs.values():
+            used[program.name] += program.cores / cores
+        yield Sample("host", PROGRAMS, sum(used.values()))
+        for name in sorted(used, key=lambda name: -used[name])[: self.MOST]:
+            if used[name] >= self.LEAST:
+                yield Sample("host", f"{PROGRAM}{' '.join(printable(name).split())}", used[name])
+
+    def _search(self, nodes: Iterable[int], now: float) -> None:
+        """Read all processes, and find those that Loadframe did not start."""
+        present = dict(_all_processes(self._kernel))
+        # They may be more than the processes, and rarely end.
+        self._kernel.update(pid for pid, (_, stat) in present.items() if int(stat[6]) & _KERNEL_THREAD)
+        ours = self._ours(nodes, present) | self._kernel
+        known, self._programs = self._programs, {}
+        for pid, (name, stat) in present.items():
+            if pid not in ours:
+                before = known.get(pid)
+                self._programs[pid] = _Program(name, stat[19], now, _cpu_seconds(stat))
+                if before and before.start == stat[19]:
+                    _add_use(before, self._programs[pid])
+                elif self._searched is not None:
+                    # It has started since the last search.
+                    _add_use(_Program(name, stat[19], self._searched, 0.0), self._programs[pid])
+        least = self.LEAST * (os.cpu_count() or 1)
+        self._busy = [pid for pid, program in self._programs.items() if program.cores >= least]
+        # Samples are a second apart, and not exactly.
+        self._searched, self._due = now, now + self._pause - 0.5
+        self._pause = min(2 * self._pause, self.PAUSE)
+
+    def _read_busy(self, now: float) -> None:
+        for pid in self._busy:
+            program = self._programs.get(pid)
+            try:
+                name, stat = named_stat(pid)
+            except OSError:
+                self._programs.pop(pid, None)
+                continue
+            if program and program.start == stat[19]:
+                self._programs[pid] = _Program(name, stat[19], now, _cpu_seconds(stat))
+                _add_use(program, self._programs[pid])
+
+    @staticmethod
+    def _ours(nodes: Iterable[int], present: Mapping[int, tuple[str, list[str]]]) -> set[int]:
+        """Return the processes of the nodes, of this command and of its ranks, with their descendants."""
+        children = _by_parent((pid, stat) for pid, (_, stat) in present.items())
+        roots = {*nodes, this := os.getpid()}
+        if this in present:
+            # A launcher of MPI or Slurm has started the ranks of a command.
+            name, parent = present[this][0], int(present[this][1][1])
+            roots.update(pid for pid in children[parent] if present[pid][0] == name)
+        return roots.union(*(_descendants(pid, children) for pid in roots))
+
+
+def _cpu_seconds(stat: Sequence[str]) -> float:
+    return (int(stat[11]) + int(stat[12])) / _TICKS
+
+
+def _add_use(before: _Program, after: _Program) -> None:
+    """Set the CPU use of `after` to its mean since `before`."""
+    if after.time > before.time:
+        after.cores = max(after.spent - before.spent, 0.0) / (after.time - before.time)
 
 
 def _network(pid: int) -> dict[str, float]:

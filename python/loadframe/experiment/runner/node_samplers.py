@@ -14,6 +14,7 @@ from loadframe.observe import (
     HostSampler,
     JvmSampler,
     ProcessSampler,
+    ProgramSampler,
     Sample,
     Sampler,
     StoreSampler,
@@ -28,13 +29,15 @@ def samplers(cluster: Cluster) -> list[Sampler]:
         # Evaluated at each sample, because nodes join and leave.
         return (node for node in cluster.nodes if node.machine is None or node.machine.here)
 
+    def pids() -> dict[str, int]:
+        return {node.name: node.pid for node in here() if node.pid}
+
     return [
-        ProcessSampler(
-            lambda: {node.name: node.pid for node in here() if node.pid}, families=cluster.store.many_processes
-        ),
-        JvmSampler(lambda: {node.name: node.pid for node in here() if node.pid}),
+        ProcessSampler(pids, families=cluster.store.many_processes),
+        JvmSampler(pids),
         CgroupSampler(lambda: _groups(here())),
         HostSampler(),
+        ProgramSampler(pids),
         StoreSampler(cluster.statistics),
         *_remote_samplers(cluster),
     ]

@@ -210,6 +210,18 @@ NODES = (
 HOST = (
     Field("cpu.busy", "level", "share", "share of all cores that is busy (not idle, waiting for storage, or stolen)"),
     Field("cpu.stolen", "level", "share", "share of all cores that is stolen by the hypervisor"),
+    Field(
+        "cpu.programs",
+        "rate",
+        "share",
+        "share of all cores that is used by programs which Loadframe did not start; only on machines with nodes",
+    ),
+    Field(
+        "cpu.program:NAME",
+        "rate",
+        "share",
+        "the part of `cpu.programs` of one program, by name; at most the five busiest with 1 % or more",
+    ),
     Field("load.1m", "level", "tasks", "load average over one minute"),
     Field("memory.available", "level", "B", "memory available without swapping"),
     Field("pressure.cpu.some", "rate", "s/s", "share of time in which at least one task waited for a CPU"),
