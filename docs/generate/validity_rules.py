@@ -29,7 +29,7 @@ The effect states how a rule changes the figures of its phase:
 | unknown | unknown | unknown | unknown |
 
 The throughput of an open loop that achieved its rate is good with *late*, *delayed* and *saturated*. A rule with the
-effect *result* describes the store: the run counts, and its throughput counts successes only.
+effect *result* describes the store or its machines: the run counts, and its throughput counts successes only.
 
 A rule with words in the column *shifts* changes the figures of each run in the same direction. Repeated runs then
 agree on a shifted figure, so the interval between them does not show the shift. Answers from several runs name these
@@ -50,7 +50,7 @@ for experiments, `selection`. `warned_runs` counts the valid runs as `total`, an
 _TITLES: Mapping[Fault, str] = {
     "generator": "The load generator",
     "store": "The store",
-    "cluster": "The state of the cluster",
+    "cluster": "The state of the cluster and its machines",
 }
 
 _PHASE = {"phase": "range_100", "place": ""}
@@ -87,6 +87,13 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "documents_lost": {"collection": "nyc_taxis", "held": 199_990, "acknowledged": 200_000},
     "change_failed": {"what": change_failed_text(1, "add 1", "node-1 did not join within 2 min")},
     "cluster_state": {"deviation": "the cluster has 2 nodes, not 3"},
+    "contended": {
+        **_PHASE,
+        "share": 0.41,
+        "busy": 0.98,
+        "machine": "this machine",
+        "programs": "rustc 32 %, python 9 %",
+    },
     "machine_silent": {**_PHASE, "machine": "node4", "seconds": 5.0},
     "warned_runs": {"total": 8, "warned": {"loop_lag": 8, "node_lost": 1}},
     "selected_runs": {"left_out": 4, "total": 12, "among": "are more frequent at clients 4", "p": 0.008},

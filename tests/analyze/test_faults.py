@@ -25,13 +25,13 @@ def test_rules_name_the_component_to_blame():
         "queue_not_empty",
     }  # fmt: skip
     assert {code for code, fault in faults.items() if fault == "cluster"} == {
-        "cluster_state", "machine_silent"
+        "cluster_state", "machine_silent", "contended"
     }  # fmt: skip
     assert {code for code in faults if effect_of(code) == "result"} == {
         "not_achieved", "dropped", "errors", "nothing_measured", "unsteady", "node_lost", "left_over", "missing_events",
         "documents_lost", "copies_lost", "change_failed", "check_failed", "backlog", "no_steady_state",
         "queue_not_empty",
-        "imprecise",
+        "imprecise", "contended",
     }  # fmt: skip
 
 
@@ -63,7 +63,7 @@ def test_a_figure_beyond_its_limit_does_not_read_like_it(rule, figures, value):
 def test_answers_name_the_rules_whose_effect_the_variation_between_runs_does_not_show():
     assert {code for code, rule in RULES.items() if rule.shifts} == {
         "generator_cpu", "starved", "throttled", "network", "generator_ceiling", "lateness", "loop_lag", "straggler",
-        "reader_cpu", "backlog", "no_steady_state", "queue_not_empty", "node_lost", "copies_lost",
+        "reader_cpu", "backlog", "no_steady_state", "queue_not_empty", "node_lost", "copies_lost", "contended",
     }  # fmt: skip
 
 

@@ -3,11 +3,13 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from loadframe.analyze.summary import silences
 from loadframe.analyze.verdict.judge import DETECTORS, JudgedPhase, detector, judge
 from loadframe.analyze.verdict.rules import RULES, ValidityRule, effect_of, fault_of
+from loadframe.analyze.verdict.self_monitor import OtherPrograms, other_programs
 from loadframe.base.event_kinds import GAP
 from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.summary import ChosenWindow, GeneratorFigures, MachineFigures, RankFigures, StreamSummary
@@ -55,6 +57,52 @@ def codes(*arguments, **operation):
 def test_a_quiet_generator_and_good_answers_are_valid():
     assert not verdict().reasons
     assert not verdict(replace(QUIET, achieved=0.995), OPEN).reasons
+
+
+def contended(share, busy, machine=None):
+    programs = {"rustc": share - 0.02, "python": 0.02} if share else {}
+    latency = Latency(p99=0.1)
+    measured = phase("range", {"range": operation(100.0, response=latency, service=latency)})
+    used = OtherPrograms(machine, share, busy, programs)
+    return judge([JudgedPhase(measured, QUIET, np.full(30, 100.0), programs=[used])], ())
+
+
+def test_other_programs_on_a_full_machine_are_named():
+    assert not contended(0.05, 0.99).reasons
+    assert not contended(0.4, 0.8).reasons, "the machine has idle processors"
+    judged = contended(0.4, 0.99)
+    (reason,) = judged.reasons
+    assert reason.code == "contended"
+    assert reason.cause == (
+        "in phase range other programs used 40 % of the processors of this machine, which were 99 % busy: rustc 38 %,"
+        " python 2 % (limit 5 % of processors over 80 % busy)"
+    )
+    assert judged.valid
+    assert [figure.state for figure in judged.figures if figure.figure == "throughput"] == ["good"]
+    (reason,) = contended(0.4, 0.99, "m2").reasons
+    assert "of machine m2, which" in reason.cause
+
+
+def test_the_use_of_other_programs_is_a_mean_over_the_window_by_machine():
+    samples = [
+        (0.5, "host", "cpu.programs", 1.0),
+        (1.0, "host", "cpu.programs", 0.5),
+        (1.0, "host", "cpu.program:python", 0.1),
+        (1.0, "host", "cpu.program:rustc", 0.4),
+        (1.0, "host", "cpu.busy", 1.0),
+        (2.0, "host", "cpu.programs", 0.1),
+        (2.0, "host", "cpu.busy", 0.8),
+        (2.0, "machine:m2", "cpu.programs", 0.0),
+        (2.0, "machine:m3", "cpu.busy", 1.0),
+        (3.0, "host", "cpu.programs", 1.0),
+    ]
+    telemetry = pa.Table.from_pylist(
+        [dict(zip(("time", "source", "metric", "value"), row, strict=True)) for row in samples]
+    )
+    here, there = other_programs(telemetry, 1.0, 3.0)
+    assert (here.machine, here.share, here.busy) == (None, pytest.approx(0.3), pytest.approx(0.9))
+    assert [*here.programs.items()] == [("rustc", pytest.approx(0.2)), ("python", pytest.approx(0.05))]
+    assert there == OtherPrograms("m2", 0.0, 0.0, {})
 
 
 def test_a_worker_above_80_percent_is_the_limit():

@@ -236,3 +236,4 @@ def test_a_search_service_that_hides_its_cluster_is_measured(tmp_path, status):
     unknown = "health and node statistics: the service does not show them"
     assert unknown in run.summary.verdict.not_judged
     assert unknown in done.stdout
+    assert "other programs on the nodes' machines: Loadframe did not start the nodes" in run.summary.verdict.not_judged

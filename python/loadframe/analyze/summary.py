@@ -22,6 +22,7 @@ from loadframe.analyze.verdict.self_monitor import (
     generator_figures,
     machine_figures,
     offered_share,
+    other_programs,
     rank_figures,
     reader_share,
     unread_share,
@@ -203,6 +204,7 @@ def summarize(
                 histograms,
                 outcome.get("one_journey", False),
                 _before_loss(events, phase),
+                other_programs(telemetry, phase.begin, phase.begin + phase.duration),
             )
         )
     judged = judged or prepares

@@ -15,7 +15,7 @@ from loadframe.analyze.exclusion import selected_runs, warned_runs
 from loadframe.analyze.executions import SUFFICIENT_SECONDS, IngestPace, ingest_pace
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.figures import VALUE
-from loadframe.analyze.verdict.rules import CPU_LIMIT, UNREAD_LIMIT
+from loadframe.analyze.verdict.rules import CONTENDED, CPU_LIMIT, UNREAD_LIMIT
 from loadframe.base.units import counted, format_count, format_duration, format_share
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary, RecordedFigure, RecordedReason
@@ -94,7 +94,7 @@ def _states_text(states: Mapping[str, str]) -> str:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """A reason why runs are left out or bounded: their names, its cause in the worst of them, its remedy."""
+    """A reason why runs are left out, bounded or contended: their names, its cause in the worst of them, its remedy."""
 
     runs: tuple[str, ...]
     cause: str
@@ -102,15 +102,15 @@ class Exclusion:
 
 
 def exclusions(folder: RecordedExperiment) -> list[Exclusion]:
-    """Return the reasons why runs are left out, failed, at fault or bounded, the most frequent first.
+    """Return the reasons why runs are left out, failed, at fault, bounded or contended, the most frequent first.
 
     A run with two reasons is in both. A group of several runs has the cause and remedy of the worst.
     """
     by_cause: dict[str, list[tuple[str, str, str]]] = {}
     worst: dict[str, RecordedReason] = {}
     listed = {id(run) for run in (*folder.left_out, *folder.faulty)}
-    bounded = [run for run in folder.runs if run.bounded and id(run) not in listed]
-    for run in (*folder.left_out, *folder.faulty, *folder.attempts, *bounded):
+    limited = [run for run in folder.runs if (run.bounded or _contended(run)) and id(run) not in listed]
+    for run in (*folder.left_out, *folder.faulty, *folder.attempts, *limited):
         for reason in run.reasons:
             by_cause.setdefault(reason.code, []).append((run.id, reason.cause, reason.remedy))
             worst[reason.code] = max(worst.get(reason.code, reason), reason, key=_severity)
@@ -133,6 +133,10 @@ def exclusions(folder: RecordedExperiment) -> list[Exclusion]:
             cause, remedy = f"{'at worst, ' * differ}{worst[code].cause}", worst[code].remedy
         groups.append(Exclusion(runs, cause, remedy))
     return sorted(groups, key=lambda group: -len(group.runs))
+
+
+def _contended(run: RecordedRun) -> bool:
+    return any(reason.code == CONTENDED.code for reason in run.reasons)
 
 
 def _severity(reason: RecordedReason) -> float:

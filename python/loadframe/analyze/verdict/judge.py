@@ -16,9 +16,9 @@ from loadframe.analyze.figures import Evidence, codes_about, is_valid, measured_
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.verdict import rules
 from loadframe.analyze.verdict.rules import RULES
-from loadframe.analyze.verdict.self_monitor import STRAGGLING, as_generator, stragglers
+from loadframe.analyze.verdict.self_monitor import STRAGGLING, OtherPrograms, as_generator, stragglers
 from loadframe.analyze.verdict.trends import Steadiness, steadiness, without_growth
-from loadframe.base.units import format_change, format_count
+from loadframe.base.units import format_change, format_count, format_share
 from loadframe.record.schema.figures import GrowthFigures, StoredEvents
 from loadframe.record.schema.summary import (
     GeneratorFigures,
@@ -64,6 +64,7 @@ class JudgedPhase:
     histograms: "HistogramLog | None" = None  #: histograms of the run, for exact bounds of response times
     one_journey: bool = False  #: whether each user makes one journey, so that its steps determine the throughput
     before_loss: bool = False  #: whether all nodes were sampled until its end; unused if no node was lost
+    programs: Sequence[OtherPrograms] = ()  #: other programs on each machine with nodes
 
 
 Detector = Callable[[JudgedPhase], Iterator[Finding]]
@@ -192,6 +193,24 @@ def _explained(phase: PhaseSummary, steady: Steadiness) -> str:
 def _silent_machines(phase: JudgedPhase) -> Iterator[Finding]:
     for machine, seconds in phase.silent.items():
         yield rules.MACHINE_SILENT(phase=phase.summary.name, machine=machine, seconds=seconds)
+
+
+#: Programs that the verdict names.
+_NAMED = 3
+
+
+@detector
+def _other_programs(phase: JudgedPhase) -> Iterator[Finding]:
+    for used in phase.programs:
+        if used.share > rules.CONTENDED_LIMIT and used.busy > rules.BUSY_LIMIT:
+            largest = [f"{name} {format_share(share)}" for name, share in [*used.programs.items()][:_NAMED]]
+            yield rules.CONTENDED(
+                phase=phase.summary.name,
+                share=used.share,
+                busy=used.busy,
+                machine=f"machine {used.machine}" if used.machine else "this machine",
+                programs=", ".join(largest) or "many small ones",
+            )
 
 
 @detector

@@ -64,6 +64,8 @@ AWAY_LIMIT = 0.02
 BEGAN_LATE_LIMIT = 0.05
 #: Below this share of its rate, an open load was not achieved.
 ACHIEVED_LIMIT = 0.99
+#: Nodes lack the processor time that other programs use, if little is idle.
+CONTENDED_LIMIT, BUSY_LIMIT = 0.05, 0.8
 #: Percentiles cover the requests that were sent: p99.9 means nothing if one in a thousand was dropped.
 DROPPED_LIMIT = 1e-3
 #: Throughput and percentiles cover successes: p99 means nothing if one request in a hundred failed.
@@ -475,7 +477,7 @@ CHANGE_FAILED = ValidityRule(
     failure="change",
 )
 
-# The cluster.
+# The cluster and its machines.
 CLUSTER_STATE = ValidityRule(
     "cluster_state",
     "{deviation}",
@@ -487,6 +489,17 @@ MACHINE_SILENT = ValidityRule(
     "in phase {phase} the machine {machine} did not answer for {seconds:duration}",
     "check that machine and the network to it, then run again",
     fault="cluster",
+)
+CONTENDED = ValidityRule(
+    "contended",
+    f"in phase {{phase}} other programs used {{share:share beside {CONTENDED_LIMIT}}} of the processors of {{machine}},"
+    f" which were {{busy:share beside {BUSY_LIMIT}}} busy: {{programs}} (limit {format_share(CONTENDED_LIMIT)} of"
+    f" processors over {format_share(BUSY_LIMIT)} busy)",
+    "stop these programs and repeat the run: without them, the store may be faster",
+    fault="cluster",
+    effect="result",
+    severity="share",
+    shifts="other programs used the processors of the nodes",
 )
 
 #: How runs record that a collection and the acknowledgements differ.

@@ -1,8 +1,9 @@
-"""Figures that the load generator recorded about itself in one phase."""
+"""Figures that the load generator recorded about itself, and about other programs, in one phase."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import median
+from dataclasses import dataclass
+from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -181,6 +182,47 @@ def between(telemetry: pa.Table, start: float, end: float) -> pa.Table:
     # Times are sums of the same floats in both places; half a millisecond is far more than they can differ by.
     time = telemetry["time"]
     return telemetry.filter(pc.and_(pc.greater_equal(time, start - 5e-4), pc.less(time, end - 5e-4)))
+
+
+_PROGRAMS, _PROGRAM, _MACHINE = "cpu.programs", "cpu.program:", "machine:"
+
+
+@dataclass(frozen=True)
+class OtherPrograms:
+    """Programs that Loadframe did not start on a machine with nodes: means over a window, as shares of all cores."""
+
+    machine: str | None  #: None for the machine of the command
+    share: float  #: of all these programs
+    busy: float  #: of all programs
+    programs: Mapping[str, float]  #: by name, the busiest first
+
+
+def other_programs(telemetry: pa.Table, start: float, end: float) -> list[OtherPrograms]:
+    """Return the use of each machine by other programs from `start` until `end`, s since the run began."""
+    rows = between(telemetry, start, end)
+    rows = rows.filter(pc.starts_with(rows["metric"], "cpu."))
+    sums: dict[str, dict[str, list[float]]] = {}
+    for source, metric, value in zip(*(rows[name].to_pylist() for name in ("source", "metric", "value")), strict=True):
+        sums.setdefault(source, {}).setdefault(metric, []).append(value)
+    machines = []
+    for source, metrics in sums.items():
+        if not (samples := len(metrics.get(_PROGRAMS, ()))):
+            continue
+        # A program that a sample does not name used less than 1 %.
+        named = {
+            metric.removeprefix(_PROGRAM): math.fsum(values) / samples
+            for metric, values in metrics.items()
+            if metric.startswith(_PROGRAM)
+        }
+        machines.append(
+            OtherPrograms(
+                source.removeprefix(_MACHINE) if source.startswith(_MACHINE) else None,
+                math.fsum(metrics[_PROGRAMS]) / samples,
+                fmean(metrics.get("cpu.busy", [0.0])),
+                dict(sorted(named.items(), key=lambda entry: -entry[1])),
+            )
+        )
+    return machines
 
 
 def _worker_shares(watched: pa.Table, metric: str) -> tuple[float, float]:

@@ -50,6 +50,8 @@ from loadframe.workload.collection_use import without_prefix
 _TIDYING = {"force_merge", "flush", "refresh"}
 #: Statuses of a service that lacks or forbids an interface.
 _NOT_OFFERED = {401, 403, 404, 405, 410}
+#: Entry of the verdict on a cluster that Loadframe did not start.
+_UNSEEN = "other programs on the nodes' machines: Loadframe did not start the nodes"
 #: Pause between two counts of documents, s.
 _COUNT_PAUSE = 1.0
 
@@ -391,9 +393,11 @@ class Session:
         return None
 
     def _not_judged(self) -> list[str]:
-        """Return refusals of the service as sentences for the verdict."""
+        """Return what the service refused or does not show, and what Loadframe does not see, for the verdict."""
         hidden = self.cluster.store.hidden
-        return [*([f"{' and '.join(hidden)}: the service does not show them"] if hidden else []), *self._refused]
+        unseen = [] if any(node.folder for node in self.cluster.nodes) else [_UNSEEN]
+        words = [f"{' and '.join(hidden)}: the service does not show them"] if hidden else []
+        return [*words, *self._refused, *unseen]
 
     def _try_count(self, count: Callable[[], T]) -> T | None:
         """Return the result of `count`; on failure, report a remark and return None."""
