@@ -188,7 +188,13 @@ def test_invalid_runs_still_differ_in_their_results(tmp_path):
 
 @pytest.mark.parametrize(
     ("key", "first", "second"),
-    [("encryption", "none", "http"), ("java", "17.0.15", "21.0.2"), ("image", "a:1", "a:2"), ("heap", 2**28, 2**29)],
+    [
+        ("durability", "appendfsync always", "fsync on"),
+        ("encryption", "none", "http"),
+        ("java", "17.0.15", "21.0.2"),
+        ("image", "a:1", "a:2"),
+        ("heap", 2**28, 2**29),
+    ],
 )
 def test_whatever_is_recorded_of_the_store_is_a_difference(tmp_path, key, first, second):
     for name, value in {"one": first, "other": second}.items():

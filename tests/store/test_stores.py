@@ -29,6 +29,29 @@ def test_a_store_unlike_any_is_answered_with_all_of_them():
         find("zzz")
 
 
+@pytest.mark.parametrize(
+    ("kind", "settings", "text"),
+    [
+        ("redis", {}, "appendonly yes, appendfsync everysec"),
+        ("redis", {"appendfsync": "always"}, "appendonly yes, appendfsync always"),
+        ("redis", {"appendonly": False}, "appendonly no"),
+        ("postgresql", {}, "fsync on, synchronous_commit on"),
+        ("postgresql", {"Synchronous_Commit": False, "fsync": "on"}, "fsync on, synchronous_commit off"),
+        ("mongodb", {}, "write_concern majority in the journal"),
+        ("cassandra", {}, "commitlog_sync periodic"),
+        ("cassandra", {"commitlog_sync": "batch"}, "commitlog_sync batch"),
+        ("opensearch", {}, "index.translog.durability request"),
+        ("elasticsearch", {}, "index.translog.durability request"),
+        ("couchbase", {}, "durability none"),
+        ("sim", {}, ""),
+        ("http", {}, ""),
+    ],
+)
+def test_stores_declare_the_durability_of_their_settings(kind, settings, text):
+    declared = stores()[kind].durability(settings)
+    assert declared.partition(", unless")[0] == text
+
+
 @pytest.mark.parametrize("kind", stores())
 def test_each_embedded_version_lists_every_file_with_its_checksum_and_size(kind):
     for version in stores()[kind].versions:

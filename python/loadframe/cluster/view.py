@@ -297,6 +297,7 @@ class ClusterView:
             "nodes": self.size,
             "addresses": self.addresses,
             "access": self.access.describe(),
+            "durability": self.store.durability(self.spec.settings) or None if self.spec else None,
             **self.observed,
         }
 

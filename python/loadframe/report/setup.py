@@ -160,6 +160,7 @@ def _store(store: RecordedStore) -> dict[str, str | None]:
         "heap": _size(store.heap),
         "Java": str(store.java) if store.java else None,
         "settings": ", ".join(f"{key}: {value}" for key, value in store.settings.items()),
+        "durability": store.durability,
         "allowed state": None if store.allowed is None else "; ".join(store.allowed) or "any; it was never bad",
     }
 

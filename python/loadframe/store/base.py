@@ -344,6 +344,10 @@ class Store(ABC):
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Raise BadInput for a setting that Loadframe controls, such as a port or a data folder."""
 
+    def durability(self, settings: Mapping[str, Any]) -> str:
+        """Return the settings that decide when a write is acknowledged, with their values; empty if unknown."""
+        return ""
+
     def shard_settings(self, routers: int | None, config_servers: int | None) -> dict[str, Any]:
         """Return the settings of a cluster of shards behind routers, with the default where a number is None.
 

@@ -88,6 +88,12 @@ class RecordedStore:
     java: Any = field(default=None, metadata=doc_metadata("the version of Java"))
     heap: Any = field(default=None, metadata=doc_metadata("the heap of each node", "B"))
     settings: Mapping[str, Any] = field(default_factory=dict, metadata=doc_metadata("settings"))
+    durability: str | None = field(
+        default=None,
+        metadata=doc_metadata(
+            "settings that decide when a write is acknowledged; null if unknown or no cluster was started", null=True
+        ),
+    )
     encryption: str | None = field(
         default=None,
         metadata=doc_metadata(

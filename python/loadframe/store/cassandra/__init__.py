@@ -118,6 +118,10 @@ class Cassandra(Store):
             )
         return FoundInstallation(version, home, java=17, java_most=23)
 
+    def durability(self, settings: Mapping[str, Any]) -> str:
+        """Return when the commit log is synchronised."""
+        return f"commitlog_sync {settings.get('commitlog_sync', config.COMMITLOG_SYNC)}"
+
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Check settings of cassandra.yaml and of the JVM."""
         for key in settings:

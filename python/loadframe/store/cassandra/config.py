@@ -14,6 +14,8 @@ _BESIDES = 256 * 2**20
 #: Tokens per node; the vendor's default.
 TOKENS = 16
 
+#: When the commit log is synchronised: every 10 s, after the answers to writes.
+COMMITLOG_SYNC = "periodic"
 #: Settings that Loadframe controls, so that it finds the cluster and the cluster stays in its folder.
 OURS = {
     "authenticator",
@@ -158,11 +160,11 @@ def configuration(node: NodeSpec) -> str:
         "saved_caches_directory": str(data / "saved_caches"),
         "hints_directory": str(data / "hints"),
         "cdc_raw_directory": str(data / "cdc_raw"),
-        "commitlog_sync": "periodic",
+        "commitlog_sync": COMMITLOG_SYNC,
         # The server rejects a period for the other modes.
         **(
             {}
-            if node.settings.get("commitlog_sync", "periodic") != "periodic"
+            if node.settings.get("commitlog_sync", COMMITLOG_SYNC) != COMMITLOG_SYNC
             else {"commitlog_sync_period": "10000ms"}
         ),
         "authenticator": "PasswordAuthenticator",

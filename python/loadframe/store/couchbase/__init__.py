@@ -106,6 +106,10 @@ class Couchbase(Store):
         """Refuse: no package registry has Couchbase."""
         raise _not_packaged()
 
+    def durability(self, settings: Mapping[str, Any]) -> str:
+        """Return the durability of a bucket without its own."""
+        return "durability none, unless the collection has another"
+
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Check Loadframe's settings: memory quotas and automatic failover."""
         launch.check(settings)

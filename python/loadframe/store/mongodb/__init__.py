@@ -126,6 +126,10 @@ class MongoDB(Store):
             distribution.program_version(program, r"v(\d+(?:\.\d+)+)", "--version"), program.resolve().parent
         )
 
+    def durability(self, settings: Mapping[str, Any]) -> str:
+        """Return the write concern without one in the operation."""
+        return "write_concern majority in the journal, unless the operation has another"
+
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Check settings of mongod (names with dots) and of Loadframe."""
         config.check(settings)

@@ -159,6 +159,14 @@ class Postgresql(Store):
         """Return the setting `read_from`."""
         return settings.get(config.READ_FROM)
 
+    def durability(self, settings: Mapping[str, Any]) -> str:
+        """Return the parameters that decide when a commit is on disk; the server's defaults are on."""
+        given = {key.lower(): value for key, value in settings.items()}
+        words = {name: given.get(name, True) for name in ("fsync", "synchronous_commit")}
+        return ", ".join(
+            f"{name} {('off', 'on')[value] if isinstance(value, bool) else value}" for name, value in words.items()
+        )
+
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Check server parameters, by their names in postgresql.conf, and `read_from`."""
         config.check(settings)

@@ -34,6 +34,8 @@ _OURS = {"bind", "port", "dir", "cluster-enabled", "cluster-port", "cluster-conf
 _OURS |= {"requirepass", "masterauth", "masteruser", "aclfile", "user", "unixsocket"}
 _OURS |= {"tls-port", "tls-cluster", "tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-auth-clients"}
 _OWN = {"cluster"}
+#: Log of writes. A crash of the machine loses at most the writes of two seconds.
+_DURABLE = {"appendonly": True, "appendfsync": "everysec"}
 #: A hash with the definitions of all collections, which the driver also reads.
 _COLLECTIONS = "loadframe:collections"
 #: Share of a node's memory limit for data; the rest is for buffers and copy-on-write.
@@ -120,6 +122,12 @@ class Redis(Store):
             )
         return FoundInstallation(name + version, server)
 
+    def durability(self, settings: Mapping[str, Any]) -> str:
+        """Return whether writes are logged, and when the log is synchronised."""
+        values = {key: _config_value(settings.get(key, value)) for key, value in _DURABLE.items()}
+        logs = values["appendonly"] != "no"
+        return ", ".join(f"{key} {value}" for key, value in values.items() if logs or key == "appendonly")
+
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Check settings of redis.conf, and `cluster`."""
         for key in settings:
@@ -154,8 +162,7 @@ class Redis(Store):
             "protected-mode": False,
             # Snapshots fork, and their pauses would be measured; the log suffices to keep the data.
             "save": '""',
-            "appendonly": True,
-            "appendfsync": "everysec",
+            **_DURABLE,
             # Long enough that a paused node is not declared failed and then alive again.
             "cluster-node-timeout": 5000,
             # A missing slot fails only its own requests, as in the other stores.

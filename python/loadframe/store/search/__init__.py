@@ -100,6 +100,10 @@ class SearchStore(Store):
         """Return the store with TLS, credentials or both."""
         return self if access == OPEN else type(self)(access)
 
+    def durability(self, settings: Mapping[str, Any]) -> str:
+        """Return the durability of the translog without one in the collection."""
+        return "index.translog.durability request, unless the collection has another"
+
     @property
     def hidden(self) -> list[str]:
         """Figures that the service refused to show so far."""

@@ -48,6 +48,10 @@ class Sim(SearchStore):
         """Return None: nodes do not hold elections."""
         return None
 
+    def durability(self, settings: Mapping[str, Any]) -> str:
+        """Return nothing: the simulated store keeps documents in memory."""
+        return ""
+
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Check the parameters of the model."""
         SimModel.from_settings(settings)
