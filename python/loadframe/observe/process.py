@@ -109,7 +109,7 @@ def _descendants(pid: int, children: Mapping[int, list[int]]) -> Iterator[int]:
         yield from _descendants(child, children)
 
 
-#: Metrics of all other programs together, and prefix of those of one program, before its name.
+#: Metric of all other programs together, and prefix of a program's metric, before its name.
 PROGRAMS, PROGRAM = "cpu.programs", "cpu.program:"
 #: Flag of kernel threads in /proc/PID/stat (PF_KTHREAD in the kernel's sched.h).
 _KERNEL_THREAD = 0x00200000
@@ -121,7 +121,7 @@ class _Program:
 
     name: str
     start: str  #: start time, which detects reused process ids
-    time: float  #: of the last sample, s
+    time: float  #: time of the last sample, s
     spent: float  #: CPU time, s
     cores: float = 0.0  #: CPU use before the last sample
 
@@ -132,7 +132,7 @@ class ProgramSampler:
     Reading all processes costs more than the other samplers, so it is rare: at first, after 1, 3, 7 and 15 s, and then
     every 10 s. Between these searches, only the busy processes are read. Processes that end before a sample are missed.
 
-    `pids` is called for each sample: node -> process id. Without nodes on this machine, there are no samples.
+    `pids` is called for each sample: node -> process id. Without nodes on this machine, it samples nothing.
     """
 
     name = "programs"
@@ -152,7 +152,7 @@ class ProgramSampler:
         self._due, self._pause = -math.inf, 1.0
 
     def sample(self, now: float) -> Iterator[Sample]:
-        """Yield the shares of all cores since the previous sample: of all other programs, and of the busiest ones."""
+        """Yield shares of all cores since the previous sample: all other programs, and the busiest ones."""
         nodes = [*self._pids().values()]
         if not nodes:
             return
@@ -173,7 +173,7 @@ class ProgramSampler:
                 yield Sample("host", f"{PROGRAM}{' '.join(printable(name).split())}", used[name])
 
     def _search(self, nodes: Iterable[int], now: float) -> None:
-        """Read all processes, and find those that Loadframe did not start."""
+        """Read all processes, and select the programs that Loadframe did not start."""
         present = dict(_all_processes(self._kernel))
         # They may be more than the processes, and rarely end.
         self._kernel.update(pid for pid, (_, stat) in present.items() if int(stat[6]) & _KERNEL_THREAD)

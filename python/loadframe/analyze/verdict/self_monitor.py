@@ -191,9 +191,9 @@ _PROGRAMS, _PROGRAM, _MACHINE = "cpu.programs", "cpu.program:", "machine:"
 class OtherPrograms:
     """Programs that Loadframe did not start on a machine with nodes: means over a window, as shares of all cores."""
 
-    machine: str | None  #: None for the machine of the command
-    share: float  #: of all these programs
-    busy: float  #: of all programs
+    machine: str | None  #: the machine of the command has None
+    share: float  #: use by these programs
+    busy: float  #: use by all programs
     programs: Mapping[str, float]  #: by name, the busiest first
 
 

@@ -393,7 +393,7 @@ class Session:
         return None
 
     def _not_judged(self) -> list[str]:
-        """Return what the service refused or does not show, and what Loadframe does not see, for the verdict."""
+        """Return sentences for the verdict: refusals, hidden statistics and unseen programs."""
         hidden = self.cluster.store.hidden
         unseen = [] if any(node.folder for node in self.cluster.nodes) else [_UNSEEN]
         words = [f"{' and '.join(hidden)}: the service does not show them"] if hidden else []
