@@ -98,7 +98,8 @@ def test_documents_are_split_where_events_go_to_the_index_of_their_arrival(node,
     events = jumbled(log(2000, seed=3), seed=4, late=0.5)
     halves = events[: len(events) // 2], events[len(events) // 2 :]
     folder = tmp_path / "run"
-    words = ("ingest", "adbids", "--listen", "127.0.0.1:0", "--idle", "3s", "--cluster", "shared", "--replace")
+    # No line arrives while an index rolls over.
+    words = ("ingest", "adbids", "--listen", "127.0.0.1:0", "--idle", "20s", "--cluster", "shared", "--replace")
     settings = [
         word for setting in (*SETTINGS, "daily=arrival", "roll_over_documents=300") for word in ("--set", setting)
     ]
