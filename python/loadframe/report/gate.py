@@ -59,8 +59,8 @@ def junit(gate: Gate) -> str:
     if _nothing_else_says(gate):
         case = ET.SubElement(suite, "testcase", classname="loadframe", name="everything was measured")
         ET.SubElement(case, "error", message=headline(gate), type="undecided")
-    if gate.warnings:
-        lines = [f"{warning.cause}. {warning.remedy}." for warning in gate.warnings]
+    if gate.findings:
+        lines = [f"{warning.cause}. {warning.remedy}." for warning in gate.findings]
         ET.SubElement(suite, "system-err").text = "\n".join(lines)
     suites = ET.Element("testsuites")
     suites.append(suite)
@@ -78,9 +78,9 @@ def markdown(gate: Gate) -> str:
             before, now = _means(check)
             cells = (f"{_SIGNS[check.standing]} {STANDINGS[check.standing]}", _name(check), before, now, check.why)
             lines.append(f"| {' | '.join(map(escaped, cells))} |")
-    if gate.warnings:
+    if gate.findings:
         lines += ["", "**Warnings**", ""]
-        lines += [f"- {escaped(warning.cause)}. *{escaped(warning.remedy)}.*" for warning in gate.warnings]
+        lines += [f"- {escaped(warning.cause)}. *{escaped(warning.remedy)}.*" for warning in gate.findings]
     return "\n".join(lines) + "\n"
 
 
@@ -124,4 +124,4 @@ def print_gate(gate: Gate, console: Console | None = None) -> None:
             means = Text(" → ".join(filter(None, _means(check))))
             table.add_row(standing, Text(name), means, Text(check.why))
         console.print(table)
-    print_findings(console, gate.warnings)
+    print_findings(console, gate.findings)

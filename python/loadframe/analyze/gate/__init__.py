@@ -36,7 +36,7 @@ from loadframe.analyze.compare.groups import treatments_text
 from loadframe.analyze.compare.measures import measures_of
 from loadframe.analyze.compare.warnings import OTHER_SPEED, failed_and_excluded, faulty_runs
 from loadframe.analyze.estimate import ONE_SIDED, geometric_mean, mean_share, proportion, requests_needed
-from loadframe.analyze.exclusion import WARNED_RUNS, warned_document, warned_runs
+from loadframe.analyze.exclusion import warned_document, warned_runs
 from loadframe.analyze.experiment import RecordedRun, excluded
 from loadframe.analyze.figures import Stretch
 from loadframe.analyze.finding import Finding, Rule
@@ -211,6 +211,13 @@ class Gate:
     incomplete: bool
     #: The new and earlier runs that figures exclude.
     left_out: tuple[RecordedRun, ...] = ()
+    #: The warning about runs with shifted figures.
+    warned: Finding | None = None
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """All warnings, that about runs with shifted figures first."""
+        return (*filter(None, [self.warned]), *self.warnings)
 
     @property
     def standing(self) -> Standing:
@@ -227,7 +234,7 @@ class Gate:
             "runs": self.label,
             "checks": [check.as_dict() for check in self.checks],
             "warnings": [warning.as_dict() for warning in self.warnings],
-            **warned_document(next((warning for warning in self.warnings if warning.rule == WARNED_RUNS), None)),
+            **warned_document(self.warned),
             "excluded": excluded(self.left_out),
             "comparison": self.comparison and self.comparison.as_dict(),
         }
@@ -254,9 +261,9 @@ def judge_gate(
     warnings: list[Finding] = [] if baseline else failed_and_excluded([new])
     checks = _bounds(new, thresholds.bounds)
     if baseline is None:
-        warnings += [*filter(None, [warned_runs(new.runs)]), *faulty_runs([new])]
+        warnings += faulty_runs([new])
         checks += [check for treatment in new.treatments for check in failed_runs(new.at(treatment), None, treatment)]
-        return Gate(new.label, tuple(checks), tuple(warnings), None, False, new.left_out)
+        return Gate(new.label, tuple(checks), tuple(warnings), None, False, new.left_out, warned_runs(new.runs))
     if not across:
         _require_same_treatment(baseline, new)
     if history:
@@ -274,10 +281,10 @@ def judge_gate(
     missing = _missing(baseline, new)
     if missing:
         warnings.append(MISSING_TREATMENTS(label=new.label, count=missing))
-    warnings += [*filter(None, [comparison.warned]), *comparison.warnings]
+    warnings += comparison.warnings
     incomplete = bool(missing) or not comparison.contrasts
     left_out = (*new.left_out, *baseline.left_out)
-    return Gate(new.label, tuple(checks), tuple(warnings), comparison, incomplete, left_out)
+    return Gate(new.label, tuple(checks), tuple(warnings), comparison, incomplete, left_out, comparison.warned)
 
 
 def _require_measured(new: Group, watch: Sequence[str]) -> None:
