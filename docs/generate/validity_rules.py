@@ -65,7 +65,7 @@ EXAMPLES: Mapping[str, Mapping[str, Any]] = {
     "network": {**_PHASE, "share": 0.91},
     "generator_ceiling": {**_PHASE, "share": 0.88, "threads": 1},
     "lateness": {**_PHASE, "lateness": 0.004, "response": 0.02, "stolen": 0.0},
-    "loop_lag": {**_PHASE, "lag": 0.004, "response": 0.02, "stolen": 0.0},
+    "loop_lag": {**_PHASE, "lag": 0.036, "response": 0.002, "stolen": 0.0, "others": 0.45},
     "stalled": {**_PHASE, "longest": 0.9, "away": 0.031, "stolen": 0.0},
     "began_late": {**_PHASE, "rank": "rank 3 (node4)", "late": 0.4, "others": 0},
     "straggler": {**_PHASE, "rank": "rank 3 (node4)", "share": 0.5, "limit": STRAGGLING, "others": 0},

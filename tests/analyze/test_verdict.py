@@ -155,6 +155,48 @@ def test_lag_counts_where_response_times_show_it():
     assert codes(replace(QUIET, lag_p99=0.9e-3), p99=0.002) == []
 
 
+LAGGING = replace(QUIET, lag_p99=0.036, waited_share=0.0)
+
+
+@pytest.mark.parametrize(
+    ("figures", "cause", "remedy"),
+    [
+        ({"others": 0.45}, "; other programs used 45 % of this machine", "stop other programs on this machine"),
+        ({"stolen_share": 0.006}, "; the hypervisor took 2 % of a core", "use a machine of your own, or repeat"),
+        ({"cpu_share": 0.7}, "; a generator thread used 70 % of its core", "give the generator more threads (--thr"),
+        (
+            {"others": 0.21, "cpu_share": 0.51},
+            "; other programs used 21 % of this machine; a generator thread used 51 % of its core",
+            "stop other programs on this machine; give the generator more threads",
+        ),
+        # None of these is above its limit.
+        ({"others": 0.2, "stolen_share": 0.0025, "cpu_share": 0.5}, " 5 %)", "other processes used the gen"),
+        ({}, " 5 %)", "other processes used the generator's cores: give the generator its own cores"),
+    ],
+)
+def test_the_remedy_of_lag_follows_its_recorded_causes(figures, cause, remedy):
+    measured = phase("range", {"range": operation(100.0, response=Latency(p99=0.002), service=Latency(p99=0.002))})
+    others = figures.pop("others", None)
+    programs = [] if others is None else [OtherPrograms(None, others, 0.5, {"cc1": others})]
+    judged = judge(
+        [JudgedPhase(measured, replace(LAGGING, **figures), np.full(30, 100.0), cpus=4, programs=programs)], ()
+    )
+    (reason,) = judged.reasons
+    assert reason.cause.startswith(
+        "in phase range the generator's event loops lagged: p99 36 ms, 18 times the p99 response time (limit 1 ms,"
+    )
+    assert reason.cause.endswith(cause)
+    assert reason.remedy.startswith(remedy)
+
+
+def test_the_worst_lag_is_the_largest_share_of_the_response_time():
+    (slow,) = verdict(replace(QUIET, lag_p99=0.04), p99=0.4).recorded().reasons
+    (fast,) = verdict(replace(QUIET, lag_p99=0.003), p99=0.002).recorded().reasons
+    assert "10 % of the p99" in slow.cause
+    assert "1.5 times the p99" in fast.cause
+    assert fast.severity > slow.severity
+
+
 @pytest.mark.parametrize("pacing", [CLOSED, THINKING, OPEN])
 def test_a_generator_that_stands_still_is_doubted_whatever_its_percentiles_say(pacing):
     assert codes(replace(QUIET, longest_stall=0.5, away_share=0.02), pacing) == []
@@ -172,7 +214,8 @@ def test_a_hypervisor_that_takes_processors_is_named_where_it_shows():
         assert "hypervisor" not in alone.cause
         [shared] = verdict(replace(figures, stolen_share=0.12), pacing).reasons
         assert shared.cause.endswith("; the hypervisor took 12 % of this machine's processor time")
-        assert "dedicated processors" in shared.remedy
+        assert "when other guests of" in shared.remedy
+        assert "--cores" not in shared.remedy
         # Processes of this machine took more.
         [busy] = verdict(replace(figures, stolen_share=0.05, waited_share=0.15), pacing).reasons
         assert "hypervisor" not in busy.cause

@@ -158,6 +158,7 @@ def summarize(
     deviations: Sequence[str],
     ceiling: float | None = None,
     *,
+    cpus: int | None = None,
     lost: Sequence[str] = (),
     disturbed: bool = False,
     events: Sequence[Mapping[str, Any]] = (),
@@ -172,6 +173,7 @@ def summarize(
       in which each user makes one journey. `gains` and `held` are the documents that its operations add and those
       before it, if known.
     - `ceiling`: requests/s that one worker sustains, from calibration.
+    - `cpus`: logical CPUs of this machine.
     - `deviations`, `lost`: sentences on differences between the cluster and its specification, and on lost nodes.
     - `disturbed`: the cluster was changed on purpose during the load.
     - `events`: the run's events in time order.
@@ -203,6 +205,7 @@ def summarize(
                 documents,
                 histograms,
                 outcome.get("one_journey", False),
+                cpus,
                 _before_loss(events, phase),
                 other_programs(telemetry, phase.begin, phase.begin + phase.duration),
             )

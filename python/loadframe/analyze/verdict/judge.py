@@ -63,6 +63,7 @@ class JudgedPhase:
     documents: npt.NDArray[np.float64] | None = None  #: documents in the collections; None if unknown
     histograms: "HistogramLog | None" = None  #: histograms of the run, for exact bounds of response times
     one_journey: bool = False  #: whether each user makes one journey, so that its steps determine the throughput
+    cpus: int | None = None  #: logical CPUs of the generator's machine; None if unknown
     before_loss: bool = False  #: whether all nodes were sampled until its end; unused if no node was lost
     programs: Sequence[OtherPrograms] = ()  #: other programs on each machine with nodes
 
@@ -234,7 +235,7 @@ def _generator_and_ranks(phase: JudgedPhase) -> Iterator[Finding]:
     ranks = phase.summary.ranks
     for rank in ranks:
         figures = as_generator(rank, machines.get(rank.machine or ""), phase.generator.threads // len(ranks))
-        for finding in _generator(replace(phase, generator=figures), f" on {_name(rank)}"):
+        for finding in _generator(replace(phase, generator=figures, cpus=None, programs=()), f" on {_name(rank)}"):
             known = worst.get(finding.code)
             if known is None or (rules.severity_of(finding) or 0.0) > (rules.severity_of(known) or 0.0):
                 worst[finding.code] = finding
@@ -283,7 +284,17 @@ def _generator(phase: JudgedPhase, place: str = "") -> Iterator[Finding]:
         yield rules.LATENESS(**where, stolen=stolen, lateness=late, response=response)
     lag = figures.lag_p99
     if lag is not None and response is not None and lag > rules.lag_limit(response):
-        yield rules.LOOP_LAG(**where, stolen=stolen, lag=lag, response=response)
+        yield rules.LOOP_LAG(
+            **where,
+            lag=lag,
+            response=response,
+            share=lag / response,
+            others=next((used.share for used in phase.programs if used.machine is None), None),
+            stolen=stolen,
+            cpus=phase.cpus,
+            busiest=figures.cpu_share,
+            threads=figures.threads,
+        )
     stall, away = figures.longest_stall or 0.0, figures.away_share or 0.0
     if stall > rules.STALL_LIMIT or away > rules.AWAY_LIMIT:
         yield rules.STALLED(**where, stolen=stolen, longest=stall, away=away)

@@ -14,6 +14,7 @@ from loadframe.base.units import (
     counted,
     duration_beside,
     format_change,
+    format_count,
     format_duration,
     format_limit,
     format_share,
@@ -56,6 +57,11 @@ CEILING_LIMIT = 0.8
 LATENESS_SHARE = 0.05
 #: Smallest limit of lag, s. A shorter lag is mostly the wake-up of an idle thread, which busy event loops do not need.
 LAG_LIMIT = 1e-3
+#: Lag has a recorded cause if other programs use more than this share of the machine, or a generator thread more than
+#: this share of its core: requests then queue for the thread although it keeps up on average.
+OTHERS_LIMIT, LAG_CPU_LIMIT = 0.2, 0.5
+#: From here on, multiples are written without decimals.
+_WHOLE = 10
 #: A stall of this length (s) takes half of a one-second interval.
 STALL_LIMIT = 0.5
 #: A closed load that stalls for a share of the time falls short by that share at any response time.
@@ -172,12 +178,57 @@ def _late(phase: str, place: str, lateness: float, response: float, stolen: floa
     )
 
 
-def _loop_lag(phase: str, place: str, lag: float, response: float, stolen: float) -> str:
-    limit = lag_limit(response)
-    return (
-        f"in phase {phase}{place} the generator's event loops lagged: p99 {duration_beside(lag, limit)},"
-        f" {share_beside(lag / response, LATENESS_SHARE)} of the p99 response time (limit {format_duration(limit)}, the"
-        f" larger of {format_duration(LAG_LIMIT)} and {format_share(LATENESS_SHARE)}){_stolen(stolen)}"
+def _loop_lag(
+    phase: str,
+    place: str,
+    lag: float,
+    response: float,
+    stolen: float,
+    others: float | None = None,
+    cpus: int | None = None,
+    busiest: float = 0.0,
+) -> str:
+    limit, share = lag_limit(response), lag / response
+    relation = f"{share_beside(share, LATENESS_SHARE)} of"
+    if share >= 1:
+        relation = f"{share:.1f} times" if share < _WHOLE else f"{format_count(round(share))} times"
+    whole = "a core" if cpus else "this machine's processor time"
+    causes = {
+        "others": f"other programs used {format_share(others or 0.0)} of this machine",
+        "stolen": f"the hypervisor took {format_share(stolen * (cpus or 1))} of {whole}",
+        "busiest": f"a generator thread used {format_share(busiest)} of its core",
+    }
+    return "; ".join(
+        [
+            f"in phase {phase}{place} the generator's event loops lagged: p99 {duration_beside(lag, limit)},"
+            f" {relation} the p99 response time (limit {format_duration(limit)}, the larger of"
+            f" {format_duration(LAG_LIMIT)} and {format_share(LATENESS_SHARE)})",
+            *(causes[cause] for cause in _lag_causes(stolen, others, cpus, busiest)),
+        ]
+    )
+
+
+def _lag_causes(stolen: float, others: float | None, cpus: int | None, busiest: float) -> list[str]:
+    """Return which recorded figures explain lag: those that are known and above their limits."""
+    above = {
+        "others": (others or 0.0) > OTHERS_LIMIT,
+        "stolen": stolen * (cpus or 1) > STOLEN_SHARE,
+        "busiest": busiest > LAG_CPU_LIMIT,
+    }
+    return [cause for cause, known in above.items() if known]
+
+
+def _lag_remedy(
+    stolen: float, others: float | None = None, cpus: int | None = None, busiest: float = 0.0, threads: int = 1
+) -> str:
+    remedies = {
+        "others": "stop other programs on this machine",
+        "stolen": "use a machine of your own, or repeat when other guests of its host are idle",
+        "busiest": f"{_MORE_THREADS.format(threads=threads)} or use several generators",
+    }
+    causes = _lag_causes(stolen, others, cpus, busiest)
+    return "; ".join(remedies[cause] for cause in causes) or (
+        f"other processes used the generator's cores: {OWN_CORES}, or stop other programs"
     )
 
 
@@ -294,9 +345,9 @@ LATENESS = ValidityRule(
 LOOP_LAG = ValidityRule(
     "loop_lag",
     _loop_lag,
-    _unless_stolen(f"other processes used the generator's cores: {OWN_CORES}, or stop other programs"),
+    _lag_remedy,
     effect="delayed",
-    severity="lag",
+    severity="share",
     shifts="the generator's event loops lagged",
 )
 STALLED = ValidityRule(

@@ -272,6 +272,7 @@ class Session:
                 joined.telemetry,
                 deviations,
                 self._ceiling,
+                cpus=manifest["hardware"]["threads"],
                 lost=lost,
                 disturbed=hook.disturbs,
                 events=told,
