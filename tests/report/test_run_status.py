@@ -82,3 +82,18 @@ def test_a_bounded_run_without_a_reason_says_why_and_is_not_called_failed(tmp_pa
     (group,) = exclusions(read_experiment(path))
     assert group.runs == (run.id,)
     assert "bound some figures" in group.cause and "failed" not in group.remedy
+
+
+def test_a_valid_run_beside_other_programs_names_them(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(4,), repetitions=2)
+    name = "b1-nodes1-clients4"
+    file = path / "runs" / name / "summary.json"
+    summary = json.loads(file.read_text())
+    reason = {"code": "contended", "cause": "other programs: rustc", "remedy": "stop", "phase": "range_100"}
+    summary["verdict"]["reasons"].append(reason | {"severity": 0.4})
+    file.write_text(json.dumps(summary))
+    folder = read_experiment(path)
+    assert [run.id for run in folder.used if run.sound] == [run.id for run in folder.runs]
+    (group,) = exclusions(folder)
+    assert (group.runs, group.cause) == ((name,), "other programs: rustc")
+    assert "other programs used the processors of the nodes in 1 of 2" in trust(folder)
