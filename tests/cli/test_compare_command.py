@@ -18,7 +18,7 @@ def results(tmp_path_factory):
 def test_a_sentence_a_table_and_a_page(results, tmp_path):
     done = loadframe("compare", results / "old", results / "slow", "--output", tmp_path / "c.html")
     assert done.returncode == 0, done.stderr
-    assert "worse (ratio" in " ".join(done.stdout.split())
+    assert "slow is worse than old (ratio" in " ".join(done.stdout.split())
     page = (tmp_path / "c.html").read_text()
     assert "Each mark is a run" in page
     assert "old: 5 runs; slow: 5 runs." in page

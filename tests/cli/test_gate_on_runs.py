@@ -58,5 +58,5 @@ def test_an_equal_service_passes(results):
 def test_the_comparison_gives_the_slowdown(results):
     status, said, _ = within("compare", results / "old", results / "slow", "--measure", "p50")
     assert status == 0
-    assert "worse (ratio" in " ".join(said.split())
+    assert "slow is worse than old (ratio" in " ".join(said.split())
     assert "interleaved" not in said

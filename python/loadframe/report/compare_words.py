@@ -92,8 +92,8 @@ def sentence(contrast: Contrast, comparison: Comparison) -> str:
     interval = f"ratio {ratio_text(contrast)}, p = {p_text(contrast.p)}".replace("= <", "<")
     least = format_share(comparison.least)
     ending = {
-        "better": f"better ({interval})",
-        "worse": f"worse ({interval})",
+        "better": f"{contrast.label} is better than {contrast.baseline} ({interval})",
+        "worse": f"{contrast.label} is worse than {contrast.baseline} ({interval})",
         "alike": f"no difference of {least} or more ({interval})",
         "open": f"inconclusive for a difference of {least} ({interval}): {open_reason(contrast, comparison.least)}",
     }[contrast.outcome]
@@ -171,7 +171,7 @@ def lead(comparison: Comparison) -> list[str]:
 
 
 def _decided(others: Sequence[Contrast]) -> list[str]:
-    """Return a sentence for each group with significant differences: `new is worse in p50; p99 and max.`"""
+    """Return a sentence for each group with significant differences: `new is worse than old in p50 and p99.`"""
     words = []
     for label in dict.fromkeys(contrast.label for contrast in others):
         parts = []
@@ -180,7 +180,8 @@ def _decided(others: Sequence[Contrast]) -> list[str]:
             if names:
                 shown = names if len(names) <= 6 else [*names[:5], f"{len(names) - 5} more"]
                 listed = f"{'; '.join(shown[:-1])} and {shown[-1]}" if len(shown) > 1 else shown[0]
-                parts.append(f"{outcome} in {listed}")
+                than = "" if parts else f" than {others[0].baseline}"
+                parts.append(f"{outcome}{than} in {listed}")
         if parts:
             words.append(f"{label} is {', and '.join(parts)}.")
     return words
