@@ -2,16 +2,21 @@
 
 A test that fails and then passes is unreliable: the summary names it, `tests/unreliable.md` counts it, and the suite
 passes. The suite fails if a test fails twice. It also fails on compile and collection errors, interrupted or empty
-sessions, crashed test binaries, and collected tests without a result.
+sessions, crashed test binaries, and collected tests without a result. After a time limit it ends, fails, and names the
+tests that were running.
 """
 
 import argparse
 import datetime
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -33,6 +38,9 @@ CARGO = (
     "-p",
     "loadframe-null-server",
 )
+#: When the suite ends, in Unix time. CI ends `.ci/run`, which also installs packages and compiles, after 90 minutes
+#: without a word about the tests.
+UNTIL = time.time() + 70 * 60
 #: More failures than this are a defect, not unreliable tests: none is run again.
 MANY = 60
 #: Entries of one test in `tests/unreliable.md` from which it has to be fixed or deleted.
@@ -48,15 +56,36 @@ class Stage:
 
 
 class Outcomes:
-    """A pytest plugin that writes the failed tests of a session, and collected tests without a result, to a file."""
+    """A pytest plugin that writes the failed tests of a session, and collected tests without a result, to a file.
 
-    def __init__(self, file: Path) -> None:
+    `until`: Unix time from which it interrupts the session, once a test runs.
+    """
+
+    def __init__(self, file: Path, until: float) -> None:
         self.file = file
+        self.until = until
+        self.timer: threading.Timer | None = None
+        self.running: dict[str, None] = {}
         self.collected: set[str] = set()
         self.finished: set[str] = set()
         self.passed: set[str] = set()
         self.failed: dict[str, None] = {}
         self.uncollected = 0
+
+    def interrupt(self) -> None:
+        """Name the tests that run, and end the session as Ctrl-C does."""
+        print("\nThe time limit of the suite has passed. Running:", *self.running, sep="\n  ", flush=True)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        self.running[nodeid] = None
+        if self.timer is None:
+            self.timer = threading.Timer(self.until - time.time(), self.interrupt)
+            self.timer.daemon = True
+            self.timer.start()
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        self.running.pop(nodeid, None)
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         self.collected.update(item.nodeid for item in session.items)
@@ -78,6 +107,8 @@ class Outcomes:
             self.finished.add(report.nodeid)
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
         outcomes = {
             "exit": int(exitstatus),
             "uncollected": self.uncollected,
@@ -93,7 +124,7 @@ def run_pytest(arguments: Sequence[str], cwd: Path = ROOT) -> tuple[Stage, set[s
     """Run pytest in a subprocess; return the result and the names of passed tests."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "outcomes.json"
-        command = [sys.executable, __file__, "--outcomes", str(file), *arguments]
+        command = [sys.executable, __file__, "--outcomes", str(file), str(UNTIL), *arguments]
         status = subprocess.run(command, cwd=cwd, check=False).returncode
         if not file.exists():
             return Stage(fatal=f"pytest ended with status {status} before its session finished"), set()
@@ -162,17 +193,26 @@ def passed_rust_tests(output: str) -> int:
 def _printed(command: Sequence[str], cwd: Path) -> tuple[int, str]:
     """Run a command, print its output in one piece without the tests that passed, and return its status and output."""
     # The Python tests beside it have timeouts: they come first.
-    process = subprocess.run(
+    process = subprocess.Popen(
         ["nice", *command],
         cwd=cwd,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        check=False,
+        process_group=0,
     )
-    print(re.sub(r"^test .* \.\.\. (ok|ignored.*)\n", "", process.stdout, flags=re.MULTILINE), flush=True)
-    return process.returncode, process.stdout
+    try:
+        output, _ = process.communicate(timeout=max(UNTIL - time.time(), 0))
+    except BaseException as error:
+        # Also what the command started.
+        os.killpg(process.pid, signal.SIGKILL)
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        output, _ = process.communicate()
+        print(f"The time limit of the suite has passed. Killed: {' '.join(command)}")
+    print(re.sub(r"^test .* \.\.\. (ok|ignored.*)\n", "", output, flags=re.MULTILINE), flush=True)
+    return process.returncode, output
 
 
 def conclude(python: Sequence[Stage], rust: Stage, unreliable: Path = UNRELIABLE, cwd: Path = ROOT) -> int:
@@ -216,7 +256,7 @@ def record(names: Iterable[str], file: Path) -> dict[str, int]:
 def main(arguments: Sequence[str]) -> int:
     """Run the suite, or one pytest session of it with `--outcomes FILE`."""
     if arguments[:1] == ["--outcomes"]:
-        return int(pytest.main([*arguments[2:]], plugins=[Outcomes(Path(arguments[1]))]))
+        return int(pytest.main([*arguments[3:]], plugins=[Outcomes(Path(arguments[1]), float(arguments[2]))]))
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", default="3", help="processes that run tests which do not measure time")
     options = parser.parse_args(arguments)

@@ -107,6 +107,17 @@ def test_a_crashed_worker_is_a_failed_test_and_loses_no_other(project: Path) -> 
     assert (status, stage) == (0, Stage(("test_it.py::test_once",)))
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "1")])
+def test_a_suite_past_its_time_limit_fails_and_names_the_running_test(
+    project: Path, workers: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(suite, "UNTIL", 0.0)
+    status, stage = run(project, "import time\ndef test_it():\n  while True: time.sleep(1)", *workers)
+    assert status == 1
+    assert stage.fatal
+    assert "The time limit of the suite has passed. Running:\n  test_it.py::test_it\n" in capfd.readouterr().out
+
+
 def test_many_failures_are_not_run_again(project: Path, capfd: pytest.CaptureFixture[str]) -> None:
     failed = Stage(tuple(f"test_it.py::test_{number}" for number in range(suite.MANY + 1)))
     assert suite.conclude([failed], Stage(), project / "unreliable.md", project) == 1
@@ -151,6 +162,8 @@ def test_rust_tests_are_run_again_by_name(project: Path, monkeypatch: pytest.Mon
     assert suite.run_cargo(project).fatal
     (project / "src" / "lib.rs").write_text("")
     assert suite.run_cargo(project).fatal == "cargo test ran no tests"
+    monkeypatch.setattr(suite, "UNTIL", 0.0)
+    assert suite.run_cargo(project).fatal
 
 
 @pytest.mark.parametrize(
