@@ -5,6 +5,8 @@ import signal
 from contextlib import contextmanager
 
 import httpx
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 import axe
@@ -35,6 +37,17 @@ def folder(tmp_path_factory):
     return run.path
 
 
+class TwoOperations:
+    """A run of which each row is also one of a second operation, which has no rows in some seconds."""
+
+    def __init__(self, folder, seconds):
+        run = Run(folder)
+        one = run.series
+        other = one.set_column(one.column_names.index("operation"), "operation", pa.array(["insert"] * one.num_rows))
+        self.path, self.raw_manifest, self.events = run.path, {}, []
+        self.series = pa.concat_tables([one, other.filter(pc.is_in(other["second"], pa.array(seconds)))])
+
+
 @contextmanager
 def served(folder):
     with Server("127.0.0.1", 0, Exploration(RecordedRun(Run(folder)))) as server:
@@ -60,6 +73,34 @@ def test_figures_per_second_are_counted_and_measured_as_they_were_recorded(folde
     assert some["total"] == series["segment"].to_pylist().count("warmup") > 0
     assert [count for _, count in some["values"]] == [some["total"]]
     assert some["statistics"] == {}
+
+
+def test_each_operation_has_a_line_and_its_warm_up_another(folder):
+    run = RecordedRun(TwoOperations(folder, [0, 2, 3, 7]))
+    answer = run.explore(Question("seconds", time="time", field="successes"))
+    assert [one.name for one in answer.series] == ["range_100", "range_100, warm-up", "insert", "insert, warm-up"]
+    assert [one.of for one in answer.series] == [0, 0, 1, 1]
+    assert (answer.width, answer.measure) == (1.0, "requests/s")
+    measured, warmup, insert, _ = answer.series
+    assert max(time for time, *_ in warmup.points) < min(time for time, *_ in measured.points)
+    rows = [row for row in run._run.series.to_pylist() if (row["operation"], row["segment"]) == ("insert", "measure")]
+    known = [(time, mean) for time, mean, _ in insert.points if mean is not None]
+    assert known == [(row["time"], row["successes"]) for row in rows]
+    # Seconds 2 and 3 are joined; 7 stands between two gaps.
+    assert [mean is None for _, mean, _ in insert.points] == [False, False, True, False]
+    assert insert.statistics["sum"] == sum(row["successes"] for row in rows)
+
+
+def test_telemetry_is_drawn_for_one_metric_in_its_unit(folder):
+    run = RecordedRun(Run(folder))
+    mixed = run.explore(Question("telemetry", time="time", field="value"))
+    assert (mixed.series, mixed.statistics) == ([], {})
+    assert all(period.mean is None for period in mixed.periods)
+    assert any("add a filter by metric" in note for note in mixed.notes)
+    cpu = run.explore(Question("telemetry", time="time", field="value", filters=(("metric", "process.cpu"),)))
+    assert [one.name for one in cpu.series] == ["node:0", "node:1"]
+    assert cpu.measure == "cores"
+    assert cpu.width == 1.0
 
 
 def test_a_time_range_selects_from_its_start_to_before_its_end(folder):
@@ -155,6 +196,10 @@ def test_all_filters_must_match_and_rows_outside_of_the_counts_are_noted(folder)
     assert "Without nodes: 2 documents." in events["notes"]
 
 
+def test_periods_are_no_shorter_than_the_interval_of_rows():
+    assert [period_width(0.0, 12.0), period_width(0.0, 12.0, 1.0), period_width(0.0, 90.0, 1.0)] == [0.5, 1.0, 2.0]
+
+
 @pytest.mark.parametrize("seconds", [0.0, 0.003, 59.0, 3600.0, 86400.0 * 400, 86400.0 * 365 * 5000])
 def test_periods_are_at_most_as_many_as_the_limit(seconds):
     assert seconds / period_width(0.0, seconds) < PERIODS + 1
@@ -246,7 +291,10 @@ def test_the_page_shows_a_run_with_hostile_values_as_text(folder, width):
             browser.wait_for(f"[...document.querySelectorAll('#where option')].some((it) => it.value === '{name}')")
             browser.wait_for("!document.getElementById('value').disabled")
             browser.evaluate(f"part('where').value = '{name}'; part('value').value = '{value}'; {SHOW}")
-        browser.wait_for("document.getElementById('stand').innerText === '1 documents'")
+        stand = "document.getElementById('stand').innerText"
+        browser.wait_for(
+            f"{stand}.startsWith('1 document, where reason is ') && {stand}.endsWith(' and source is a:1')"
+        )
         assert browser.evaluate("[...document.querySelectorAll('#filters button')].map((it) => it.textContent)") == [
             "reason = no type ×",
             "source = a:1 ×",
@@ -257,21 +305,43 @@ def test_the_page_shows_a_run_with_hostile_values_as_text(folder, width):
 
 
 @pytest.mark.skipif(bool(chromium.missing()), reason=chromium.missing() or "")
+def test_the_page_lists_events_and_draws_single_values_as_dots(folder):
+    run = RecordedRun(TwoOperations(folder, [0, 2, 3, 7]))
+    run.events = Run(folder).events.copy
+    with Server("127.0.0.1", 0, Exploration(run)) as server, Chromium() as browser:
+        browser.open(server.url)
+        browser.wait_for("document.querySelectorAll('.chart path').length > 0")
+        select(browser, "field", "response_p50")
+        browser.wait_for("document.querySelectorAll('.chart path.dot').length > 0")
+        legend = "[...document.querySelectorAll('.chart .now span')].map((it) => it.textContent)"
+        assert {"range_100", "range_100, warm-up", "insert", "insert, warm-up"} <= set(browser.evaluate(legend))
+        units = browser.evaluate(
+            "[...document.querySelectorAll('.chart > svg')].map((it) => it.firstChild.textContent)"
+        )
+        assert units == ["documents", "ms"]
+        events = browser.evaluate("document.getElementById('events').innerText")
+        assert "node joined: node-2" in events
+        browser.evaluate(f"part('start').value = '2'; part('until').value = '9'; {SHOW}")
+        browser.wait_for("document.getElementById('stand').innerText.endsWith('documents, from 2 s and before 9 s')")
+
+
+@pytest.mark.skipif(bool(chromium.missing()), reason=chromium.missing() or "")
 def test_small_large_and_negative_numbers_are_written_and_drawn(folder):
     with served(folder) as url, Chromium() as browser:
         browser.open(url)
         browser.wait_for("document.querySelectorAll('.chart path').length > 0")
         numbers = "[0, 0.0000825, 4e-7, -0.25, 99.97, 1234.6, 2 ** 60].map(number)"
         assert browser.evaluate(numbers) == ["0", "0.0000825", "4.00e-7", "-0.25", "100", "1,235", "1.15e+18"]
-        browser.evaluate(
+        # The page draws its charts again when its scroll bar appears.
+        draw = (
             "charts.count.draw({ from: 0, to: 2, events: [], unit: '', clock: true, lines:"
             " [{ name: 'a', text: '', style: 's0', points: [[0, -40], [1, 20], [2, -10]] }] })"
         )
-        labels = browser.evaluate("[...document.querySelectorAll('.chart > svg text')].map((it) => it.textContent)")
+        texts = "[...document.querySelectorAll('.chart > svg text')].map((it) => it.textContent)"
+        labels = browser.evaluate(f"({draw}, {texts})")
         assert {"-40", "-20", "0", "20"} <= set(labels)
-        drawn = browser.evaluate("document.querySelector('.chart > svg path.line').getBBox().y")
-        height = browser.evaluate("document.querySelector('.chart > svg path.line').getBBox().height")
-        assert drawn + height <= browser.evaluate("HEIGHT - BOTTOM")
+        box = "document.querySelector('.chart > svg path.line').getBBox()"
+        assert browser.evaluate(f"({draw}, {box}.y + {box}.height <= HEIGHT - BOTTOM)")
         assert browser.evaluate("clockText(1e13, 86400)").startswith("year")
 
 

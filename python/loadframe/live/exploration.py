@@ -26,6 +26,7 @@ from loadframe.live.feed import Record
 from loadframe.live.publisher import LETTERS, chart_data
 from loadframe.live.server import Answer, Page, page_of
 from loadframe.record import Run
+from loadframe.record.schema import METRICS, SAMPLES, SERIES
 from loadframe.store import Store
 from loadframe.store.exploring import (
     DOCUMENTS,
@@ -35,6 +36,7 @@ from loadframe.store.exploring import (
     Kind,
     Period,
     Question,
+    Series,
     notes_on_counts,
     period_width,
     require_known,
@@ -224,8 +226,32 @@ def _plain(value: Any) -> Any:
 
 
 SECONDS, TELEMETRY, EVENTS, REQUESTS = "seconds", "telemetry", "events", "requests"
+#: Interval between the rows of a collection, s. Shorter periods would be empty.
+_INTERVALS = {SECONDS: 1.0, TELEMETRY: 1.0}
+#: Columns that name the subject of a row: its operation, stream and phase, or its source and metric.
+_SUBJECTS = {SECONDS: ("operation", "stream", "phase"), REQUESTS: ("operation", "stream", "phase"),
+             TELEMETRY: ("source", "metric")}  # fmt: skip
+#: Number of subjects that a chart has colors for.
+_SERIES = 8
 #: Columns that are times since the run began.
 _TIMES = ("time", "scheduled", "sent", "done")
+#: Units of the columns of seconds and requests. Counts of a second are rates.
+_UNITS: dict[tuple[str, str], str] = {
+    **{(SECONDS, field.name): f"{field.unit}/s" if field.type == "int64" else field.unit
+       for field in SERIES if field.name not in ("second", "unanswered")},
+    (SECONDS, "unanswered"): "requests",
+    (SECONDS, "second"): "s",
+    **{(REQUESTS, field.name): field.unit for field in SAMPLES},
+    (REQUESTS, "response"): "s",
+    (REQUESTS, "service"): "s",
+}  # fmt: skip
+#: Units of the metrics of telemetry, except for the store's statistics.
+_METRICS: dict[str, str] = {
+    field.name: f"{field.unit}/s" if field.type == "rate" and field.unit in ("requests", "documents") else field.unit
+    for fields in METRICS.values()
+    for field in fields
+    if not field.unit.startswith("see ")
+}
 #: Prefix and suffix of dead-letter files.
 _LETTERS = ("dead-letters-", ".ndjson")
 
@@ -255,10 +281,22 @@ class RecordedRun:
         require_known(question, kinds)
         is_number = question.field is not None and kinds[question.field] == "number"
         order = question.field if question.largest and is_number else question.time
-        selected = _Selected(question, order)
+        selected = _Selected(question, order, _INTERVALS.get(question.collection, 0.0))
+        subjects = _Subjects(question) if is_number and question.collection in _SUBJECTS else None
         for table in self._tables(question.collection):
-            selected.add(_matching(table, question))
-        return selected.findings(is_number=is_number)
+            matching = _matching(table, question)
+            selected.add(matching)
+            if subjects:
+                subjects.add(matching)
+        findings = selected.findings(is_number=is_number)
+        if subjects is None:
+            return findings
+        unit, (series, notes) = subjects.unit(), subjects.series(findings.width)
+        if not series:
+            # Metrics with different units have no common mean.
+            periods = [replace(period, mean=None, most=None) for period in findings.periods]
+            findings = replace(findings, periods=periods, statistics={})
+        return replace(findings, measure=unit, series=series, notes=[*findings.notes, *notes])
 
     def answers(self) -> list[Mapping[str, Any]]:
         """Return the charts of the last answers."""
@@ -391,9 +429,9 @@ def _matching(table: pa.Table, question: Question) -> pa.Table:
 class _Selected:
     """Times, values and first documents of the selected rows."""
 
-    def __init__(self, question: Question, order: str | None) -> None:
-        """`order` is the field by which rows are sorted."""
-        self._question, self._order = question, order
+    def __init__(self, question: Question, order: str | None, interval: float) -> None:
+        """`order` is the field by which rows are sorted, `interval` the time between two rows, s."""
+        self._question, self._order, self._interval = question, order, interval
         self._time, self._field = question.time, question.field
         self._total = 0
         self._times: list[np.ndarray] = []
@@ -429,7 +467,7 @@ class _Selected:
         """Return the answer. `is_number` is whether the field has statistics."""
         times = np.concatenate(self._times) if self._times else np.empty(0)
         numbers = np.concatenate(self._numbers) if self._numbers else np.empty(0)
-        width, periods = _periods(times, numbers if is_number else None)
+        width, periods = _periods(times, numbers if is_number else None, self._interval)
         values = self._counts.most_common(VALUES)
         having = self._counts.total()
         if self._numbers:
@@ -463,13 +501,13 @@ def _floats(column: pa.ChunkedArray) -> np.ndarray:
     return floats
 
 
-def _periods(times: np.ndarray, numbers: np.ndarray | None) -> tuple[float, list[Period]]:
-    """Return length and content of the periods; 0 and nothing without times."""
+def _periods(times: np.ndarray, numbers: np.ndarray | None, least: float) -> tuple[float, list[Period]]:
+    """Return length (s, at least `least`) and content of the periods; 0 and nothing without times."""
     known = ~np.isnan(times)
     if not known.any():
         return 0.0, []
     start, end = float(times[known].min()), float(times[known].max())
-    width = period_width(start, end)
+    width = period_width(start, end, least)
     first = np.floor(start / width)
     places = (np.floor(times[known] / width) - first).astype(int)
     counts = np.bincount(places, minlength=1)
@@ -484,6 +522,79 @@ def _periods(times: np.ndarray, numbers: np.ndarray | None) -> tuple[float, list
         periods.append(Period(float((first + place) * width), int(counts[place]), mean, most))
     assert len(periods) <= PERIODS + 1
     return width, periods
+
+
+class _Subjects:
+    """A numeric field over time for each subject of the selected rows."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._names = _SUBJECTS[question.collection]
+        # By subject and whether the rows are of the warm-up: times and values of each piece.
+        self._rows: dict[tuple[tuple[str, ...], bool], list[tuple[np.ndarray, np.ndarray]]] = {}
+
+    def add(self, table: pa.Table) -> None:
+        """Add a piece of the collection."""
+        keys = [*self._names, *(["segment"] if "segment" in table.column_names else [])]
+        times = _floats(table[self._question.time]) if self._question.time else np.full(table.num_rows, np.nan)
+        values = _floats(table[self._question.field])
+        numbered = table.select(keys).append_column("row", pa.array(np.arange(table.num_rows)))
+        for group in numbered.group_by(keys, use_threads=False).aggregate([("row", "list")]).to_pylist():
+            rows = np.asarray(group["row_list"])
+            subject = tuple(str(group[name]) for name in self._names)
+            key = subject, group.get("segment") == "warmup"
+            self._rows.setdefault(key, []).append((times[rows], values[rows]))
+
+    def unit(self) -> str:
+        """Return the unit of the field, or of the only metric of telemetry."""
+        field = self._question.field or ""
+        if self._question.collection != TELEMETRY:
+            return _UNITS.get((self._question.collection, field), "")
+        units = {_METRICS.get(metric, "") for (_, metric), _ in self._rows} if field == "value" else {""}
+        return units.pop() if len(units) == 1 else ""
+
+    def series(self, width: float) -> tuple[list[Series], list[str]]:
+        """Return the series of the first subjects, and notes on the others. `width` is the length of a period, s."""
+        subjects = list(dict.fromkeys(subject for subject, _ in self._rows))
+        if self._question.collection == TELEMETRY and len({metric for _, metric in subjects}) > 1:
+            return [], ["Metrics have different units. To draw one, add a filter by metric."]
+        # Names have only the columns in which subjects differ.
+        shown = [place for place in range(len(self._names)) if len({subject[place] for subject in subjects}) > 1] or [0]
+        series = []
+        for (subject, warmup), pieces in self._rows.items():
+            number = subjects.index(subject)
+            if number < _SERIES:
+                name = ", ".join(dict.fromkeys(subject[place] for place in shown))
+                times, values = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+                known = ~np.isnan(values)
+                points = _points(times[known], values[known], width)
+                name += ", warm-up" if warmup else ""
+                series.append(Series(name, points, _statistics(values), number, warmup))
+        more = len(subjects) - _SERIES
+        notes = [f"Not drawn: {more} more. Add a filter to select others."] if more > 0 else []
+        return sorted(series, key=lambda one: (one.of, one.warmup)), notes
+
+
+def _points(times: np.ndarray, values: np.ndarray, width: float) -> list[tuple[float, float | None, float | None]]:
+    """Return mean time, mean and maximum of each period, and a gap for a missing period. Empty without times."""
+    timed = ~np.isnan(times)
+    if not timed.any() or not width:
+        return []
+    times, values = times[timed], values[timed]
+    points: list[tuple[float, float | None, float | None]] = []
+    places = np.floor(times / width)
+    for place in np.unique(places):
+        inside = places == place
+        time = float(times[inside].mean())
+        # Samples are not exactly a period apart.
+        if points and time - points[-1][0] > _GAP * width:
+            points.append(((points[-1][0] + time) / 2, None, None))
+        points.append((time, float(values[inside].mean()), float(values[inside].max())))
+    return points
+
+
+#: Distance of two points that are a gap, in periods.
+_GAP = 1.9
 
 
 def _statistics(numbers: np.ndarray) -> dict[str, float | None]:

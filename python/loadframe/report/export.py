@@ -169,7 +169,7 @@ def _tables(tables: Sequence[tuple[str, Table]], kind: str) -> Iterator[tuple[st
 def _tabulars(title: str, table: Table) -> list[str]:
     """Return a table for LaTeX with the package booktabs, in the largest size and longest lines that fit.
 
-    A table that fits no column gets the environment for the width of the page, and one that fits no page several parts.
+    A table wider than a column gets the environment for the width of the page. Larger tables have several parts.
     """
     long = [text for row in table.rows for cell in row[1:] for text in (cell.text, cell.small) if len(text) > _LONG]
     notes = _Notes(_merged(long))
@@ -279,7 +279,7 @@ class _Layout:
     rows: _Rows
     environment: str
     size: str
-    width: float  #: of the environment, points
+    width: float  #: available width, points
     sides: str
 
     def height(self, notes: _Notes) -> float:
@@ -292,7 +292,7 @@ class _Layout:
 
 
 def _layouts(rows: _Rows, names: int, notes: _Notes) -> list[_Layout]:
-    """Return the layout of a table whose first row is its head; several if its columns fit no page.
+    """Return the layout of a table with its head in the first row; several for too many columns.
 
     Each part repeats the columns of names. A table that is taller than a page in one column gets both, or the layout of
     least height if that is not enough.

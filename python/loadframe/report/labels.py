@@ -27,7 +27,7 @@ _MESSAGES = 3
 #: Displayed names of arrival processes that differ from their keys.
 _ARRIVALS = {"poisson": "Poisson"}
 
-#: Stands in place of the end of an interval that the load generator or the number of requests leaves open.
+#: The end of an interval that the load generator or the number of requests leaves open.
 UNKNOWN = "unknown"
 
 

@@ -19,7 +19,7 @@ def estimate_text(estimate: Estimate) -> str:
 
 
 def measured_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
-    """Write a mean of runs with its interval, whose high end may be `unknown`.
+    """Write a mean of runs with its interval. An open high end is `unknown`.
 
     Without an interval, write the value, and whether `bounds` are the reason.
     """

@@ -38,6 +38,20 @@ class Period:
 
 
 @dataclass(frozen=True)
+class Series:
+    """A numeric field of some rows over time, such as the rows of an operation.
+
+    `points` are time (mean of the rows'), mean and maximum of a period; an empty period is a gap, with None for both.
+    """
+
+    name: str
+    points: Sequence[tuple[float, float | None, float | None]]
+    statistics: Mapping[str, float | None]
+    of: int = 0  #: number of its subject; the series of a subject and of its warm-up have the same
+    warmup: bool = False
+
+
+@dataclass(frozen=True)
 class Findings:
     """The answer to a question."""
 
@@ -49,6 +63,8 @@ class Findings:
     #: `count`, `min`, `mean`, `max` and `sum` of a numeric field; empty for other fields.
     statistics: Mapping[str, float | None] = dataclasses.field(default_factory=dict)
     documents: Sequence[Any] = ()
+    series: Sequence[Series] = ()  #: a numeric field by the subject of the rows, such as the operation
+    measure: str = ""  #: unit of the numeric field
     notes: Sequence[str] = ()  #: sentences about documents that counts leave out or repeat, and approximate counts
 
 
@@ -73,10 +89,13 @@ def notes_on_counts(question: Question, findings: Findings, *, timed: int, havin
     return notes
 
 
-def period_width(start: float, end: float) -> float:
-    """Return the length of periods for a time range, s: the shortest of a fixed list with at most `PERIODS` periods."""
+def period_width(start: float, end: float, least: float = 0.0) -> float:
+    """Return the length of periods for a time range, s: the shortest of a fixed list with at most `PERIODS` periods.
+
+    It is at least `least`, the interval between two rows.
+    """
     for width in _WIDTHS:
-        if (end - start) / width < PERIODS:
+        if width >= least and (end - start) / width < PERIODS:
             return width
     return _WIDTHS[-1] * (1 + (end - start) // (_WIDTHS[-1] * PERIODS))
 

@@ -63,6 +63,14 @@ function clockText(seconds, step) {
   return step >= 86400 ? day : step >= 60 ? `${day.slice(-5)} ${time.slice(0, 5)}` : time.slice(0, step < 1 ? 12 : 8);
 }
 
+function eventText(event) {
+  const { number: _, time, wall, kind, nodes, ...rest } = event;
+  const more = Object.entries(rest).filter(([, value]) => value !== null && typeof value !== "object");
+  const words = [kind, ...(Array.isArray(nodes) && nodes.length ? [nodes.join(", ")] : [])].join(": ");
+  const said = more.map(([key, value]) => `${key} ${typeof value === "number" ? number(value) : value}`).join(", ");
+  return said ? `${words} (${said})` : words;
+}
+
 class Chart {
   constructor(parent, title) {
     this.title = title;
@@ -114,15 +122,19 @@ class Chart {
     this.now.replaceChildren(...entries);
   }
 
-  // A second without a value is a gap: a line across it would hide an outage.
+  // A second without a value is a gap: a line across it would hide an outage. A value between two gaps is a dot.
   path(line, x, y) {
-    let way = "", pen = false;
-    for (const [time, value] of line.points) {
-      if (value === null) { pen = false; continue; }
-      way += `${pen ? "L" : "M"}${x(time).toFixed(1)} ${y(value).toFixed(1)}${pen ? "" : "h.01"}`;
-      pen = true;
-    }
-    return way ? [shape("path", { class: `line ${line.style}`, d: way })] : [];
+    let way = "", dots = "";
+    const known = (at) => (line.points[at]?.[1] ?? null) !== null;
+    line.points.forEach(([time, value], at) => {
+      if (!known(at)) return;
+      const place = `${x(time).toFixed(1)} ${y(value).toFixed(1)}`;
+      if (known(at - 1)) way += `L${place}`;
+      else if (known(at + 1)) way += `M${place}`;
+      else dots += `M${place}h.01`;
+    });
+    const paths = [[`line ${line.style}`, way], [`line ${line.style} dot`, dots]];
+    return paths.filter(([, d]) => d).map(([name, d]) => shape("path", { class: name, d }));
   }
 
   // Lines at events; the numbers of close events are merged, so that they do not overlap.

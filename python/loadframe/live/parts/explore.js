@@ -2,7 +2,9 @@
 
 const part = (id) => document.getElementById(id);
 // The latest findings and the time axis that they have.
-let source, kinds = {}, findings, axis, asked = 0;
+let source, kinds = {}, findings, axis, selected = [], asked = 0;
+// Maximum number of listed events.
+const EVENTS = 200;
 // Added filters: [field, value].
 let filters = [];
 const charts = {}, answers = {};
@@ -49,6 +51,11 @@ async function begin(number) {
     ? "Times are UTC, such as 2017-03-01T12:00." : "Times are seconds since the start of the run.";
   part("hint").textContent += " Each filter narrows the selection further.";
   options("collection", source.collections);
+  part("events").hidden = !source.events.length;
+  part("events").querySelector("tbody").replaceChildren(...source.events.slice(0, EVENTS).map((event, at) => element("tr", {},
+    element("td", {}, String(at + 1)), element("td", {}, event.time.toFixed(1)), element("td", { class: "word" }, eventText(event)))));
+  if (source.events.length > EVENTS)
+    part("events").querySelector("p").textContent += ` The first ${EVENTS} of ${number(source.events.length)} are listed; the collection events has all.`;
   part("answers").hidden = !source.answers.length;
   for (const record of source.answers)
     new Answer(part("recorded")).draw({ ...record, when: record.operation });
@@ -99,13 +106,45 @@ async function show(number) {
   });
   if (number !== asked) return;
   findings = latest;
+  selected = selection();
   draw();
+}
+
+// The filters and the time range of the latest findings, in words.
+function selection() {
+  const given = (id) => part(id).value.trim(), unit = source.clock ? "" : " s";
+  const where = filters.map(([field, value]) => `${field} is ${value === "" ? "empty" : value}`).join(" and ");
+  const range = [given("start") && `from ${given("start")}${unit}`, given("until") && `before ${given("until")}${unit}`];
+  return [where && `where ${where}`, range.filter(Boolean).join(" and ")].filter(Boolean);
+}
+
+// A unit for times that suits the values, and its factor.
+function unitOf(unit, values) {
+  const most = Math.max(0, ...values);
+  return unit !== "s" || most >= 1 ? [unit, 1] : most < 1e-3 ? ["µs", 1e6] : ["ms", 1e3];
+}
+
+// Charts of the mean and, where it differs, the maximum: one line for each subject. Warm-up has its own, dashed line.
+function subjectCharts(field) {
+  const shown = findings.series.filter((one) => one.points.length), each = timeText(findings.width);
+  const differ = shown.some((one) => one.points.some(([, mean, most]) => mean !== most));
+  const of = differ ? [[1, `${field}: mean in ${each}`], [2, `${field}: maximum in ${each}`]] : [[1, field]];
+  return of.map(([column, title]) => {
+    const values = shown.flatMap((one) => one.points.map((point) => point[column] ?? 0));
+    const [unit, factor] = unitOf(findings.measure, values);
+    return [title, unit, shown.map(({ name, points, of: subject, warmup }) => {
+      const places = points.map((point) => [point[0], point[column] === null ? null : point[column] * factor]);
+      const last = places.filter((place) => place[1] !== null).at(-1);
+      return { name, points: places, style: `s${subject}${warmup ? " dash" : ""}`, text: number(last[1]) };
+    })];
+  });
 }
 
 function draw() {
   if (!findings) return;
   const field = part("field").value, statistics = findings.statistics;
-  part("stand").textContent = `${findings.total.toLocaleString("en")} documents`;
+  const documents = `${findings.total.toLocaleString("en")} ${findings.total === 1 ? "document" : "documents"}`;
+  part("stand").textContent = [documents, ...selected].join(", ");
   part("notes").hidden = !findings.notes.length;
   part("notes").replaceChildren(...findings.notes.map((note) => element("li", {}, note)));
   axis = null;
@@ -114,34 +153,42 @@ function draw() {
     const from = findings.periods[0].start, to = findings.periods.at(-1).start + width;
     axis = { from, to, clock: source.clock, events: marks(from, to) };
   }
-  const measured = axis && findings.periods.some((period) => period.mean !== null);
+  const apart = findings.series.length > 0;
+  const measured = axis && !apart && findings.periods.some((period) => period.mean !== null);
   const lines = {
-    ...axis ? { count: [`Documents in ${timeText(findings.width)}`, "documents", [["count", "s0"]], 0] } : {},
-    ...measured ? { numbers: [`${field}: mean and maximum`, "", [["mean", "s2"], ["most", "s1 dash"]], null] } : {},
+    ...axis ? { count: [`Documents in ${timeText(findings.width)}`, "documents", over([["count", "s0"]], 0)] } : {},
+    ...measured
+      ? { numbers: [`${field}: mean and maximum`, findings.measure, over([["mean", "s2"], ["most", "s1 dash"]], null)] } : {},
+    ...axis && apart ? Object.fromEntries(subjectCharts(field).map((chart, at) => [`subjects ${at}`, chart])) : {},
   };
   // All charts exist before one is drawn, because their number determines their widths.
   for (const key of Object.keys(charts)) if (charts[key].title !== lines[key]?.[0]) drop(key);
   for (const [key, [title]] of Object.entries(lines)) charts[key] ??= new Chart(part("charts"), title);
-  for (const [key, [, ...more]] of Object.entries(lines)) over(charts[key], ...more);
+  for (const [key, [, unit, drawn]] of Object.entries(lines)) charts[key].draw({ ...axis, unit, lines: drawn });
   const rows = findings.values.map(([label, count]) => [label, count, []]);
   answer("values", rows.length > 0, { title: `Most frequent values of ${field}`, chart: "bars", rows, beside: [], unit: findings.unit });
-  answer("statistics", Object.keys(statistics).length > 0, { title: `Statistics of ${field}`, chart: "figures", figures: statistics });
+  const unit = findings.measure ? `, ${findings.measure}` : "";
+  answer("statistics", apart || Object.keys(statistics).length > 0, {
+    title: `Statistics of ${field}${unit}`,
+    ...apart
+      ? { chart: "bars", unit: "mean", beside: ["max", "count"],
+        rows: findings.series.map(({ name, statistics: { mean, max, count } }) => [name, mean, [max, count]]) }
+      : { chart: "figures", figures: statistics },
+  });
   part("documents").hidden = !findings.documents.length;
   part("documents").querySelector("ol").replaceChildren(
     ...findings.documents.map((text) => element("li", {}, element("pre", { tabindex: 0 }, text))));
 }
 
-// Draws a chart over the periods. `empty` is the value of a period without documents.
-function over(chart, unit, lines, empty) {
+// Returns lines over the periods. `empty` is the value of a period without documents.
+function over(lines, empty) {
   const known = new Map(findings.periods.map((period) => [Math.round((period.start - axis.from) / findings.width), period]));
   const places = Array.from({ length: Math.round((axis.to - axis.from) / findings.width) }, (_, place) => place);
   const names = { count: "latest count", mean: "latest mean", most: "latest maximum" };
-  chart.draw({
-    ...axis, unit, lines: lines.map(([name, style]) => {
-      const points = places.map((place) => [axis.from + (place + 0.5) * findings.width, known.get(place)?.[name] ?? empty]);
-      const last = points.filter((point) => point[1] !== null).at(-1);
-      return { name: names[name], points, style, text: last ? number(last[1]) : "–" };
-    }),
+  return lines.map(([name, style]) => {
+    const points = places.map((place) => [axis.from + (place + 0.5) * findings.width, known.get(place)?.[name] ?? empty]);
+    const last = points.filter((point) => point[1] !== null).at(-1);
+    return { name: names[name], points, style, text: last ? number(last[1]) : "–" };
   });
 }
 

@@ -225,14 +225,6 @@ function duration(seconds) {
   return seconds < 1e-3 ? `${number(seconds * 1e6)} µs` : seconds < 1 ? `${number(seconds * 1e3)} ms` : `${number(seconds)} s`;
 }
 
-function eventText(event) {
-  const { number: _, time, wall, kind, nodes, ...rest } = event;
-  const more = Object.entries(rest).filter(([, value]) => value !== null && typeof value !== "object");
-  const words = [kind, ...(nodes?.length ? [nodes.join(", ")] : [])].join(": ");
-  const said = more.map(([key, value]) => `${key} ${typeof value === "number" ? number(value) : value}`).join(", ");
-  return said ? `${words} (${said})` : words;
-}
-
 function rows(id, records, cells) {
   part(id).hidden = !records.length;
   part(id).querySelector("tbody").replaceChildren(

@@ -30,7 +30,7 @@ from loadframe.report.terminal_table import TerminalTable
 
 _TONES = {"better": "valid", "worse": "invalid", "alike": "muted", "open": ""}
 _DELTA = "Cliff's delta"
-#: Marks of results in the plot of effects. None has the color or symbol of a group. Color-blind readers can tell indigo
+#: Marks of results in the plot of effects. Groups have other colors and symbols. Color-blind readers can tell indigo
 #: from dark red. Results without a difference are grey.
 RESULT_MARKS = {
     "better": Mark("#332288", "plus", 11),
