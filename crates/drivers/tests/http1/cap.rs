@@ -7,9 +7,9 @@ use loadframe_drivers::null::Null;
 use loadframe_drivers::search::Search;
 use loadframe_engine::driver::Driver;
 use loadframe_engine::recording::histograms::HistogramLog;
-use loadframe_engine::run::start;
 use serde_json::{Value, json};
 
+use crate::erased::start;
 use crate::nodes::HttpNode;
 
 fn plan(hosts: &[&HttpNode], connections: u64, stream: &Value) -> Value {

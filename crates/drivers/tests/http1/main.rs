@@ -6,6 +6,8 @@ mod answers;
 mod cap;
 mod certificates;
 mod connections;
+#[path = "../phases/erased.rs"]
+mod erased;
 mod ingest;
 mod nodes;
 mod paging;

@@ -2,10 +2,10 @@
 
 use loadframe_drivers::http::Http;
 use loadframe_engine::driver::{Driver, ErrorClass};
-use loadframe_engine::run::start;
 use loadframe_engine::util::draw::Draw;
 use serde_json::{Value, json};
 
+use crate::erased::start;
 use crate::nodes::HttpNode;
 use crate::scripted::{Client, Server, answer, failure, target};
 

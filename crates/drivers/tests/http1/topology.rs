@@ -8,9 +8,10 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use loadframe_drivers::search::Search;
-use loadframe_engine::run::{Running, start};
+use loadframe_engine::run::Running;
 use serde_json::{Value, json};
 
+use crate::erased::start;
 use crate::nodes::HttpNode;
 
 /// Time limit for a change of hosts to take effect.

@@ -1,9 +1,7 @@
 //! Whole phases on test drivers: requests, records, and the end of a phase.
 
-// Development builds lay out the drivers' nested futures here.
-#![recursion_limit = "256"]
-
 mod ends;
+mod erased;
 mod ranks;
 mod records;
 mod recovery;
@@ -21,9 +19,11 @@ use loadframe_drivers::null::Null;
 use loadframe_engine::driver::{Context, Driver, ErrorClass, Exchange, Failure, Reply};
 use loadframe_engine::plan::{PlanError, Target};
 use loadframe_engine::recording::histograms::HistogramLog;
-use loadframe_engine::run::{Running, start};
+use loadframe_engine::run::Running;
 use loadframe_engine::util::draw::Draw;
 use serde_json::{Value, json};
+
+use crate::erased::start;
 
 /// A folder of one test; dropping it removes it.
 struct Folder(PathBuf);

@@ -6,6 +6,7 @@ use loadframe_engine::recording::outcome::RankOutcome;
 use loadframe_engine::recording::second::Second;
 use loadframe_engine::run::prepare_rank;
 
+use super::erased::Erased;
 use super::*;
 
 /// Sent requests: name of the test, operation, number of the request, and number from the counter.
@@ -48,7 +49,8 @@ fn together(plan: &Value, ranks: u64, threads: u64, name: &str) -> (Vec<(String,
         (plan["rank"], plan["ranks"], plan["threads"]) = (json!(rank), json!(ranks), json!(threads));
         serde_json::from_value(plan).unwrap()
     };
-    let ready: Vec<_> = (0..ranks).map(|rank| prepare_rank::<Recording>(plan_of(rank)).unwrap()).collect();
+    let prepare = |rank| erased::with::<Recording, _>(|| prepare_rank::<Erased>(plan_of(rank)).unwrap());
+    let ready: Vec<_> = (0..ranks).map(prepare).collect();
     let mut recorder = ready[0].recorder(&folder.0, None).unwrap();
     let running: Vec<_> = ready.into_iter().map(|ready| ready.begin(None).unwrap()).collect();
     let mut queues = vec![Vec::new(); ranks as usize];

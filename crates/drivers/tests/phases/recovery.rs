@@ -39,7 +39,7 @@ fn target(driver: &str, server: &NullServer, operation: &Value, clients: u64, st
         "operations": {"a": operation},
         // Think times leave the processor to the server.
         "streams": [{
-            "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": clients, "think_time": 0.3}}, "stop": stop,
+            "name": "s", "mix": [["a", 1]], "pacing": {"closed": {"clients": clients, "think_time": 1.0}}, "stop": stop,
         }],
     })
 }

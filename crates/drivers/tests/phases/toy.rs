@@ -4,8 +4,9 @@ use std::future::ready;
 
 use loadframe_drivers::with_drivers;
 use loadframe_engine::plan::Plan;
-use loadframe_engine::run::{check_operations, validate};
+use loadframe_engine::run::{Checked, check_operations, validate};
 
+use super::erased::Erased;
 use super::*;
 
 /// A driver that is declared in this module only. Each answer has the operation's number of documents.
@@ -53,8 +54,16 @@ fn of(driver: &str) -> Plan {
     serde_json::from_value(plan).unwrap()
 }
 
-fn check(plan: Plan) -> Result<Vec<loadframe_engine::run::Checked>, PlanError> {
-    with_drivers!(call_with_driver [plan, check_operations(plan)]; Toy: Toy = "toy",)
+fn check_on<D: Driver>(plan: Plan) -> Result<Vec<Checked>, PlanError> {
+    erased::with::<D, _>(|| check_operations::<Erased>(plan))
+}
+
+fn check(plan: Plan) -> Result<Vec<Checked>, PlanError> {
+    with_drivers!(call_with_driver [plan, check_on(plan)]; Toy: Toy = "toy",)
+}
+
+fn validate_on<D: Driver>(plan: Plan) -> Result<(), PlanError> {
+    erased::with::<D, _>(|| validate::<Erased>(plan, true))
 }
 
 #[test]
@@ -72,7 +81,7 @@ fn a_driver_from_outside_executes_plans() {
     assert_eq!((checked.len(), checked[0].reply.documents), (1, 3));
     let mut plan = of("toy");
     plan.operations.insert("a".to_owned(), json!({"toy": "x"}));
-    let refused = with_drivers!(call_with_driver [plan, validate(plan, true)]; Toy: Toy = "toy",).err().unwrap();
+    let refused = with_drivers!(call_with_driver [plan, validate_on(plan)]; Toy: Toy = "toy",).err().unwrap();
     assert!(refused.message.contains("\"toy\" wants a number"), "{}", refused.message);
 }
 

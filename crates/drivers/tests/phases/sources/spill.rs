@@ -35,7 +35,7 @@ fn is_empty(folder: &Folder) -> bool {
 #[test]
 fn events_beyond_the_memory_limit_are_spilled_and_sent_with_their_age() {
     let (disk, folder) = (Folder::new(), Folder::new());
-    let (running, address) = listening::<Fussy>(&spilling(&disk, 1 << 30, 12), &folder);
+    let (running, address) = listening::<Fussy>(&spilling(&disk, 1 << 30, 15), &folder);
     let sender = thread::spawn(move || send(address, 50_000));
     // The store is unavailable for longer than the sender needs, but the sender does not wait.
     let begun = Instant::now();
