@@ -174,7 +174,7 @@ def _decided(others: Sequence[Contrast]) -> list[str]:
     """Return a sentence for each group with significant differences: `new is worse than old in p50 and p99.`"""
     words = []
     for label in dict.fromkeys(contrast.label for contrast in others):
-        parts = []
+        parts: list[str] = []
         for outcome in ("worse", "better"):
             names = [name(contrast) for contrast in others if (contrast.label, contrast.outcome) == (label, outcome)]
             if names:
