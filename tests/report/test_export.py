@@ -217,6 +217,30 @@ def test_names_with_digits_and_durations_of_several_units_are_not_mixed_up():
     assert "node-2 is gone after 1 s" in notes
 
 
+@pytest.mark.parametrize(
+    ("form", "first", "second"),
+    [
+        ("cannot connect to {}: connection refused", "127.0.0.1:9200", "127.0.0.1:9201"),
+        ("the nodes have different versions of the store: {}", "3.8.0 and 3.8.1", "3.8.0 and 3.9.0"),
+        ("the setting is outside of the range {} of this version", "3..4", "5..6"),
+        ("the fitted points are {} and the first is left out", "1.5,2.5", "1.5,3.5"),
+        ("the machine restarted and had this time of the day: {}", "12:30:05", "12:31:05"),
+    ],
+)
+def test_notes_with_addresses_versions_and_lists_are_not_merged(form, first, second):
+    rows = [[Cell("r"), Cell(form.format(text))] for text in (first, second)]
+    notes = tabular("runs", Table(("run", "why"), rows)).split("raggedright")[1]
+    assert [form.format(text) in notes for text in (first, second)] == [True, True]
+
+
+def test_a_quantity_may_end_a_sentence_and_a_text_may_have_a_null_character():
+    rows = [
+        [Cell("r"), Cell(f"the store\0 ended after a response time of {time}, p99 {time}.")]
+        for time in ("1,200 s", "3 ms")
+    ]
+    assert "of 3 ms to 1,200 s, p99 3 ms to 1,200 s." in tabular("runs", Table(("run", "why"), rows))
+
+
 _LABEL = "refresh_interval 30s, b1-with-a-long-name"
 _WIDE = Table(
     ("measure", "result", "Redis", "PostgreSQL", "ratio", "p", "Cliff's delta"),

@@ -38,8 +38,10 @@ _GAP_POINTS = 2.0
 _PAGE_POINTS = 500.0
 #: Font sizes of tables and the distances of their lines, in points. Computer Modern is wider at 7 points.
 _SIZES = {"footnotesize": (8, 9.5), "scriptsize": (7.4, 8)}
-#: Quantities in a text, but no digits of names.
-_QUANTITY = re.compile(r"(?<![\w.-])\d[\d,.]*(?<=\d)(?: (?:us|ms|s|min \d\d s|h \d\d min|%))?(?![\w-])")
+#: Quantities in a text, as `base_value` reads them, but no digits of names, versions, addresses, times and lists.
+_QUANTITY = re.compile(
+    r"(?<![\w.,:-])\d+(?:,\d{3})*(?:\.\d+)?(?: (?:us|ms|s|min \d\d s|h \d\d min|%))?(?![\w-]|[.,:]+\d)"
+)
 #: Parts of a text that stay in one line: words with the space after them, or their parts up to a hyphen or underscore.
 _PIECES = re.compile(r"[^ ]+?(?:(?<=[^\W_])[-_](?=[^\W\d])|(?= |$)) ?")
 #: Places in names and paths where a line may end.
@@ -243,12 +245,11 @@ class _Notes:
 
 def _merged(texts: Iterable[str]) -> dict[str, str]:
     """Return the note of each text. Texts that differ in quantities only have one with ranges: `3 ms to 64 ms`."""
-    alike: dict[str, list[str]] = {}
+    alike: dict[tuple[str, ...], list[str]] = {}
     for text in dict.fromkeys(texts):
-        alike.setdefault(_QUANTITY.sub("\0", text), []).append(text)
+        alike.setdefault(tuple(_QUANTITY.split(text)), []).append(text)
     merged: dict[str, str] = {}
-    for form, group in alike.items():
-        words = form.split("\0")
+    for words, group in alike.items():
         columns = zip(*(_QUANTITY.findall(text) for text in group), strict=True)
         note = "".join(word + quantity for word, quantity in zip(words, [*map(_range, columns), ""], strict=True))
         merged |= dict.fromkeys(group, note)
