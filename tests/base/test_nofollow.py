@@ -4,7 +4,7 @@ import os
 import socket
 import stat
 from collections.abc import Callable
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
@@ -125,6 +125,16 @@ def test_no_link_to_a_folder_is_followed_on_the_way(tmp_path: Path, canary: Path
         nofollow.read_text(folder, "config/canary")
     with pytest.raises(BadInput, match="a path leaves its folder"):
         nofollow.append(folder, "../aside/canary", b"more")
+    for path in (canary, "/" + str(canary)):
+        with pytest.raises(BadInput, match="a path leaves its folder"):
+            nofollow.append(folder, str(path), b"more")
+    for path in ("/", "//"):
+        with (
+            nofollow.folder(folder) as top,
+            pytest.raises(BadInput, match="a path leaves its folder"),
+            nofollow.below(top, PurePosixPath(path)),
+        ):
+            pass
     with pytest.raises(BadInput, match="config: this is a symbolic link"):
         files.write_node(folder, ("config",), {}, None)
     with pytest.raises(BadInput, match="config: this is a symbolic link"):

@@ -83,16 +83,21 @@ def _trusted(descriptor: int, link: os.stat_result) -> bool:
 def below(
     descriptor: int, names: PurePosixPath, *, make: int | None = None, where: Path | None = None
 ) -> Iterator[int]:
-    """Open a folder below another, and yield its descriptor; BadInput if a link or a file is in the way.
+    """Open a folder below another, and yield its descriptor.
 
+    BadInput if a link or a file is in the way, or if `names` is absolute or contains `..`.
     Missing folders get the mode `make`; without it they are FileNotFoundError. `where` is the upper folder's path, for
     messages.
     """
-    place, current = where or Path(), os.dup(descriptor)
+    place = where or Path()
+    # The kernel ignores the descriptor if a path begins with `/`.
+    if names.is_absolute() or ".." in names.parts:
+        raise BadInput(
+            "a path leaves its folder", where=f"{place}: {names}", remedy="give a relative path without `..`"
+        )
+    current = os.dup(descriptor)
     try:
         for name in names.parts:
-            if name == "..":
-                raise BadInput("a path leaves its folder", where=str(place / names), remedy="remove `..` from it")
             place /= name
             if make is not None:
                 with contextlib.suppress(FileExistsError):
@@ -106,6 +111,7 @@ def below(
 
 
 def _enter(descriptor: int, name: str, place: Path) -> int:
+    """Open a folder of a folder, and return its descriptor; BadInput for a link or a file, OSError if it is missing."""
     try:
         return os.open(name, _ENTER, dir_fd=descriptor)
     except OSError as error:
@@ -152,6 +158,10 @@ def open_file(descriptor: int, name: str, flags: int, place: Path, mode: int = 0
 
 
 def _require_regular(descriptor: int, status: os.stat_result, place: Path) -> None:
+    """Refuse anything but a regular file, and hard links to a file of another user than the folder's.
+
+    `descriptor` is the folder's, `status` and `place` are the file's.
+    """
     linked = status.st_nlink > 1 and status.st_uid != os.fstat(descriptor).st_uid
     if not stat.S_ISREG(status.st_mode) or linked:
         raise _wrong(place, status, "a file")
