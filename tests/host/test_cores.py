@@ -32,7 +32,7 @@ def dealt(limits: Limits, nodes: int) -> list[tuple[int, ...]]:
 def test_each_node_gets_a_core_and_the_generator_keeps_the_first(machine):
     machine(4)
     assert dealt(EACH, 3) == [(1,), (2,), (3,)]
-    assert placement.pool(EACH, 3) == (1, 2, 3)
+    assert placement.candidate_cores(EACH, 3) == (1, 2, 3)
     assert not placement.generator_shares(EACH, 3)
 
 
@@ -63,7 +63,7 @@ def test_named_cores_are_dealt_and_no_others(machine):
 
 def test_nodes_do_not_share_a_physical_core_while_there_are_enough(machine):
     machine(8, threads=2)
-    assert placement.pool(EACH, 3) == (1, 2, 3, 5, 6, 7)
+    assert placement.candidate_cores(EACH, 3) == (1, 2, 3, 5, 6, 7)
     assert dealt(EACH, 3) == [(1,), (2,), (3,)]
     assert dealt(Limits(cores_each=2), 3) == [(1, 5), (2, 6), (3, 7)]
     assert dealt(EACH, 7) == [(core,) for core in range(1, 8)]

@@ -229,7 +229,7 @@ class ClusterView:
             return None
         if not all(machine.here for machine in self.machines):
             return None
-        return os.sched_getaffinity(0) - set(placement.pool(self.spec.limits, self.spec.nodes)) or None
+        return os.sched_getaffinity(0) - set(placement.candidate_cores(self.spec.limits, self.spec.nodes)) or None
 
     def _named(self, name: str) -> Node:
         names = [node.name for node in self.nodes]

@@ -99,7 +99,7 @@ def generator_shares(limits: Limits, nodes: int) -> bool:
     """Whether the node cores, if assigned, leave no core for the generator."""
     if limits.cores is None and limits.cores_each is None:
         return False
-    return not os.sched_getaffinity(0) - set(pool(limits, nodes))
+    return not os.sched_getaffinity(0) - set(candidate_cores(limits, nodes))
 
 
 def require(limits: Limits, nodes: int) -> None:
@@ -117,11 +117,11 @@ def require(limits: Limits, nodes: int) -> None:
         )
 
 
-def pool(limits: Limits, nodes: int) -> tuple[int, ...]:
-    """Return the cores for that many nodes: the given ones, or a selection.
+def candidate_cores(limits: Limits, nodes: int) -> tuple[int, ...]:
+    """Return all cores that nodes may use, which can be more or fewer than that many nodes need.
 
-    The selection leaves the first usable core to the generator, and the other threads of its physical core. If the
-    nodes need more cores, it leaves only the first one, and then none.
+    These are `limits.cores`, or else all usable cores except the generator's: the first usable core and the other
+    threads of its physical core. If the nodes need more, only the first core is the generator's, and then none.
     """
     if limits.cores is not None:
         return limits.cores
@@ -142,7 +142,7 @@ def deal(limits: Limits, nodes: int, taken: Iterable[int], before: Sequence[int]
     are enough, so that it does not share one with another node. BadInput if too few are free.
     """
     assert limits.cores_each is not None
-    available = pool(limits, nodes)
+    available = candidate_cores(limits, nodes)
     free = [core for core in available if core not in set(taken)]
     if before and len(before) == limits.cores_each and set(before) <= set(free):
         return tuple(sorted(before))
@@ -163,7 +163,7 @@ def deal(limits: Limits, nodes: int, taken: Iterable[int], before: Sequence[int]
 
 def of_companions(limits: Limits, nodes: int, taken: Collection[int]) -> tuple[int, ...]:
     """Return the cores of processes other than data nodes: those that data nodes leave free, or all if none is free."""
-    available = pool(limits, nodes)
+    available = candidate_cores(limits, nodes)
     return tuple(core for core in available if core not in taken) or available
 
 
