@@ -26,7 +26,8 @@ pub struct Couchbase {
 }
 
 impl Couchbase {
-    /// Creates a connection. `address` is the server's address, which clients receive in the configuration.
+    /// Creates the protocol state of one connection. Only the port of `address` is used: the configuration that
+    /// clients receive names the host as `$HOST`, which they replace with the address they connected to.
     pub fn new(address: SocketAddr) -> Self {
         let port = address.port();
         let configuration = json!({

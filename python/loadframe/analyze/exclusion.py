@@ -26,7 +26,10 @@ SELECTED_RUNS = Rule(
 
 
 def _warned_runs(total: int, warned: Mapping[str, int]) -> str:
-    """Return the cause; `warned` counts, by validity rule, the runs among `total` that it applies to."""
+    """Return the sentence of the warning; `warned` maps the code of a validity rule to its number of runs.
+
+    `total` is the number of valid runs. `warned` is not empty.
+    """
     first, *others = (f"{RULES[code].shifts} in {count} {{}} ({code})" for code, count in warned.items())
     listed = [first.format(f"of {counted(total, 'run')}"), *(words.format("of them") for words in others)]
     return f"{', '.join(listed)}: the variation between runs does not show the effect"

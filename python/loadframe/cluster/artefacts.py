@@ -100,7 +100,10 @@ class _Python:
 
 @cache
 def _python() -> _Python:
-    """Return an interpreter for environments: loadframe's, or the system's if other users cannot access loadframe's."""
+    """Return an interpreter for environments: loadframe's, or else the system's /usr/bin/python3.
+
+    As root, it must be accessible to other users, because servers do not run as root. BadInput if neither works.
+    """
     for path in (Path(getattr(sys, "_base_executable", sys.executable)), Path("/usr/bin/python3")):
         if os.geteuid() != 0 or (path.exists() and folders.reachable(path.resolve().parent, _ANYBODY)):
             program = "import sys; print('%d.%d' % sys.version_info[:2])"

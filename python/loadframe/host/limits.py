@@ -201,10 +201,10 @@ class Limiter(Protocol):
         """Whether several processes can share one set of limits."""
 
     def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> Group:
-        """Create the limits for a process that is about to start. The memory limit applies at once.
+        """Prepare the limits of a process that is about to start. CPU and disk are unlimited until `throttle`.
 
-        `folder` selects the disk. Processes with the same `shared` share their limits; only for a limiter with
-        `shares`.
+        The memory limit applies from the start. `folder` selects the disk. Processes with the same `shared` share
+        their limits; only for a limiter with `shares`.
         """
 
     def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> Group:
@@ -328,7 +328,10 @@ class CgroupLimiter:
         return None
 
     def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> Group:
-        """Create the group and set its memory limit. If it is shared and exists already, use it."""
+        """Create the group and set its memory limit; CPU and disk limits wait for `throttle`.
+
+        An existing group is used as it is if `shared`; otherwise FileExistsError.
+        """
         more = (self.version.disk,) if limits.disk else ()
         try:
             folders = self.version.make(shared or name, *more)
@@ -419,7 +422,7 @@ class SystemdLimiter:
         return "a user's systemd instance cannot limit disks"
 
     def group(self, name: str, limits: Limits, folder: Path, shared: str = "") -> Group:
-        """Return the control group of a node: a systemd scope, which is created and removed with the process."""
+        """Return a systemd scope that does not exist yet: its `prefix` creates it with the process and memory limit."""
         return SystemdGroup(name, limits.memory)
 
     def existing(self, name: str, limits: Limits, folders: Mapping[str, Path], folder: Path) -> Group:

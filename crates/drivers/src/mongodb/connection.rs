@@ -109,7 +109,8 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    /// Returns `None` if the cursor is malformed.
+    /// Reads the cursor of an answer. A field that is missing or has another type is `None`. Returns `None` only
+    /// for invalid BSON.
     fn read(cursor: &'a RawDocument) -> Option<Self> {
         let mut batch = Self::default();
         for element in cursor {

@@ -148,7 +148,7 @@ impl Drawn {
     }
 }
 
-/// Draws an id into a buffer.
+/// Renders an id into a buffer, in place of the buffer's content, and returns it as a text parameter.
 pub fn id<'a>(template: &Template, values: &Values, buffer: &'a mut Vec<u8>) -> Param<'a> {
     buffer.clear();
     template.render(values, buffer);

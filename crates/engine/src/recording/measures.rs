@@ -136,7 +136,8 @@ impl SharedMeasures {
         self.totals.lock().expect("no thread panics while it holds the lock").clone()
     }
 
-    /// Adds the next second. Parts and timed groups are omitted, because they would count requests twice.
+    /// Adds the counts and latencies of the next second, and replaces the planned load and the requests in flight.
+    /// Slots that repeat requests of other slots (parts and timed groups) are omitted.
     pub fn second(&self, slots: &[Slot], loads: &[PlannedLoad], sum: &Interval) {
         let mut measures = self.totals.lock().expect("no thread panics while it holds the lock");
         measures.seconds = sum.second + 1;

@@ -61,13 +61,16 @@ class Spread:
     levels: Array | None = None
 
     def interval(self, values: Array) -> tuple[Array, Array]:
-        """Return the ends of the 95 % interval of a quantity, given its values (rows, ...) in each draw."""
+        """Return the low and high ends of the 95 % interval of a quantity, given its value in each draw (first axis).
+
+        NaN counts as infinite. Without draws, the interval is 0 to infinity.
+        """
         if not len(values):
             return np.zeros(values.shape[1:]), np.full(values.shape[1:], np.inf)
         return _ends(values, self.tail)
 
     def estimate(self, value: float, values: Array) -> Estimate:
-        """Return the value with its interval, given its values in each draw."""
+        """Return the value with its 95 % interval, widened to contain the value, given one value per draw."""
         low, high = self.interval(values)
         return Estimate(value, min(float(low), value), max(float(high), value))
 
@@ -94,6 +97,7 @@ def parameters(fitted: PointFit, around: Spread, observations: Observations) -> 
 
 
 def _ends(values: Array, tail: float) -> tuple[Array, Array]:
+    """Return the quantiles `tail` and 1 - `tail` along the first axis; NaN counts as infinite."""
     # Order statistics, since interpolation between a number and infinity is undefined.
     ordered = np.sort(np.where(np.isnan(values), np.inf, values), axis=0)
     index = round(tail * (len(ordered) - 1))

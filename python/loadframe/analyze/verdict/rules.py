@@ -252,6 +252,10 @@ def _began_late(phase: str, rank: str, late: float, others: int) -> str:
 
 
 def _straggler(phase: str, rank: str, share: float, limit: float, others: int) -> str:
+    """Return the finding on the slowest rank; `share` is its work divided by the median rank's, `limit` the minimum.
+
+    `others` is the number of further ranks below the limit.
+    """
     return (
         f"in phase {phase} {rank} did {share_beside(share, limit)} of the work of the median rank"
         f" (limit {format_limit(limit)}){_others(others, 'fell behind')}"

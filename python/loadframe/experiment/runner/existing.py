@@ -161,7 +161,7 @@ class ExistingClusters:
         return identities
 
     def _remark_on_ages(self, target: ExistingCluster) -> None:
-        """Say that the ages of nodes cannot be observed, if the experiment compares fresh nodes with warm ones."""
+        """Warn if `scale_command` starts nodes, the store speeds up after a start, and no node reports its uptime."""
         cluster = target.cluster
         assert cluster
         if not self._experiment.file.store.scale_command or not cluster.store.ages:

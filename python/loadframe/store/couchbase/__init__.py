@@ -206,9 +206,10 @@ class Couchbase(Store):
         return results
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
-        """Return random objects of a bucket. Each document has the same chance, which its index entry decides.
+        """Return up to `documents` random JSON objects of a bucket; every document has the same chance.
 
-        The bucket needs a primary index.
+        There may be fewer, also in a larger bucket, because each document is drawn independently. BadInput if the
+        bucket or its primary index is missing, or `database` is given.
         """
         self._refuse_database(database)
         quoted, export = _quoted(name), "export the documents to a file"

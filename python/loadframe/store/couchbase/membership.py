@@ -226,6 +226,7 @@ def join(rest: Administration, addresses: Sequence[str], member: Member, watch: 
 
 
 def _add(rest: Administration, addresses: Sequence[str], member: Member, watch: Watch) -> None:
+    """Add a node, and wait until it has restarted as a member; do not rebalance, so it holds no data yet."""
     host, _ = split_address(member.address)
     ports = rest.read([member.address], "/nodes/self", known=False).get("ports", {})
     # Clusters add nodes with certificates only over TLS.

@@ -302,7 +302,10 @@ def _drop_slot(server: Client, name: str) -> None:
 
 
 def _redirect(server: Client, name: str, address: str) -> None:
-    """Make a running replica follow the primary at that address."""
+    """Tell the running replica `name` to follow the primary at `address`, which must have the slot of that replica.
+
+    Returns before the replica reconnects.
+    """
     # ALTER SYSTEM has no parameters; names and addresses contain no quotes.
     server.ask(f"ALTER SYSTEM SET primary_conninfo = '{source(name, address)}'")
     server.ask(f"ALTER SYSTEM SET primary_slot_name = '{slot(name)}'")

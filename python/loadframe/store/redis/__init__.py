@@ -110,7 +110,7 @@ class Redis(Store):
         )
 
     def installation(self, home: Path | None) -> FoundInstallation:
-        """Return the server of the installation, or else on the PATH; BadInput if it is too old or missing."""
+        """Return the server in `home`, or the one on the PATH if `home` is None; BadInput if too old or missing."""
         server = distribution.require_program(home, *_PROGRAMS)
         name = "valkey " if "valkey" in server.name else ""
         version = distribution.program_version(server, r"v=(\d+(?:\.\d+)*)", "--version")

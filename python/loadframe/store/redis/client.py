@@ -223,7 +223,11 @@ class _Reconnecting:
         self._lock = threading.Lock()
 
     def ask(self, commands: Sequence[Command]) -> list[Any]:
-        """Return the replies to commands; ReplyError if access is denied, OSError without an answer."""
+        """Send commands and return their replies; error replies are elements.
+
+        If an open connection breaks, connect and send all commands once more; not after a timeout. ReplyError only if
+        the login is refused, OSError without an answer.
+        """
         with self._lock:
             try:
                 return self._ask(commands, again=self._connection is not None)

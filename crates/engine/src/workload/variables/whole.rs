@@ -178,6 +178,8 @@ fn older(items: u64) -> u64 {
     (items - 1).max(1)
 }
 
+/// Reads the keys `form` and `exponent` (default 0.99), and returns the distribution over `items` items. The exponent
+/// is at most 20 in the exact form, and below 1 in the ycsb form.
 fn zipf(form: &Form<'_>, items: u64) -> Result<Zipf, PlanError> {
     if form.word("form", &["exact", "ycsb"])? == "exact" {
         let exponent = form.number("exponent", Some(YCSB_EXPONENT), |e| e > 0.0 && e <= 20.0, "above 0, at most 20")?;

@@ -18,7 +18,11 @@ _NONE = "because no operation creates it"
 
 
 def create_index(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert the creation of an index; declared indices are skipped, because they are collections."""
+    """Convert create-index to a form, or to a PUT request if the form cannot express it.
+
+    For a declared index, or without a body, report the operation as left out, add its settings to all declared
+    collections and return an empty list. The load creates declared collections before its first phase.
+    """
     target = make.target(part)
     if part.data.get("body") is not None and target not in make.track.collections:
         body = part.mapping("body")
