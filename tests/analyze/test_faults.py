@@ -7,6 +7,7 @@ from loadframe.analyze.experiment import RecordedRun, read_experiment
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.analyze.verdict import rules
 from loadframe.analyze.verdict.rules import RULES, effect_of, fault_of
+from loadframe.analyze.verdict.self_monitor import STRAGGLING
 from loadframe.record import Summary
 from loadframe.report.run_status import exclusions, run_status, trust
 from made_up_runs import MadeUp, invalid, summary
@@ -58,6 +59,11 @@ def test_a_figure_beyond_its_limit_does_not_read_like_it(rule, figures, value):
     cause = rule(phase="load", place="", **figures).cause
     assert f" {value}" in cause
     assert cause.count(value) == 1
+
+
+def test_the_limit_of_a_straggler_is_written_without_a_row_of_decimals():
+    cause = rules.STRAGGLER(phase="load", rank="rank 1", share=0.6664, limit=STRAGGLING, others=0).cause
+    assert "did 66.6 % of the work of the median rank (limit 67 %)" in cause
 
 
 def test_answers_name_the_rules_whose_effect_the_variation_between_runs_does_not_show():

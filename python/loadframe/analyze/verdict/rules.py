@@ -258,7 +258,7 @@ def _straggler(phase: str, rank: str, share: float, limit: float, others: int) -
     """
     return (
         f"in phase {phase} {rank} did {share_beside(share, limit)} of the work of the median rank"
-        f" (limit {format_limit(limit)}){_others(others, 'fell behind')}"
+        f" (limit {format_share(limit)}){_others(others, 'fell behind')}"
     )
 
 
