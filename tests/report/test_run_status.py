@@ -2,12 +2,15 @@
 
 import json
 
+import pytest
+
+from commands import within
 from loadframe.analyze.compare import read_groups
 from loadframe.analyze.experiment import read_experiment
 from loadframe.analyze.verdict.rules import NOT_ACHIEVED, severity_of
 from loadframe.record import Run
 from loadframe.record.reader import set_aside
-from loadframe.report.run_status import exclusions, trust
+from loadframe.report.run_status import exclusions, standing_of, trust
 from simulated import Truth, write_experiment, write_run
 
 
@@ -97,3 +100,23 @@ def test_a_valid_run_beside_other_programs_names_them(tmp_path):
     (group,) = exclusions(folder)
     assert (group.runs, group.cause) == ((name,), "other programs: rustc")
     assert "other programs used the processors of the nodes in 1 of 2" in trust(folder)
+
+
+@pytest.mark.parametrize(
+    ("codes", "standing"),
+    [
+        (["not_achieved"], "Valid: the problems below are results of the store."),
+        (["imprecise"], "Valid, with problems: see below."),
+        (["not_achieved", "imprecise"], "Valid, with problems: see below."),
+        (["not_achieved", "contended"], "disturbed the cluster's machines: see the problems below."),
+    ],
+)
+def test_the_verdict_calls_problems_of_the_store_only_results_of_the_store(tmp_path, codes, standing):
+    path = write_run(tmp_path, "r1", Truth(seconds=2)).path
+    summary = json.loads((path / "summary.json").read_text())
+    reason = {"cause": "what happened", "remedy": "what to do", "phase": "range_100"}
+    summary["verdict"]["reasons"] = [reason | {"code": code} for code in codes]
+    (path / "summary.json").write_text(json.dumps(summary))
+    assert standing_of(Run(path))[1].endswith(standing)
+    assert within("report", path, "--export", tmp_path / "csv", "--format", "csv")[0] == 0
+    assert (tmp_path / "csv" / "answer.txt").read_text().splitlines()[0].endswith(standing)

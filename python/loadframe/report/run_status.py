@@ -15,7 +15,7 @@ from loadframe.analyze.exclusion import selected_runs, warned_runs
 from loadframe.analyze.executions import SUFFICIENT_SECONDS, IngestPace, ingest_pace
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.figures import VALUE
-from loadframe.analyze.verdict.rules import CONTENDED, CPU_LIMIT, UNREAD_LIMIT
+from loadframe.analyze.verdict.rules import CONTENDED, CPU_LIMIT, UNREAD_LIMIT, fault_of
 from loadframe.base.units import counted, format_count, format_duration, format_share
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary, RecordedFigure, RecordedReason
@@ -181,8 +181,18 @@ def standing_of(run: Run) -> tuple[Tone, str]:
             "bounded",
             "Valid, bounded: delays or limits of the load generator affect some figures; see the bounds.",
         )
-    if recorded.reasons:
-        return "valid", "Valid: the problems below are results of the store."
+    faults = {fault_of(reason.code) for reason in recorded.reasons}
+    if "cluster" in faults:
+        return (
+            "bounded",
+            "Valid, but other programs or faults disturbed the cluster's machines: see the problems below.",
+        )
+    if faults:
+        only = faults == {"store"}
+        return (
+            "valid",
+            "Valid: the problems below are results of the store." if only else "Valid, with problems: see below.",
+        )
     paces = (ingest_pace(run, phase, name) for phase in run.summary.measured for name in phase.sources)
     if behind := [pace.source for pace in paces if pace and pace.pace == "fell behind"]:
         return (
