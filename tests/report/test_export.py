@@ -15,7 +15,7 @@ import loadframe
 from commands import within
 from loadframe.base.units import format_duration, format_size, parse_duration
 from loadframe.report.csv_table import csv_table
-from loadframe.report.export import _tabulars
+from loadframe.report.export import _tables
 from loadframe.report.kinds import read_report
 from loadframe.report.tables import Cell, Table
 from simulated import Truth, write_experiment, write_run, write_variants
@@ -41,8 +41,13 @@ def seconds(text):
 
 def tabular(title, table):
     """The LaTeX of a table that a page holds."""
-    (text,) = _tabulars(title, table)
+    (text,) = tabulars((title, table)).values()
     return text
+
+
+def tabulars(*tables):
+    """The LaTeX files of the tables of a page, by their names without the suffix."""
+    return {name: text.decode() for name, text in _tables(tables, "latex")}
 
 
 def columns(*rows, titles=("measure", "value"), names=1):
@@ -267,18 +272,29 @@ def test_latex_tables_have_the_environment_that_their_width_needs():
 
 
 def test_latex_tables_with_too_many_columns_for_a_page_are_split_and_repeat_the_names():
-    parts = _tabulars("many", _MANY)
+    parts = list(tabulars(("many", _MANY)).values())
     assert len(parts) > 1
     heads = [part.split(r"\toprule")[1].splitlines()[1].removesuffix(r" \\").split(" & ") for part in parts]
     assert {head[0] for head in heads} == {"measure"}
     assert [name for head in heads for name in head[1:]] == list(_MANY.columns[1:])
-    assert rf"\caption{{many (part 1 of {len(parts)})}}\label{{tab:many-1}}" in parts[0]
+    assert rf"\caption{{many (part 1 of {len(parts)})}}\label{{tab:many}}" in parts[0]
+
+
+def test_latex_tables_have_the_label_of_their_file_and_every_file_its_own_name():
+    small = Table(("nodes",), [[Cell("1")]])
+    files = tabulars(("many 2", small), ("many", _MANY), ("Many", small), ("many", small))
+    labels = {name: re.findall(r"\\label\{tab:(.+?)\}", text) for name, text in files.items()}
+    assert labels == {name: [name] for name in files}
+    assert list(files)[:3] == ["many-2", "many", "many-3"]
+    assert sum(r"\caption{many (part " in text for text in files.values()) == len(files) - 3
+    assert len(tables := list(_tables([("many 2", small), ("many", small), ("many", small)], "csv"))) == 3
+    assert [name for name, _ in tables] == ["many-2", "many", "many-3"]
 
 
 def test_latex_tables_that_are_taller_than_a_page_have_a_file_for_each_page(tmp_path):
     long = "the load generator left a figure without a bound of the whole run"
     rows = [[Cell(f"run {number}"), Cell(long if number == 149 else "valid")] for number in range(150)]
-    parts = _tabulars("runs", Table(("run", "verdict"), rows))
+    parts = list(tabulars(("runs", Table(("run", "verdict"), rows))).values())
     assert len(parts) > 1
     listed = [line for part in parts for line in re.findall(r"^run \d+", part, re.MULTILINE)]
     assert listed == [f"run {number}" for number in range(150)]
@@ -307,9 +323,8 @@ def test_articles_of_one_and_of_two_columns_with_every_plot_and_table_have_no_wa
     variants = {name: Truth(lam=lam, seconds=2) for name, lam in (("Redis", 90), ("PostgreSQL", 70))}
     compared = read_report(write_variants(tmp_path / "stores", variants, repetitions=2)).page.tables
     made_up = [("wide", _WIDE), ("many", _MANY)]
-    for number, (title, table) in enumerate([*compared, *made_up]):
-        for part, text in enumerate(_tabulars(title, table)):
-            (target / f"compared-{number}-{part}.tex").write_text(text.replace("{tab:", f"{{tab:compared-{number}-"))
+    for name, text in tabulars(*compared, *made_up).items():
+        (target / f"compared-{name}.tex").write_text(text.replace("{tab:", "{tab:compared-"))
     assert "contrasts" in dict(compared)
     tables = [rf"\input{{{path.stem}}}\clearpage" for path in sorted(target.glob("*.tex"))]
     plots = [

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count
 from pathlib import Path
 
 from loadframe.base.errors import BadInput
@@ -160,18 +161,30 @@ def _converted(svg: str, kind: str) -> bytes:
 
 
 def _tables(tables: Sequence[tuple[str, Table]], kind: str) -> Iterator[tuple[str, bytes]]:
-    taken: dict[str, int] = {}
+    """Yield the file name and content of each table, or of each of its parts."""
+    taken: set[str] = set()
     for title, table in tables:
-        name = _file_name(title)
-        for text in [csv_table(table)] if kind == "csv" else _tabulars(title, table):
-            taken[name] = taken.get(name, 0) + 1
-            yield name if taken[name] == 1 else f"{name}-{taken[name]}", text.encode()
+        names = _free_names(_file_name(title), taken)
+        if kind == "csv":
+            yield next(names), csv_table(table).encode()
+        else:
+            yield from ((name, text.encode()) for name, text in _tabulars(title, table, names))
 
 
-def _tabulars(title: str, table: Table) -> list[str]:
+def _free_names(name: str, taken: set[str]) -> Iterator[str]:
+    """Yield `name`, `name-2`, `name-3` and so on without the names in `taken`, and add them to it."""
+    for number in count(1):
+        free = name if number == 1 else f"{name}-{number}"
+        if free not in taken:
+            taken.add(free)
+            yield free
+
+
+def _tabulars(title: str, table: Table, names: Iterator[str]) -> list[tuple[str, str]]:
     """Return a table for LaTeX with the package booktabs, in the largest size and longest lines that fit.
 
-    A table wider than a column gets the environment for the width of the page. Larger tables have several parts.
+    A table wider than a column gets the environment for the width of the page. Larger tables have several parts. Each
+    part has one of `names`, which is also its label.
     """
     long = [text for row in table.rows for cell in row[1:] for text in (cell.text, cell.small) if len(text) > _LONG]
     notes = _Notes(_merged(long))
@@ -182,18 +195,18 @@ def _tabulars(title: str, table: Table) -> list[str]:
         for body in _pages(layout, notes)
     ]
     comments = [f"% {' '.join(text.split())}" for text in (title, table.note) if text]
+    captions = [f"{title} (part {number} of {len(parts)})" if len(parts) > 1 else title
+                for number in range(1, len(parts) + 1)]  # fmt: skip
     return [
-        "\n".join([*comments, *_float(part, title, f"{number} of {len(parts)}" * (len(parts) > 1), notes)]) + "\n"
-        for number, part in enumerate(parts, 1)
+        (name, "\n".join([*comments, *_float(part, caption, name, notes)]) + "\n")
+        for part, caption, name in zip(parts, captions, names, strict=False)
     ]
 
 
-def _float(part: "_Layout", title: str, number: str, notes: "_Notes") -> list[str]:
-    """Return the lines of a table or of a part of it, `number`, with its caption and notes."""
+def _float(part: "_Layout", caption: str, label: str, notes: "_Notes") -> list[str]:
+    """Return the lines of a table or of a part of it, with its caption, label and notes."""
     head, *body = [" & ".join(_cell(lines, part.sides[at], at) for at, lines in enumerate(row)) + r" \\"
                    for row in part.rows]  # fmt: skip
-    caption = f"{title} (part {number})" if number else title
-    label = "-".join(filter(None, (_file_name(title), number.partition(" ")[0])))
     return [
         rf"\begin{{{part.environment}}}",
         r"\centering",
