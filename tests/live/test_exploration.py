@@ -293,7 +293,7 @@ def test_the_page_shows_a_run_with_hostile_values_as_text(folder, width):
             browser.evaluate(f"part('where').value = '{name}'; part('value').value = '{value}'; {SHOW}")
         stand = "document.getElementById('stand').innerText"
         browser.wait_for(
-            f"{stand}.startsWith('1 document, where reason is ') && {stand}.endsWith(' and source is a:1')"
+            f"{stand}.startsWith('1 row, where reason is ') && {stand}.endsWith(' and source is a:1')"
         )
         assert browser.evaluate("[...document.querySelectorAll('#filters button')].map((it) => it.textContent)") == [
             "reason = no type ×",
@@ -318,11 +318,11 @@ def test_the_page_lists_events_and_draws_single_values_as_dots(folder):
         units = browser.evaluate(
             "[...document.querySelectorAll('.chart > svg')].map((it) => it.firstChild.textContent)"
         )
-        assert units == ["documents", "ms"]
+        assert units == ["rows", "ms"]
         events = browser.evaluate("document.getElementById('events').innerText")
         assert "node joined: node-2" in events
         browser.evaluate(f"part('start').value = '2'; part('until').value = '9'; {SHOW}")
-        browser.wait_for("document.getElementById('stand').innerText.endsWith('documents, from 2 s and before 9 s')")
+        browser.wait_for("document.getElementById('stand').innerText.endsWith('rows, from 2 s and before 9 s')")
 
 
 @pytest.mark.skipif(bool(chromium.missing()), reason=chromium.missing() or "")

@@ -143,8 +143,10 @@ function subjectCharts(field) {
 function draw() {
   if (!findings) return;
   const field = part("field").value, statistics = findings.statistics;
-  const documents = `${findings.total.toLocaleString("en")} ${findings.total === 1 ? "document" : "documents"}`;
-  part("stand").textContent = [documents, ...selected].join(", ");
+  // A recorded run has rows, and its metric "documents" is another count.
+  const noun = source.clock ? "document" : "row";
+  const total = `${findings.total.toLocaleString("en")} ${noun}${findings.total === 1 ? "" : "s"}`;
+  part("stand").textContent = [total, ...selected].join(", ");
   part("notes").hidden = !findings.notes.length;
   part("notes").replaceChildren(...findings.notes.map((note) => element("li", {}, note)));
   axis = null;
@@ -156,7 +158,7 @@ function draw() {
   const apart = findings.series.length > 0;
   const measured = axis && !apart && findings.periods.some((period) => period.mean !== null);
   const lines = {
-    ...axis ? { count: [`Documents in ${timeText(findings.width)}`, "documents", over([["count", "s0"]], 0)] } : {},
+    ...axis ? { count: [`${source.clock ? "Documents" : "Rows"} in ${timeText(findings.width)}`, `${noun}s`, over([["count", "s0"]], 0)] } : {},
     ...measured
       ? { numbers: [`${field}: mean and maximum`, findings.measure, over([["mean", "s2"], ["most", "s1 dash"]], null)] } : {},
     ...axis && apart ? Object.fromEntries(subjectCharts(field).map((chart, at) => [`subjects ${at}`, chart])) : {},
@@ -166,7 +168,7 @@ function draw() {
   for (const [key, [title]] of Object.entries(lines)) charts[key] ??= new Chart(part("charts"), title);
   for (const [key, [, unit, drawn]] of Object.entries(lines)) charts[key].draw({ ...axis, unit, lines: drawn });
   const rows = findings.values.map(([label, count]) => [label, count, []]);
-  answer("values", rows.length > 0, { title: `Most frequent values of ${field}`, chart: "bars", rows, beside: [], unit: findings.unit });
+  answer("values", rows.length > 0, { title: `Most frequent values of ${field}`, chart: "bars", rows, beside: [], unit: source.clock ? findings.unit : "rows" });
   const unit = findings.measure ? `, ${findings.measure}` : "";
   answer("statistics", apart || Object.keys(statistics).length > 0, {
     title: `Statistics of ${field}${unit}`,
