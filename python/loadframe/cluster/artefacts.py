@@ -229,6 +229,7 @@ def _matches(path: Path, jar: Jar) -> bool:
 
 
 def _write_stamp(distribution: Distribution, target: Path) -> None:
+    """Store the checksum, size and modification time of each installed file, with which `installed` compares them."""
     stamp: dict[str, Any] = {jar.path: [jar.sha256, *_size_and_time(target / jar.path)] for jar in distribution.jars}
     if archive := distribution.archive:
         stamp[archive.file.path] = [archive.file.sha256, _tree(target)]
@@ -236,6 +237,7 @@ def _write_stamp(distribution: Distribution, target: Path) -> None:
 
 
 def _place_text(path: Path, content: str) -> None:
+    """Replace a file atomically; all users can read it."""
     folders.make(path.parent)
     draft = path.with_name(f"{path.name}.part")
     draft.write_text(content)
@@ -244,6 +246,10 @@ def _place_text(path: Path, content: str) -> None:
 
 
 def _fetch(jars: list[Jar], target: Path, what: str, report: Callable[[str], None]) -> None:
+    """Download jars in parallel into the installation folder; the first error stops the other downloads.
+
+    Jars that were complete before the error remain.
+    """
     staging = target.with_name(f"{target.name}.part")
     # Remove partial downloads of a killed attempt. Complete files were moved out at once.
     shutil.rmtree(staging, ignore_errors=True)
@@ -266,6 +272,11 @@ def _fetch(jars: list[Jar], target: Path, what: str, report: Callable[[str], Non
 
 
 def _fetch_one(jar: Jar, target: Path, staging: Path, progress: Download, stop: threading.Event) -> None:
+    """Download a jar, verify its checksum, and move it to its place.
+
+    Both an error of the registry and a wrong checksum are retried; the last one is raised as RegistryError or
+    LoadframeError.
+    """
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             # One folder per destination: jars of two modules can have the same name.

@@ -87,6 +87,7 @@ def _disks() -> Iterator[Check]:
 
 
 def _limits() -> Iterator[Check]:
+    """Yield one check: the limiter that nodes would use, or the obstacles of all limiters."""
     obstacles = []
     for limiter in limiters():
         obstacle = limiter.obstacle()
@@ -184,6 +185,10 @@ def _programs() -> Iterator[Check]:
 
 
 def _registry() -> Check:
+    """Check the registry by downloading the smallest file of the supported versions.
+
+    A failure is `optional` if all versions are in the cache.
+    """
     distributions = [store.distribution(version) for store in stores.stores().values() for version in store.versions]
     smallest = min((jar for distribution in distributions for jar in distribution.files), key=lambda jar: jar.size)
     with tempfile.TemporaryDirectory() as staging:

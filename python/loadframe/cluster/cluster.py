@@ -151,6 +151,11 @@ class Cluster(ClusterView):
     def _start(
         cls, store: Store, spec: ClusterSpec, host: Host, folder: Path, saved: named.SavedCluster | None, report: Report
     ) -> Self:
+        """Start a new cluster, or restart a saved one with its nodes, and then grow or shrink it to the wanted number.
+
+        After any error, stop its nodes, undo moves of nodes between machines, and remove a cluster that was never
+        formed.
+        """
         before = replace(spec, nodes=saved.spec.nodes) if saved else spec
         node_table = NodeTable(before, {}, formed=False)
         if saved:
@@ -463,6 +468,7 @@ class Cluster(ClusterView):
         self._emit(ClusterEvent(event_kinds.SHAPED, (name,), {"delay": delay, "loss": loss, "rate": rate}))
 
     def _linked(self, name: str) -> tuple[Node, Link]:
+        """Return a node and its network link; BadInput if the nodes share this machine's network."""
         node = self._named(name)
         link = self._process(node).link
         if link is None:
@@ -478,6 +484,7 @@ class Cluster(ClusterView):
         self._emit(ClusterEvent(event_kinds.CONFIGURED, ()))
 
     def _numbered(self, name: str) -> int:
+        """Return the number of a data node; BadInput for any other node."""
         node = self._named(name)
         if node.number is None:
             raise BadInput(
@@ -486,6 +493,7 @@ class Cluster(ClusterView):
         return node.number
 
     def _process(self, node: Node) -> Process:
+        """Return the running process of a node; BadInput if it does not run, or Loadframe did not start the cluster."""
         self._of_ours()
         if node.process is None or not node.process.alive():
             raise BadInput(f"{node.name} is not running", remedy="see `loadframe cluster status`")
@@ -519,6 +527,7 @@ class Cluster(ClusterView):
         )
 
     def _emit(self, event: ClusterEvent) -> None:
+        """Store an event if the cluster has a name, and call the listeners."""
         if self._folder and self.spec and self.spec.name:
             events.write(self._folder, event)
         for listener in list(self._listeners):
@@ -559,6 +568,10 @@ class Cluster(ClusterView):
         self._node_table.write()
 
     def _stop_nodes(self) -> None:
+        """Stop all nodes, and then those that a change in progress has started meanwhile.
+
+        Waits up to _LAST_CHANGE seconds for the change. Removes the folder of a cluster without a name.
+        """
         self._ours, self._stopped = False, True
         with contextlib.suppress(LoadframeError):
             self._node_table.follow()

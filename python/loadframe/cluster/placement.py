@@ -259,6 +259,10 @@ def _seats_on(
     present: Sequence[Node],
     kept: tuple[list[int], list[int]] | None,
 ) -> list[Endpoint]:
+    """Return the endpoints of nodes on one machine, on free ports; nodes with their own addresses share the ports.
+
+    `present` are the cluster's nodes there, and `kept` the ports and peer ports that the nodes had before.
+    """
     wanted = len(numbers)
     if store.own_address or machine.own_addresses:
         addresses = _addresses(machine, numbers, {_host(node.address) for node in present})

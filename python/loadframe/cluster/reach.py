@@ -100,6 +100,10 @@ def warn_if_open(file: Path, warn: Warn) -> None:
 
 
 def _basic(user: str, password_file: Path | None, warn: Warn, environment: Mapping[str, str]) -> Auth:
+    """Return a user with the password from the file, LOADFRAME_PASSWORD, or a prompt on the terminal.
+
+    BadInput if there is no terminal, or the user name contains a colon.
+    """
     if ":" in user:
         raise BadInput(
             "a user name cannot contain a colon",

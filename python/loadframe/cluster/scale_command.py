@@ -95,6 +95,10 @@ class ScaleCommand:
             self._wait("waiting for balanced data", now, tell)
 
     def _run(self, nodes: int, end: float, tell: Progress) -> list[str]:
+        """Run the command to its end, and return the addresses in its output; StoreFailed if it fails.
+
+        If it does not end before `end` (monotonic clock), or after an interrupt, its process group is killed.
+        """
         with TemporaryFile() as output, TemporaryFile() as errors:
             try:
                 process = subprocess.Popen(
@@ -129,6 +133,7 @@ class ScaleCommand:
 
     @staticmethod
     def _wait(what: str, health: Health | None, tell: Progress) -> None:
+        """Report progress, raise if the program was interrupted, and sleep until the next poll."""
         left, state = (float(health.moving), health.status) if health else (0.0, "")
         tell(what, Balancing(left, "pieces", state))
         interrupts.check()

@@ -205,6 +205,11 @@ def shrink(change: ClusterChange, numbers: Sequence[int]) -> list[str]:
 
 
 def _drain(change: ClusterChange, number: int) -> None:
+    """Move a node's data to the others, and mark it as LEFT; its process still runs.
+
+    If the store refuses, restore the node's state. After any other error, including an interrupt, ask the store to keep
+    the node, and mark it as SETTLED. The error is raised.
+    """
     nodes = change.node_table.of(number)
     member, before = nodes[0].member(nodes[1:]), nodes[0].state
     others = [node.address for node in change.node_table.asked if node.number != number]
@@ -326,6 +331,7 @@ def _state(change: ClusterChange, number: int) -> State:
 
 
 def _finish(change: ClusterChange, number: int) -> None:
+    """Complete an interrupted change of a node: finish its join or its departure, or cancel a move of its data."""
     nodes = change.node_table.of(number)
     match nodes[0].state:
         case State.JOINING:

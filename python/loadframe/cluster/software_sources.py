@@ -60,6 +60,10 @@ def unpack_tar(path: Path, target: Path) -> None:
 
 
 def _extract(content: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, target: Path) -> None:
+    """Extract an entry without the first folder of its path; refuse paths and links that leave `target`.
+
+    LoadframeError also for devices and other special files.
+    """
     _, *parts = PurePosixPath(entry.name).parts
     if not parts:
         return

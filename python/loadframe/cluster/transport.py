@@ -100,6 +100,10 @@ def bring(
 
 
 def _copy_to(machine: Machine, place: Path, name: str, user: int | None, report: Callable[[str], None]) -> Path:
+    """Return the folder on a machine with the content of `place`: the same path, a cached copy, or a new copy.
+
+    A new copy is verified before it is used.
+    """
     files = listing(place)
     if machine.call(_is_there, place, list(files), user):
         return place
@@ -144,6 +148,7 @@ def _is_there(place: Path, files: Sequence[File], user: int | None) -> bool:
 
 
 def _same(place: Path, file: File) -> bool:
+    """Whether an entry agrees with its description; unchanged inode and modification time replace the checksum."""
     path = place / file.path
     try:
         status = path.lstat()

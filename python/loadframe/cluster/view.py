@@ -232,6 +232,7 @@ class ClusterView:
         return os.sched_getaffinity(0) - set(placement.candidate_cores(self.spec.limits, self.spec.nodes)) or None
 
     def _named(self, name: str) -> Node:
+        """Return the node of that name; BadInput with a suggestion if there is none."""
         names = [node.name for node in self.nodes]
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)
@@ -242,6 +243,7 @@ class ClusterView:
         return next(node for node in self.nodes if node.name == name)
 
     def _of_ours(self) -> ClusterSpec:
+        """Return the specification; BadInput for a cluster that Loadframe did not start."""
         if self.spec is None:
             raise BadInput(
                 "loadframe cannot change a cluster that it did not start", remedy="change it with the store's tools"

@@ -167,6 +167,7 @@ class _Agent:
         self._heard = time.monotonic()
 
     def run(self) -> None:
+        """Execute calls, in threads, until the input ends; then stop all processes that calls have started."""
         self._write({"ready": wire.encoded(facts())})
         for task in (self._beat, self._report_changes):
             threading.Thread(target=task, daemon=True).start()
@@ -179,6 +180,7 @@ class _Agent:
         _stop_processes()
 
     def _answer(self, message: Mapping[str, Any]) -> None:
+        """Execute a call, and send its value or its error; nothing is raised here."""
         answer: dict[str, Any] = {"id": message["id"]}
         try:
             function = wire.import_named(message["call"])
@@ -192,6 +194,7 @@ class _Agent:
         self._write(answer)
 
     def _beat(self) -> None:
+        """Send heartbeats, and exit at once if the other side was silent for PATIENCE seconds."""
         while time.monotonic() - self._heard < PATIENCE:
             self._write({"beat": True})
             time.sleep(BEAT)
@@ -199,6 +202,7 @@ class _Agent:
         os._exit(1)
 
     def _report_changes(self) -> None:
+        """Send each change of a process's state, forever."""
         while True:
             for number, held in list(_HELD.items()):
                 if held.lock.acquire(blocking=False):
@@ -213,6 +217,7 @@ class _Agent:
             time.sleep(_LOOK)
 
     def _write(self, message: Mapping[str, Any]) -> None:
+        """Send a message as one line. Threads take turns; a broken connection is ignored."""
         line = json.dumps(message).encode() + b"\n"
         with self._writing, contextlib.suppress(OSError):
             while line:

@@ -163,6 +163,7 @@ class AgentClient:
         self.connection.close()
 
     def _send(self, message: Mapping[str, Any]) -> None:
+        """Send a message; MachineLost if the connection has ended."""
         try:
             self.connection.send(json.dumps(message).encode() + b"\n")
         except OSError as error:
@@ -174,6 +175,7 @@ class AgentClient:
                 self._send({"beat": True})
 
     def _read(self) -> None:
+        """Handle messages until the connection ends, then let all pending calls raise MachineLost."""
         pieces: list[bytes] = []
         while data := self.connection.receive():
             self._heard = time.monotonic()
@@ -191,6 +193,7 @@ class AgentClient:
                 future.set_exception(lost)
 
     def _take(self, line: bytes) -> None:
+        """Handle one line: the agent's facts, the state of a process, or the answer to a call. Ignore other output."""
         try:
             message = json.loads(line)
         except ValueError:

@@ -236,6 +236,7 @@ def microseconds(cpus: float, period: float) -> int:
 
 
 def _write(path: Path, value: int | str) -> None:
+    """Write a value to an existing control file; OSError, with the path, if the kernel refuses it."""
     # write_text would create a file that the kernel does not offer.
     descriptor = os.open(path, os.O_WRONLY)
     try:

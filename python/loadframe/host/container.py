@@ -74,6 +74,10 @@ class Runtime:
         return replace(command, argv=(self.program, *argv, *command.argv), environment={**_OWN, **command.environment})
 
     def _by_client(self, command: Command, image: str, limits: Limits) -> Command:
+        """Return the command that runs a command in a container, with its memory and cores; the CPU quota is not set.
+
+        Its `undo` removes the container.
+        """
         assert self.program
         argv = ["run", "--rm", f"--name={command.name}", "--network=host", f"--workdir={command.folder}"]
         argv += [f"--volume={command.folder}:{command.folder}"]

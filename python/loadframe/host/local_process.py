@@ -120,6 +120,10 @@ class LocalProcess:
         return differences if self.alive() else []
 
     def _differences(self, asked: Limits) -> Iterator[Difference]:
+        """Yield the differences between the limits and the kernel's: cores, control group, CPU, memory and disk.
+
+        If a process is outside of its control group, the limits are not compared.
+        """
         cores = os.sched_getaffinity(self.pid)
         if asked.cores is not None and not cores <= set(asked.cores):
             yield Difference("set of cores", *(", ".join(map(str, sorted(known))) for known in (cores, asked.cores)))

@@ -179,6 +179,7 @@ def _user(bridge: str) -> Identity | None:
 
 
 def _ip(*arguments: str) -> str:
+    """Execute `ip` with arguments and return its output; LoadframeError if it fails."""
     done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
         error = (done.stderr.strip().splitlines() or ["it failed"])[0]

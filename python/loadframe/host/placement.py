@@ -63,6 +63,7 @@ def parse_machines(text: str) -> tuple[str, ...]:
 
 
 def _checked(words: Iterable[str], where: str) -> tuple[str, ...]:
+    """Return entries as `name` or `name:slots`; BadInput, with `where`, for an invalid entry or an empty list."""
     machines = []
     for word in words:
         try:

@@ -160,6 +160,10 @@ class RemoteMachine:
         return RemoteProcess(line, started, kept=kept)
 
     def _connected(self) -> AgentClient:
+        """Return the agent, started on first use.
+
+        After a failure, the same error is raised without another attempt for _AGAIN seconds.
+        """
         with self._connecting:
             if self._line is None:
                 if self._failed and time.monotonic() - self._failed[0] < _AGAIN:
@@ -177,6 +181,10 @@ class RemoteMachine:
             return self._line
 
     def _unreachable(self, line: AgentClient, error: MachineLost) -> LoadframeError:
+        """Return the error for an agent that did not start.
+
+        It names a missing Python, or contains the explanation of the host, or the last line of output.
+        """
         status, words = line.connection.status(), line.connection.words()
         if status == NO_PYTHON:
             wanted = ".".join(map(str, PYTHON))
@@ -194,6 +202,11 @@ class RemoteMachine:
         )
 
     def _found(self) -> str:
+        """Return the machine's address for nodes; raise the error of `_no_address` if it has none.
+
+        Without --network: the address over which it was reached, or the first that is not loopback. With it: the
+        address of that interface, in that network, or of the host name with that suffix.
+        """
         facts, wanted = self.facts, self._network
         if wanted is None and self._reached and self._has(self._reached):
             return self._reached

@@ -194,6 +194,7 @@ def _run(command: list[str]) -> None:
 
 
 def _ip(network: dict[str, str], *commands: str) -> None:
+    """Execute commands of `ip` as one batch; OSError if one fails."""
     # Here and not above: most nodes need it neither now nor when they end.
     import subprocess
 
@@ -291,6 +292,10 @@ def _children() -> set[int]:
 
 
 def _clean(order: dict[str, Any]) -> None:
+    """Undo the start of a node: run the undo commands, remove its network, control groups and scratch folders.
+
+    The last peer also removes the folders that peers share.
+    """
     for command in order["undo"]:
         _run(command)
     if order["network"]:

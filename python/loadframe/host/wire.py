@@ -158,6 +158,7 @@ def decoded(value: Any) -> Any:
 
 
 def _object(kind: str, fields: Mapping[str, Any]) -> Any:
+    """Create a dataclass from its encoded fields; TypeError if `kind` names anything else."""
     made = import_named(kind)
     if not (isinstance(made, type) and dataclasses.is_dataclass(made)):
         raise TypeError(f"{kind} is not a dataclass")

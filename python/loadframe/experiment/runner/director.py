@@ -243,6 +243,10 @@ class Director(RunHook):
         return self._writer.elapsed() - self._origin
 
     def _timeline(self) -> None:
+        """Take the steps in order, each when its trigger fires; end at the first step whose trigger does not fire.
+
+        In a control run, record the first trigger and change nothing.
+        """
         assert not isinstance(self._plan, BoundedPolicy)
         eye = _CpuWatcher(self._cluster, self._metrics)
         for number, planned in enumerate(self._plan, start=1):
@@ -267,6 +271,7 @@ class Director(RunHook):
         self._happened.set()
 
     def _missed(self, number: int, planned: TriggeredStep, when: str) -> None:
+        """Record that the trigger of a step did not fire, also as a deviation of the run."""
         self._writer.event(NEVER, step=number, trigger=planned.trigger.description)
         self._deviations.append(
             f"step {number} was not taken: its trigger, {planned.trigger.description}, did not fire {when}"
@@ -293,6 +298,10 @@ class Director(RunHook):
         self._begin(lambda: self._carry_out(number, step, change))
 
     def _carry_out(self, number: int, step: Step, change: "_Change") -> None:
+        """Change the cluster, and record the start and the end, failure or interruption as events.
+
+        Errors of Loadframe are recorded and not raised. If the run is over, nothing changes.
+        """
         words = change_text(step)
         if self._over.is_set():
             # The trigger fired while the run ended. The cluster is about to stop, so do not change it.
@@ -330,6 +339,10 @@ class Director(RunHook):
         self._writer.event(OVER, step=number, change=words)
 
     def _policy(self) -> None:
+        """Ask the policy at each interval, and add or remove nodes up to its answer within its bounds.
+
+        Not in a control run, during a change, or during the cooldown. An exception of the policy ends the director.
+        """
         assert isinstance(self._plan, BoundedPolicy)
         entry, decide = self._plan.entry, self._plan.policy
         eye = _CpuWatcher(self._cluster, self._metrics)
@@ -359,6 +372,7 @@ class Director(RunHook):
             self._change(number, Step.model_validate({"at": now, key: abs(more)}))
 
     def _observed(self, now: float, span: float) -> PolicyInput | None:
+        """Return the input of the policy for the last `span` seconds; None until throughput and CPU use are known."""
         length = max(round(span), 1)
         last, cpu = self._metrics.seconds()[-length:], self._metrics.cpu(length)
         if not last or cpu is None:

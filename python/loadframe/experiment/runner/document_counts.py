@@ -84,6 +84,7 @@ class EventCount:
         return tuple(self._stored(place, outcomes) for place in self._places)
 
     def _stored(self, place: _EventCollection, outcomes: Sequence[Outcome]) -> StoredEvents:
+        """Count the events that a run added to a collection, by kind; unique only if it held none before."""
         before = self._before[place.collection]
         stored_before = sum(before.values())
         after = self._cluster.count_having(place.collection, place.kinds)
@@ -105,6 +106,7 @@ def _kinds(outcome: Outcome) -> dict[str, Mapping[str, int]]:
 
 
 def _places(phases: Iterable[ResolvedPhase]) -> list[_EventCollection]:
+    """Return the collections that sources write to, with the kinds of their events; unique if all are generated."""
     places: dict[str, _EventCollection] = {}
     for phase in phases:
         for stream in phase.streams:

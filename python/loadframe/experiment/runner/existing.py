@@ -147,6 +147,7 @@ class ExistingClusters:
             raise BadInput(error.what, where=error.where, remedy=error.remedy) from error
 
     def _survey(self, design: Design) -> dict[str, str]:
+        """Attach to each cluster of the design, check its state, and test its settings; return name -> identity."""
         identities: dict[str, str] = {}
         for first, *_ in design.groups():
             key = self._key(first.treatment)
@@ -318,6 +319,10 @@ class ExistingClusters:
     _started = False
 
     def _attach(self, key: tuple[str, str]) -> Cluster:
+        """Return the cluster at the addresses, or the named one, which is started if it does not run.
+
+        Stores whether it was started.
+        """
         kind, where = key
         store = self._experiment.file.store
         if store.cluster:

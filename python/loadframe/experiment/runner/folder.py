@@ -122,6 +122,7 @@ class ExperimentFolder(RecordedRuns):
             self._require_unchanged(before, {name: measured[name] for name in before})
 
     def _require_unchanged(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
+        """BadInput if the systems under test differ from those of the last session."""
         if others := changes(before, now):
             raise BadInput(
                 f"the system under test has changed since the last session: {'; '.join(others)}",

@@ -281,6 +281,11 @@ def _run_design(
     existing: ExistingClusters | None,
     count: RunCount,
 ) -> None:
+    """Execute the runs that the folder lacks, each group of runs on one cluster.
+
+    After a failure, a new cluster is tried. The rest of a group is recorded as failed after BadInput, or after
+    _MAX_STARTS failures. OutOfTime, ClusterLost and the loss of a rank end the design.
+    """
     expected = run_seconds(design, experiment)
     known = length_is_known(experiment)
     listener.expect({name: s if known else None for name, s in expected.items() if not folder.has(name)})
@@ -453,6 +458,7 @@ def _machine_names(machines: Sequence[str]) -> list[dict[str, str]]:
 
 
 def _record_failure(experiment: Experiment, folder: ExperimentFolder, run: PlannedRun, error: LoadframeError) -> None:
+    """Record a failed run without data, unless the session has recorded it; raise instead after an interrupt."""
     # Errors caused by an interrupt are not failures of the run.
     interrupts.check()
     if folder.has(run.id):

@@ -24,6 +24,7 @@ def require_ports(phase: ResolvedPhase) -> None:
 
 
 def _require(address: str, source: str) -> None:
+    """BadInput unless this process can listen at an address; the port is free again afterwards."""
     host, _, port = address.rpartition(":")
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]

@@ -36,6 +36,7 @@ def recover_runs(parent: Path, selected: Callable[[str], bool] = lambda _: True,
 
 
 def _finish(wreck: Wreck, why: str) -> Path:
+    """Complete the folder of a crashed run as a failed run with the recorded seconds, and return its path."""
     with RunWriter.adopt(wreck) as writer:
         outcomes = []
         planned = {phase["name"]: phase for phase in wreck.manifest["workload"]["phases"]}

@@ -169,6 +169,7 @@ class Session:
             self._acknowledged.created(name)
 
     def _dropped_data(self, collections: Sequence[str]) -> DroppedData:
+        """Describe collections that are about to be dropped; a count is None if it fails. This drops nothing."""
         documents: dict[str, int | None] = {}
         for name in collections:
             try:
@@ -443,6 +444,11 @@ class Session:
         events: EventCount | None = None,
         closing: Closing | None = None,
     ) -> Outcome:
+        """Run one phase to its end, and return the outcome.
+
+        A failure of the hook ends the phase early, without an error: the caller must ask the hook. With `kept`, the
+        latest answers are written to that folder.
+        """
         plan = phase.plan(
             seed=self.seed,
             hosts=self.cluster.addresses,

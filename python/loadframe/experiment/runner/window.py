@@ -54,6 +54,10 @@ class WindowControl:
         return self._end_window(seconds, soonest)
 
     def _end_warmup(self, seconds: int, soonest: int) -> Adjustment | None:
+        """Return the adjustment that begins the measurement, or None while the warm-up continues.
+
+        Also None if the warm-up has a fixed length or has reached its limit: the engine then ends it.
+        """
         phase = self._phase
         if soonest >= phase.longest_warmup:
             # The engine ends the warm-up at its limit.
@@ -85,6 +89,11 @@ class WindowControl:
         return next((end for end in ends if not self._rows.unanswered(end - 1)), None)
 
     def _end_window(self, seconds: int, soonest: int) -> Adjustment | None:
+        """Return the adjustment that ends the measurement, or None.
+
+        None before the next look, if the precision is not reached, or at the limit, where the engine ends the window.
+        Also stores the precision and whether it was reached.
+        """
         assert self._warmup_ends is not None
         measured = seconds - self._warmup_ends
         if not self._looks or measured < self._looks[0]:

@@ -408,6 +408,10 @@ class Application(Store):
     def _connect(
         self, members: Sequence[Member], front: Member, tiers: Tiers, settings: Mapping[str, Any], watch: Watch
     ) -> None:
+        """Give the instances the environment of the tiers, wait until they answer, and enter them in the balancer.
+
+        A balancer that does not run yet gets a complete configuration instead, with which it starts.
+        """
         instances = [member for member in members if not member.role]
         for member in instances:
             tell(member, tiers.exports)

@@ -107,6 +107,7 @@ def drop(commands: str, name: str) -> None:
 
 
 def _command(commands: str, command: str) -> None:
+    """Send a command to the load balancer; Unreachable if it does not answer, StoreFailed if it rejects the command."""
     try:
         with socket.create_connection(split_address(commands), timeout=_TIMEOUT) as connection:
             connection.sendall(f"{command}\n".encode())

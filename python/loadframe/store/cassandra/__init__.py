@@ -385,6 +385,7 @@ class Cassandra(Store):
         watch(Balancing(0, "bytes", "left"))
 
     def _require_copies(self, addresses: Sequence[str], member: Member) -> None:
+        """BadInput if a keyspace of the user has more copies than nodes remain after `member` has left."""
         others = len(self._ring(addresses).members) - 1
         for keyspace in self._ask(addresses, "SELECT keyspace_name, replication FROM system_schema.keyspaces"):
             name, copies = str(keyspace["keyspace_name"]), _copies(keyspace["replication"])
@@ -420,6 +421,11 @@ class Cassandra(Store):
         self._agree(addresses)
 
     def _create_keyspace(self, addresses: Sequence[str], declared: Mapping[str, Any], nodes: int) -> None:
+        """Create the keyspace of all collections, or check the existing one; BadInput if the copies exceed the nodes.
+
+        BadInput also if the declared number of copies differs from the existing keyspace's. Without a declared
+        replication, an existing keyspace is accepted.
+        """
         replication = {"class": "SimpleStrategy", "replication_factor": 1, **declared}
         if _copies(replication) > nodes:
             raise BadInput(

@@ -99,6 +99,10 @@ class Connection:
         return list(_rows(_Reader(answer)))
 
     def _exchange(self, opcode: int, body: bytes) -> tuple[int, bytes]:
+        """Send one request, and return the opcode and body of its answer; CqlError for an error answer.
+
+        The tracing id and the warnings of the answer are dropped.
+        """
         self._socket.sendall(struct.pack(">BBhBi", _VERSION, 0, 0, opcode, len(body)) + body)
         _, flags, _, answered, length = struct.unpack(">BBhBi", self._receive(9))
         reader = _Reader(self._receive(length))
@@ -113,6 +117,7 @@ class Connection:
         return answered, reader.rest()
 
     def _receive(self, length: int) -> bytes:
+        """Read exactly `length` bytes; ConnectionResetError if the server closes the connection before."""
         received = bytearray()
         while len(received) < length:
             piece = self._socket.recv(length - len(received))
@@ -156,6 +161,7 @@ def _text(text: str) -> bytes:
 
 
 def _rows(reader: _Reader) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a result by column name; none for a result without rows, such as that of a schema change."""
     if reader.int() != _ROWS:
         return
     flags, columns = reader.int(), reader.int()

@@ -176,6 +176,7 @@ class Couchbase(Store):
             self._index(addresses, name)
 
     def _is_ready(self, addresses: Sequence[str], name: str) -> bool:
+        """Whether the bucket exists, each of its partitions has an active node, and all its nodes are healthy."""
         answer = self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}")
         if answer.status == _NOT_FOUND:
             return False
@@ -246,6 +247,7 @@ class Couchbase(Store):
         return now
 
     def _counted(self, addresses: Sequence[str], name: str) -> int:
+        """Return the number of documents in the bucket's statistics, which lag; StoreFailed without such a bucket."""
         answer = self._rest.ask(addresses, "GET", f"/pools/default/buckets/{name}")
         stats = document(answer, dict).get("basicStats", {}) if answer.status != _NOT_FOUND else {}
         if "itemCount" not in stats:

@@ -313,6 +313,7 @@ def reunite(rest: Administration, members: Sequence[Member], watch: Watch) -> No
 
 
 def _rebalance(rest: Administration, addresses: Sequence[str], watch: Watch, leaving: Sequence[PoolNode] = ()) -> None:
+    """Start a rebalance over all known nodes, without those that leave, and wait until it has ended."""
     nodes = Pool.read(rest, addresses).nodes
     before = _task(rest, addresses).get("lastReportURI")
     form = {

@@ -267,6 +267,7 @@ class MongoDB(Store):
         return settings
 
     def _running_setting(self, server: Client, name: str) -> Any:
+        """Return the cache size in bytes, or a parameter, of one server; BadInput for any other setting."""
         if name == "cache":
             return int(server.ask({"serverStatus": 1})["wiredTiger"]["cache"]["maximum bytes configured"])
         if not name.startswith(config.PARAMETER):
@@ -402,6 +403,7 @@ class MongoDB(Store):
         return list(dict.fromkeys([*addresses, *behind]))
 
     def _name(self, address: str) -> str:
+        """Return the name of a server and remember it, or return the address if its command line cannot be read."""
         if address not in self._names:
             try:
                 self._names[address] = name_of(self.client(address).ask({"getCmdLineOpts": 1}), address)

@@ -141,6 +141,7 @@ class Client:
         self._client.close()
 
     def _refused(self, code: int, words: str) -> BadInput:
+        """Return the error for a refused command; the remedy depends on the code: failed login or missing role."""
         if self._access.auth is None:
             what = f"the server denies access: {words}"
             return BadInput(what, where=self.address, remedy="give --user")
@@ -160,6 +161,10 @@ class Client:
 
     @contextlib.contextmanager
     def _translated_errors(self) -> Iterator[None]:
+        """Raise Unreachable for a lost connection and LoadframeError for an invalid answer.
+
+        OperationFailure, an error that the server reports, is not changed.
+        """
         from pymongo import errors
 
         try:

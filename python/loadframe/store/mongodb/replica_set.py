@@ -203,6 +203,7 @@ def _entry(number: int, member: Member) -> dict[str, Any]:
 
 
 def _require_others(addresses: Sequence[str], member: Member, clients: Clients) -> None:
+    """BadInput unless more than half of the members other than `member` serve, so that they can elect a primary."""
     status = primary(addresses, clients).ask({"replSetGetStatus": 1})
     others = [entry for entry in status["members"] if entry["name"] != member.address]
     serving = [entry for entry in others if entry["stateStr"] in _SERVING]

@@ -81,6 +81,11 @@ class Client:
             return self._execute(statement, database, within, values)
 
     def _execute(self, statement: str, database: str, within: float, values: dict[str, Any]) -> list[dict[str, Any]]:
+        """Execute a statement over the open or a new connection to a database, and return the rows by column name.
+
+        `within` is the limit of each read, s. After a fatal error or a lost connection, the next call connects again;
+        this one is not repeated.
+        """
         from pg8000.exceptions import DatabaseError
 
         try:
@@ -108,6 +113,10 @@ class Client:
                 self._forget(database)
 
     def _connect(self, database: str) -> "Connection":
+        """Connect to a database and keep the connection for the next statements.
+
+        Its commits do not wait for replicas.
+        """
         from pg8000.native import Connection
 
         host, port = split_address(self.address)
@@ -136,6 +145,10 @@ class Client:
                 connection.close()
 
     def _refused(self, code: str, words: str) -> LoadframeError:
+        """Return the error for an SQLSTATE.
+
+        BadInput for denied access, Unreachable while the server starts or stops, otherwise PostgresError.
+        """
         user = (self._access.auth.user if self._access.auth else None) or USER
         if code in _NOT_ALLOWED and self._access.auth is None:
             return BadInput(
@@ -164,6 +177,7 @@ class Client:
 
     @contextlib.contextmanager
     def _translated(self) -> Iterator[None]:
+        """Raise Unreachable for a lost connection; DatabaseError, which the server reports, is not changed."""
         from pg8000.exceptions import DatabaseError, InterfaceError
 
         try:

@@ -333,6 +333,7 @@ class Redis(Store):
         self._clients.pop(member.address, None)
 
     def _clustered_only(self, addresses: Sequence[str]) -> None:
+        """BadInput for a single server, which cannot grow or shrink."""
         if self._ring(addresses) is None:
             raise BadInput(
                 "a single redis server cannot grow or shrink", remedy="start it as a cluster, with --set cluster=true"

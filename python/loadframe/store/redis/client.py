@@ -68,6 +68,7 @@ class Connection:
         return [self._reply() for _ in commands]
 
     def _reply(self) -> Any:
+        """Read one reply, with its elements if it is an array; None for a null, a ReplyError object for an error."""
         line = self._replies.readline()
         if not line.endswith(b"\r\n"):
             raise ConnectionResetError("the server closed the connection")
@@ -181,6 +182,10 @@ class Client:
                 return
 
     def _send(self, connection: "_Reconnecting", commands: Sequence[Command]) -> list[Any]:
+        """Return the replies to commands, all of which are sent; the first error reply is raised as an error.
+
+        Unreachable if the server does not answer, otherwise as `_refused`.
+        """
         try:
             replies = connection.ask(commands)
         except ReplyError as error:
@@ -197,6 +202,10 @@ class Client:
         return replies
 
     def _refused(self, reply: ReplyError) -> LoadframeError:
+        """Return the error for an error reply.
+
+        BadInput for denied access, Unreachable while the server loads its data, otherwise StoreFailed.
+        """
         if reply.code in _DENIED:
             return BadInput(
                 f"the server denies access: {reply}",
@@ -237,6 +246,7 @@ class _Reconnecting:
                 raise
 
     def _ask(self, commands: Sequence[Command], *, again: bool) -> list[Any]:
+        """Send commands, connecting first if necessary; `again` allows one more attempt on a new connection."""
         try:
             if self._connection is None:
                 self._connection = self._connect()
@@ -251,6 +261,7 @@ class _Reconnecting:
             return self._ask(commands, again=False)
 
     def _connect(self) -> Connection:
+        """Open a connection and log in; ReplyError if the login is refused."""
         connection = Connection(
             self._host,
             self._port,
@@ -289,6 +300,7 @@ def sampled_values(masters: Sequence[Client], name: str, documents: int) -> Samp
 
 
 def _of(master: Client, name: str, most: int) -> list[dict[str, Any]]:
+    """Return up to `most` documents of one node; keys without a JSON object or hash are not replaced by others."""
     keys: dict[str, None] = {}
     for batch in master.keys(name):
         keys.update(dict.fromkeys(batch))

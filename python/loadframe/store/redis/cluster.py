@@ -339,6 +339,7 @@ def move(planned: Routes, masters: Sequence[RedisNode], clients: Clients, watch:
 def _move(
     slots: Sequence[int], source: RedisNode, target: RedisNode, masters: Sequence[RedisNode], clients: Clients
 ) -> None:
+    """Move slots with their keys from one master to another, then tell the new owner to all masters."""
     giver, taker = clients(source.address), clients(target.address)
     host, port = split_address(target.address)
     _tell(taker, [(slot, "IMPORTING", source.id) for slot in slots])

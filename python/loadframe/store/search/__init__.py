@@ -377,6 +377,7 @@ class SearchStore(Store):
         return True
 
     def _explored(self, addresses: Sequence[str], name: str) -> dict[str, Field]:
+        """Return the fields of an index by name; BadInput if the cluster does not list the index."""
         # A name that is not listed never becomes part of a path.
         if name not in self.collections(addresses):
             where = ", ".join(addresses)
@@ -402,6 +403,7 @@ class SearchStore(Store):
             self.count_lag = _COUNT_LAG
 
     def _count(self, addresses: Sequence[str], name: str, query: Mapping[str, Any]) -> int:
+        """Return the number of documents that match a query; StoreFailed if a shard does not answer."""
         answer = self.request(addresses, "POST", f"/{name}/_count", body={"query": query}, repeatable=True)
         if answer["_shards"]["failed"]:
             raise StoreFailed(

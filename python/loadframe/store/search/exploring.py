@@ -207,6 +207,7 @@ def _query(question: Question, known: Mapping[str, Field]) -> dict[str, Any]:
 def _search(
     request: Any, addresses: Sequence[str], question: Question, query: Mapping[str, Any], body: Mapping[str, Any]
 ) -> Any:
+    """Search a collection with the exact number of hits; StoreFailed after a timeout or if a shard failed."""
     path = f"/{_path(question.collection)}/_search"
     whole = {"timeout": _TIMEOUT, "track_total_hits": True, "query": query, **body}
     answer = request(addresses, "POST", path, whole, repeatable=True)

@@ -113,6 +113,10 @@ def _search(body: Mapping[str, Any], collection: str, shared: SharedState) -> di
 
 
 def _bulk(request: Request, shared: SharedState) -> tuple[dict[str, Any], WriteEffect | None]:
+    """Answer a bulk request as if each document succeeded; the kind of the first action counts for all.
+
+    Also return the effect on the documents; None for an unknown collection.
+    """
     lines = request.body.count(b"\n")
     named = request.parts[0] if len(request.parts) > 1 else next(iter(shared.definitions), "")
     action = next(iter(json.loads(request.body.partition(b"\n")[0] or b"{}")), "index")
@@ -371,6 +375,7 @@ class Connection(asyncio.Protocol):
             self._next()
 
     def _next(self) -> None:
+        """Answer the next request if all of it was received; send the answer at the time that the model computes."""
         head, separator, rest = self._unread.partition(b"\r\n\r\n")
         if not separator:
             return
@@ -394,6 +399,7 @@ class Connection(asyncio.Protocol):
         loop.call_at(due, self._send, start + body)
 
     def _send(self, answer: bytes) -> None:
+        """Send an answer, then start the next request that was received meanwhile."""
         self._busy = False
         if not self._transport.is_closing():
             self._transport.write(answer)
@@ -401,6 +407,7 @@ class Connection(asyncio.Protocol):
 
 
 async def _run(node: SimNode, address: str, port: int) -> None:
+    """Serve until SIGTERM, then remove the node from the shared state."""
     loop = asyncio.get_running_loop()
     server = await loop.create_server(lambda: Connection(node), address, port, backlog=1024)
     ended = asyncio.Event()

@@ -189,6 +189,10 @@ class Placement:
             self.moves.append(Move(index, target, now, now + size / self.model.bandwidth))
 
     def _next_move(self) -> tuple[int, str] | None:
+        """Return the index of the next copy to move and its target; None if no move improves the balance.
+
+        Nodes that leave are emptied first. A target takes one copy at a time.
+        """
         under_way = {move.copy for move in self.moves}
         taking = {move.target for move in self.moves}
         counts = self.counts()
@@ -419,6 +423,7 @@ class SharedState:
         return self.bytes.get(collection, 0) / max(len(self.placement.shards(collection)), 1)
 
     def _read(self) -> None:
+        """Replace this process's state by the stored one, unless no process has written since the last read."""
         path = self._folder / _STATE
         if (self._seen and self._seen == self._version[0]) or not path.exists():
             return
@@ -445,6 +450,7 @@ class SharedState:
         )
 
     def _write(self) -> None:
+        """Replace the stored state, and increment the shared version, so that other processes read it."""
         part = self._folder / f"{_STATE}.part"
         part.write_text(self._content())
         part.rename(self._folder / _STATE)
