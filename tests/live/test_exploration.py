@@ -292,9 +292,7 @@ def test_the_page_shows_a_run_with_hostile_values_as_text(folder, width):
             browser.wait_for("!document.getElementById('value').disabled")
             browser.evaluate(f"part('where').value = '{name}'; part('value').value = '{value}'; {SHOW}")
         stand = "document.getElementById('stand').innerText"
-        browser.wait_for(
-            f"{stand}.startsWith('1 row, where reason is ') && {stand}.endsWith(' and source is a:1')"
-        )
+        browser.wait_for(f"{stand}.startsWith('1 row, where reason is ') && {stand}.endsWith(' and source is a:1')")
         assert browser.evaluate("[...document.querySelectorAll('#filters button')].map((it) => it.textContent)") == [
             "reason = no type ×",
             "source = a:1 ×",
