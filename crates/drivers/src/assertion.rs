@@ -148,6 +148,7 @@ impl Truth {
         })
     }
 
+    /// Returns the recall, and the failure if it is below `at_least`. Without a list of right ids, there is no recall.
     fn judge(&self, values: &Values, ids: &[String]) -> (Option<Recall>, Result<(), Failure>) {
         let mut rendered = Vec::new();
         self.of.render(values, &mut rendered);
@@ -175,6 +176,7 @@ impl Truth {
 }
 
 impl Field {
+    /// Returns the failure if the field is missing or differs from the rendered value.
     fn judge(&self, values: &Values, actual: Option<Value>) -> Result<(), Failure> {
         let mut rendered = Vec::new();
         self.value.render(values, &mut rendered);

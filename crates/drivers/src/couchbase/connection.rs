@@ -91,6 +91,7 @@ impl NodeConnection {
         opened
     }
 
+    /// Negotiates features, logs in and selects the bucket. Notes whether the server supports durable writes.
     async fn enter(&mut self, connect_options: &ConnectOptions, bucket: &str, limit: Limit) -> Result<(), Failure> {
         let features: Vec<u8> = FEATURES.iter().flat_map(|feature| feature.to_be_bytes()).collect();
         self.ask(Opcode::Hello, b"loadframe", &features, limit).await?;
@@ -105,6 +106,7 @@ impl NodeConnection {
         self.granted(Opcode::SelectBucket, bucket.as_bytes(), b"", limit).await
     }
 
+    /// Sends a request, and returns the failure that the status of its answer reports.
     async fn granted(&mut self, opcode: Opcode, key: &[u8], value: &[u8], limit: Limit) -> Result<(), Failure> {
         self.ask(opcode, key, value, limit).await?;
         match self.answers().read().next() {
@@ -113,6 +115,7 @@ impl NodeConnection {
         }
     }
 
+    /// Sends a request and reads its answer, whose status is not checked.
     async fn ask(&mut self, opcode: Opcode, key: &[u8], value: &[u8], limit: Limit) -> Result<(), Failure> {
         let mut request = Vec::new();
         let packet = Packet::begin(&mut request, opcode, 0, None, &[], key);

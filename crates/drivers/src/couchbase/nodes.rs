@@ -133,6 +133,8 @@ impl CouchbaseNodes {
         outcome
     }
 
+    /// Asks a host for the bucket's configuration and learns it. Returns the failure if the host does not have a
+    /// usable one.
     async fn ask(&self, bucket: &Bucket, host: &Host, limit: Limit) -> Result<(), DiscoveryError> {
         for place in PLACES {
             let path = format!("{place}{}", bucket.name);

@@ -72,6 +72,8 @@ impl Statements {
         Reply { status, ..exchanged.judged(node, judged) }
     }
 
+    /// Sends a statement to a node with the query service, after connecting if necessary. The status of the answer
+    /// is not checked.
     async fn send(
         &mut self,
         nodes: &CouchbaseNodes,

@@ -286,6 +286,7 @@ impl Thread {
         }
     }
 
+    /// Returns the number of a node, which is remembered; 0 if the session does not know the node.
     fn place(&self, session: &Session, nodes: &CqlNodes, id: Uuid) -> u16 {
         if let Some((_, place)) = self.places.borrow().iter().find(|(known, _)| *known == id) {
             return *place;

@@ -66,6 +66,7 @@ impl CqlNodes {
     }
 }
 
+/// Resolves the addresses of a host at once. Returns an error for a URL, or a name without addresses.
 fn resolve(text: &str) -> Result<Host, PlanError> {
     let wrong = |cause: String| PlanError::new(format!("host \"{text}\": {cause}"));
     if text.contains("://") {
