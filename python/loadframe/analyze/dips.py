@@ -136,6 +136,7 @@ def _refined(residuals: Series, lag: int) -> float:
 
 
 def _folded(values: Series, residuals: Series, period: float) -> Dips | None:
+    """Return the dips that repeat with a period, from the mean of each place in it; None if they are shallow."""
     places = (np.arange(len(values)) % period).astype(int)
     count = int(places.max()) + 1
     folded = np.array([residuals[places == place].mean() for place in range(count)])

@@ -232,6 +232,10 @@ def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None
 
 
 def _pace(growth: Estimate, offered: float, reader_cpu: float, figures: SourceFigures) -> Pace:
+    """Return whether the store kept up with a source, from the growth of its queue, events/s.
+
+    Only an interval above the limit counts as falling behind.
+    """
     if growth.low > KEPT_UP * offered:
         return "fell behind"
     if figures.held_back:
@@ -258,6 +262,7 @@ class _Sample:
 
 
 def _samples(run: Run, phase: PhaseSummary, source: str) -> list[_Sample]:
+    """Return the recorded samples of a source in a phase and the second after it; incomplete ones are dropped."""
     rows = run.telemetry.filter(pc.equal(run.telemetry["source"], f"source:{source}")).sort_by("time")
     end = phase.start + phase.warmup + phase.duration
     by_time: dict[float, dict[str, float]] = {}

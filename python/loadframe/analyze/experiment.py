@@ -217,6 +217,10 @@ class RecordedRun:
 
     @cached_property
     def _qualities(self) -> Mapping[tuple[str, str, str | None], RecordedFigure]:
+        """Return the state of each figure by phase, name and operation; empty without a readable run.
+
+        The recorded states are computed again if this version judges the run differently.
+        """
         if self.run is None or self.verdict is None:
             return {}
         # Recorded figures do not hold for reasons that this version reads differently.

@@ -127,6 +127,7 @@ def chance_of_more(failed: int, total: int, before: int, total_before: int) -> f
 
 
 def _of_phase(phase: PhaseSummary) -> Iterator[Failure]:
+    """Yield a failure if no request succeeded, if requests were unanswered, and if over half of the users waited."""
     waiting = unanswered([phase])
     sent = waiting + sum(operation.requests for operation in phase.single.values())
     if sent and not any(operation.successes for operation in phase.single.values()):

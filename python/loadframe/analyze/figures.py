@@ -220,6 +220,11 @@ def _by_effect(codes: Sequence[str]) -> dict[str, tuple[str, ...]]:
 
 
 def _counts(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> Iterator[RecordedFigure]:
+    """Yield the states of throughput, documents and errors.
+
+    All three are unknown if a rule says so, or if nothing was due. A rate gets an upper bound if the generator may have
+    limited it.
+    """
     phase = evidence.phase
     spoilt = by_effect.get("unknown", ())
     if not spoilt and not any(operation.due for operation in phase.operations.values()):
@@ -292,6 +297,10 @@ def _missing_share(phase: PhaseSummary) -> float:
 def _times(
     evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]], operation: str, figures: Figures
 ) -> Iterator[RecordedFigure]:
+    """Yield the states of an operation's latencies, with bounds where a rule affects them.
+
+    Latencies that were not recorded are left out.
+    """
     phase = evidence.phase.name
     for name in _LATENCIES:
         latency: Latency | None = getattr(figures, name)

@@ -133,6 +133,10 @@ def _p(logs: Array, at: int, statistic: float, level: float, seed: int) -> float
 
 
 def _share_reaching(logs: Array, rho: float, statistic: float, level: float, seed: int) -> float:
+    """Return the p-value of a statistic: the share of permuted AR(1) series without a change that reach it.
+
+    `logs` are logarithms in order, `rho` is their autocorrelation. More draws are made for a smaller `level`.
+    """
     innovations = logs - logs.mean()
     innovations[1:] -= rho * (logs[:-1] - logs.mean())
     # The first value has the variance of the series, not of an innovation.

@@ -45,6 +45,7 @@ def numeric_levels(levels: Sequence[Any], spacing: Spacing | None = None) -> Num
 
 
 def _numbers(levels: Sequence[Any]) -> tuple[list[float], str] | None:
+    """Return levels as numbers with their unit; None if one is other text, or the units cannot be combined."""
     if all(isinstance(level, int | float) and not isinstance(level, bool) for level in levels):
         return [float(level) for level in levels], ""
     # A number without a unit may stand beside others with one: 0, 20ms.

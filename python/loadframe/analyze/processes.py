@@ -174,6 +174,10 @@ def _spans(telemetry: pa.Table) -> tuple[list[float], dict[str, list[_Span]]]:
 
 
 def _of_phase(spans: Mapping[str, Sequence[_Span]], phase: PhaseSummary) -> dict[str, CpuUse]:
+    """Return the CPU use of each process in the measured window, and of all together if there are several.
+
+    Processes without a sample in the window are left out. The cost per request needs samples without a gap.
+    """
     begin, end = phase.begin, phase.begin + phase.duration
     answered = sum(operation.successes for operation in phase.single.values())
     used: dict[str, CpuUse] = {}

@@ -157,6 +157,10 @@ def _measurements(folder: RecordedExperiment, figure: PublishedFigure) -> Iterat
 
 
 def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -> Iterator[MeasuredBeside]:
+    """Yield the measured value beside a published figure, for each combination of the other factors.
+
+    Combinations without a measured value are left out.
+    """
     groups = _groups(folder, figure.measure, phase)
     at_reference = {name: level for name, level in figure.against.items() if name != PHASE}
     of_phase = figure.against.get(PHASE, phase)
@@ -278,6 +282,7 @@ def _groups(folder: RecordedExperiment, kind: str, phase: str) -> list[_Group]:
 
 
 def _value(run: RecordedRun, kind: str, phase: str, operation: str | None) -> float | None:
+    """Return one run's value of a published measure; None if it was not recorded, and for runs without the event."""
     entry = run.phase(phase)
     if entry is None or run.run is None or run.treatment.get("event") is False:
         # Publications measure runs with the event.

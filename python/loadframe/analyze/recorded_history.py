@@ -317,6 +317,10 @@ def _points(runs: Sequence[RecordedRun], folders: Mapping[int, str], log: GateLo
 
 
 def _lines(points: Sequence[Point], kinds: Sequence[str]) -> tuple[Line, ...]:
+    """Return one line for each workload, store, treatment and measure, with its changes; empty lines are dropped.
+
+    The level of the search for changes is divided by the number of series.
+    """
     numbers = {id(run): index for index, point in enumerate(points) for run in point.runs}
     # Runs of other workloads or stores are other series, even at the same treatment.
     groups: dict[Hashable, list[RecordedRun]] = {}
@@ -360,6 +364,7 @@ def reference_series(points: Sequence[Point], name: str) -> tuple[list[Point], l
 
 
 def _reference_changes(points: Sequence[Point]) -> list[Finding]:
+    """Return warnings of changes of the CPU reference, and of points measured on another machine."""
     findings = []
     for name in REFERENCES:
         known, values = reference_series(points, name)

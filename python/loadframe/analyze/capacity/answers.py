@@ -251,6 +251,10 @@ def judge_run(path: Path, slo: Slo, phases: tuple[str, ...], rate: float | None)
 
 
 def _search(runs: Sequence[RecordedRun], slo: Slo, bounds: Bounds, phases: Sequence[str]) -> Search:
+    """Judge the runs of one search, read from their folders, and repeat its decisions.
+
+    A run that has no readable folder is left out.
+    """
     attempts = []
     for run in runs:
         rate = float(run.treatment[bounds.over])
@@ -324,6 +328,7 @@ def _trials(search: Search) -> list[Trial]:
 
 
 def _capacity(searches: Sequence[Search], fitted: Thresholds | None, default_nodes: int) -> Capacity:
+    """Return the capacity at one treatment from its searches; unknown without a fit of conclusive searches."""
     treatment = searches[0].treatment
     recorded = next((search.nodes for search in searches if search.nodes), None)
     nodes = recorded or int(treatment.get("nodes") or default_nodes)

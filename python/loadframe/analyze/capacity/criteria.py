@@ -260,6 +260,11 @@ def limited_figures(
 def _figures(
     run: RecordedRun, name: str | None, slo: Slo, places: Sequence[tuple[str, str]], users: int | None
 ) -> LimitedFigures:
+    """Return the worst response time and the failures of some operations, to compare with an SLO.
+
+    LookupError if the run lacks these response times. Dropped and unanswered requests count as failures; if the
+    generator was saturated, only as possible ones.
+    """
     operations = [run.operations(phase)[operation] for phase, operation in places]
     if any(_latency(entry, slo) is None for entry in operations):
         what = f"the run was recorded without the response times of {_SUBJECTS[slo.of].removeprefix(' of ')}"

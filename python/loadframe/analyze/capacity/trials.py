@@ -112,6 +112,7 @@ class _Grid:
 
 
 def _count_trials(trials: Sequence[Trial]) -> _TrialCounts:
+    """Count passes and failures by offered rate; invalid trials are ignored."""
     decided = [trial for trial in trials if trial.outcome is not Outcome.INVALID]
     tried = {trial.rate for trial in decided}
     passed, failed = (

@@ -137,6 +137,7 @@ def _indicators(labels: Sequence[Hashable]) -> Array:
 
 
 def _spectrum(matrix: Array, blocks: Array, logs: Array) -> _Spectrum:
+    """Return the sums of squares of `logs` by direction of the blocks, without the effects that `matrix` describes."""
     basis, singular, _ = np.linalg.svd(matrix, full_matrices=False)
     basis = basis[:, singular > _NOTHING * singular[0]]
     left = logs - basis @ (basis.T @ logs)

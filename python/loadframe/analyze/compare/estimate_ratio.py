@@ -173,6 +173,7 @@ def _unblocked(observations: Sequence[Observation], baseline: Hashable, group: H
 
 
 def _design(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> Design:
+    """Return `paired` if each block has one run of both groups, `unpaired` if no block has both, else `blocks`."""
     pair = [observation for observation in observations if observation.group in (baseline, group)]
     blocks: dict[Hashable, list[Hashable]] = {}
     for observation in pair:
@@ -234,6 +235,10 @@ def _with_variance(contrast_fit: ContrastFit, known: float) -> ContrastFit:
 def _result(
     contrast_fit: ContrastFit, design: Design, sessions: tuple[int, int], least_variance: float
 ) -> RatioEstimate:
+    """Return the ratio with its interval and p-value; 0 to infinity and 1 without degrees of freedom.
+
+    An error below the resolution (`least_variance`) is replaced by it.
+    """
     if contrast_fit.freedom and contrast_fit.error**2 < least_variance:
         contrast_fit = replace(contrast_fit, error=math.sqrt(least_variance), freedom=math.inf)
     difference, error = contrast_fit.difference, contrast_fit.error

@@ -119,6 +119,10 @@ def read_runs(argument: str) -> tuple[RecordedRun, ...]:
 
 
 def _runs_in(path: Path) -> list[RecordedRun]:
+    """Return the runs of an experiment, a run folder, a gate history without refused runs, or a folder of these.
+
+    Empty for other paths. The runs of an experiment are those that count.
+    """
     if (path / EXPERIMENT_FILE).is_file():
         return list(read_experiment(path).counted)
     if (path / MANIFEST_FILE).is_file():
@@ -253,6 +257,10 @@ def _values(runs: Sequence[RecordedRun]) -> dict[str, dict[str, None]]:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """Yield the leaves of nested data with dotted names; None is left out.
+
+    Elements of a list go by their `name` if all have one; any other list is one leaf.
+    """
     if is_dataclass(value):
         value = {entry.name: getattr(value, entry.name) for entry in fields(value)}
     if isinstance(value, Mapping):

@@ -149,6 +149,7 @@ def read_groups(folder: RecordedExperiment) -> tuple[Group, ...]:
 
 
 def _group(folder: RecordedExperiment, transition: str, load: str) -> Group:
+    """Return the results of one transition at one load, from its done runs; invalid runs are only listed."""
     description = folder.description
     treatment = {"transition": transition, "load": load}
     rate = rate_of(description)
@@ -333,6 +334,7 @@ def _as_a_whole(
 def _provisioning(
     runs: Sequence[RecordedRun], courses: Mapping[str, Course], description: Mapping[str, Any]
 ) -> dict[str, Provisioning]:
+    """Return the provisioning score of each run; empty without a known capacity or with closed-loop load."""
     capacity, scores = _capacity(description), {}
     for run in runs:
         phase = next(iter(run.run.summary.measured), None) if run.run else None

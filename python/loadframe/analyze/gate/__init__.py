@@ -348,6 +348,7 @@ def _against(
 
 
 def _require_same_treatment(baseline: Group, new: Group) -> None:
+    """BadInput if each group has one treatment, and they differ."""
     if len(baseline.treatments) == len(new.treatments) == 1 and baseline.treatments != new.treatments:
         differing = treatments_text(baseline.treatments[0], new.treatments[0])
         raise BadInput(

@@ -105,6 +105,7 @@ def _ends(values: Array, tail: float) -> tuple[Array, Array]:
 
 
 def _bootstrap(fitted: PointFit, observations: Observations, random: np.random.Generator) -> Spread:
+    """Return the spread from resampled deviations of runs; each size needs at least two runs."""
     at_size = [
         (run - run.mean()) / scale * np.sqrt(run.size / (run.size - 1))
         for run, scale in zip(observations.runs, observations.scale, strict=True)
@@ -137,6 +138,7 @@ def _bootstrap(fitted: PointFit, observations: Observations, random: np.random.G
 
 
 def _from_covariance(fitted: PointFit, observations: Observations, random: np.random.Generator) -> Spread:
+    """Return the spread from the standard errors; unbounded and without draws if no degree of freedom is left."""
     p = fitted.model.size
     freedom = observations.freedom - p
     if freedom < 1:

@@ -185,6 +185,7 @@ def jacobian(theta: Array, n: Array, weights: Array) -> Array:
 
 
 def _step(problems: Problems, theta: Array, damping: Array, limits: Array) -> Array:
+    """Return the parameters after one damped Gauss-Newton step, inside the limits; `problems` are solved together."""
     lower, upper = limits
     derivatives = jacobian(theta, problems.n, problems.weights)
     gradient = np.einsum("rni,rn->ri", derivatives, problems.residual(theta))

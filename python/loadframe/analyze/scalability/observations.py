@@ -208,6 +208,7 @@ def gather(
 
 
 def _check(n: float, throughput: float, where: str) -> None:
+    """BadInput unless size and throughput are positive and finite."""
     for what, number in (("size", n), ("throughput", throughput)):
         if not _LEAST < number < 1 / _LEAST:
             raise BadInput(
@@ -284,6 +285,7 @@ def parse_table(content: bytes, name: str) -> Table:
 
 
 def _header(row: list[str], where: str) -> list[str]:
+    """Return the header; BadInput unless it has two names, or a third that is `block`, and no numbers."""
     if len(row) != 2 and [cell.lower() for cell in row[2:]] != [_BLOCK]:
         third = f", and the third is {row[2]!r}, not {_BLOCK}" if len(row) == 3 else ""
         raise BadInput(f"the header has {_columns(len(row))}, not 2{third}", where=where, remedy=_SHAPE)
@@ -295,6 +297,7 @@ def _header(row: list[str], where: str) -> list[str]:
 
 
 def _pair(row: list[str], header: list[str], where: str) -> tuple[float, float]:
+    """Return size and throughput of a line; BadInput for a wrong number of columns, an empty block or a bad number."""
     if len(row) != len(header):
         what = f"the line has {_columns(len(row))}, the header has {len(header)}"
         raise BadInput(what, where=where, remedy=_SHAPE)

@@ -218,6 +218,7 @@ def _calibration(runs: Sequence[RecordedRun], phase: str, nodes: int | None, rat
 def _curve(
     over: str, nodes: int | None, treatments: Sequence[Treatment], size: Any, seed: int, scaling: Scaling = "strong"
 ) -> Curve:
+    """Return the fit over treatments without runs that the generator limited; a refused fit is kept as its reason."""
     pairs = [pair for treatment in treatments for pair in zip(treatment.points, treatment.expected, strict=True)]
     # A throughput without an upper bound is the generator's limit, so the curve omits it.
     pairs = [(point, throughput) for point, throughput in pairs if isfinite(point.stretch.high)]
@@ -286,6 +287,7 @@ def _all_of(estimate: Estimate, others: Sequence[Estimate]) -> Estimate:
 
 
 def _speedups(best: Sequence[Treatment], noise: Noise) -> tuple[SpeedUp, ...]:
+    """Return speed-up and efficiency relative to the first treatment; treatments without nodes are left out."""
     first = best[0]
     rows = []
     for treatment in best:

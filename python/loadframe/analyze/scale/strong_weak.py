@@ -241,6 +241,7 @@ def _law(curves: PhaseCurves, scaling: Scaling) -> Law | None:
 
 
 def _read_sweep(path: Path) -> tuple[Sweep, Scaling]:
+    """Read a scale experiment over nodes, and whether it is strong or weak; BadInput for any other experiment."""
     sweep = read_sweep(path)
     description = sweep.folder.description
     if description["kind"] != "scale" or "nodes" not in description["factors"]:

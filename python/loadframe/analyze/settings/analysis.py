@@ -249,6 +249,7 @@ def _execution_means(runs: Sequence[RecordedRun], phase: str) -> list[Measure]:
 
 
 def _response(measure: Measure, design: _Designed, description: Mapping[str, Any]) -> Response:
+    """Fit a measure; failed runs count as the worst value, and values without an upper bound are left out."""
     # A value without an upper bound cannot show an effect.
     known = [
         index for index, run in enumerate(design.used) if measure.of(run) and math.isfinite(measure.figure(run).high)
@@ -398,6 +399,10 @@ def _confirmation(
     at: Mapping[str, Any],
     objective: Measure,
 ) -> Comparison | None:
+    """Compare the confirmation runs of the winner with those of the default.
+
+    None without a winner, without a usable run of the default, or with no run of the winner.
+    """
     if winner is None:
         return None
     groups = []
