@@ -30,6 +30,8 @@ struct Manner {
     rejected: String,
     /// While this file exists, a batch with `hang` in it gets no answer.
     hold: PathBuf,
+    /// While this file exists, requests cannot connect.
+    down: PathBuf,
 }
 
 impl Driver for Fussy {
@@ -48,6 +50,7 @@ impl Driver for Fussy {
             refused: form["refused"].as_str().unwrap_or("\0").to_owned(),
             rejected: form["rejected"].as_str().unwrap_or("\0").to_owned(),
             hold: form["hold"].as_str().unwrap_or("/nothing/is/here").into(),
+            down: form["down"].as_str().unwrap_or("/nothing/is/here").into(),
         })
     }
     fn requests(&self, _: &Manner) -> Option<u64> {
@@ -73,7 +76,7 @@ impl Driver for Fussy {
             let outcome = class.map_or(Ok(()), |class| Err(Failure::new(class, "as it was told")));
             Reply { bytes_sent: 1, ..Reply::new(sent, Instant::now(), outcome) }
         };
-        if one_less(&manner.unanswered) {
+        if manner.down.exists() || one_less(&manner.unanswered) {
             return reply(Some(ErrorClass::Connect));
         }
         if one_less(&manner.denied) {
