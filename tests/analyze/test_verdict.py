@@ -162,7 +162,11 @@ LAGGING = replace(QUIET, lag_p99=0.036, waited_share=0.0)
     ("figures", "cause", "remedy"),
     [
         ({"others": 0.45}, "; other programs used 45 % of this machine", "stop other programs on this machine"),
-        ({"stolen_share": 0.006}, "; the hypervisor took 2 % of a core", "use a machine of your own, or repeat"),
+        (
+            {"stolen_share": 0.006},
+            "; the hypervisor took 1 % of this machine's processor time",
+            "use a machine of your own, or repeat",
+        ),
         ({"cpu_share": 0.7}, "; a generator thread used 70 % of its core", "give the generator more threads (--thr"),
         (
             {"others": 0.21, "cpu_share": 0.51},

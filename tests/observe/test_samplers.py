@@ -1,5 +1,6 @@
 """Samples of real processes, control groups and this machine."""
 
+import contextlib
 import itertools
 import os
 import re
@@ -252,6 +253,8 @@ def test_a_busy_program_of_others_is_named_and_an_own_one_is_not(tmp_path):
     child = subprocess.Popen([programs["child"], "-c", loop])
     try:
         sampler, end, seen = ProgramSampler(lambda: {"n1": os.getpid()}), time.monotonic() + 60, {}
+        # Also beside busier programs, and on a machine with many processors.
+        sampler.MOST, sampler.LEAST = 1000, 1e-9
         metric = f"cpu.program:{programs['others'].name}"
         while metric not in seen:
             assert time.monotonic() < end
@@ -262,7 +265,8 @@ def test_a_busy_program_of_others_is_named_and_an_own_one_is_not(tmp_path):
     finally:
         child.kill()
         child.wait()
-        os.kill(int(started.stdout), signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(started.stdout), signal.SIGKILL)
 
 
 def test_without_nodes_other_programs_are_not_searched():
@@ -271,39 +275,76 @@ def test_without_nodes_other_programs_are_not_searched():
 
 
 def processes(**programs):
-    """Return made-up processes by id, from NAME=(id, parent, CPU time in ticks, flags)."""
+    """Return made-up processes by id, from NAME=(id, parent, CPU time in ticks, flags).
+
+    A fifth number is the CPU time of ended children, in ticks. Names that end in `_new` have just started.
+    """
     return {
-        pid: (name, ["S", str(parent), "0", "0", "0", "0", str(flags), *"0000", str(ticks), "0", *"000000", "77"])
-        for name, (pid, parent, ticks, flags) in programs.items()
+        pid: (
+            name.removesuffix("_new").rstrip("0123456789"),
+            [
+                *("S", str(parent), *"0000", str(flags), *"0000", str(ticks), "0", str(sum(inherited)), *"00000"),
+                "99999999999" if name.endswith("_new") else "77",
+            ],
+        )
+        for name, (pid, parent, ticks, flags, *inherited) in programs.items()
     }
 
 
-def test_programs_are_listed_by_use_and_those_of_loadframe_and_the_kernel_are_not(monkeypatch):
-    ours = {"loadframe": (50, 40, 0, 0), "mpirun": (40, 1, 0, 0), "java": (60, 1, 0, 0)}
-    tick, core = os.sysconf("SC_CLK_TCK"), 1 / 4
-    looks = iter(
-        [
-            processes(**ours, rustc=(70, 1, 0, 0), python=(71, 1, 0, 0)),
-            processes(
-                **ours | {"java": (60, 1, tick, 0)},
-                gc=(61, 60, tick, 0),
-                rustc=(70, 1, tick, 0),
-                python=(71, 1, tick // 2, 0),
-                kswapd0=(72, 2, tick, 0x00200000),
-                cc1=(73, 71, tick // 4, 0),
-            ),
-        ]
-    )
+def looking(monkeypatch, *looks):
+    """Return the other programs that a sampler finds in made-up processes, a second apart, on four processors."""
+    looks = iter(looks)
     monkeypatch.setattr(process, "_all_processes", lambda _: next(looks).items())
     monkeypatch.setattr(os, "getpid", lambda: 50)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     sampler = ProgramSampler(lambda: {"n1": 60})
     assert list(sampler.sample(0.0)) == []
-    assert [(look.metric, look.value) for look in sampler.sample(1.0)] == [
+    return figures(sampler.sample(1.0), "host")
+
+
+def test_ranks_of_a_command_that_forks_are_not_other_programs(monkeypatch):
+    tick = os.sysconf("SC_CLK_TCK")
+    # mpirun has started the ranks 45 and 46; the command runs in a child of 45.
+    ranks = {"mpirun": (40, 1, 0, 0), "loadframe1": (45, 40, 0, 0), "loadframe2": (50, 45, 0, 0)}
+    ranks |= {"java": (60, 1, 0, 0)}
+    first = processes(**ranks, loadframe3=(46, 40, 0, 0), rustc=(70, 1, 0, 0))
+    then = processes(**ranks, loadframe3=(46, 40, tick, 0), rustc=(70, 1, tick, 0))
+    assert looking(monkeypatch, first, then) == {"cpu.programs": 0.25, "cpu.program:rustc": 0.25}
+
+
+def test_short_lived_programs_count_for_their_parent_and_long_lived_ones_once(monkeypatch):
+    tick = os.sysconf("SC_CLK_TCK")
+    first = processes(make=(80, 1, 0, 0, 5), rustc=(81, 80, 8 * tick, 0), java=(60, 1, 0, 0))
+    # make has waited for rustc, which was seen, and for a compiler of half a second, which was not.
+    then = processes(make=(80, 1, 0, 0, 5 + 8 * tick + tick // 2), java=(60, 1, 0, 0))
+    assert looking(monkeypatch, first, then) == {"cpu.programs": 0.125, "cpu.program:make": 0.125}
+
+
+def test_the_life_of_an_older_process_is_not_the_use_of_a_second(monkeypatch):
+    tick = os.sysconf("SC_CLK_TCK")
+    # It was a child of a node, which has ended.
+    first = processes(java=(60, 1, 0, 0), helper=(61, 60, 600 * tick, 0))
+    then = processes(java=(60, 1, 0, 0), helper=(61, 1, 600 * tick, 0))
+    assert looking(monkeypatch, first, then) == {"cpu.programs": 0.0}
+
+
+def test_programs_are_listed_by_use_and_those_of_loadframe_and_the_kernel_are_not(monkeypatch):
+    ours = {"loadframe": (50, 40, 0, 0), "mpirun": (40, 1, 0, 0), "java": (60, 1, 0, 0)}
+    tick, core = os.sysconf("SC_CLK_TCK"), 1 / 4
+    first = processes(**ours, rustc=(70, 1, 0, 0), python=(71, 1, 0, 0))
+    then = processes(
+        **ours | {"java": (60, 1, tick, 0)},
+        gc_new=(61, 60, tick, 0),
+        rustc=(70, 1, tick, 0),
+        python=(71, 1, tick // 2, 0),
+        kswapd=(72, 2, tick, 0x00200000),
+        cc_new=(73, 71, tick // 4, 0),
+    )
+    assert [*looking(monkeypatch, first, then).items()] == [
         ("cpu.programs", pytest.approx(1.75 * core)),
         ("cpu.program:rustc", pytest.approx(core)),
         ("cpu.program:python", pytest.approx(core / 2)),
-        ("cpu.program:cc1", pytest.approx(core / 4)),
+        ("cpu.program:cc", pytest.approx(core / 4)),
     ]
 
 

@@ -10,9 +10,10 @@ import math
 import os
 import re
 import struct
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from loadframe.base import nofollow
@@ -113,6 +114,8 @@ def _descendants(pid: int, children: Mapping[int, list[int]]) -> Iterator[int]:
 PROGRAMS, PROGRAM = "cpu.programs", "cpu.program:"
 #: Flag of kernel threads in /proc/PID/stat (PF_KTHREAD in the kernel's sched.h).
 _KERNEL_THREAD = 0x00200000
+#: Name of this command's processes.
+_COMMAND = "loadframe"
 
 
 @dataclass
@@ -120,9 +123,10 @@ class _Program:
     """A process that Loadframe did not start, with its CPU time at the last sample."""
 
     name: str
-    start: str  #: start time, which detects reused process ids
+    parent: int
+    start: int  #: start time, clock ticks since the system started, which detects reused process ids
     time: float  #: time of the last sample, s
-    spent: float  #: CPU time, s
+    spent: float  #: CPU time, also of children that it has waited for, s
     cores: float = 0.0  #: CPU use before the last sample
 
 
@@ -130,7 +134,8 @@ class ProgramSampler:
     """Sampler of the CPU use of programs that Loadframe did not start, by name, on a machine with nodes.
 
     Reading all processes costs more than the other samplers, so it is rare: at first, after 1, 3, 7 and 15 s, and then
-    every 10 s. Between these searches, only the busy processes are read. Processes that end before a sample are missed.
+    every 10 s. Between these searches, only the busy processes are read. A process that ends between two searches, such
+    as a short-lived compiler, counts for its parent, such as make, once the parent has waited for it.
 
     `pids` is called for each sample: node -> process id. Without nodes on this machine, it samples nothing.
     """
@@ -148,7 +153,11 @@ class ProgramSampler:
         self._kernel: set[int] = set()
         #: Processes to read between two searches.
         self._busy: list[int] = []
+        #: CPU time of ended processes that their parents' CPU time now includes, by parent, s.
+        self._inherited: dict[int, float] = defaultdict(float)
         self._searched: float | None = None
+        #: Time of the last search, clock ticks since the system started.
+        self._searched_ticks = 0.0
         self._due, self._pause = -math.inf, 1.0
 
     def sample(self, now: float) -> Iterator[Sample]:
@@ -177,17 +186,22 @@ class ProgramSampler:
         present = dict(_all_processes(self._kernel))
         # They may be more than the processes, and rarely end.
         self._kernel.update(pid for pid, (_, stat) in present.items() if int(stat[6]) & _KERNEL_THREAD)
-        ours = self._ours(nodes, present) | self._kernel
+        ours = _ours(nodes, present) | self._kernel
         known, self._programs = self._programs, {}
-        for pid, (name, stat) in present.items():
-            if pid not in ours:
-                before = known.get(pid)
-                self._programs[pid] = _Program(name, stat[19], now, _cpu_seconds(stat))
-                if before and before.start == stat[19]:
-                    _add_use(before, self._programs[pid])
-                elif self._searched is not None:
-                    # It has started since the last search.
-                    _add_use(_Program(name, stat[19], self._searched, 0.0), self._programs[pid])
+        found = {pid: _program(name, stat, now) for pid, (name, stat) in present.items() if pid not in ours}
+        for pid, last in known.items():
+            if pid not in present or int(present[pid][1][19]) != last.start:
+                self._inherited[last.parent] += last.spent
+        for pid, program in found.items():
+            before = known.get(pid)
+            if before and before.start == program.start:
+                self._keep(pid, program, before)
+            elif self._searched is not None and program.start > self._searched_ticks:
+                self._keep(pid, program, replace(program, time=self._searched, spent=0.0))
+            else:
+                self._programs[pid] = program
+        self._inherited.clear()
+        self._searched_ticks = time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS
         least = self.LEAST * (os.cpu_count() or 1)
         self._busy = [pid for pid, program in self._programs.items() if program.cores >= least]
         # Samples are a second apart, and not exactly.
@@ -196,36 +210,50 @@ class ProgramSampler:
 
     def _read_busy(self, now: float) -> None:
         for pid in self._busy:
-            program = self._programs.get(pid)
-            try:
-                name, stat = named_stat(pid)
-            except OSError:
-                self._programs.pop(pid, None)
+            if (before := self._programs.get(pid)) is None:
                 continue
-            if program and program.start == stat[19]:
-                self._programs[pid] = _Program(name, stat[19], now, _cpu_seconds(stat))
-                _add_use(program, self._programs[pid])
+            with contextlib.suppress(OSError):
+                program = _program(*named_stat(pid), now)
+                if program.start == before.start:
+                    self._keep(pid, program, before)
+                    continue
+            self._inherited[before.parent] += before.spent
+            del self._programs[pid]
 
-    @staticmethod
-    def _ours(nodes: Iterable[int], present: Mapping[int, tuple[str, list[str]]]) -> set[int]:
-        """Return the processes of the nodes, of this command and of its ranks, with their descendants."""
-        children = _by_parent((pid, stat) for pid, (_, stat) in present.items())
-        roots = {*nodes, this := os.getpid()}
-        if this in present:
+    def _keep(self, pid: int, program: _Program, before: _Program) -> None:
+        """Keep a program with its CPU use since `before`, without that of children that was counted for them."""
+        spent = program.spent - before.spent - self._inherited.pop(pid, 0.0)
+        if program.time > before.time:
+            program.cores = max(spent, 0.0) / (program.time - before.time)
+        self._programs[pid] = program
+
+
+def _program(name: str, stat: Sequence[str], now: float) -> _Program:
+    spent = _cpu_seconds(stat) + (int(stat[13]) + int(stat[14])) / _TICKS
+    return _Program(name, int(stat[1]), int(stat[19]), now, spent)
+
+
+def _ours(nodes: Iterable[int], present: Mapping[int, tuple[str, list[str]]]) -> set[int]:
+    """Return the processes of the nodes, of this command and of its ranks, with their descendants and ancestors.
+
+    Ancestors wait for them, and inherit their CPU time.
+    """
+    children = _by_parent((pid, stat) for pid, (_, stat) in present.items())
+    this = os.getpid()
+    roots, ancestors = {*nodes, this}, set[int]()
+    for root in [*roots]:
+        pid = root
+        while pid in present:
+            name, parent = present[pid][0], int(present[pid][1][1])
             # A launcher of MPI or Slurm has started the ranks of a command.
-            name, parent = present[this][0], int(present[this][1][1])
-            roots.update(pid for pid in children[parent] if present[pid][0] == name)
-        return roots.union(*(_descendants(pid, children) for pid in roots))
+            if name in (present[this][0] if this in present else None, _COMMAND):
+                roots.update(sibling for sibling in children[parent] if present[sibling][0] == name)
+            ancestors.add(pid := parent)
+    return roots.union(ancestors, *(_descendants(pid, children) for pid in roots))
 
 
 def _cpu_seconds(stat: Sequence[str]) -> float:
     return (int(stat[11]) + int(stat[12])) / _TICKS
-
-
-def _add_use(before: _Program, after: _Program) -> None:
-    """Set the CPU use of `after` to its mean since `before`."""
-    if after.time > before.time:
-        after.cores = max(after.spent - before.spent, 0.0) / (after.time - before.time)
 
 
 def _network(pid: int) -> dict[str, float]:

@@ -235,7 +235,11 @@ def _generator_and_ranks(phase: JudgedPhase) -> Iterator[Finding]:
     ranks = phase.summary.ranks
     for rank in ranks:
         figures = as_generator(rank, machines.get(rank.machine or ""), phase.generator.threads // len(ranks))
-        for finding in _generator(replace(phase, generator=figures, cpus=None, programs=()), f" on {_name(rank)}"):
+        judged = replace(phase, generator=figures)
+        if rank.machine != ranks[0].machine:
+            # Programs and processors are known of the command's machine.
+            judged = replace(judged, cpus=None, programs=())
+        for finding in _generator(judged, f" on {_name(rank)}"):
             known = worst.get(finding.code)
             if known is None or (rules.severity_of(finding) or 0.0) > (rules.severity_of(known) or 0.0):
                 worst[finding.code] = finding

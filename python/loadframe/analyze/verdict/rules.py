@@ -192,10 +192,9 @@ def _loop_lag(
     relation = f"{share_beside(share, LATENESS_SHARE)} of"
     if share >= 1:
         relation = f"{share:.1f} times" if share < _WHOLE else f"{format_count(round(share))} times"
-    whole = "a core" if cpus else "this machine's processor time"
     causes = {
         "others": f"other programs used {format_share(others or 0.0)} of this machine",
-        "stolen": f"the hypervisor took {format_share(stolen * (cpus or 1))} of {whole}",
+        "stolen": f"the hypervisor took {format_share(stolen)} of this machine's processor time",
         "busiest": f"a generator thread used {format_share(busiest)} of its core",
     }
     return "; ".join(
