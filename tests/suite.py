@@ -43,6 +43,8 @@ CARGO = (
 #: When the suite ends, in Unix time. CI ends `.ci/run`, which also installs packages and compiles, after 90 minutes
 #: without a word about the tests.
 UNTIL = time.time() + 70 * 60
+#: Commands that `_printed` has started.
+_COMMANDS: list[subprocess.Popen[str]] = []
 #: More failures than this are a defect, not unreliable tests: none is run again.
 MANY = 60
 #: Entries of one test in `tests/unreliable.md` from which it has to be fixed or deleted.
@@ -66,6 +68,8 @@ class Outcomes:
     def __init__(self, file: Path, until: float) -> None:
         self.file = file
         self.until = until
+        #: Standard output, which pytest captures while a test runs.
+        self.terminal = os.fdopen(os.dup(1), "w")
         self.timer: threading.Timer | None = None
         self.running: dict[str, None] = {}
         self.collected: set[str] = set()
@@ -75,9 +79,14 @@ class Outcomes:
         self.uncollected = 0
 
     def interrupt(self) -> None:
-        """Name the tests that run, and end the session as Ctrl-C does."""
-        print("\nThe time limit of the suite has passed. Running:", *self.running, sep="\n  ", flush=True)
-        os.kill(os.getpid(), signal.SIGINT)
+        """Name the tests that run, and end the session as Ctrl-C does; end the process if it goes on."""
+        words = "\nThe time limit of the suite has passed. Running:"
+        print(words, *self.running, sep="\n  ", file=self.terminal, flush=True)
+        # A test that handles the first signal is followed by others.
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(60)
+        os._exit(pytest.ExitCode.INTERRUPTED)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.running[nodeid] = None
@@ -204,17 +213,21 @@ def _printed(command: Sequence[str], cwd: Path) -> tuple[int, str]:
         errors="replace",
         process_group=0,
     )
+    _COMMANDS.append(process)
     try:
         output, _ = process.communicate(timeout=max(UNTIL - time.time(), 0))
-    except BaseException as error:
-        # Also what the command started.
-        os.killpg(process.pid, signal.SIGKILL)
-        if not isinstance(error, subprocess.TimeoutExpired):
-            raise
+    except subprocess.TimeoutExpired:
+        _kill(process)
         output, _ = process.communicate()
         print(f"The time limit of the suite has passed. Killed: {' '.join(command)}")
     print(re.sub(r"^test .* \.\.\. (ok|ignored.*)\n", "", output, flags=re.MULTILINE), flush=True)
     return process.returncode, output
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """Kill a command and what it started, unless it has ended."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def conclude(python: Sequence[Stage], rust: Stage, unreliable: Path = UNRELIABLE, cwd: Path = ROOT) -> int:
@@ -262,12 +275,20 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", default="3", help="processes that run tests which do not measure time")
     options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # Much of the Python tests is waiting for stores, so that compilers fit in beside them.
     with ThreadPoolExecutor() as pool:
         # Tests that start servers meanwhile do without the archives. They save time; no result depends on them.
         pool.submit(_printed, [sys.executable, str(ROOT / "tests" / "quick_java.py")], ROOT)
         lints, rust = pool.submit(run_lints, "lint-python"), pool.submit(run_rust)
-        beside, _ = run_pytest(["-n", options.workers, "--dist", "loadscope", "-m", "not alone"])
+        try:
+            beside, _ = run_pytest(["-n", options.workers, "--dist", "loadscope", "-m", "not alone"])
+        except KeyboardInterrupt:
+            # The pool waits for its threads, and they for these.
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in _COMMANDS:
+                _kill(process)
+            raise
     alone, _ = run_pytest(["-m", "alone"])
     return conclude([beside, alone, lints.result()], rust.result())
 

@@ -133,7 +133,9 @@ def test_the_third_entry_asks_for_a_repair(project: Path, capfd: pytest.CaptureF
         assert ("fix or delete this test before other work" in out) == (entry == 3)
 
 
-def test_rust_tests_are_run_again_by_name(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rust_tests_are_run_again_by_name(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     """All cases of one crate in one test, so that it is compiled once."""
     (project / "Cargo.toml").write_text('[package]\nname = "it"\nedition = "2024"\n[workspace]\n')
     (project / "src").mkdir()
@@ -162,8 +164,10 @@ def test_rust_tests_are_run_again_by_name(project: Path, monkeypatch: pytest.Mon
     assert suite.run_cargo(project).fatal
     (project / "src" / "lib.rs").write_text("")
     assert suite.run_cargo(project).fatal == "cargo test ran no tests"
+    (project / "src" / "lib.rs").write_text(CRATE)
     monkeypatch.setattr(suite, "UNTIL", 0.0)
     assert suite.run_cargo(project).fatal
+    assert "The time limit of the suite has passed. Killed: cargo test" in capfd.readouterr().out
 
 
 @pytest.mark.parametrize(
