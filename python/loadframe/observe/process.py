@@ -188,11 +188,11 @@ class ProgramSampler:
         self._kernel.update(pid for pid, (_, stat) in present.items() if int(stat[6]) & _KERNEL_THREAD)
         ours = _ours(nodes, present) | self._kernel
         known, self._programs = self._programs, {}
-        found = {pid: _program(name, stat, now) for pid, (name, stat) in present.items() if pid not in ours}
+        others = {pid: _program(name, stat, now) for pid, (name, stat) in present.items() if pid not in ours}
         for pid, last in known.items():
             if pid not in present or int(present[pid][1][19]) != last.start:
                 self._inherited[last.parent] += last.spent
-        for pid, program in found.items():
+        for pid, program in others.items():
             before = known.get(pid)
             if before and before.start == program.start:
                 self._keep(pid, program, before)
