@@ -28,6 +28,7 @@ check: build lint
 # What takes longer than every change can wait for: hostile servers, kills, damaged files, simulations of the statistics.
 trials: build
 	$(BIN)/python -m trials
+	$(BIN)/pytest -m trial
 
 lint: lint-python lint-rust
 	$(BIN)/pytest tests/test_words.py

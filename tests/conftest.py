@@ -53,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             started.add(item.path)
         callspec = getattr(item, "callspec", None)
         checked = item.path.name == _CHECKED[0] and callspec and callspec.params.get("kind") in _CHECKED[1]
-        if checked or not any(map(item.get_closest_marker, ("store", "alone", "slow"))):
+        if checked or not any(map(item.get_closest_marker, ("store", "alone", "slow", "trial"))):
             item.add_marker("check")
     # Waiting for nodes takes longest: short modules fill the workers at the end.
     items.sort(key=lambda item: item.path not in started)

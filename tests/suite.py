@@ -282,14 +282,14 @@ def main(arguments: Sequence[str]) -> int:
         pool.submit(_printed, [sys.executable, str(ROOT / "tests" / "quick_java.py")], ROOT)
         lints, rust = pool.submit(run_lints, "lint-python"), pool.submit(run_rust)
         try:
-            beside, _ = run_pytest(["-n", options.workers, "--dist", "loadscope", "-m", "not alone"])
+            beside, _ = run_pytest(["-n", options.workers, "--dist", "loadscope", "-m", "not alone and not trial"])
         except KeyboardInterrupt:
             # The pool waits for its threads, and they for these.
             pool.shutdown(wait=False, cancel_futures=True)
             for process in _COMMANDS:
                 _kill(process)
             raise
-    alone, _ = run_pytest(["-m", "alone"])
+    alone, _ = run_pytest(["-m", "alone and not trial"])
     return conclude([beside, alone, lints.result()], rust.result())
 
 
