@@ -26,6 +26,7 @@ def covered(repetitions):
     return hits
 
 
+@pytest.mark.trial
 def test_intervals_from_repeated_runs_cover_the_truth():
     for name, hits in covered(repetitions=3).items():
         assert hits >= 0.85 * EXPERIMENTS, name
@@ -36,6 +37,7 @@ def test_intervals_from_single_runs_cover_the_truth():
         assert hits >= 0.85 * EXPERIMENTS, name
 
 
+@pytest.mark.trial
 def test_linear_clusters_hardly_ever_get_a_peak():
     claims = 0
     for seed in range(EXPERIMENTS):

@@ -302,7 +302,7 @@ def test_the_control_run_is_judged_by_the_seconds_in_which_the_other_was_disturb
     assert measure(hurt, change, 60.0, during)["lost_work"].value == near(10.0)
 
 
-@pytest.mark.parametrize("period", [20, 45])
+@pytest.mark.parametrize("period", [20, pytest.param(45, marks=pytest.mark.trial)])
 @pytest.mark.parametrize(
     ("name", "kind", "factor", "truth"),
     [

@@ -23,6 +23,7 @@ def test_watched_members_leave_the_level_as_it_is(watched):
     assert graph.weights[1] == pytest.approx(0.9 / 3 / len(watched[0]))
 
 
+@pytest.mark.trial
 def test_one_of_ten_operations_that_got_worse_is_found_more_often_if_it_is_watched():
     """Without --watch the gate stops for it in about 35 % of cases; --watch adds no false stops."""
     scenario = Scenario(operations=10, runs=5, noise=0.05, blocks=0.1, worse=0.2, worsened=1)

@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+import pytest
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.settings.analysis import analyse
@@ -46,6 +47,7 @@ def test_a_report_on_settings_that_do_nothing_claims_something_in_5_percent_of_e
     assert claims <= 0.097 * trials
 
 
+@pytest.mark.trial
 def test_a_ranking_without_differences_claims_better_ones_at_most_at_the_nominal_rate():
     """Four sizes with four combinations each: without the adjustment, 11 % of the reports call one better."""
     random = np.random.default_rng(29)

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.slow
 TRIALS = 100
 
 
+@pytest.mark.trial
 def test_sigma_and_kappa_lie_within_their_intervals():
     model = SimModel(service=0.01, distribution="constant", sigma=0.03, kappa=5e-4)
     held = {"sigma": 0, "kappa": 0}
