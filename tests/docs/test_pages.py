@@ -3,25 +3,24 @@
 from pathlib import Path
 
 import pytest
+from _pytest.mark.structures import ParameterSet
 from console_page import Page, pages, read_page, run_page
 
 from commands import open_folder
 
 TOP = Path(__file__).parents[2]
 PAGES = [page for page in map(read_page, pages(TOP)) if page.commands]
+#: Pages that take minutes. Notebooks and tests of the gate run the same commands.
+TRIALS = {"docs/how-to/gate-in-ci.md", "docs/tutorials/find-settings.md", "docs/tutorials/size-a-cluster.md"}
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
-        pytest.param(
-            page,
-            id=str(page.path.relative_to(TOP)),
-            marks=[pytest.mark.store, pytest.mark.slow] if page.heavy else [],
-        )
-        for page in PAGES
-    ],
-)
+def _parameter(page: Page) -> ParameterSet:
+    name = str(page.path.relative_to(TOP))
+    marks = [pytest.mark.store, pytest.mark.slow] if page.heavy else []
+    return pytest.param(page, id=name, marks=[*marks, *([pytest.mark.trial] if name in TRIALS else [])])
+
+
+@pytest.mark.parametrize("page", map(_parameter, PAGES))
 def test_the_commands_of_the_page_run_and_print_what_it_shows(page: Page):
     with open_folder("docs") as folder:
         run_page(page, folder)
