@@ -155,7 +155,8 @@ def _commands(body: str, first: int, exit_code: int) -> list[Command]:
 
 def normalised(text: str) -> str:
     """Return the words of an output, each number as `#`."""
-    text = _ANSI.sub("", text).replace("\r", "\n")
+    # The terminal may break a line between a number and its unit.
+    text = " ".join(_ANSI.sub("", text).split())
     text = _NUMBER.sub("#", _HEX.sub("#", text))
     return " ".join(_RULE.sub(" ", text).split())
 

@@ -20,7 +20,7 @@ def _parameter(page: Page) -> ParameterSet:
     return pytest.param(page, id=name, marks=[*marks, *([pytest.mark.trial] if name in TRIALS else [])])
 
 
-@pytest.mark.parametrize("page", map(_parameter, PAGES))
+@pytest.mark.parametrize("page", [_parameter(page) for page in PAGES])
 def test_the_commands_of_the_page_run_and_print_what_it_shows(page: Page):
     with open_folder("docs") as folder:
         run_page(page, folder)
