@@ -10,8 +10,14 @@ from commands import open_folder
 
 TOP = Path(__file__).parents[2]
 PAGES = [page for page in map(read_page, pages(TOP)) if page.commands]
-#: Pages that take minutes. Notebooks and tests of the gate run the same commands.
-TRIALS = {"docs/how-to/gate-in-ci.md", "docs/tutorials/find-settings.md", "docs/tutorials/size-a-cluster.md"}
+#: Pages that take minutes. Other tests run the same kinds of experiments.
+TRIALS = {
+    "docs/how-to/gate-in-ci.md",
+    "docs/how-to/ingest-a-stream.md",
+    "docs/tutorials/add-a-node-under-load.md",
+    "docs/tutorials/find-settings.md",
+    "docs/tutorials/size-a-cluster.md",
+}
 
 
 def _parameter(page: Page) -> ParameterSet:
