@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from _pytest.mark.structures import ParameterSet
 from held import Held, home_of, hosts_of
 from subjects import KINDS, subject_of
 
@@ -94,13 +93,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize each contract test over all stores, or over the store that its module names in ONLY."""
     if "store" in metafunc.fixturenames:
         only = getattr(metafunc.module, "ONLY", None)
-        metafunc.parametrize("kind", [only] if only else [_parameter(kind, metafunc.module.__name__) for kind in KINDS])
-
-
-def _parameter(kind: str, module: str) -> ParameterSet:
-    """Return the parameter of a store; changes of Elasticsearch's cluster are a trial, like OpenSearch's and slower."""
-    marks = [pytest.mark.trial] if kind == "elasticsearch" and "changes" in module else []
-    return pytest.param(kind, marks=marks)
+        # Its nodes start slowest, and OpenSearch's cluster changes by the same code.
+        trials = {"elasticsearch"} if "changes" in metafunc.module.__name__ else set()
+        kinds = [pytest.param(kind, marks=[pytest.mark.trial] if kind in trials else []) for kind in KINDS]
+        metafunc.parametrize("kind", [only] if only else kinds)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

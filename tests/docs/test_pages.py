@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pytest
-from _pytest.mark.structures import ParameterSet
 from console_page import Page, pages, read_page, run_page
 
 from commands import open_folder
@@ -20,13 +19,16 @@ TRIALS = {
 }
 
 
-def _parameter(page: Page) -> ParameterSet:
-    name = str(page.path.relative_to(TOP))
-    marks = [pytest.mark.store, pytest.mark.slow] if page.heavy else []
-    return pytest.param(page, id=name, marks=[*marks, *([pytest.mark.trial] if name in TRIALS else [])])
+def _name(page: Page) -> str:
+    return str(page.path.relative_to(TOP))
 
 
-@pytest.mark.parametrize("page", [_parameter(page) for page in PAGES])
+def _marks(page: Page) -> list[pytest.MarkDecorator]:
+    heavy = [pytest.mark.store, pytest.mark.slow] if page.heavy else []
+    return [*heavy, *([pytest.mark.trial] if _name(page) in TRIALS else [])]
+
+
+@pytest.mark.parametrize("page", [pytest.param(page, id=_name(page), marks=_marks(page)) for page in PAGES])
 def test_the_commands_of_the_page_run_and_print_what_it_shows(page: Page):
     with open_folder("docs") as folder:
         run_page(page, folder)

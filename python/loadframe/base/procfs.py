@@ -7,6 +7,9 @@ import termios
 from ipaddress import ip_address
 from pathlib import Path
 
+#: Bytes to read of /proc/PID/stat. Its 52 fields are shorter.
+_MOST_STAT = 4096
+
 
 def stat_fields(pid: int) -> list[str]:
     """Return the fields of /proc/PID/stat from the third on, the state; OSError if the process does not run.
@@ -30,10 +33,6 @@ def named_stat(pid: int) -> tuple[str, list[str]]:
     if fields[0] in ("Z", "X"):
         raise ProcessLookupError(pid)
     return front.partition("(")[2], fields
-
-
-#: Bytes to read of /proc/PID/stat, whose 52 fields are shorter.
-_MOST_STAT = 4096
 
 
 def is_running(pid: int) -> bool:

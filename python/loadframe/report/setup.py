@@ -30,7 +30,7 @@ _LISTED = 4
 
 
 def manifest_facts(manifest: Manifest, stores: Sequence[RecordedStore] = ()) -> list[Facts]:
-    """Return the known facts of a run's manifest, in groups; those of the store are of all `stores`, if given."""
+    """Return the known facts of a run's manifest, in groups; with `stores`, the facts of all of them."""
     return [
         Facts("Machine", _without_empty(_machine(manifest.hardware))),
         Facts("Store", _distinct([_store(store) for store in stores or [manifest.store]])),

@@ -16,11 +16,13 @@ use super::*;
 /// A driver that accepts events, except as its operation specifies.
 struct Fussy;
 
-/// Behaviour of the driver: pause per request, number of first requests half rejected, number of first requests
-/// unanswered.
+/// Behaviour of the driver.
 struct Manner {
+    /// Pause of each request.
     pause: Duration,
+    /// Number of first requests of which half the events are rejected.
     half_rejected: AtomicU64,
+    /// Number of first requests that cannot connect.
     unanswered: AtomicU64,
     /// Number of first requests refused for missing rights.
     denied: AtomicU64,
