@@ -36,7 +36,7 @@ class Missing(BadInput):
 
 
 def place(url: str, folder: Path, checksum: str | None = None) -> Path:
-    """Return the path of a downloaded file: a hash of its address and checksum, then its name."""
+    """Return the path in `folder` for a download: the URL's file name, after a hash of the URL and the checksum."""
     mark = hashlib.sha256(f"{url}\n{checksum or ''}".encode()).hexdigest()[:16]
     name = unquote(urlsplit(url).path).rsplit("/", 1)[-1]
     return folder / f"{mark}-{name[-150:] or 'file'}"
@@ -47,9 +47,10 @@ def fetch(
 ) -> Path:
     """Download a file into the folder, unless it is there, and return its path.
 
-    `checksum` is its SHA-256 or SHA-512, distinguished by length. `report` gets lines on the progress if standard error
-    is not a terminal. Missing if the server does not have the file; BadInput, with the remedy `otherwise`, if the
-    download fails. Received data are kept, and the next call resumes. LoadframeError if the checksum differs.
+    Waits if another process downloads it. `checksum` is its SHA-256 or SHA-512, distinguished by length. `report` gets
+    lines on the progress if standard error is not a terminal. Missing if the server does not have the file; BadInput,
+    with the remedy `otherwise`, if the download fails. Received data are kept, and the next call resumes.
+    LoadframeError if the checksum differs; the received data are then deleted.
     """
     target = place(url, folder, checksum)
     if target.exists():
@@ -66,6 +67,10 @@ def fetch(
 
 
 def _fetch(url: str, partial: Path, report: Callable[[str], None], otherwise: str) -> None:
+    """Download a URL into the file `partial`, with up to three attempts; BadInput or Missing if the download fails.
+
+    Only temporary errors are tried again. `report` gets a line for each; `otherwise` is part of the error's remedy.
+    """
     import httpx
 
     for attempt in range(1, _ATTEMPTS + 1):
@@ -119,7 +124,7 @@ def _continue(url: str, partial: Path, report: Callable[[str], None]) -> None:
 
 
 def _stamp(partial: Path) -> Path:
-    """Return the path of the version tag of a partial file."""
+    """Return the path of the file with the version (see `_version`) of a partial file."""
     return partial.with_name(f"{partial.name}.version")
 
 
@@ -130,6 +135,7 @@ def _version(answer: "httpx.Response") -> str:
 
 
 def _verify(url: str, partial: Path, checksum: str | None) -> None:
+    """Delete a partial file with another checksum and raise LoadframeError; do nothing if `checksum` is None."""
     if checksum is None:
         return
     with partial.open("rb") as file:
@@ -144,6 +150,10 @@ def _verify(url: str, partial: Path, checksum: str | None) -> None:
 
 
 def _unreached(url: str, error: "httpx.HTTPError", partial: Path, otherwise: str) -> BadInput:
+    """Return the error for a failed download: Missing if the server lacks the file, else BadInput.
+
+    The remedy contains `otherwise`, and says so if the partial file holds data for the next attempt.
+    """
     import httpx
 
     missing = isinstance(error, httpx.HTTPStatusError) and error.response.status_code in _MISSING
@@ -156,6 +166,7 @@ def _unreached(url: str, error: "httpx.HTTPError", partial: Path, otherwise: str
 
 
 def _words(error: "httpx.HTTPError") -> str:
+    """Return an HTTP error in words: the status of the answer, or the text of the exception."""
     import httpx
 
     if isinstance(error, httpx.HTTPStatusError):
@@ -165,6 +176,10 @@ def _words(error: "httpx.HTTPError") -> str:
 
 @contextmanager
 def _writable(path: Path) -> Iterator[None]:
+    """Convert an OSError in the block to BadInput, which says that the cache cannot be written.
+
+    The error names `path` if the exception has no file name.
+    """
     try:
         yield
     except OSError as error:

@@ -10,7 +10,7 @@ class ExitCode(IntEnum):
     meaning: str
 
     def __new__(cls, value: int, meaning: str) -> "ExitCode":
-        """Return the code with its meaning attached."""
+        """Return the code with its meaning, for users, as an attribute."""
         code = int.__new__(cls, value)
         code._value_ = value
         code.meaning = meaning

@@ -15,19 +15,27 @@ from loadframe.base.units import format_size
 
 
 def cache() -> Path:
-    """Return the folder of downloads: LOADFRAME_CACHE, else ~/.cache/loadframe, or as root /var/cache/loadframe.
+    """Return the folder of downloads: LOADFRAME_CACHE, or /var/cache/loadframe as root, or ~/.cache/loadframe.
 
-    As root, servers run as another user, who cannot read root's home.
+    XDG_CACHE_HOME replaces ~/.cache. As root, servers run as another user, who cannot read root's home.
     """
     return _folder("LOADFRAME_CACHE", "XDG_CACHE_HOME", ".cache", "/var/cache")
 
 
 def state() -> Path:
-    """Return the state folder: LOADFRAME_STATE, else ~/.local/state/loadframe, or as root /var/lib/loadframe."""
+    """Return the state folder: LOADFRAME_STATE, or /var/lib/loadframe as root, or ~/.local/state/loadframe.
+
+    XDG_STATE_HOME replaces ~/.local/state.
+    """
     return _folder("LOADFRAME_STATE", "XDG_STATE_HOME", ".local/state", "/var/lib")
 
 
 def _folder(ours: str, standard: str, in_home: str, as_root: str) -> Path:
+    """Return the folder in the environment variable `ours`; without it, a folder `loadframe`.
+
+    That folder is in `as_root` for root, otherwise in the folder of the variable `standard`, or in `in_home` (in the
+    home).
+    """
     if os.environ.get(ours):
         return Path(os.environ[ours]).absolute()
     if os.geteuid() == 0:
@@ -64,6 +72,7 @@ def shut(folder: Path) -> None:
 
 
 def _of_state(path: Path) -> bool:
+    """Return whether a path is the state folder or lies in it."""
     return path.is_relative_to(state())
 
 
@@ -76,7 +85,7 @@ def _mode_of_state() -> int:
 
 
 def ours_alone(path: str, flags: int) -> int:
-    """Open a file with mode 0600 if it is created; for the argument `opener` of `open`."""
+    """Open a file and return its descriptor; a new file gets mode 0600. For the argument `opener` of `open`."""
     return os.open(path, flags, 0o600)
 
 
@@ -98,11 +107,12 @@ def open_to_all(folder: Path) -> None:
 
 
 def _opened(mode: int) -> int:
+    """Return a mode with read permission for all, and with execute permission for all if the owner has it."""
     return stat.S_IMODE(mode) | (0o555 if mode & 0o100 else 0o444)
 
 
 def require_reachable(folder: Path, user: int | None) -> None:
-    """Raise BadInput if `user`, as whom servers run, cannot enter the folder."""
+    """Raise BadInput if `user`, the user id of the servers, cannot enter the folder. Ignore None."""
     if user is None or reachable(folder, user):
         return
     raise BadInput(
@@ -113,7 +123,7 @@ def require_reachable(folder: Path, user: int | None) -> None:
 
 
 def reachable(path: Path, user: int) -> bool:
-    """Return whether a user without group rights may enter the folder and its parents."""
+    """Return whether a user id, without group rights, may enter the folder and its parents."""
     for folder in (path, *path.parents):
         status = folder.stat()
         if not status.st_mode & (0o100 if status.st_uid == user else 0o001):
@@ -122,7 +132,7 @@ def reachable(path: Path, user: int) -> bool:
 
 
 def require_room(folder: Path, size: int, purpose: str) -> None:
-    """Raise BadInput unless the folder's file system has `size` bytes free, plus 5 %."""
+    """Raise BadInput unless the folder's file system has `size` bytes free, plus 5 %; `purpose` is for the message."""
     free = shutil.disk_usage(folder).free
     if free < size * 1.05:
         raise BadInput(
@@ -134,7 +144,10 @@ def require_room(folder: Path, size: int, purpose: str) -> None:
 
 @contextlib.contextmanager
 def writing(what: str, target: Path) -> Iterator[None]:
-    """Convert an OSError, such as on a full disk, to BadInput."""
+    """Convert an OSError in the block, such as on a full disk, to BadInput.
+
+    `what` names the written content in the message; `target` is its path, used if the exception has no file name.
+    """
     try:
         yield
     except OSError as error:

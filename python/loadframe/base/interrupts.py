@@ -31,7 +31,7 @@ def pending() -> bool:
 
 
 def answer() -> None:
-    """Clear the pending interrupt, if it does not mean the end of the command."""
+    """Clear the pending interrupt, for a caller that handles it without ending the command."""
     global _asked  # noqa: PLW0603 - the handler of a signal has no other place to write to
     _asked = False
 
@@ -44,9 +44,9 @@ def check() -> None:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Defer interrupts to the end of the outermost `deferred` block.
+    """Defer interrupts to the end of the outermost `deferred` block, which then raises KeyboardInterrupt for them.
 
-    Use it for work of some seconds, or work that checks `asked`. It has no effect outside the main thread, or if the
+    Use it for work of some seconds, or work that checks `pending`. It has no effect outside the main thread, or if the
     process ignores interrupts.
     """
     global _depth  # noqa: PLW0603
@@ -83,6 +83,7 @@ def close() -> None:
 
 
 def _handle(handler: Callable[[int, FrameType | None], None]) -> None:
+    """Set the handler of all `SIGNALS` that this process does not ignore."""
     for number in SIGNALS:
         # `nohup` and background jobs of a shell ignore some of them.
         if signal.getsignal(number) is not signal.SIG_IGN:
@@ -90,11 +91,13 @@ def _handle(handler: Callable[[int, FrameType | None], None]) -> None:
 
 
 def _record(number: int, frame: FrameType | None) -> None:
+    """Handle a signal: record the interrupt, without raising it."""
     global _asked  # noqa: PLW0603
     _asked = True
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
+    """Handle a signal: record the interrupt and raise KeyboardInterrupt, but not for repeated SIGTERM or SIGHUP."""
     again = _asked
     _record(number, frame)
     # Count repeated SIGTERMs once: schedulers send them to a process and to its launcher, which passes them on.
@@ -120,7 +123,8 @@ def background(work: Callable[[], T]) -> "Future[T]":
 def interruptible(work: Callable[[], T]) -> T:
     """Call the function and return its result or raise its exception; KeyboardInterrupt when an interrupt arrives.
 
-    The function is called in another thread, on the cores of this one. Its result after an interrupt is discarded.
+    The function is called in another thread, with the CPU affinity of this one. Its result after an interrupt is
+    discarded.
     """
     future = background(work)
     while not wait([future], _CHECK).done:

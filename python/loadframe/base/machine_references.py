@@ -52,6 +52,7 @@ def network_reference() -> float:
 
 
 def _send(sender: socket.socket, data: bytes) -> None:
+    """Send `data`, 1 MiB, 64 times; close the socket if that fails."""
     try:
         for _ in range(_TRANSFER):
             sender.sendall(data)
@@ -66,16 +67,17 @@ _PIECES = 15
 
 
 def yardstick() -> float:
-    """Measure the CPU time of a fixed computation, s: the median of 15 pieces, about 25 ms in total.
+    """Return the CPU time of a fixed computation, s: the median of 15 pieces, measured now, which takes about 25 ms.
 
-    It shows slowdowns that other metrics do not, such as a hot or shared processor without stolen time.
-    Results are comparable only on the same machine with the same Python.
+    It shows slowdowns that other metrics do not, such as a hot or shared processor without stolen time. Results are
+    comparable only on the same machine with the same Python.
     """
     data = bytes(random.Random(7).choices(range(64), k=_BYTES))
     return sorted(_piece(data) for _ in range(_PIECES))[_PIECES // 2]
 
 
 def _piece(data: bytes) -> float:
+    """Compress the data once and return this thread's CPU time for it, s."""
     before = time.thread_time()
     zlib.compress(data)
     return time.thread_time() - before
@@ -83,7 +85,7 @@ def _piece(data: bytes) -> float:
 
 @contextlib.contextmanager
 def on(cores: Collection[int] | None) -> Iterator[None]:
-    """Run this thread and threads that it starts on these cores; without cores, change nothing.
+    """Run this thread, in the block, and threads that it starts there on these cores; without cores, change nothing.
 
     Threads that were started inside keep their cores.
     """

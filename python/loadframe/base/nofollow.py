@@ -72,7 +72,7 @@ def folder(path: Path) -> Iterator[int]:
 
 
 def _trusted(descriptor: int, link: os.stat_result) -> bool:
-    """Whether only root or this user can have created a link in a folder."""
+    """Return whether only root or this user can have created a link in the folder with this descriptor."""
     ours, above = (0, os.geteuid()), os.fstat(descriptor)
     if link.st_uid not in ours or above.st_uid not in ours:
         return False
@@ -121,6 +121,7 @@ def _enter(descriptor: int, name: str, place: Path) -> int:
 
 
 def _wrong(place: Path, status: os.stat_result, wanted: str) -> BadInput:
+    """Return the error for a path that is not `wanted` (`a file` or `a folder`); `status` gives its actual kind."""
     kind = _KINDS.get(stat.S_IFMT(status.st_mode), "something else")
     if kind == wanted:
         kind = "a hard link to another user's file"
@@ -135,7 +136,9 @@ def _wrong(place: Path, status: os.stat_result, wanted: str) -> BadInput:
 def open_file(descriptor: int, name: str, flags: int, place: Path, mode: int = 0o600) -> int:
     """Open a regular file in a folder, and return its descriptor; `place` is its path, for messages.
 
-    BadInput for anything else, and for a hard link to a file of another user than the folder's.
+    `descriptor` is the folder's; `flags` are those of `os.open`; a new file gets the mode. BadInput for anything else,
+    and for a hard link to a file of another user than the folder's. FileNotFoundError if it is missing, without
+    O_CREAT.
     """
     try:
         _require_regular(descriptor, os.stat(name, dir_fd=descriptor, follow_symlinks=False), place)
@@ -201,9 +204,9 @@ def read_text(root: Path, name: str) -> str | None:
 def write_text(
     root: Path, name: str, text: str, mode: int = 0o600, owner: Owner | None = None, *, durable: bool = False
 ) -> None:
-    """Replace a file, link or FIFO below a folder atomically; BadInput for a folder.
+    """Replace a file, link or FIFO below a folder atomically by a file with this text; BadInput for a folder.
 
-    The new file is this user's unless `owner` is given. A `durable` one is whole after a loss of power, too.
+    The new file is this user's unless `owner` is given. With `durable`, it is complete even after a loss of power.
     """
     path = PurePosixPath(name)
     with folder(root) as top, below(top, path.parent, where=root) as above:
@@ -236,6 +239,10 @@ def _replace(
     *,
     durable: bool = False,
 ) -> None:
+    """Write a draft file in the folder of `descriptor` and rename it to `name`, which replaces a file, link or FIFO.
+
+    BadInput if `name` is a folder; `place` is its path, for messages. With `durable`, the content is on disk before.
+    """
     draft = f".{name}.{token_hex(4)}"
     opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _OPEN, 0o600, dir_fd=descriptor)
     try:
@@ -282,9 +289,9 @@ def unlink(root: Path, name: str) -> None:
 
 
 def give(descriptor: int, mode: int, owner: Owner | None) -> None:
-    """Set the mode of an open file or folder, and its owner.
+    """Set the mode of an open file or folder, and its owner if given.
 
-    A file with more than one name keeps both: one of the names may be another user's.
+    A file with several hard links stays unchanged, because one of its names may be another user's.
     """
     status = os.fstat(descriptor)
     if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
@@ -320,7 +327,11 @@ class TreeEntry:
 
 
 def walk(descriptor: int, above: str = "") -> Iterator[TreeEntry]:
-    """Yield the entries of a tree, each folder before its content, in the order of names."""
+    """Yield the entries of a tree, each folder before its content, in the order of names.
+
+    `descriptor` is the top folder's; `above` is put before the paths. Links are not followed. BadInput below 100
+    levels.
+    """
     for name in sorted(os.listdir(descriptor)):
         try:
             status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)

@@ -68,7 +68,10 @@ def own_groups(proc: Path = Path("/proc/self")) -> list[Path]:
 
 
 def _mount(proc: Path, controllers: str) -> tuple[Path, str] | None:
-    """Return the mount point of the hierarchy with these controllers, and the mounted group."""
+    """Return the mount point of the hierarchy with these controllers, and the mounted group; None if it is not mounted.
+
+    `controllers` is the text in /proc/PID/cgroup, empty for version 2.
+    """
     for line in (proc / "mountinfo").read_text().splitlines():
         front, _, back = line.partition(" - ")
         kind, _, options = back.split(" ", 2)
@@ -79,7 +82,10 @@ def _mount(proc: Path, controllers: str) -> tuple[Path, str] | None:
 
 
 def throttling(folder: Path) -> dict[str, float]:
-    """Return the throttling totals since the group was created; empty without a CPU controller."""
+    """Return a CPU group's throttling totals: `cgroup.throttled` (count) and `cgroup.throttled_time` (s).
+
+    They count since the group was created. Empty without a CPU controller. `folder` is the group's.
+    """
     stat = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
     if "nr_throttled" not in stat:
         return {}
@@ -90,7 +96,7 @@ def throttling(folder: Path) -> dict[str, float]:
 
 
 def cpu_quota(folder: Path) -> float | None:
-    """Return the CPU quota of a control group in cores; an unlimited group has None."""
+    """Return the CPU quota, in cores, of the control group with this folder; None if it is unlimited."""
     if (limit := folder / "cpu.max").exists():
         quota, period = limit.read_text().split()
         return None if quota == "max" else int(quota) / int(period)

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> Any:
+        """Return a function of `scipy.special`, and keep it as an attribute of this module."""
         from scipy import special
 
         # The next use finds it here.

@@ -84,7 +84,10 @@ class Download:
     """Progress of a download: a bar on a terminal, else a line every 5 s. Thread-safe."""
 
     def __init__(self, what: str, total: int | None, report: Callable[[str], None]) -> None:
-        """`total` is the size in bytes, None if unknown; `report` gets lines if standard error is not a terminal."""
+        """Set the text before the bar (`what`) and the size in bytes (`total`), None if unknown.
+
+        `report` gets lines if standard error is not a terminal.
+        """
         self._what = what
         self._total = total
         self._report = report

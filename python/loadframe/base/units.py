@@ -55,6 +55,7 @@ def parse_cores(text: str | int) -> Cores:
 
 
 def _core_numbers(numbers: str, text: object) -> tuple[int, ...]:
+    """Return the core numbers in a list such as `0,2-3`, ascending; BadInput, which quotes `text`, if malformed."""
     cores: set[int] = set()
     for part in numbers.replace(" ", "").split(","):
         match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part)
@@ -165,7 +166,7 @@ def format_share(share: float, digits: int = 0) -> str:
 
 
 def format_shares(least: float, most: float, limits: tuple[float, float] | None = None) -> str:
-    """Write the ends of a range of shares of one: `9 to 23 %`, and `20 %` where they read alike.
+    """Write the ends of a range of shares of one: `9 to 23 %`, or `20 %` if both are written alike.
 
     An end that would read like its limit in `limits` gets more digits.
     """
@@ -181,7 +182,7 @@ def format_limit(share: float) -> str:
 
 
 def format_change(change: float, more: int = 0) -> str:
-    """Write a relative change with its sign, with `more` decimals than usual: `+3.1 %`, `-12 %`, `+1,240 %`."""
+    """Write a relative change with its sign: `+3.1 %`, `-12 %`, `+1,240 %`. `more` adds decimals."""
     decimals = more + (abs(change) < 0.1)
     return f"{100 * change:+,.{decimals}f} %"
 
@@ -226,11 +227,13 @@ def format_nodes(*counts: float) -> str:
 
 
 def _significant(value: float, digits: int = 3) -> str:
+    """Write a number with thousands separators and `digits` significant digits; large numbers without an exponent."""
     text = f"{value:,.{digits}g}"
     return f"{value:,.0f}" if "e+" in text else text
 
 
 def _not_negative(value: float, text: object) -> float:
+    """Return a number as float; BadInput, which quotes `text`, if it is negative or not finite."""
     try:
         value = float(value)
     except OverflowError:

@@ -90,9 +90,10 @@ class Calibration:
         return cls(**{**known, "drivers": drivers})
 
     def save(self, cache: Path) -> Path | None:
-        """Write the calibration, replacing an older one of the machine. BadInput if the cache cannot be written.
+        """Write the calibration to the cache folder, replacing an older one of the machine, and return the path.
 
-        None, without writing, for a quick calibration if the cache has a complete one: verdicts use only that.
+        None, without writing, for a quick calibration if the cache has a complete one: verdicts use only that. BadInput
+        if the cache cannot be written.
         """
         path = _path(cache, self.machine)
         earlier = self.load(cache) if self.quick else None
@@ -126,11 +127,13 @@ class Calibration:
 
 
 def _machine() -> dict[str, Any]:
+    """Return the hardware properties that identify this machine."""
     properties = hardware()
     return {key: properties[key] for key in _HARDWARE}
 
 
 def _path(cache: Path, machine: Mapping[str, Any]) -> Path:
+    """Return the path of a machine's calibration in the cache folder, named by a hash of its properties."""
     key = hashlib.sha256(json.dumps(machine, sort_keys=True).encode()).hexdigest()[:16]
     return cache / "calibration" / f"{key}.json"
 
@@ -210,6 +213,7 @@ def calibrate(drivers: list[str], *, quick: bool, tell: Callable[[str, int, int]
         corpus.write_text(_documents())
 
         def measure(name: str, driver: str, operation: Mapping[str, Any], pacing: Mapping[str, Any]) -> _WorkerFigures:
+            """Measure an operation against a new null server; update `waited`. `pacing` is the load model."""
             nonlocal waited
             tell(f"{driver}: {name}", next(steps), total)
             # The null driver connects to no server, so any server will do.
@@ -241,6 +245,7 @@ def calibrate(drivers: list[str], *, quick: bool, tell: Callable[[str, int, int]
 
 
 def _lateness(rate: float, measured: _WorkerFigures) -> Lateness:
+    """Return the lateness at an offered rate, 1/s, from the worker's figures."""
     achieved = measured.requests / measured.seconds / rate
     return Lateness(rate, measured.lateness_p50, measured.lateness_p99, achieved)
 
@@ -260,6 +265,10 @@ def _plan(
     warmup: int,
     duration: int,
 ) -> dict[str, Any]:
+    """Return the engine's plan of a phase with one thread and one stream; `warmup` and `duration` in s.
+
+    `address` is the null server's; `pacing` is the load model, such as `{"open": {"rate": 1000}}`.
+    """
     return {
         "seed": 1,
         "phase": "calibrate",
@@ -276,6 +285,10 @@ def _plan(
 
 
 def _read(records: Path, warmup: int, duration: int) -> _WorkerFigures:
+    """Return the worker's figures in the seconds after `warmup`, from the folder with a phase's records.
+
+    LoadframeError if a request failed.
+    """
     outcome = json.loads((records / "outcome.json").read_text())
     (operation,) = outcome["operations"]
     if operation["errors"]:
@@ -295,5 +308,6 @@ def _read(records: Path, warmup: int, duration: int) -> _WorkerFigures:
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
+    """Yield the rows of a CSV file, as mappings from column to text."""
     with path.open(newline="") as lines:
         yield from csv.DictReader(lines)

@@ -67,7 +67,7 @@ class Nearest:
         return cls.of(numbers, hosts, recorded["round_trips"], recorded["clients"])
 
     def homes(self, threads: int) -> list[int]:
-        """Return the host number of each client. Client c belongs to worker c mod (ranks x threads)."""
+        """Return each client's host, as an index into `hosts`. Client c belongs to worker c mod (ranks x threads)."""
         left = [[host for host, count in enumerate(row) for _ in range(count)] for row in self.clients]
         total, workers = sum(map(len, left)), len(self.ranks) * threads
         return [left[client % workers // threads].pop(0) for client in range(total)]
@@ -90,7 +90,7 @@ class Nearest:
 
 
 def seats(clients: int, ranks: int, threads: int) -> list[int]:
-    """Return the number of clients of each rank."""
+    """Return the number of clients of each rank, if clients are assigned to workers (`threads` per rank) in turn."""
     counts = [0] * ranks
     for client in range(clients):
         counts[client % (ranks * threads) // threads] += 1
@@ -100,7 +100,8 @@ def seats(clients: int, ranks: int, threads: int) -> list[int]:
 def divide(round_trips: Sequence[Sequence[float | None]], clients: Sequence[int]) -> list[list[int]]:
     """Return the number of clients by rank and host: even over hosts, with the least sum of round trips.
 
-    A transportation problem with integer supplies and demands has an integer solution, which the simplex method finds.
+    `round_trips` has a row for each rank, `clients` the number of clients of each rank. A transportation problem with
+    integer supplies and demands has an integer solution, which the simplex method finds.
     """
     from scipy.optimize import linprog  # slow to import, and few commands need it
     from scipy.sparse import coo_array
@@ -127,8 +128,10 @@ def divide(round_trips: Sequence[Sequence[float | None]], clients: Sequence[int]
 
 
 def _costs(round_trips: Sequence[Sequence[float | None]]) -> "np.ndarray[Any, np.dtype[np.float64]]":
+    """Return the round trips as a matrix by rank and host, s; unreachable hosts cost 1,000 s."""
     return np.array([[_OUT_OF_REACH if trip is None else trip for trip in row] for row in round_trips], float)
 
 
 def _round_robin(clients: int, hosts: int) -> list[int]:
+    """Return the number of clients of each host, if `clients` clients are assigned in turn."""
     return [clients // hosts + (host < clients % hosts) for host in range(hosts)]

@@ -71,7 +71,7 @@ class Generator:
         return ()
 
     def require(self, driver: str) -> None:
-        """Raise BadInput if this driver does not support the node selection."""
+        """Raise BadInput if the node selection (`spread`) does not support this driver."""
         if self.spread == "nearest" and driver not in _ANY_NODE:
             raise BadInput(
                 f"--spread nearest does not support the driver {driver}, which selects the node with the data",
@@ -317,6 +317,8 @@ def _tell_progress(handle: _engine.Handle | PhaseOfRanks, tell: Callable[[Progre
 
 
 def _reader(measures: "_engine.Measures") -> ReadMeasures:
+    """Return a function that reads the measures of a phase: totals, and the `spans` recorded since its last call."""
+
     def read() -> Mapping[str, Any]:
         totals: Mapping[str, Any] = json.loads(measures.read())
         return {**totals, "spans": json.loads(measures.spans())}
@@ -325,7 +327,7 @@ def _reader(measures: "_engine.Measures") -> ReadMeasures:
 
 
 def _adjust(handle: _engine.Handle | PhaseOfRanks, adjustment: Adjustment | None) -> str | None:
-    """Apply a decision; return the error if this process was stopped for seconds before it could."""
+    """Apply a decision on the window, if any; return the error if it came too late (this process was stopped)."""
     if adjustment is None:
         return None
     try:
@@ -336,6 +338,7 @@ def _adjust(handle: _engine.Handle | PhaseOfRanks, adjustment: Adjustment | None
 
 
 def _tell_answers(handle: _engine.Handle | PhaseOfRanks, answered: Callable[[str, bytes], None] | None) -> None:
+    """Pass each new answer of the engine to `answered`: the operation's name and the answer's bytes."""
     if answered:
         for operation, answer in handle.answers():
             answered(operation, answer)
@@ -344,6 +347,7 @@ def _tell_answers(handle: _engine.Handle | PhaseOfRanks, answered: Callable[[str
 def _start(
     plan: Mapping[str, Any], folder: Path, cores: Collection[int] | None, ranks: Sequence[Rank]
 ) -> _engine.Handle | PhaseOfRanks:
+    """Start the load of a plan, on the ranks or else in this process, and return its handle; errors as `_ask`."""
     hub = present()
     if hub is not None and ranks:
         return _ask(plan, lambda _: hub.phase(plan, folder, ranks, cores))
@@ -352,6 +356,7 @@ def _start(
 
 
 def _follow(handle: _engine.Handle | PhaseOfRanks, hosts: list[str]) -> None:
+    """Send the load to these hosts from now on; LoadframeError if the engine refuses them."""
     try:
         handle.set_hosts(hosts)
     except _engine.PlanRefused as error:
@@ -360,6 +365,7 @@ def _follow(handle: _engine.Handle | PhaseOfRanks, hosts: list[str]) -> None:
 
 
 def _outcome(handle: _engine.Handle | PhaseOfRanks) -> Outcome:
+    """Wait until the load has ended and return its outcome; GeneratorFailed if the engine failed to record."""
     try:
         outcome: Outcome = json.loads(handle.outcome())
     except RuntimeError as error:
@@ -368,6 +374,7 @@ def _outcome(handle: _engine.Handle | PhaseOfRanks) -> Outcome:
 
 
 def _unrecorded(why: str) -> GeneratorFailed:
+    """Return the error for an engine that could not start or record, with its reason."""
     return GeneratorFailed(
         f"the generator failed: {why}",
         remedy="check free disk space and the limit of processes",
@@ -395,7 +402,7 @@ def check_operations(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _mask_messages(part: Any, secrets: Collection[str]) -> None:
-    """Mask the credentials of the target in all messages of an outcome, because stores can echo them."""
+    """Mask the credentials of the target in all messages of an outcome, in place, because stores can echo them."""
     if isinstance(part, list):
         for element in part:
             _mask_messages(element, secrets)
@@ -470,7 +477,10 @@ def _request(plan: Mapping[str, Any], request: str) -> str:
 
 
 def _ask(plan: Mapping[str, Any], ask: Callable[[str], T]) -> T:
-    """Call the engine with a plan; BadInput if the engine or the target refuses the plan."""
+    """Call `ask` with the plan as JSON and return its result; BadInput if the engine or the target refuses the plan.
+
+    GeneratorFailed if the engine fails. Interruptible: KeyboardInterrupt when an interrupt arrives.
+    """
     text = json.dumps(plan)
     try:
         return interrupts.interruptible(lambda: ask(text))

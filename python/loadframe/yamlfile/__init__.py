@@ -95,6 +95,7 @@ def quantity(parse: Callable[[Any], float], limit: float) -> BeforeValidator:
     """Return a validator that parses a number with its unit; numbers from `limit` on are refused as typing errors."""
 
     def read(value: Any) -> float:
+        """Return the parsed number; refuse a malformed one, and one of at least `limit`."""
         try:
             number = parse(value)
         except BadInput as error:
@@ -112,12 +113,17 @@ def quantity(parse: Callable[[Any], float], limit: float) -> BeforeValidator:
 
 
 def _single(value: Any) -> Any:
+    """Return the value unchanged; refuse lists and mappings."""
     if isinstance(value, dict | list):
         raise wrong("expected a single value, not a list or a mapping")
     return value
 
 
 def _name(value: Any) -> Any:
+    """Return the value unchanged; refuse a text that is not a name.
+
+    A name has 1 to 80 letters, digits, `_`, `-` and `.`, and begins with neither `-` nor `.`.
+    """
     if isinstance(value, str) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}", value):
         raise wrong(
             f"{short_json(value)} is not a name", "use up to 80 letters, digits, _, - and ., without leading - or ."
@@ -126,6 +132,7 @@ def _name(value: Any) -> Any:
 
 
 def _not_empty(value: Sized) -> Sized:
+    """Return the value unchanged; refuse an empty list or mapping."""
     if not value:
         raise wrong("expected at least one entry")
     return value
@@ -202,7 +209,10 @@ def validate(document: Document, model: type[M], data: Any = None, given: Mappin
 
 
 def _error(document: Document, detail: ErrorDetails, data: Any, given: Mapping[Place, str]) -> BadInput:
-    """Convert one of pydantic's errors to an error with its place."""
+    """Convert one of pydantic's errors to BadInput with its position in the document, or its origin in `given`.
+
+    `data` and `given` are those of `validate`.
+    """
     place: Place = ()
     for step in detail["loc"]:
         # The path also has branches of unions; skip steps that do not exist in the data.
@@ -219,7 +229,7 @@ def _error(document: Document, detail: ErrorDetails, data: Any, given: Mapping[P
 
 
 def _message(detail: ErrorDetails, value: Any) -> tuple[str, str | None]:
-    """Return the problem and the remedy."""
+    """Return the problem and the remedy (or None) for one of pydantic's errors; `value` is the invalid value."""
     kind, context = detail["type"], detail.get("ctx", {})
     if kind == "wrong":
         return context["what"], context["remedy"]

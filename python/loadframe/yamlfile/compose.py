@@ -78,7 +78,10 @@ class DataDocument(Document):
 
 
 def document_of(data: Mapping[str, Any], title: str) -> DataDocument:
-    """Return data as a document; relative paths start at the current folder. BadInput if it is not JSON data."""
+    """Return data of a program as a document; `title` names it in errors. BadInput if it is not JSON data.
+
+    Relative paths start at the current folder.
+    """
     try:
         text = json.dumps(data, ensure_ascii=False, allow_nan=False, default=_path_text)
         digest = hashlib.sha256(text.encode()).hexdigest()
@@ -90,6 +93,7 @@ def document_of(data: Mapping[str, Any], title: str) -> DataDocument:
 
 
 def _path_text(value: object) -> str:
+    """Return a path as text; TypeError for other types. For `json.dumps`."""
     if isinstance(value, Path):
         return str(value)
     raise TypeError(f"{value!r} has the type {type(value).__name__}")
@@ -125,6 +129,7 @@ def scalar(text: str) -> str | int | float | bool | None:
 
 
 def _content(path: Path) -> bytes:
+    """Return a file's bytes; BadInput if it is missing, a folder, unreadable or larger than 16 MiB."""
     try:
         if path.is_dir():
             raise BadInput("this is a folder", where=str(path), remedy="give the path of a YAML file")
@@ -140,6 +145,7 @@ def _content(path: Path) -> bytes:
 
 
 def _text(path: Path, content: bytes) -> str:
+    """Decode a file's bytes as UTF-8, without a byte order mark; BadInput with the position of an invalid byte."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -174,6 +180,7 @@ class _Composer:
         self.events = self._parsed()
 
     def document(self) -> Document:
+        """Compose the document; BadInput, with the position, for an error, an empty file or a second document."""
         next(self.events)  # the stream's start
         if isinstance(next(self.events), yaml.StreamEndEvent):
             raise BadInput("the file is empty", where=str(self.path))
@@ -185,6 +192,7 @@ class _Composer:
         return Document(self.path, self.text, data, self.positions, self.sha256)
 
     def _parsed(self) -> Iterator[Any]:
+        """Yield the parser's events; BadInput, with the position, for a forbidden character or invalid YAML."""
         strange = yaml.reader.Reader.NON_PRINTABLE.search(self.text)
         if strange is not None:
             where = _after(self.path, self.text[: strange.start()])
@@ -200,6 +208,7 @@ class _Composer:
             raise BadInput(f"this is not YAML: {error}", where=str(self.path)) from None
 
     def _unparsable(self, error: yaml.MarkedYAMLError) -> BadInput:
+        """Return the error for text that is not YAML, with its position and a remedy for common causes."""
         mark = error.problem_mark or error.context_mark
         if mark is None:
             return BadInput(f"this is not YAML: {error}", where=str(self.path))
@@ -217,6 +226,7 @@ class _Composer:
         return BadInput(f"this is not YAML: {error.problem or error.context}", where=where, remedy=remedy)
 
     def _error(self, event: Any, what: str, remedy: str | None = None) -> BadInput:
+        """Return the error to raise at the position of an event."""
         line, column = _position(event)
         return BadInput(what, where=f"{self.path}:{line}:{column}", remedy=remedy)
 
@@ -249,6 +259,7 @@ class _Composer:
         return part
 
     def _count(self, event: Any, nodes: int, depth: int) -> None:
+        """Add `nodes` to the number of values; BadInput above 500,000 values or 60 levels of `depth`."""
         self.nodes += nodes
         if self.nodes > MAX_NODES:
             raise self._error(event, f"more than {MAX_NODES:,} values, with aliases counted in full")
@@ -256,10 +267,15 @@ class _Composer:
             raise self._error(event, f"nested deeper than {MAX_DEPTH} levels")
 
     def _refuse_tag(self, event: Any) -> None:
+        """Refuse a key or value with a YAML tag."""
         if event.tag is not None:
             raise self._error(event, f"tags such as {event.tag} are not supported", "remove the tag")
 
     def _mapping(self, place: Place) -> tuple[dict[str, Any], int]:
+        """Compose a mapping up to its end; return its data and the height of its highest value, 0 if it is empty.
+
+        BadInput for duplicate keys and for keys that are not texts.
+        """
         data: dict[str, Any] = {}
         height = 0
         while not isinstance(event := next(self.events), yaml.MappingEndEvent):
@@ -275,6 +291,7 @@ class _Composer:
         return data, height
 
     def _sequence(self, place: Place) -> tuple[list[Any], int]:
+        """Compose a list up to its end; return its data and the height of its highest element, 0 if it is empty."""
         data: list[Any] = []
         height = 0
         while not isinstance(event := next(self.events), yaml.SequenceEndEvent):
@@ -284,6 +301,7 @@ class _Composer:
         return data, height
 
     def _scalar(self, event: Any) -> Any:
+        """Return a scalar's value: its text if quoted, else by the core schema; BadInput for numbers out of range."""
         text = self._sound(event)
         if event.style:
             return text
@@ -303,4 +321,5 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 def _position(event: Any) -> Position:
+    """Return the line and column, from 1, at which an event starts."""
     return event.start_mark.line + 1, event.start_mark.column + 1
