@@ -70,7 +70,7 @@ def detrended(series: Series) -> Series:
 
 
 def noise_scale(series: Series) -> float:
-    """Return the standard deviation of the noise from the median absolute deviation, which ignores outliers."""
+    """Return the standard deviation of the noise by the median absolute deviation; 0 without finite values."""
     values = series[np.isfinite(series)]
     return NORMAL * float(np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
 
@@ -92,7 +92,7 @@ def long_run_deviation(series: Series, *, clipped: bool = True) -> float:
 
 
 def _clipped(values: Series) -> Series:
-    """Return values within three standard deviations of their median."""
+    """Return all values, with those beyond three standard deviations from the median moved to that distance."""
     scale, middle = noise_scale(values), np.median(values)
     return np.clip(values, middle - _CUT * scale, middle + _CUT * scale) if scale > 0 else values
 
@@ -121,7 +121,7 @@ def variance_of_mean(n: int, rho: float) -> float:
 
 
 def _mean_square(later: Series, earlier: Series) -> float:
-    """Return the mean square of the relative differences."""
+    """Return the mean square of the relative differences, each clipped to three standard deviations."""
     levels = (later + earlier) / 2
     changes = np.divide(later - earlier, levels, out=np.zeros_like(levels), where=levels > 0)
     scale = NORMAL * float(np.median(np.abs(changes)))

@@ -49,7 +49,7 @@ class Prices:
         return cls(given["currency"], price if by else [price], by, levels, storage, Slo.read(slo) if slo else None)
 
     def hourly(self, nodes: int, levels: Mapping[str, Any]) -> float:
-        """Return the price of a cluster for an hour, by the levels of its treatment."""
+        """Return the price for an hour of a cluster of `nodes` nodes, by the levels of its treatment."""
         number = 0 if self.by is None else list(self.levels).index(levels[self.by])
         return nodes * (self.node_hour[number] + self.storage_hour)
 
@@ -191,7 +191,7 @@ def estimates(
 
 
 def limits_at(slo: Slo | None, phase: str, groups: Sequence[Sequence[RecordedRun]]) -> list[tuple[LimitAt, ...]]:
-    """Return the limits of the SLO in a phase for each group of runs; empty ones without an SLO."""
+    """Return the limits of the SLO in a phase with their estimates, for each group; empty tuples without an SLO."""
     if slo is None:
         return [() for _ in groups]
     everything = [run for runs in groups for run in runs]
@@ -210,7 +210,7 @@ def limits_at(slo: Slo | None, phase: str, groups: Sequence[Sequence[RecordedRun
 
 
 def _limited(run: RecordedRun, slo: Slo, phase: str) -> Mapping[str | None, LimitedFigures]:
-    """Return the run's figures under each limit; empty if it lacks some."""
+    """Return the run's figures under each limit by operation (None: the general limit); empty if it lacks some."""
     entry = run.phase(phase)
     try:
         return {figures.name: figures for figures in limited_figures(run, slo, [entry])} if entry else {}
@@ -224,7 +224,11 @@ def _times(
     figures: Mapping[int, Mapping[str | None, LimitedFigures]],
     groups: Sequence[Sequence[RecordedRun]],
 ) -> Iterator[Estimate | None]:
-    """Yield the percentile of response times of each group, s; None without one."""
+    """Yield the percentile of response times of each group, s; None without one.
+
+    `name` is the operation of the limit (None: the general limit). `figures` are those of `_limited` by the run's
+    `id()`.
+    """
 
     def response(run: RecordedRun) -> Figure:
         it = figures[id(run)].get(name)
@@ -246,7 +250,10 @@ def _times(
 
 
 def _failed_share(known: Sequence[tuple[LimitedFigures, int | None]]) -> Estimate | None:
-    """Return the share of failed requests over runs, each with its session; None without requests."""
+    """Return the share of failed requests over runs with its interval; None without runs.
+
+    `known` pairs each run's figures with its session.
+    """
     if not known:
         return None
     sessions = [session for _, session in known]
@@ -257,7 +264,7 @@ def _failed_share(known: Sequence[tuple[LimitedFigures, int | None]]) -> Estimat
 
 
 def costs_of(folder: RecordedExperiment, prices: Prices) -> list[Cost]:
-    """Return the cost of each treatment at its throughput in the first measured phase, with the limits of the SLO."""
+    """Return the cost of each treatment that has a throughput in the first measured phase, with the SLO's limits."""
     groups: dict[str, list[RecordedRun]] = {}
     for run in folder.counted:
         groups.setdefault(run.treatment_key, []).append(run)
@@ -299,7 +306,7 @@ class CheapestWithin:
 
 
 def cheapest_within(costs: Sequence[Cost], slo: Slo | None) -> CheapestWithin:
-    """Return the cheapest treatment per million, without store failures and within each limit of the SLO."""
+    """Return the treatment with the lowest cost per million within each limit and without failures, and rivals."""
     ordered = sorted(costs, key=lambda entry: entry.million.value)
     certain = [entry for entry in ordered if entry.standing == "yes"]
     best = certain[0] if certain else None

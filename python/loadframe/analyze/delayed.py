@@ -37,7 +37,7 @@ class Delayed:
 
 
 def delayed_of(run: Run, phase: PhaseSummary) -> Delayed | None:
-    """Return the operations of a phase that seem to wait for delayed acknowledgements, or None without any."""
+    """Return the operations of a phase whose service times show delayed acknowledgements; None without any."""
     used, tags = processes_of(run, (phase,)).used.get(phase.name, {}), set(run.histograms.tags())
     cpu = _cpu_per_request(used)
     alike = {}
@@ -61,5 +61,9 @@ def looks_delayed(quantiles: Sequence[float], cpu: float | None) -> bool:
 
 
 def _cpu_per_request(processes: Mapping[str, CpuUse]) -> float | None:
+    """Return the CPU time per request of all processes together (s), or of the only one; None if unknown.
+
+    `processes` maps names of processes to their CPU use.
+    """
     whole = processes.get(ALL) or next(iter(processes.values()), None)
     return whole.per_request if whole else None

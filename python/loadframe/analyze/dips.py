@@ -68,7 +68,7 @@ class Dips:
 
     @property
     def begins(self) -> list[int]:
-        """The first second of each dip."""
+        """The first second of each dip, since the window began."""
         before = np.concatenate([[False], self.inside[:-1]])
         return [int(second) for second in np.flatnonzero(self.inside & ~before)]
 
@@ -88,6 +88,7 @@ def periodic_dips(throughput: Series) -> Dips | None:
 
 
 def _lags(seconds: int) -> npt.NDArray[np.int64]:
+    """Return the lags to search, s: from 4 to a third of the series."""
     return np.arange(_SHORTEST, seconds // _CYCLES + 1)
 
 
@@ -109,7 +110,10 @@ def _heights(residuals: Series, lags: npt.NDArray[np.int64]) -> Series:
 
 
 def _threshold(seconds: int, rho: float, lags: npt.NDArray[np.int64]) -> float:
-    """Return the 99th percentile of the highest local maximum of series without a period."""
+    """Return the 99th percentile of the highest local maximum of random series without a period.
+
+    The series have `seconds` values with lag-one correlation `rho`; maxima are sought at the `lags`.
+    """
     from scipy.signal import lfilter  # slow to import, and few runs need it
 
     random = np.random.default_rng(1)
@@ -213,7 +217,7 @@ class ActivitySeries:
 
     @property
     def busy(self) -> npt.NDArray[np.bool_]:
-        """Whether a second's amount exceeds the mean."""
+        """For each second, whether its amount exceeds the mean."""
         more: npt.NDArray[np.bool_] = self.amounts > self.amounts.mean()
         return more
 
@@ -395,7 +399,7 @@ class DipsOfPhase:
 
 
 def dips_of(run: Run) -> list[DipsOfPhase]:
-    """Return the measured phases of a run that have recurring dips."""
+    """Return the measured phases of a run with recurring dips, each with the dips and the store's activities."""
     phases: list[DipsOfPhase] = []
     for phase in run.summary.measured:
         throughput = _throughput(run, phase)
@@ -419,10 +423,12 @@ def _throughput(run: Run, phase: PhaseSummary) -> Series:
 
 
 def _lost(dips: Dips) -> Series:
+    """Return the deficit of each second within dips, 1/s, and 0 for the other seconds."""
     return np.where(dips.inside, dips.lost, 0.0)
 
 
 def _activities(run: Run, phase: PhaseSummary, dips: Dips) -> list[Activity]:
+    """Return the store's activities with their overlap with the deficit in dips, the most significant first."""
     watched = activity_series(run, phase, len(dips.inside))
     known = [
         Activity(series, overlap, float(series.amounts[dips.inside].mean()), float(series.amounts[~dips.inside].mean()))

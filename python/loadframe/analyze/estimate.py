@@ -53,7 +53,10 @@ class Estimate:
 
 
 def half_width(error: float, freedom: float) -> float:
-    """Return the half-width of a 95 % interval: `error`, the standard error, times Student's t; infinite below 1."""
+    """Return the half-width of a 95 % interval: the standard `error` times Student's t.
+
+    `freedom`: degrees of freedom; below 1 the result is infinite.
+    """
     return float(special.stdtrit(freedom, 0.975)) * error if freedom >= 1 else math.inf
 
 
@@ -67,14 +70,14 @@ def mean_interval(values: Sequence[float]) -> Estimate:
 
 
 def within(estimate: Estimate, least: float = 0.0, most: float = math.inf) -> Estimate:
-    """Return an estimate with its interval cut to the bounds of the quantity; an unbounded interval stays open."""
+    """Return an estimate with its interval cut to `least` and `most`; an interval with an infinite end stays."""
     if not estimate.is_finite:
         return estimate
     return Estimate(estimate.value, max(estimate.low, least), min(estimate.high, most))
 
 
 def on_log_scale(value: float, half: float) -> Estimate:
-    """Return a positive value with an interval that is symmetric on a log scale, where `half` is its half-width."""
+    """Return a positive value with the interval from value / exp(half) to value * exp(half)."""
     return Estimate(value, value * math.exp(-half), value * math.exp(half) if half < _GREATEST_LOG else math.inf)
 
 
@@ -85,15 +88,19 @@ _STEP = 1.02
 
 
 def geometric_mean(values: Sequence[float], sessions: Sequence[int | None]) -> Estimate:
-    """Return the geometric mean with its 95 % interval; unbounded for one unit. Values are above 0."""
+    """Return the geometric mean of values above 0 with its 95 % interval; unbounded for one unit.
+
+    The units are runs if `sessions`, the session of each run, are all the same, otherwise session means.
+    """
     mean = mean_interval(session_units(np.log(values).tolist(), sessions))
     return Estimate(math.exp(mean.value), math.exp(mean.low), math.exp(mean.high) if mean.is_finite else math.inf)
 
 
 def mean_share(counts: Sequence[tuple[int, int]], sessions: Sequence[int | None], outside: float = 0.025) -> Estimate:
-    """Return the mean share over runs with its interval; each run is a pair (counted requests, all requests).
+    """Return the mean share over runs with its interval; `counts` has a pair of each: counted and all requests.
 
-    `outside` is the probability beyond each end; `ONE_SIDED` makes each end a one-sided 95 % limit.
+    `sessions` has the session of each run. `outside` is the probability beyond each end; `ONE_SIDED` makes each end a
+    one-sided 95 % limit.
     """
     units = session_units([count / of if of else 0.0 for count, of in counts], sessions)
     share = fmean(units)
@@ -127,7 +134,7 @@ def requests_needed(share: float, limit: float) -> int | None:
 
 
 def session_units(values: Sequence[float], sessions: Sequence[int | None]) -> list[float]:
-    """Return the runs' values for one session, or the session means for several."""
+    """Return the values of the runs if they are of one session, otherwise the mean of each session."""
     if len(set(sessions)) < 2:
         return list(values)
     groups = defaultdict(list)
@@ -223,9 +230,10 @@ class Additive(NamedTuple):
 
 
 def additive_effects(treatments: Codes, blocks: Codes, logs: Array) -> Additive:
-    """Fit log = treatment + block + noise by least squares; both are numbered from 0, with one entry per run.
+    """Return the block effects of the least-squares fit log = treatment + block + noise, and its rank.
 
-    The solution of the smallest norm is returned for blocks that the treatments do not connect.
+    `treatments` and `blocks` are numbered from 0, with one entry per run, as `logs`. If treatments do not connect the
+    blocks, the effects are those of the solution with the smallest norm.
     """
     # The last block's effect is minus the sum of the others'.
     indicator = np.eye(int(blocks.max()) + 1)[blocks]

@@ -66,7 +66,10 @@ def selected_runs(folder: RecordedExperiment, used: Sequence[RecordedRun] | None
 
 
 def selected_in_groups(groups: Mapping[str, tuple[Sequence[RecordedRun], Sequence[RecordedRun]]]) -> list[Finding]:
-    """Return a warning if exclusion correlates with a group or with throughput; `groups` have all and used runs."""
+    """Return a list with a warning if exclusion correlates with a group, a level or throughput; else empty.
+
+    `groups` maps each label to a pair: all runs, and the included ones.
+    """
     runs, used = ([run for pair in groups.values() for run in pair[index]] for index in (0, 1))
     levels: list[Mapping[str, Sequence[RecordedRun]]] = []
     if len(groups) > 1:
@@ -79,7 +82,7 @@ def selected_in_groups(groups: Mapping[str, tuple[Sequence[RecordedRun], Sequenc
 
 
 def excluded_document(folder: RecordedExperiment) -> dict[str, Any]:
-    """Return the excluded runs for JSON, each with its reason, whether they are a selection, and shifted runs."""
+    """Return for JSON the excluded runs with reasons, and the warnings of `selected_runs` and `warned_runs`."""
     selection = selected_runs(folder)
     return {
         "left_out": [run.id for run in folder.left_out],
@@ -90,7 +93,7 @@ def excluded_document(folder: RecordedExperiment) -> dict[str, Any]:
 
 
 def _levels(runs: Sequence[RecordedRun], name: str, levels: Sequence[Any]) -> Mapping[str, Sequence[RecordedRun]]:
-    """Return the runs at each level of a factor, by the level's text; empty if it has only one."""
+    """Return the runs at each level of a factor, by a text such as `at nodes 4`; empty if it has only one level."""
     short = name.rpartition(".")[2]
     return {
         f"at {short} {level}": [run for run in runs if run.treatment.get(name) == level]
@@ -129,6 +132,10 @@ def _selection(
 def _by_level(
     factors: Sequence[Mapping[str, Sequence[RecordedRun]]], existing: Sequence[RecordedRun], used: set[int]
 ) -> list[tuple[float, str]]:
+    """Return p and text of the tests whether exclusion is more or less frequent at a level than at the others.
+
+    `factors` map each level's text to its runs. `used` are the `id()` of the included runs.
+    """
     # Slow to import, and most experiments exclude no run.
     from scipy import stats
 
@@ -147,7 +154,10 @@ def _by_level(
 
 
 def _by_result(existing: Sequence[RecordedRun], used: set[int]) -> list[tuple[float, str]]:
-    """Compare throughputs relative to the median of their treatment."""
+    """Return p and text of a test for each phase: whether excluded runs were slower or faster than included ones.
+
+    Throughputs are relative to the median of their treatment. `used` are the `id()` of the included runs.
+    """
     from statistics import median
 
     from scipy import stats

@@ -60,7 +60,7 @@ class ExecutionsAt:
 
 
 def executions_at(folder: RecordedExperiment) -> list[ExecutionsAt]:
-    """Return a row for each measured operation with distinguished executions or a known age."""
+    """Return first and later executions and data age of each measured operation that has any, by treatment."""
     rows = []
     for treatment, runs in by_treatment(folder):
         seen: dict[tuple[str, str], list[tuple[RecordedRun, OperationFigures]]] = defaultdict(list)
@@ -78,6 +78,8 @@ def executions_at(folder: RecordedExperiment) -> list[ExecutionsAt]:
 def _row(
     phase: str, treatment: Mapping[str, Any], name: str, several: Sequence[tuple[RecordedRun, OperationFigures]]
 ) -> ExecutionsAt:
+    """Return the figures of one operation at one treatment from its runs, `several`."""
+
     def mean(values: Iterator[float | None]) -> Estimate | None:
         known = [(recorded, value) for (recorded, _), value in zip(several, values, strict=True) if value]
         return geometric_mean([value for _, value in known], sessions_of([run for run, _ in known])) if known else None
@@ -103,11 +105,13 @@ def _row(
 
 
 def _response(operation: OperationFigures, part: str) -> Latency | None:
+    """Return the response times of an operation's `part`, such as `first`; None without responses."""
     figures = operation.parts.get(part)
     return figures.response if figures and figures.response.count else None
 
 
 def _mean(operation: OperationFigures, part: str) -> float | None:
+    """Return the mean response time of an operation's `part`, s; None without responses."""
     response = _response(operation, part)
     return response.mean if response else None
 
@@ -144,7 +148,7 @@ class EventsOfRun:
 
 
 def stored_at(folder: RecordedExperiment) -> Sequence[EventsOfRun]:
-    """Return the events of each completed run of an experiment that ingested some."""
+    """Return the stored events of each recorded run by collection; runs that ingested none are left out."""
     return [
         EventsOfRun(run.id, run.treatment, run.usable, stored, seconds_at_risk(run.run, stored))
         for run in folder.runs
@@ -154,7 +158,10 @@ def stored_at(folder: RecordedExperiment) -> Sequence[EventsOfRun]:
 
 
 def seconds_at_risk(run: Run, stored: StoredEvents) -> float | None:
-    """Return the time in which missing events arrived, s, or None without a killed node or acknowledged events."""
+    """Return the time in which the missing events arrived, s; None without a killed node or acknowledged events.
+
+    It is their number divided by the mean rate of acknowledgements until the first node was killed.
+    """
     killed = [event["time"] for event in run.events if event["kind"] == KILLED]
     begun = [phase.start for phase in run.summary.phases if phase.sources]
     if not (killed and begun and stored.acknowledged_at_kill):
@@ -201,7 +208,7 @@ class IngestPace:
 
 
 def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None:
-    """Return whether the store kept up with a source of a phase; None with less than two seconds of events."""
+    """Return a source's rates in a phase and whether the store kept up; None with events in under three samples."""
     samples = _samples(run, phase, source)
     arriving = [index for index, sample in enumerate(samples) if sample.accepted > 0]
     # The first and the last second may have seen only part of the input.
@@ -232,9 +239,10 @@ def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None
 
 
 def _pace(growth: Estimate, offered: float, reader_cpu: float, figures: SourceFigures) -> Pace:
-    """Return whether the store kept up with a source, from the growth of its queue, events/s.
+    """Return whether the store kept up with a source, from the growth of its backlog, events/s.
 
-    Only an interval above the limit counts as falling behind.
+    `offered` is the rate of arriving events, 1/s, `reader_cpu` the use of a core by the thread that reads them. Only an
+    interval above the limit counts as falling behind.
     """
     if growth.low > KEPT_UP * offered:
         return "fell behind"

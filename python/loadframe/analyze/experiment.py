@@ -109,7 +109,7 @@ class RecordedRun:
 
     @property
     def narrow(self) -> bool:
-        """Whether the bounds of the throughput are within 5 %, so that its course by second shows the store."""
+        """Whether the upper bound of the throughput is within 5 % of it in each measured phase."""
         phases = {entry.phase for entry in self._qualities.values()}
         allowed = stretch_of(self.figure(phase, "throughput") for phase in phases)
         return allowed.high <= 1 + TOLERANCE
@@ -156,7 +156,7 @@ class RecordedRun:
 
     @property
     def requests_failed(self) -> bool:
-        """Whether the whole run counts as a failure of the store, or the run is sound and too many requests failed."""
+        """Whether the whole run counts as the store's failure, or it is valid with too many failed requests."""
         return self.store_failed or (self.sound and any(failure.kind == "requests" for failure in self.failures))
 
     @property
@@ -303,7 +303,11 @@ class RecordedExperiment:
     attempts: tuple[RecordedRun, ...] = ()
 
     def counts(self, run: RecordedRun) -> bool:
-        """Return whether figures include a run; see `takes_faults`. Elastic experiments also need narrow bounds."""
+        """Return whether figures include a run: it is valid and the store is not to blame for a fault.
+
+        Kinds with `takes_faults` (scale, compare, elastic) include faults of the store. Elastic experiments also need
+        throughputs that are known within 5 %.
+        """
         if self.description["kind"] == "elastic" and not run.narrow:
             return False
         return run.sound if self.takes_faults else run.usable
@@ -337,13 +341,13 @@ class RecordedExperiment:
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """Changes of Loadframe or the machine between sessions."""
+        """Sentences about changes of Loadframe or the machine between sessions."""
         instruments = [session["instrument"] for session in self.description.get("sessions", ())]
         return tuple(dict.fromkeys(text for pair in pairwise(instruments) for text in changes(*pair)))
 
     @property
     def takes_faults(self) -> bool:
-        """Whether figures include runs in which the store was at fault."""
+        """Whether figures include runs with faults of the store: for scale, compare and elastic."""
         return self.description["kind"] in _TAKE_FAULTS
 
     @property
@@ -353,7 +357,7 @@ class RecordedExperiment:
 
 
 def read_experiment(path: Path) -> RecordedExperiment:
-    """Read an experiment's folder; BadInput if it is not one or if a run in it is broken."""
+    """Return an experiment from its folder; BadInput if it is not one or if a run in it is broken."""
     file = path / EXPERIMENT_FILE
     try:
         description = json.loads(file.read_text(encoding="utf-8"))
@@ -420,6 +424,7 @@ def _place(treatment: Mapping[str, Any], levels: Mapping[str, Sequence[Any]]) ->
 
 
 def _words(error: Exception) -> str:
+    """Return the reason why a description is unreadable, in words."""
     if isinstance(error, OSError):
         return error.strerror or "the file cannot be read"
     return f"it lacks {error}" if isinstance(error, KeyError) else "the file cannot be read"

@@ -67,7 +67,7 @@ def failures(run: Run) -> tuple[Failure, ...]:
 
 
 def earlier_failures(run: Run) -> tuple[str, ...]:
-    """Return the whole-run failures of a run's earlier attempts: repeating a run does not undo them."""
+    """Return a sentence for each whole-run failure in earlier attempts: repeating a run does not undo them."""
     return tuple(
         f"in attempt {attempt.number}: {failure.words}"
         for attempt in earlier_attempts(run.path)
@@ -96,7 +96,7 @@ def recorded_reasons(run: Run) -> tuple[RecordedReason, ...]:
 
 
 def failed_changes(events: Iterable[Mapping[str, Any]]) -> list[Finding]:
-    """Return the cluster changes that the store failed to complete, from a run's events."""
+    """Return a finding for each cluster change in a run's events that failed by the store's fault."""
     return [
         CHANGE_FAILED(what=change_failed_text(event["step"], event["change"], event["cause"]))
         for event in events
@@ -110,7 +110,7 @@ def unanswered(phases: Iterable[PhaseSummary]) -> int:
 
 
 def most_users(phases: Iterable[PhaseSummary]) -> int | None:
-    """Return the largest number of users or clients in a phase; None if all loads are open or have stages."""
+    """Return the largest number of users or clients in a phase; None if 0, or if all loads are open or have stages."""
     counts = [
         sum(stream.users or int(stream.clients) for stream in phase.streams if isinstance(stream.clients, int | float))
         for phase in phases
@@ -120,7 +120,10 @@ def most_users(phases: Iterable[PhaseSummary]) -> int | None:
 
 
 def chance_of_more(failed: int, total: int, before: int, total_before: int) -> float:
-    """Return the p value of "runs fail no more often than before" by Fisher's exact test, one-sided."""
+    """Return the p value of "runs fail no more often than before" by Fisher's exact test, one-sided.
+
+    `failed` of `total` runs failed now, and `before` of `total_before` runs before.
+    """
     runs, failing = total + total_before, failed + before
     ways = [math.comb(failing, k) * math.comb(runs - failing, total - k) for k in range(failed, total + 1)]
     return sum(ways) / math.comb(runs, total)

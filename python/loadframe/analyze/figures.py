@@ -65,7 +65,7 @@ class Figure:
 
     @property
     def counts(self) -> bool:
-        """Whether analyses use it: it is good or bounded."""
+        """Whether analyses use it: it is known, and good or bounded."""
         return self.state != "unknown" and self.value is not None
 
 
@@ -107,7 +107,7 @@ UNKNOWN = Figure(None, -math.inf, math.inf, "unknown")
 
 
 def figure(recorded: RecordedFigure | None, value: float | None, key: str = VALUE) -> Figure:
-    """Return a value with the bounds that were recorded for it; `key` names the statistic of a distribution."""
+    """Return a value with the bounds recorded for it; `key` names the statistic of a distribution, such as `p99`."""
     if recorded is None or recorded.state == "unknown" or value is None:
         return Figure(value, -math.inf, math.inf, "unknown", recorded.reasons if recorded else ())
     if not recorded.low and not recorded.high:
@@ -200,6 +200,7 @@ def codes_about(reasons: Sequence[RecordedReason], phase: str, phases: Sequence[
 
 
 def _figures(evidence: Evidence) -> Iterator[RecordedFigure]:
+    """Yield the quality of a phase's rates and errors, then of the times of each operation and its parts."""
     phase = evidence.phase
     by_effect = _by_effect(evidence.codes)
     yield from _counts(evidence, by_effect)
@@ -212,6 +213,7 @@ def _figures(evidence: Evidence) -> Iterator[RecordedFigure]:
 
 
 def _by_effect(codes: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return the codes of validity rules by their effect on figures, such as `late`."""
     effects: dict[str, tuple[str, ...]] = {}
     for code in codes:
         effect = effect_of(code)
@@ -297,7 +299,7 @@ def _missing_share(phase: PhaseSummary) -> float:
 def _times(
     evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]], operation: str, figures: Figures
 ) -> Iterator[RecordedFigure]:
-    """Yield the states of an operation's latencies, with bounds where a rule affects them.
+    """Yield the states of each latency of an operation or a part of one, with bounds where a rule affects them.
 
     Latencies that were not recorded are left out.
     """
@@ -357,6 +359,7 @@ def every_request(log: "HistogramLog", tag: str) -> "Histogram":
 
 
 def _distribution(evidence: Evidence, operation: str, name: FigureName, latency: Latency) -> Distribution:
+    """Return the distribution of the latency `name` from the histograms, or from the summary's quantiles."""
     log = evidence.histograms()
     if log is not None:
         tag = f"{evidence.phase.name}/{operation}"
@@ -368,7 +371,10 @@ def _distribution(evidence: Evidence, operation: str, name: FigureName, latency:
 
 
 def _delays(evidence: Evidence, *, lag: bool, late: bool) -> list[_Delay]:
-    """Return the distributions of the delays that response or service times hold."""
+    """Return the distributions of the generator's delays: event-loop lag if `lag`, lateness of requests if `late`.
+
+    Such a delay without data is unbounded, except lateness if the run has histograms, which hold it of every request.
+    """
     log, begin = evidence.histograms(), evidence.phase.begin
     delays = list[_Delay]()
     if log is not None:
@@ -397,7 +403,10 @@ def _delays(evidence: Evidence, *, lag: bool, late: bool) -> list[_Delay]:
 
 
 def _lowest(key: str, measured: Distribution, delays: Sequence[_Delay], missing: float, value: float) -> float:
-    """Return the lower bound of a statistic, given its measured `value`."""
+    """Return the lower bound of the statistic `key`, such as `p99`, given its measured `value`.
+
+    `measured` is the distribution that includes the `delays`; a share `missing` of the window lacked a rank.
+    """
     if key == "mean":
         return 0.0 if missing else max(value - sum(delay.distribution.mean or 0.0 for delay in delays), 0.0)
     best = 0.0
@@ -413,6 +422,10 @@ def _lowest(key: str, measured: Distribution, delays: Sequence[_Delay], missing:
 
 
 def _highest(key: str, measured: Distribution, missing: float, value: float) -> float:
+    """Return the upper bound of the statistic `key`, given its measured `value`; infinite if it has none.
+
+    A share `missing` of the window lacked a rank; without one, the value is the bound.
+    """
     if not missing:
         return value
     if key == "mean" or _QUANTILES[key] + missing >= 1:

@@ -42,6 +42,7 @@ _BESIDE: Mapping[str, Callable[[Any, float], str]] = {
 
 class _Template(Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
+        """Return a value as text in a format of `_FORMATS`, `FORM beside LIMIT`, `counted NOUN`, or Python's."""
         if format_spec in _FORMATS:
             return _FORMATS[format_spec](value)
         form, _, limit = format_spec.partition(" beside ")
@@ -67,13 +68,14 @@ class Rule:
     remedy: Sentence
 
     def __call__(self, **figures: Any) -> "Finding":
-        """Return a finding. TypeError if a figure is missing that a sentence needs."""
+        """Return a finding of this rule with its figures; TypeError if one is missing that a sentence needs."""
         if missing := self._needed - figures.keys():
             raise TypeError(f"rule {self.code} needs {', '.join(sorted(missing))}")
         return Finding(self, figures)
 
     @cached_property
     def _needed(self) -> frozenset[str]:
+        """The names of the figures that the sentences of cause and remedy need."""
         return frozenset().union(*(_needed(sentence) for sentence in (self.cause, self.remedy)))
 
 
@@ -109,7 +111,7 @@ class Finding:
 
 
 def _needed(sentence: Sentence) -> set[str]:
-    """Return the names of the figures that a sentence cannot do without."""
+    """Return the names of the figures that a sentence needs: its fields, or its parameters without a default."""
     if isinstance(sentence, str):
         return {name for _, name, _, _ in _TEMPLATE.parse(sentence) if name}
     parameters = inspect.signature(sentence).parameters.values()
@@ -117,6 +119,7 @@ def _needed(sentence: Sentence) -> set[str]:
 
 
 def _render(sentence: Sentence, figures: Mapping[str, Any]) -> str:
+    """Return a sentence filled with figures by name; a function receives only those that are its parameters."""
     if isinstance(sentence, str):
         return _TEMPLATE.vformat(sentence, (), figures)
     names = inspect.signature(sentence).parameters

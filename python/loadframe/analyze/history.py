@@ -74,9 +74,9 @@ class ChangePoint:
 def change_points(
     values: Sequence[float] | Array, *, level: float = LEVEL, least: float = LEAST, seed: int = 0
 ) -> tuple[ChangePoint, ...]:
-    """Return the changes of a series' level by at least `least`, relative.
+    """Return the changes of a series' level by at least `least`, relative, in ascending order.
 
-    `values` are above 0, one per session. `level` is the chance of a false change.
+    `values` are above 0, one per session. `level` is the chance of a false change, `seed` that of the permutations.
     """
     logs = np.log(np.asarray(values, dtype=float))
     p_values = dict(_search(logs, 0, len(logs), level, seed))
@@ -99,7 +99,7 @@ def fewest_sessions(level: float = LEVEL) -> int:
 
 
 def _search(logs: Array, start: int, end: int, level: float, seed: int) -> list[tuple[int, float]]:
-    """Return the splits of an interval with their p, recursively."""
+    """Return the significant splits of logs[start:end] and, recursively, of both sides: ascending, each with its p."""
     if end - start < 2 * _SHORTEST:
         return []
     segment = logs[start:end]
@@ -115,7 +115,10 @@ def _search(logs: Array, start: int, end: int, level: float, seed: int) -> list[
 
 
 def _statistics(series: Array) -> Array:
-    """Return for each series (rows) and split the share of its variation between the two sides, from 0 to 1."""
+    """Return the share of a series' variation that lies between the two sides of a split, from 0 to 1.
+
+    `series` has one series per row. The result has one column per split, from three values on the left on.
+    """
     n = series.shape[1]
     centred = series - series.mean(axis=1, keepdims=True)
     left = np.arange(_SHORTEST, n - _SHORTEST + 1)
@@ -125,7 +128,7 @@ def _statistics(series: Array) -> Array:
 
 
 def _p(logs: Array, at: int, statistic: float, level: float, seed: int) -> float:
-    """Return the chance that the largest statistic of a series without a change reaches this one."""
+    """Return the p of the best split of `logs`, which is at index `at` and has this `statistic`, from permutations."""
     rho = _correlation(logs, at)
     plain = _share_reaching(logs, 0.0, statistic, level, seed)
     # An autoregression seldom jumps, so it must not lower the p of the plain permutation test.
@@ -186,6 +189,7 @@ def _without_changes(logs: Array) -> Array:
 
 
 def _describe(logs: Array, p_values: dict[int, float]) -> list[ChangePoint]:
+    """Return a change point for each index in `p_values`, with the geometric means before and after it."""
     edges = [0, *sorted(p_values), len(logs)]
     return [
         ChangePoint(at, math.exp(logs[start:at].mean()), math.exp(logs[at:end].mean()), p_values[at])
@@ -217,7 +221,7 @@ class Series:
 
 
 def since_last_change(history: Group, kinds: Sequence[str]) -> tuple[Group, list[Finding]]:
-    """Return the runs since the last change of each treatment, and warnings about changes and excluded runs.
+    """Return the runs since the last change of each treatment, as a group, and warnings.
 
     There is no warning about a change that a user accepted in the history's folder.
     Sessions with an unknown start count as one that precedes all others.

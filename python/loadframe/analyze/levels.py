@@ -73,5 +73,6 @@ def _spacing(ascending: Sequence[float]) -> Spacing:
 
 
 def _unevenness(ascending: Sequence[float]) -> float:
+    """Return the largest difference between neighbours divided by the smallest."""
     gaps = [after - before for before, after in pairwise(ascending)]
     return max(gaps) / min(gaps)

@@ -67,7 +67,7 @@ class Percentile:
 
     @property
     def few(self) -> bool:
-        """Whether too few requests lie beyond it."""
+        """Whether fewer than 10 requests are expected beyond it, so that it depends on single requests."""
         return self.beyond < ENOUGH
 
     @property
@@ -89,7 +89,7 @@ class Percentile:
 
 
 def percentiles_of(run: Run) -> dict[str, dict[str, dict[str, Percentile]]]:
-    """Return the percentiles of response times by phase, operation and name; empty without successes."""
+    """Return the percentiles of response times by phase, operation and name; no names without successes."""
     phases: dict[str, dict[str, dict[str, Percentile]]] = {}
     known = set(run.histograms.tags())
     for phase in run.summary.phases:
@@ -115,7 +115,7 @@ def percentiles_document(run: Run) -> dict[str, Any]:
 def ranks(
     slow: Array, counts: Array, quantile: float, outside: float = OUTSIDE, batches: int = _BATCHES
 ) -> tuple[float, float]:
-    """Return the shares of all requests at the ends of a quantile's interval; 0 and infinity: unbounded.
+    """Return the ends of a quantile's interval as shares of all requests in order; 0 or infinity if unbounded.
 
     `counts` are the requests of each second, `slow` those among them above the quantile of all. `outside` is the
     probability beyond each end, `batches` the number of stretches that are compared.
@@ -130,7 +130,10 @@ def ranks(
 
 
 def is_too_short(slow: Iterable[Array], counts: Array) -> bool:
-    """Return whether the run has too few seconds, or its slow requests change too slowly from second to second."""
+    """Return whether the run has too few seconds, or its slow requests change too slowly from second to second.
+
+    `counts` are the requests of each second; `slow` has those above each percentile.
+    """
     if len(counts) < _LEAST_SECONDS:
         return True
     busy = counts > 0
@@ -139,7 +142,7 @@ def is_too_short(slow: Iterable[Array], counts: Array) -> bool:
 
 
 def _worth(slow: Array, counts: Array, quantile: float, outside: float, batches: int) -> float:
-    """Return the effective number of independent requests."""
+    """Return the effective number of independent requests; the parameters are those of `ranks`."""
     total, seconds = float(counts.sum()), len(counts)
     share = float(slow.sum()) / total
     rest = slow - share * counts
@@ -157,14 +160,17 @@ def _worth(slow: Array, counts: Array, quantile: float, outside: float, batches:
 
 
 def _worth_by(spread: float, freedom: float, total: float, quantile: float, outside: float) -> float:
-    """Return the effective number of requests from an estimate of the variance of the number of slow ones."""
+    """Return the effective number of requests from `spread`, the variance of the number of slow ones.
+
+    `freedom` are the degrees of freedom of that variance, `total` is the number of requests.
+    """
     # Correct for the degrees of freedom of the variance.
     widened = float(special.ndtri(outside) / special.stdtrit(freedom, outside)) ** 2
     return quantile * (1 - quantile) * total**2 / spread * widened if spread else total
 
 
 def batches_of(seconds: int, outside: float) -> int:
-    """Return the number of stretches to compare; more for a smaller probability, which widens a small number's t."""
+    """Return the number of stretches of a run of `seconds` s to compare; more for an `outside` below 0.025."""
     return _BATCHES if outside >= OUTSIDE else max(min(seconds // _STRETCH, _MOST_BATCHES), _BATCHES)
 
 
@@ -173,7 +179,7 @@ def percentiles_of_window(
 ) -> dict[str, Percentile]:
     """Return the percentiles of a measured window of `duration` s by name; empty without requests.
 
-    `outside` is the probability beyond each end of an interval.
+    `tag` names the histograms. `outside` is the probability beyond each end of an interval.
     """
     total = histograms.total(tag)
     if not total.count:
@@ -357,6 +363,7 @@ def bands_at(folder: RecordedExperiment, bounds: Sequence[float]) -> list[BandsA
 
 
 def _bands(run: Run, tag: str | None, failed: int, bounds: tuple[float, ...]) -> Bands:
+    """Return the successes in each bucket and `failed` requests; `tag` names the histogram (None: no success)."""
     histogram = run.histograms.total(tag) if tag else None
     if histogram is None or not histogram.count:
         return Bands(bounds, (0,) * (len(bounds) + 1), failed)

@@ -98,7 +98,7 @@ class ProcessesOf:
 
 
 def processes_of(run: Run, phases: Sequence[PhaseSummary] | None = None) -> ProcessesOf:
-    """Return the CPU use of each process in some phases, by default in the measured phases."""
+    """Return the CPU use of each process in some phases (by default the measured ones), and the unsampled phases."""
     polled, spans = _spans(run.telemetry)
     used, unsampled = {}, []
     for phase in run.summary.measured if phases is None else phases:
@@ -204,6 +204,7 @@ def _longest_gap(inside: Sequence[_Span], begin: float, end: float) -> float:
 
 
 def _together(used: Iterable[CpuUse], duration: float) -> CpuUse:
+    """Return the summed CPU use of processes in a window of `duration` s."""
     parts = tuple(used)
     costs = [part.per_request for part in parts if part.per_request is not None]
     return CpuUse(

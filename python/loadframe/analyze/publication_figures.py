@@ -41,7 +41,7 @@ class Spread:
 
 
 def rate_samples(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT, seconds: int = SAMPLE) -> Spread | None:
-    """Return the distribution of a measured window's requests or documents; None if it is shorter than a sample."""
+    """Return the distribution of a phase's rate over samples of `seconds` s; None if its window is shorter than one."""
     begin, end = phase.whole_seconds.start, phase.whole_seconds.stop
     series = run.series
     within = pc.and_(pc.greater_equal(series["second"], begin), pc.less(series["second"], end))
@@ -56,7 +56,7 @@ def rate_samples(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT, seconds
 
 
 def rate_samples_by_node(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT) -> dict[str, Spread]:
-    """Return the distribution of the requests or documents of each node or router, by address; empty for a single one.
+    """Return the distribution of a phase's rate over samples of 5 s by address of node; empty for one node.
 
     Every attempt counts as a request, including failed ones. Publications with one load program per router count
     documents. Older runs lack documents by node.
@@ -77,6 +77,7 @@ def rate_samples_by_node(run: Run, phase: PhaseSummary, rate: Rate = THROUGHPUT)
 
 
 def _spread(rates: Any) -> Spread:
+    """Return the distribution of an array of rates, 1/s."""
     q1, middle, q3 = (float(value) for value in np.quantile(rates, (0.25, 0.5, 0.75)))
     deviation = float(rates.std(ddof=1)) if len(rates) > 1 else None
     return Spread(len(rates), float(rates.min()), q1, middle, float(rates.mean()), q3, float(rates.max()), deviation)
@@ -114,7 +115,7 @@ class RequestTime:
 
 
 def request_time(run: Run, phase: PhaseSummary) -> RequestTime:
-    """Return the time of the requests in a phase's measured window, without aggregates of several operations."""
+    """Return the summed and longest request time in a phase's measured window, from single requests if recorded."""
     if (run.path / SAMPLES_FILE).exists():
         clients: dict[tuple[int, str, int], float] = defaultdict(float)
         for piece in run.samples():

@@ -42,12 +42,12 @@ class SampleStatistic:
 
     @property
     def words(self) -> str:
-        """Return the statistic in words."""
+        """The statistic in words, such as `mean of samples of 5 s`."""
         of = "" if self.rate is THROUGHPUT else f" of {self.rate.counted}"
         return f"{self.statistic} of samples of {self.seconds} s{of}"
 
     def of(self, run: Run, phase: PhaseSummary) -> float | None:
-        """Return the statistic, 1/s; None if the measured window is too short."""
+        """Return the statistic for a phase, 1/s; None if its measured window is too short."""
         spread = rate_samples(run, phase, self.rate, self.seconds)
         return None if spread is None else getattr(spread, self.statistic)
 
@@ -148,6 +148,7 @@ def beside(folder: RecordedExperiment) -> tuple[Beside, ...]:
 
 
 def _measurements(folder: RecordedExperiment, figure: PublishedFigure) -> Iterator[MeasuredBeside]:
+    """Yield the measured counterparts of a published figure, in each of its phases."""
     if figure.measure in CAPACITIES.values():
         yield from _capacities(folder, figure)
         return
@@ -187,6 +188,7 @@ def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -
 
 
 def _capacities(folder: RecordedExperiment, figure: PublishedFigure) -> Iterator[MeasuredBeside]:
+    """Yield the measured capacity beside a published one, for each combination of the other factors."""
     capacities = {id(it.treatment): it for it in capacities_in(folder).capacities if it.rate}
     groups = [
         _Group(it.treatment, {**_fixed(folder), "nodes": it.nodes, **it.treatment}, [it.rate.value], it.rate.value)
@@ -264,7 +266,7 @@ def _fixed(folder: RecordedExperiment) -> dict[str, Any]:
 
 
 def _groups(folder: RecordedExperiment, kind: str, phase: str) -> list[_Group]:
-    """Return the treatments that have the measure, with its value in each included run."""
+    """Return the treatments that have the measure `kind` in a phase, with its value in each included run."""
     fixed = _fixed(folder)
     operation = main_operation(folder.runs, phase)
     by_treatment: dict[str, list[RecordedRun]] = defaultdict(list)
@@ -302,18 +304,20 @@ def _value(run: RecordedRun, kind: str, phase: str, operation: str | None) -> fl
 
 
 def _best(groups: Sequence[_Group], levels: Mapping[str, Any], kind: str) -> _Group | None:
-    """Return the group at these levels; of several numbers of clients the one with the highest throughput."""
+    """Return the group at these levels; of several, the one with the highest throughput."""
     fitting = [group for group in groups if all(_same(group.known.get(name), level) for name, level in levels.items())]
     return max(fitting, key=lambda group: group.throughput, default=None)
 
 
 def _same(known: Any, level: Any) -> bool:
+    """Return whether two levels are equal, as numbers if both are numbers, otherwise as text."""
     if isinstance(known, int | float) and isinstance(level, int | float):
         return math.isclose(known, level)
     return str(known) == str(level)
 
 
 def _change(chosen: _Group, base: _Group, noise: Noise) -> Estimate | None:
+    """Return the ratio of two groups' means minus 1, with its interval; None if a mean is not above 0."""
     if fmean(base.values) <= 0 or fmean(chosen.values) <= 0:
         return None
     ratio = Estimate(1.0, 1.0, 1.0) if chosen is base else noise.ratio(chosen.values, base.values)

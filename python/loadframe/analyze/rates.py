@@ -23,7 +23,7 @@ class Rate:
     column: str
 
     def of(self, phase: "PhaseSummary") -> float:
-        """Return the mean over a phase's measured window, 1/s, without aggregates of several operations."""
+        """Return the phase's rate in this unit: the mean over the measured window, 1/s, of all operations together."""
         return phase.throughput if self.name == "throughput" else phase.documents_per_second
 
 
@@ -38,5 +38,8 @@ EVENTS = Rate("documents", "events/s", "events", "documents")
 
 
 def rate_of(description: Mapping[str, Any]) -> Rate:
-    """Return the rate of an experiment's objective; requests unless it is documents."""
+    """Return the rate in documents/s or requests/s that an experiment's `objective` names; by default requests/s.
+
+    `description`: the content of experiment.json.
+    """
     return RATES.get(description.get("objective") or "", THROUGHPUT)

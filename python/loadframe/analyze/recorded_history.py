@@ -94,7 +94,7 @@ class Point:
 
     @property
     def references(self) -> Mapping[str, float]:
-        """The references of the machine: of the runs for the CPU (time, s), else of the gate (B/s)."""
+        """Reference benchmarks of the machine: `cpu` (s, from the runs if known), and the gate's, in B/s."""
         recorded = dict(self.gate.references) if self.gate else {}
         if times := reference_times(self.runs):
             recorded["cpu"] = median(times)
@@ -210,7 +210,10 @@ class History:
 
 
 def read_history(folder: Path, kinds: Sequence[str] = USUAL) -> History:
-    """Read the runs below a folder and the log of its gates. BadInput if it has no readable run."""
+    """Return the history of the runs below a folder and of its gate log. BadInput if it has no readable run.
+
+    `kinds` are the kinds of measures, such as `throughput` and `p99`.
+    """
     skipped: list[tuple[str, str]] = []
     by_folder = list(_readable(folder, skipped))
     if not by_folder:
@@ -250,7 +253,7 @@ def _missing_folders(folder: Path, log: GateLog) -> list[Finding]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return the first names, and the number of the others."""
+    """Return the first three names and the number of the others, as text."""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     return f"{', '.join(names[:_NAMED])}{more}"
 
@@ -290,6 +293,7 @@ def _run_folders(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _runs_below(folder: Path) -> list[Path]:
+    """Return the folders of runs directly in a folder, by name."""
     return [child for child in sorted(folder.glob("[!.]*")) if _is_run(child)]
 
 
@@ -299,7 +303,10 @@ def _is_run(path: Path) -> bool:
 
 
 def _points(runs: Sequence[RecordedRun], folders: Mapping[int, str], log: GateLog) -> tuple[tuple[Point, ...], int]:
-    """Return the points in time order, and the number of runs without a known start."""
+    """Return the points in time order, and the number of runs without a known start, which are left out.
+
+    `folders` has the name of each run's folder by the run's `id()`.
+    """
     members: dict[tuple[int, str], list[RecordedRun]] = {}
     unknown = 0
     for run, number in zip(runs, sessions_of(runs), strict=True):
@@ -358,13 +365,13 @@ def _titles(examples: Sequence[RecordedRun]) -> list[str]:
 
 
 def reference_series(points: Sequence[Point], name: str) -> tuple[list[Point], list[float]]:
-    """Return the points with a reference of the machine, and its values."""
+    """Return the points that have the reference benchmark `name`, and its values there."""
     known = [point for point in points if name in point.references]
     return known, [point.references[name] for point in known]
 
 
 def _reference_changes(points: Sequence[Point]) -> list[Finding]:
-    """Return warnings of changes of the CPU reference, and of points measured on another machine."""
+    """Return warnings about changes of the machine's CPU, disk and network references, and of the machine."""
     findings = []
     for name in REFERENCES:
         known, values = reference_series(points, name)

@@ -77,12 +77,16 @@ def looks(shortest: float, longest: float) -> tuple[int, ...]:
 
 
 def outside_of(count: int) -> float:
-    """Return the probability beyond each end of the interval of one of `count` looks."""
+    """Return the probability beyond each end of the interval of one of `count` looks: 0.025 / count."""
     return OUTSIDE / count
 
 
 def mean_interval_of_series(values: Array, outside: float = OUTSIDE) -> Estimate:
-    """Return the mean of successive seconds with its interval; unbounded if they are few or change too slowly."""
+    """Return the mean of successive seconds with its interval.
+
+    The interval is unbounded if the seconds are few or change too slowly. `outside` is the probability beyond each of
+    its ends.
+    """
     seconds, mean = len(values), float(values.mean())
     rest = values - mean
     if not rest.any():
@@ -101,11 +105,12 @@ def mean_interval_of_series(values: Array, outside: float = OUTSIDE) -> Estimate
 
 
 def _t(freedom: float, outside: float) -> float:
+    """Return the Student's t, above 0, that is exceeded with probability `outside`; `freedom`: degrees of freedom."""
     return -float(special.stdtrit(freedom, outside))
 
 
 def relative_half_width(value: float, low: float, high: float) -> float:
-    """Return half of an interval's width as a share of the value; infinite if an end or the value is unknown."""
+    """Return half of an interval's width divided by the value; infinite unless value and `low` exceed 0."""
     width = (high - low) / 2
     return width / value if value > 0 and math.isfinite(width) and low > 0 else math.inf
 

@@ -25,7 +25,7 @@ GAP = 3600.0
 
 
 def started(run: RecordedRun) -> str:
-    """Return the start of a run, in a form that sorts by time; unknown starts sort first."""
+    """Return the recorded start of a run as text that sorts by time; empty if unknown."""
     return run.manifest.started or ""
 
 
@@ -56,7 +56,7 @@ def sessions_of(runs: Sequence[RecordedRun], groups: Sequence[Hashable] | None =
 def _session_ids(
     sitting: int, members: Sequence[int], runs: Sequence[RecordedRun], groups: Sequence[Hashable]
 ) -> dict[int, Hashable]:
-    """Return an identifier of each run's session in a sitting; `members` are the runs' indices in time order."""
+    """Return the identifier of a session by index of run; `members` are a sitting's runs, as indices by time."""
     of_command: dict[Hashable, set[Hashable]] = {}
     for index in members:
         of_command.setdefault(_command(runs[index]), set()).add(groups[index])
@@ -135,6 +135,7 @@ def blocks_of(runs: Sequence[RecordedRun]) -> list[Hashable]:
 
 
 def _start(run: RecordedRun) -> float | None:
+    """Return the start of a run, s since 1970; None if unknown."""
     try:
         return datetime.fromisoformat(started(run)).timestamp()
     except ValueError:
@@ -148,6 +149,7 @@ def _length(run: RecordedRun) -> float:
 
 
 def _machine(run: RecordedRun) -> Hashable:
+    """Return the hostname and CPU of a run's machine, as an identifier."""
     hardware = run.manifest.hardware
     return hardware.hostname, hardware.cpu
 
@@ -159,12 +161,12 @@ _FREEDOM = 10
 
 
 def reference_times(runs: Sequence[RecordedRun]) -> list[float]:
-    """Return all times of the CPU reference, s; empty for runs of versions that did not measure it."""
+    """Return all times of the CPU reference benchmark in these runs, s; empty for old runs without it."""
     return [time for run in runs for time in run.manifest.hardware.yardstick]
 
 
 def speed_ratio(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> float:
-    """Return the machine's speed for the second group relative to the first; 1 if no change is detected."""
+    """Return the machine's speed in the second group over that in the first; 1 if unknown or within 5 %."""
     one, other = reference_times(first), reference_times(second)
     if not one or not other:
         return 1.0
@@ -173,7 +175,7 @@ def speed_ratio(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> 
 
 
 def speed_range(runs: Sequence[RecordedRun]) -> float:
-    """Return the largest ratio between two runs' times of the CPU reference."""
+    """Return the largest ratio between two runs' mean times of the CPU reference; 1 if none has a time."""
     times = [fmean(times_of_run) for run in runs if (times_of_run := reference_times([run]))]
     return max(times) / min(times) if times else 1.0
 

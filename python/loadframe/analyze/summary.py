@@ -83,7 +83,7 @@ def documents_by_second(outcome: Mapping[str, Any], rows: pa.Table) -> Array | N
 def growth_figures(
     operation: str, outcome: Mapping[str, Any], histograms: "HistogramLog", documents: Array | None
 ) -> GrowthFigures | None:
-    """Return the growth of an operation's response times with the documents, or None without enough data."""
+    """Return the growth of an operation's response times with `documents` (by second); None without enough data."""
     if documents is None or np.ptp(documents) <= 0:
         return None
     first = whole_seconds(outcome["warmup"], outcome["measured"]).start
@@ -125,6 +125,7 @@ def silences(events: Iterable[Mapping[str, Any]], begin: float, end: float) -> d
     silent: dict[str, float] = {}
 
     def count(machine: str, until: float) -> None:
+        """Add the time from the gap of a machine to `until`, within the two instants, to `silent`."""
         seconds = min(until, end) - max(since.pop(machine), begin)
         if seconds > 0:
             silent[machine] = silent.get(machine, 0.0) + seconds
@@ -233,6 +234,7 @@ def summarize(
 
 
 def _silent(events: Sequence[Mapping[str, Any]], phase: PhaseSummary) -> dict[str, float]:
+    """Return how long each machine was silent during a phase, s."""
     return silences(events, phase.start, phase.begin + phase.duration)
 
 
@@ -263,6 +265,7 @@ def _phase(
     documents: npt.NDArray[np.float64] | None,
     telemetry: pa.Table,
 ) -> PhaseSummary:
+    """Return the summary of a phase from the engine's `outcome`; `rows` are the phase's rows of the series."""
     sources = outcome.get("sources", {})
     measured = rows.filter(pc.equal(rows["segment"], "measure"))
     names = dict.fromkeys(entry["operation"] for entry in outcome["operations"])
@@ -293,7 +296,7 @@ def _phase(
 
 
 def _backlog(outcome: Mapping[str, Any], rows: pa.Table) -> dict[str, Any]:
-    """Return the number and age of requests of the warm-up that were unanswered when the measured window began.
+    """Return the number and age of requests of the warm-up that were unanswered at its end; empty without a warm-up.
 
     If the warm-up ended within a second, these are the requests left at the end of that second.
     """
@@ -305,10 +308,12 @@ def _backlog(outcome: Mapping[str, Any], rows: pa.Table) -> dict[str, Any]:
 
 
 def _total(rows: pa.Table, column: str) -> int:
+    """Return the sum of a column; 0 without rows."""
     return pc.sum(rows[column]).as_py() or 0
 
 
 def _stream(stream: Mapping[str, Any]) -> StreamSummary:
+    """Return the summary of a stream from its entry in the engine's outcome."""
     paced = {key: stream.get(key, 0) for key in ("iterations", "overruns")}
     return StreamSummary(stream["name"], stream["pacing"], stream["measured"], stream["ran_out"], **paced)
 
@@ -321,6 +326,7 @@ def first_failure(rows: pa.Table) -> float | None:
 
 
 def _source(counts: Mapping[str, Any], reader_cpu_share: float | None, unread: float | None) -> SourceFigures:
+    """Return the figures of a source from the engine's counts, its reader's share of a core, and its unread share."""
     spilled = {key: counts.get(key, 0) for key in ("spilled_events", "spilled_bytes", "most_spilled_bytes")}
     visible = counts.get("looked_for") or {}
     full = _was_full(counts)
@@ -374,6 +380,7 @@ def _operation(
     histograms: "HistogramLog",
     documents: npt.NDArray[np.float64] | None,
 ) -> OperationFigures:
+    """Return the figures of an operation over its streams, from the outcome and the rows of the measured window."""
     entries = [entry for entry in outcome["operations"] if entry["operation"] == name]
     parts: dict[str, list[dict[str, Any]]] = {}
     for entry in outcome.get("parts", ()):
@@ -399,7 +406,7 @@ def _operation(
 
 
 def _messages(entries: Sequence[dict[str, Any]]) -> tuple[FailureMessage, ...]:
-    """Return the messages of an operation's measured failures, the most frequent first."""
+    """Return the ten most frequent messages of an operation's measured failures, the most frequent first."""
     messages = [
         FailureMessage(error["class"], _printable(error["message"]), error["count"], error.get("status"))
         for entry in entries
@@ -462,10 +469,12 @@ def _setup(phase: str, operations: Iterable[str], histograms: "HistogramLog") ->
 
 
 def _counts(rows: pa.Table) -> list[str]:
+    """Return the names of the columns that count requests, successes, documents or errors."""
     counts = ("requests", "successes", "documents")
     return [name for name in rows.column_names if name in counts or name.startswith(_ERROR)]
 
 
 def _latency(histogram: "Histogram") -> Latency:
+    """Return the count, mean, maximum and percentiles of a histogram, s."""
     quantiles = {name: histogram.quantile(q) for name, q in QUANTILES.items()}
     return Latency(count=histogram.count, mean=histogram.mean, max=histogram.max, **quantiles)
