@@ -330,12 +330,14 @@ def capacity(experiment: str | os.PathLike[str] | Experiment) -> "shown.Capacity
 
 
 def _argument(recorded: Recorded) -> str:
+    """Return the folder of a run or an experiment, or a given path or pattern, as text."""
     return str(recorded.path) if isinstance(recorded, Run | Experiment) else os.fspath(recorded)
 
 
 def _thresholds(
     given: Mapping[str, str | float] | str | float | None, kinds: Sequence[str], option: str
 ) -> dict[str, float]:
+    """Return shares by measure, from a mapping or from one share for all `kinds`. `option` is the name for messages."""
     if given is None:
         return {}
     named = given if isinstance(given, Mapping) else dict.fromkeys(kinds, given)

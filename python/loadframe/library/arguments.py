@@ -40,7 +40,7 @@ def listed(words: str | Iterable[str]) -> list[str]:
 
 
 class Range(NamedTuple):
-    """Accepted numbers, including both ends."""
+    """Accepted numbers from `low` to `high`."""
 
     low: float
     high: float = math.inf
@@ -53,6 +53,7 @@ class Range(NamedTuple):
         return self.low < number < self.high if self.between else self.low <= number <= self.high
 
     def __str__(self) -> str:
+        """Return the range as words that follow a type in messages, such as `of at least 1`."""
         if self.high == math.inf:
             return f"above {self.low} and finite" if self.between else f"of at least {self.low}"
         return f"from {self.low} to {self.high}"
@@ -75,9 +76,10 @@ class _Mismatch(Exception):
 
 
 def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Check the arguments of a function by their annotations; BadInput names the argument.
+    """Decorate a function: its arguments are checked by their annotations, and BadInput names a wrong one.
 
-    Functions receive numbers of numpy as numbers of Python, and lists instead of iterators.
+    Functions receive numbers of numpy as numbers of Python, and lists instead of iterators. Arguments with a quoted
+    annotation or none are not checked.
     """
     signature = inspect.signature(function)
     options = options_of(signature)
@@ -90,6 +92,7 @@ def checked(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
     @functools.wraps(function)
     def call(*arguments: _P.args, **named: _P.kwargs) -> _R:
+        """Check and convert the arguments, and call the function with them."""
         bound = signature.bind(*arguments, **named)
         for name, value in bound.arguments.items():
             if name in hints:
@@ -111,21 +114,21 @@ def options_of(signature: inspect.Signature) -> dict[str, Mapping[str, Any]]:
 
 
 def _option(function: Callable[..., Any], hints: Mapping[str, Any], name: str, value: object) -> Any:
-    """Return the value of a keyword argument; TypeError for an unknown one, as Python raises."""
+    """Return the checked value of keyword argument `name`; TypeError if `hints` (types by name) do not have it."""
     if name not in hints:
         raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
     return _argument(name, value, hints[name], f"give another value, or leave {name} out")
 
 
 def _hint(parameter: inspect.Parameter) -> Any:
-    """Return the type of a parameter; a sequence or a mapping for several arguments."""
+    """Return the annotated type of a parameter: a tuple of it for `*name`, and a mapping for `**name`."""
     hint: Any = parameter.annotation
     kind = parameter.kind
     return tuple[hint, ...] if kind is kind.VAR_POSITIONAL else Mapping[str, hint] if kind is kind.VAR_KEYWORD else hint
 
 
 def _argument(name: str, value: object, hint: Any, remedy: str) -> Any:
-    """Return the value of an argument; BadInput for another type."""
+    """Return the value of argument `name` converted to the type `hint`. BadInput for an empty text or another type."""
     if isinstance(value, str) and not value:
         raise BadInput(f"{name} is an empty text", remedy=remedy)
     try:
@@ -140,7 +143,7 @@ def _argument(name: str, value: object, hint: Any, remedy: str) -> Any:
 
 
 def _read(value: Any, hint: Any) -> Any:
-    """Return a value of a type, with numbers of Python; _Mismatch for another one."""
+    """Return a value converted to the type `hint`, with numbers of Python; raise _Mismatch if it is of another type."""
     inner = typing.get_args(hint)
     kind = typing.get_origin(hint) or hint
     if kind in (typing.Union, UnionType):
@@ -163,13 +166,14 @@ _CONTAINERS = (tuple, Sequence, Iterable, Mapping)
 
 
 def _is_container(value: object, kind: Any) -> bool:
+    """Return whether a value is a container of type `kind`. Texts, bytes and mappings are not sequences here."""
     if isinstance(value, str | bytes | Mapping):
         return kind is Mapping and isinstance(value, Mapping)
     return isinstance(value, Iterable if kind is tuple else kind)
 
 
 def _read_container(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
-    """Return a tuple, a list or a dictionary of values of the types `inner`."""
+    """Return a tuple, a list or a dictionary with entries of the types `inner`; _Mismatch for an entry of another."""
     if kind is tuple:
         return _read_tuple(list(value), inner)
     if kind is Mapping:
@@ -179,7 +183,7 @@ def _read_container(value: Any, kind: Any, inner: Sequence[Any]) -> Any:
 
 
 def _in_range(value: Any, hint: Any, accepted: Range) -> Any:
-    """Return a number of a type in a range."""
+    """Return a number of type `hint`; _Mismatch for another type, or a number that is not `accepted`."""
     try:
         number = _read(value, hint)
     except _Mismatch as error:
@@ -190,7 +194,10 @@ def _in_range(value: Any, hint: Any, accepted: Range) -> Any:
 
 
 def _read_union(value: Any, hints: Sequence[Any]) -> Any:
-    """Return a value of one of the types; the _Mismatch inside a list or a mapping comes first."""
+    """Return a value as the first of the types `hints` that it has, its exact type first.
+
+    If it has none, raise the _Mismatch of an entry inside a list or a mapping, or else one that lists all types.
+    """
     failures = []
     # True is a whole number, too, and 1 is a number: exact types first.
     for hint in sorted(hints, key=lambda hint: hint is not type(value)):
@@ -206,6 +213,7 @@ def _read_union(value: Any, hints: Sequence[Any]) -> Any:
 
 
 def _read_tuple(values: list[Any], hints: Sequence[Any]) -> tuple[Any, ...]:
+    """Return a tuple with entries of the types `hints`; `(type, ...)` has any length. _Mismatch for another length."""
     if hints[-1] is Ellipsis:
         return tuple(_read_entries(enumerate(values), hints[0]).values())
     if len(values) != len(hints):
@@ -214,6 +222,7 @@ def _read_tuple(values: list[Any], hints: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _read_keys(keys: Iterable[Any], hint: Any) -> None:
+    """Raise _Mismatch for a key of a mapping that is not of type `hint`."""
     for key in keys:
         try:
             _read(key, hint)
@@ -222,11 +231,12 @@ def _read_keys(keys: Iterable[Any], hint: Any) -> None:
 
 
 def _read_entries(entries: Iterable[tuple[Any, Any]], hint: Any) -> dict[Any, Any]:
+    """Return the values by index or key, converted to the type `hint`; _Mismatch for another type."""
     return {place: _read_entry(place, value, hint) for place, value in entries}
 
 
 def _read_entry(place: object, value: Any, hint: Any) -> Any:
-    """Return the value at an index or a key; the _Mismatch has its path."""
+    """Return the value at an index or key `place`, converted to the type `hint`; a _Mismatch has its path."""
     try:
         return _read(value, hint)
     except _Mismatch as error:
@@ -245,7 +255,7 @@ def _is(value: Any, kind: Any) -> bool:
 
 
 def _fits(number: Any) -> bool:
-    """Return whether a number is a float's number; NaN is not."""
+    """Return whether a number fits into a float; False for NaN and for larger integers."""
     try:
         return not math.isnan(number)
     except OverflowError:

@@ -55,13 +55,14 @@ class Bench:
     written: Callable[[str], str] = str
 
     def __post_init__(self) -> None:
-        # BadInput if too few ranks were started.
+        """Raise BadInput if too few ranks were started."""
         self.generator.members()
 
     def carry_out(self, listener: Listener) -> bool:
-        """Record the run and return False if an interrupt ended it early.
+        """Start or attach to the cluster, prepare data and record the run; return False if an interrupt ended it early.
 
-        An interrupt before the first record is raised.
+        First recovers killed runs of the parent folder, and removes leftovers of killed experiments from an existing
+        cluster. Unless `reuse`, creates the collections. An interrupt before the first record is raised.
         """
         # A killed run of the same name is moved aside.
         for kept in recover_runs(self.path.parent, lambda run: run != self.path.name):
@@ -97,10 +98,11 @@ class Bench:
 
     @property
     def _exists(self) -> bool:
+        """Whether the cluster exists already, instead of being started for this run."""
         return not isinstance(self.cluster, ClusterSpec)
 
     def _started(self, listener: Listener) -> AbstractContextManager[LiveCluster]:
-        """Return the cluster; check the workload before a node starts."""
+        """Return the context of the existing cluster, or of new nodes. Checks load and actions before nodes start."""
         if not isinstance(self.cluster, ClusterSpec):
             return self.cluster()
         kind, spec = find(self.cluster.store), self.cluster
@@ -110,7 +112,10 @@ class Bench:
         return LiveCluster.start(spec, listener.step)
 
     def _phases(self, workload: ResolvedWorkload) -> Sequence[ResolvedPhase]:
-        """Return the phases to run. `override` changes the measured ones; `reuse` skips those that prepare data."""
+        """Return the phases to run. `override` changes the measured phases; `reuse` skips phases that prepare data.
+
+        BadInput if no phase is left, or if `arrivals` is set and all phases are closed loops.
+        """
         phases = [phase for phase in workload.phases if not (self.reuse and phase.prepares)]
         if not phases:
             raise BadInput(
@@ -150,6 +155,7 @@ def parse_schedule(texts: Sequence[str]) -> list[Step]:
 
 
 def _parsed(text: str) -> Step:
+    """Return the step of a text TIME=ACTION[:ARGUMENT]; BadInput for another form, or an unknown action."""
     time, equals, action = text.partition("=")
     name, colon, argument = action.partition(":")
     if not equals or not name or (colon and not argument):
@@ -174,7 +180,10 @@ def _parsed(text: str) -> Step:
 
 
 def require_in_time(steps: Sequence[Step], phases: Sequence[ResolvedPhase]) -> None:
-    """Raise BadInput for an action after the end of the load; not checked if a phase has no fixed length."""
+    """Raise BadInput for an action after the end of the load, or if warm-up or duration are not fixed.
+
+    `steps` are sorted by time. Not checked if a phase has no duration.
+    """
     measured = phases[_first(phases) :]
     if steps and any(phase.adjustable for phase in measured):
         what = "--at requires a fixed warm-up and duration, because its times count from the end of the warm-up"

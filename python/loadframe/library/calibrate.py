@@ -114,6 +114,7 @@ class Calibration(Answer):
 
 
 def _late(lateness: measuring.Lateness) -> str:
+    """Return the median and p99 of lateness as text, or the achieved share of the rate if it is below 99 %."""
     if lateness.achieved < _ACHIEVED:
         return f"{format_share(lateness.achieved)} reached"
     return f"{format_duration(lateness.p50)}, {format_duration(lateness.p99)}"

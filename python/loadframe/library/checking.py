@@ -30,7 +30,7 @@ _LINES = 5
 
 
 def small_workload(workload: Workload, given: Mapping[str, Any]) -> Workload:
-    """Return the workload with few documents, unless `given` parameters set their number."""
+    """Return the workload with 1,000 documents if `documents` is one of its parameters and `given` does not set it."""
     if "documents" in workload.parameters and "documents" not in given:
         return workload.with_parameters({"documents": _DOCUMENTS})
     return workload
@@ -114,7 +114,10 @@ def rendered_requests(workload: Workload, store: str, listener: Listener, lines:
 
 
 def _previews(plan: Mapping[str, Any], name: str, lines: Path | None) -> list[dict[str, Any]]:
-    """Return the first lines of a source with their outcomes; empty if the source does not transform lines."""
+    """Return the first lines of source `name` with their outcomes, from the file `lines` or the source's first file.
+
+    Empty if the source does not transform lines, has no file, or its file is .zst. BadInput if the file is unreadable.
+    """
     source = plan["sources"][name]
     events = source["events"]
     changes = "format" in events or any("transform" in one for one in (events, *events["kinds"].values()))
@@ -154,13 +157,16 @@ def _require_reachable(hosts: Sequence[str]) -> None:
 
 
 def _is_missing(corpus: Mapping[str, Any]) -> bool:
-    """Tell whether a corpus, or the one that is encrypted for it, has no file here."""
+    """Return whether this machine lacks the files of a corpus, or of the corpus that an encrypted one is made from."""
     read = corpus.get("encrypted", {}).get("of", corpus)
     return bool(read.get("files", read.get("columns")) == [])
 
 
 def _placeholder(scratch: Path, plan: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return a corpus of one document that has the fields in use and says that the corpus is missing."""
+    """Write a file with one document that has the fields in use, and return it as a corpus instead of corpus `name`.
+
+    The text of the fields says that the corpus is missing.
+    """
     text = f"of the corpus {name}, which is not on this machine"
     # The id of a row of vectors is its number.
     document: dict[str, Any] = {"a document": text, **({"id": 0} if "columns" in plan["corpora"][name] else {})}
@@ -182,7 +188,7 @@ def _placeholder(scratch: Path, plan: Mapping[str, Any], name: str) -> dict[str,
 
 
 def _without(plan: dict[str, Any], sent: set[str]) -> dict[str, Any]:
-    """Return the plan without operations that were sent: inserting a document twice fails.
+    """Return the plan without the operations `sent`: inserting a document twice fails.
 
     Journeys stay whole, because a step may depend on an earlier answer.
     """
@@ -215,7 +221,10 @@ _READS = (
 
 
 def _is_empty(answer: dict[str, Any], form: Mapping[str, Any]) -> bool:
-    """Whether a successful answer is empty. An aggregation returns no hits, but counts the documents it saw."""
+    """Return whether a read succeeded without documents. An aggregation returns no hits, but counts documents.
+
+    `form` is the definition of the operation. Operations that do not read are never empty.
+    """
     if not form.keys() & set(_READS):
         return False
     seen = re.search(r'"total":\s*\{\s*"value":\s*([0-9]+)', answer["answer"])

@@ -17,7 +17,7 @@ from loadframe.library.tables import Table, html_table, table_of
 
 
 def existing_cluster(cluster: "str | Cluster | None") -> Callable[[], AbstractContextManager[LiveCluster]] | None:
-    """Return a function that returns a running or named cluster; None without one.
+    """Return a function that attaches to a running cluster or loads one by name; None if `cluster` is None.
 
     The end of its context does not stop a running cluster.
     """

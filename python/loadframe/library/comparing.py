@@ -22,7 +22,11 @@ from loadframe.library.options import require_measures, share
 def compare_groups(
     arguments: Sequence[str], kinds: Sequence[str], *, least: float, level: float, session_spread: float
 ) -> comparing.Comparison:
-    """Compare groups of runs with the first. A single experiment is split by its variants or treatments."""
+    """Compare groups of runs with the first. A single experiment is split by its variants or treatments.
+
+    `kinds` are measures, `least` is the smallest difference that matters, `session_spread` the assumed spread between
+    sessions (shares), and `level` the significance level.
+    """
     return comparing.compare(
         _groups(arguments),
         kinds,
@@ -35,6 +39,7 @@ def compare_groups(
 
 
 def _groups(arguments: Sequence[str]) -> tuple[Group, ...]:
+    """Return a group for each argument, or the groups of a single experiment. BadInput if it has only one treatment."""
     if len(arguments) > 1:
         return read_groups(arguments)
     split = read_variants(arguments[0]) or split_by_treatment(
@@ -63,7 +68,10 @@ def gate_groups(
 ) -> tuple[Gate, tuple[Group, ...]]:
     """Judge new runs against earlier runs and bounds; return the gate and the groups, the new one first.
 
-    `written` returns the name of an argument for messages, such as that of its option.
+    `kinds` are measures and `watch` operations. `history` says that `earlier` has runs of many commits, `across`
+    permits different treatments, and `session_spread` is the assumed spread between sessions (share). `written` returns
+    the name of an argument for messages, such as that of its option. BadInput without a baseline or bounds, and for
+    more than two variants.
     """
     variants = () if earlier else read_variants(new)
     if len(variants) > 2:

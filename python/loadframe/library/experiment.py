@@ -79,11 +79,13 @@ class Experiment:
         return experiment
 
     def _define(self, planned: PlannedExperiment) -> None:
+        """Set the checked definition of an experiment without recorded runs."""
         self._planned: PlannedExperiment | None = planned
         self._recorded: RecordedExperiment | None = None
 
     @property
     def _folder(self) -> RecordedExperiment:
+        """The recorded experiment; BadInput without recorded runs."""
         if self._recorded is None:
             raise BadInput(
                 f"the experiment {self.name} has no recorded runs here",
@@ -212,6 +214,7 @@ class Experiment:
         runs = [(run.id, run.run.path) for run in self._folder.runs if run.run]
 
         def content() -> "pa.Table":
+            """Return the events of all runs as one table."""
             # Events have different fields, so the types of their columns depend on all runs.
             rows = [{**event, "run": name} for name, path in runs for event in RecordedRun(path).events]
             return self._with_factors(rows, ("run",), EVENT_COLUMNS)
@@ -276,11 +279,15 @@ class Experiment:
         start: float,
         end: float,
     ) -> Times:
+        """Return merged times of one kind, with the selection of `response_times`."""
         chosen = self._chosen(where or {}, runs)
         return selected((RecordedRun(run.path) for run in chosen), kind, phase, operation, start, end)
 
     def _chosen(self, where: Mapping[str, object], runs: str | Iterable[str] | None) -> list[RecordedRun]:
-        """Return the recorded runs at some levels: those named, or else those that figures include."""
+        """Return the recorded runs at the levels `where`: the named `runs`, or else all runs that figures include.
+
+        BadInput for an unknown factor, level or run.
+        """
         known = list(dict.fromkeys(name for run in self._folder.runs for name in run.treatment))
         for name in where:
             if name not in known:
@@ -305,9 +312,11 @@ class Experiment:
         )
 
     def _merged(self, name: str, read: "Callable[[RecordedRun], pa.Table]") -> Table:
+        """Return the table `name`: `read(run)` of all recorded runs joined, with columns run and factors in front."""
         runs = [(run.id, run.run.path) for run in self._folder.runs if run.run]
 
         def content() -> "pa.Table":
+            """Read the tables of all runs and join them."""
             import pyarrow as pa
 
             # Fresh runs, so that the content of each is freed.
@@ -363,6 +372,7 @@ class Experiment:
         return f"<p><b>Experiment {cell(self.name)}</b>: {self._state()}</p>{shown._repr_html_()}"
 
     def _state(self) -> str:
+        """Return the kind and the number of planned or valid runs as text."""
         if self._recorded is None:
             return f"{self.kind}, {counted(len(self.design), 'run')} planned"
         valid = sum(run.sound for run in self._folder.runs)

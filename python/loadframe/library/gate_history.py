@@ -50,7 +50,10 @@ def record_gate(folder: Path, gate: Gate, new: Group, commit: str | None = None)
 
 
 def references(folder: Path) -> Mapping[str, float]:
-    """Measure the machine: CPU (s), disk (B/s, in `folder`) and loopback network (B/s). Omits failed measurements."""
+    """Measure the machine, and return CPU time (s), disk (B/s, in `folder`) and loopback network (B/s) by name.
+
+    Omits failed measurements.
+    """
     speeds = {"cpu": yardstick()}
     with suppress(OSError):
         speeds["disk"] = disk_reference(folder)
@@ -130,7 +133,9 @@ def history_of(
 ) -> History:
     """Return the history of a folder, after logging an accepted change.
 
-    `written` returns the name of an argument for messages, such as that of its option.
+    `accept` names a commit, folder or run, and `reason` is logged with it. `written` returns the name of an argument
+    for messages, such as that of its option. BadInput for the measure `errors`, and for one of `accept` and `reason`
+    alone.
     """
     if "errors" in kinds:
         raise BadInput(
@@ -178,7 +183,7 @@ def accept_change(folder: Path, at: str, reason: str, kinds: Sequence[str]) -> R
 
 
 def _copy(runs: Sequence[Path], folder: Path, name: str) -> None:
-    """Copy run folders to a new folder, which appears whole or not at all."""
+    """Copy run folders to the new folder `folder/name`, which appears whole or not at all."""
     partial = folder / f".{name}.partial"
     try:
         partial.mkdir()

@@ -175,7 +175,11 @@ def converted_queries(
     times: Mapping[str, str | float | None],
     written: Callable[[str], str] = str,
 ) -> ConvertedWorkload:
-    """Convert the steps of the MPI benchmarker. `written` returns the name of an argument for messages."""
+    """Convert the steps of the MPI benchmarker in a file. `written` returns the name of an argument for messages.
+
+    `times` replace the times of all steps. BadInput for `execution` 0, and for options that require `index` and
+    `documents`.
+    """
     parsed = {name: None if it is None else parsed_as(parse_duration, it, written(name)) for name, it in times.items()}
     if parsed["execution"] == 0:
         raise BadInput(f"{written('execution')} 0 measures nothing", remedy="give a time above 0")
@@ -268,7 +272,10 @@ Origin = Path | Callable[[], AbstractContextManager[LiveCluster]]
 def converted_mapping(
     origin: Origin, collection: str | None, database: str | None, generate: int, seed: int, stem: str
 ) -> ConvertedWorkload:
-    """Return a workload of synthetic documents for the schema in a file or of a collection."""
+    """Return a workload of `generate` synthetic documents for the schema in a file or of a collection.
+
+    `stem` is the name of the workload and its files.
+    """
     if isinstance(origin, Path):
         source = of_mapping(origin, stem)
     else:
@@ -292,7 +299,9 @@ def converted_sample(
 ) -> ConvertedWorkload:
     """Return a workload with generated documents that follow the documents of a file or a collection.
 
-    For a file, `mapping` is the file of its mapping; without one, the mapping is inferred.
+    Samples `documents`, and generates `generate`, by default as many as were sampled. Values of the fields `keep` are
+    kept. `stem` is the name of the workload and its files. For a file, `mapping` is the file of its mapping; without
+    one, the mapping is inferred.
     """
     sampled: Sequence[Mapping[str, Any]]
     if isinstance(origin, Path):
@@ -336,6 +345,7 @@ def _origin(
     cluster: str | Cluster | None,
     access: Access,
 ) -> Origin:
+    """Return a file, or a function that attaches to a cluster; BadInput unless exactly one of them is given."""
     clusters = [name for name, value in (("hosts", hosts), ("cluster", cluster)) if value is not None]
     require_one_origin(file, collection, database, clusters)
     attached = attachment(store, hosts, access, lambda _: None, loads=False)
@@ -343,6 +353,7 @@ def _origin(
 
 
 def _stem(file: str | os.PathLike[str] | None, collection: str | None) -> str:
+    """Return the name of a workload: the file's name up to its first dot, or the name of the collection."""
     return name_of((Path(file).name if file is not None else str(collection)).partition(".")[0])
 
 

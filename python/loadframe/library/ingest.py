@@ -61,6 +61,7 @@ class Ingested(Answer):
 
     @cached_property
     def _recorded(self) -> RecordedRun:
+        """The recorded run of the ingestion."""
         return RecordedRun(Path(self._result.run))
 
     @property
@@ -125,6 +126,7 @@ class Ingested(Answer):
             )
 
     def _print(self, console: "Console") -> None:
+        """Print counts, latencies, pace and verdict."""
         result, figures = self._result, self._result.figures
         rows: dict[str, Any] = {
             "lines": figures.lines,
@@ -174,7 +176,11 @@ class Ingest:
     confirm: Callable[[DroppedData], None] | None = None
 
     def carry_out(self, listener: Listener) -> IngestResult:
-        """Record the run, and count the documents. An interrupt ends the source; accepted events are then sent."""
+        """Start or attach to the cluster, record the run, count the documents in the store, and return the result.
+
+        Unless `reuse`, creates the collections and prepares data first. An interrupt ends the source; accepted events
+        are then sent for up to `PATIENCE` s.
+        """
         with self._started(listener) as live:
             exists = not isinstance(self.cluster, ClusterSpec)
             resolved = self.workload.for_family(live.store.family, live.size, listener.step)
@@ -202,7 +208,7 @@ class Ingest:
         return ingest_result([last], stored, str(self.path), stored=run.summary.stored, pace=pace)
 
     def _started(self, listener: Listener) -> AbstractContextManager[LiveCluster]:
-        """Return the cluster; check the workload before a node starts."""
+        """Return the context of the existing cluster, or of new nodes. Checks the load before it starts nodes."""
         if not isinstance(self.cluster, ClusterSpec):
             return self.cluster()
         kind, spec = find(self.cluster.store), self.cluster
@@ -211,9 +217,11 @@ class Ingest:
         return LiveCluster.start(spec, listener.step)
 
     def _fed(self, phase: ResolvedPhase) -> ResolvedPhase:
+        """Return the phase with the source, workers and duration of this ingestion."""
         return with_feed(phase, self.feed, workers=self.workers, duration=self.duration)
 
     def _is_recorded(self) -> bool:
+        """Return whether the run folder has the phase of the ingestion."""
         phases = RecordedRun(self.path).summary.phases if self.path.exists() else ()
         return self.phase in [phase.name for phase in phases]
 
@@ -225,7 +233,7 @@ _CLOSING = (
 
 
 def default_folder(workload: str) -> Path:
-    """Return the default run folder of an ingestion."""
+    """Return the default run folder of an ingestion: results/WORKLOAD-ingest-TIME."""
     return Path("results") / f"{workload}-ingest-{time.strftime('%Y%m%d-%H%M%S')}"
 
 
@@ -264,7 +272,7 @@ def feed_of(
 
 
 def positive_time(value: str | float | None, option: str) -> float | None:
-    """Parse a duration, s; None if not given. BadInput for 0."""
+    """Parse a duration, s; None if not given or empty. BadInput for 0."""
     seconds = parsed_as(parse_duration, value, option) if value not in (None, "") else None
     if seconds == 0:
         raise BadInput(f"{option} must be more than 0; got {value}", remedy="give a time such as 10s")

@@ -58,7 +58,7 @@ def require_measures(words: Sequence[str], option: str = "--measure") -> tuple[s
 
 
 def parsed_as(parse: Callable[[Any], Parsed], value: object, option: str) -> Parsed:
-    """Return a parsed value; BadInput names the option."""
+    """Return `parse(value)`; if it raises BadInput, the error names the option."""
     try:
         return parse(value)
     except BadInput as error:
@@ -66,7 +66,7 @@ def parsed_as(parse: Callable[[Any], Parsed], value: object, option: str) -> Par
 
 
 def share(text: str | float, option: str) -> float:
-    """Parse a share above 0, such as `5%` or 0.05. BadInput for anything else."""
+    """Return a share such as `5%` or 0.05 as a number. BadInput unless it is above 0 and below 100 (10,000 %)."""
     number, percent, rest = str(text).strip().partition("%")
     try:
         value = float(number) / (100 if percent else 1)
@@ -140,7 +140,8 @@ def levels(
 ) -> dict[str, Any]:
     """Parse the arguments that change the measured phases; None if not given. Rate in 1/s, times in s.
 
-    `warmup` and `duration` may be `auto`; `precision` then is the half-width of the intervals.
+    `warmup` and `duration` may be `auto`; `precision` then is the relative half-width of the intervals. BadInput for
+    an invalid value, for rate or duration 0, and for `precision` without an automatic duration.
     """
     parsed: dict[str, Any] = {
         "clients": clients,
@@ -172,7 +173,7 @@ def levels(
 
 
 def default_path(name: str) -> Path:
-    """Return the default run folder of a workload."""
+    """Return the default run folder of a workload: results/NAME-TIME."""
     return Path("results") / f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
 
 

@@ -139,6 +139,7 @@ class RunPlots(_Plots):
         )
 
     def _curves(self, operations: Sequence[str] | None) -> Iterator[Trace]:
+        """Yield a curve of response times (ms) by percentile for each operation; BadInput for an unknown operation."""
         phases = self._run.summary.measured or self._run.summary.phases
         known = [(phase.name, name) for phase in phases for name in phase.single]
         for name in operations or ():
@@ -160,10 +161,12 @@ class RunPlots(_Plots):
 
 
 def _percentile_name(nines: int) -> str:
+    """Return the name of the percentile with this many nines: 1 is p90, 3 is p99.9."""
     return f"p{100 - 100 / 10**nines:g}"
 
 
 def _unknown(name: str, plots: _Plots, path: Path) -> BadInput:
+    """Return the error for an unknown plot; its remedy is the nearest known name."""
     return BadInput(f"unknown plot {name!r}", where=str(path), remedy=did_you_mean(name, list(plots)))
 
 
@@ -188,6 +191,7 @@ class ExperimentPlots(_Plots):
 
     @cached_property
     def _figures(self) -> dict[str, Figure]:
+        """The figures of the report by name; a repeated name has a number, such as `trials 2`."""
         figures: dict[str, Figure] = {}
         for name, figure in _FIGURES[self._kind](self._path):
             if figure:
@@ -211,6 +215,7 @@ _Named = Iterator[tuple[str, Figure | None]]
 
 
 def _scale(path: Path) -> _Named:
+    """Yield name and plot of a scale experiment; the plot is None if it would be empty."""
     from loadframe.analyze.scale.sweep import read_sweep
     from loadframe.report.plots import scale
 
@@ -221,6 +226,7 @@ def _scale(path: Path) -> _Named:
 
 
 def _capacity(path: Path) -> _Named:
+    """Yield name and plot of a capacity experiment; the plot is None if it would be empty."""
     from loadframe.analyze.capacity import curve, read_capacities
     from loadframe.report.plots.capacity import capacity_plot, trials_plot
 
@@ -234,6 +240,7 @@ def _capacity(path: Path) -> _Named:
 
 
 def _elastic(path: Path) -> _Named:
+    """Yield name and plot of an elastic experiment; the plot is None if it would be empty."""
     from loadframe.analyze.elastic import read_elasticity
     from loadframe.report.plots.elastic import run_plot
 
@@ -242,6 +249,7 @@ def _elastic(path: Path) -> _Named:
 
 
 def _compare(path: Path) -> _Named:
+    """Yield name and plot of a comparison; the plot is None if it would be empty."""
     from loadframe.analyze.compare import compare_variants
     from loadframe.analyze.experiment import read_experiment
     from loadframe.report.kinds.compare import effects_plot, strip_plot
@@ -252,6 +260,7 @@ def _compare(path: Path) -> _Named:
 
 
 def _settings(path: Path) -> _Named:
+    """Yield name and plot of a settings experiment; the plot is None if it would be empty."""
     from loadframe.analyze.settings.analysis import read_settings
     from loadframe.report.kinds.settings import course, effects_plots, interactions
 

@@ -79,6 +79,7 @@ class NotebookProgress:
         self._display()
 
     def _display(self) -> None:
+        """Show the newest progress in the notebook, or update it there. Does nothing outside of notebooks."""
         ipython = sys.modules.get("IPython")
         shell = ipython.get_ipython() if ipython else None
         # Only a notebook has a kernel; the terminal of IPython cannot show HTML.
@@ -148,7 +149,7 @@ class CallbackListener(Listener):
         self._callback(Progress("phase", f"phase {name}", self._run, name, length=seconds))
 
     def progress(self, progress: "PhaseProgress") -> None:
-        """Report the figures of a finished second."""
+        """Report the figures of a finished second, once."""
         if progress.seconds <= self._second:
             return
         self._second = progress.seconds

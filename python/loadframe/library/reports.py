@@ -155,7 +155,10 @@ def run_report(run: Run, bands: Sequence[float] = ()) -> Report:
 
 
 def require_usable(path: Path, *, strict: bool) -> None:
-    """Raise NothingUsable if no run of an experiment is valid, or with `strict` if any run is invalid."""
+    """Raise NothingUsable if no run of an experiment is valid, or with `strict` if any run is invalid.
+
+    Accepts a folder that is not an experiment.
+    """
     if not (path / EXPERIMENT_FILE).is_file():
         return
     folder = read_experiment(path)

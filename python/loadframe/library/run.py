@@ -80,6 +80,7 @@ class Run:
 
     @property
     def _reasons(self) -> tuple[RecordedReason, ...]:
+        """The reasons of the verdict; empty without a verdict."""
         return recorded_reasons(self._run) if self._run.summary.verdict else ()
 
     @property
@@ -232,6 +233,7 @@ def percentiles_table(run: RecordedRun) -> "pa.Table":
 
 
 def _samples(run: RecordedRun) -> "pa.Table":
+    """Return the recorded requests as a table, without rows if the run did not record them."""
     import pyarrow as pa
 
     return pa.Table.from_batches(run.samples(), SAMPLES_SCHEMA)

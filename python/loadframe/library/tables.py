@@ -43,6 +43,7 @@ class Table:
 
     @cached_property
     def _content(self) -> "pa.Table":
+        """The content, read on first use."""
         return self._read()
 
     @property
@@ -115,7 +116,10 @@ def table_of(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) -> "p
 
 
 def column_of(values: Sequence[Any]) -> "pa.Array":
-    """Return values as a column of one type: integers and floats become floats, other mixed types text."""
+    """Return values as a column of one type: integers and floats become floats, other mixed types text.
+
+    Lists and mappings become JSON, and a column with an integer beyond 64 bits becomes text.
+    """
     import pyarrow as pa
 
     plain = [json.dumps(value) if isinstance(value, dict | list | tuple) else value for value in values]
@@ -144,6 +148,7 @@ def concatenate(tables: "Sequence[pa.Table]") -> "pa.Table":
 
 
 def _module(name: str) -> Any:
+    """Return an installed module; BadInput with the command that installs it if it is missing."""
     try:
         return importlib.import_module(name)
     except ImportError as error:

@@ -37,7 +37,7 @@ class Times:
     """
 
     def __init__(self, histogram: "Histogram | None" = None) -> None:
-        """Create the times of a histogram; without one, those of no request."""
+        """Create the times of a histogram; without one, there are 0 requests."""
         self._histogram = histogram
 
     @property
@@ -78,6 +78,7 @@ class Times:
 
     @staticmethod
     def _known(value: float | None) -> float:
+        """Return the value, or nan for None."""
         return math.nan if value is None else value
 
     def __add__(self, other: "Times") -> "Times":
@@ -121,6 +122,7 @@ def buckets(histogram: "Histogram") -> Iterator[tuple[float, int]]:
 
 
 def _at(histogram: "Histogram", rank: int, total: int) -> float:
+    """Return the value of the request at a rank (from 1) of `total`, s; 0.0 without requests."""
     return histogram.quantile((rank - 0.5) / total) or 0.0
 
 
