@@ -121,7 +121,10 @@ class Exploration:
         return _PAGE
 
     def answer(self, path: str) -> Answer | None:
-        """Return the answer to a path below the token; None for an unknown path."""
+        """Return the answer to a path below the token; None for an unknown path.
+
+        An error becomes JSON with the status 400 (BadInput), 502 (of the store) or 500.
+        """
         name, _, query = path.partition("?")
         handler = {"source": self._described, "fields": self._fields, "findings": self._findings}.get(name)
         if handler is None:
@@ -139,6 +142,7 @@ class Exploration:
         return Answer("application/json", iter([json.dumps(_plain(content)).encode()]), status)
 
     def _described(self, _: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """Return title, clock, collections, recorded answers and events of the source. The query is ignored."""
         source = self._source
         return {
             "title": source.title,
@@ -149,9 +153,11 @@ class Exploration:
         }
 
     def _fields(self, given: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """Return the fields of the collection that a query names."""
         return {"fields": self._source.fields(_last(given, "collection") or "")}
 
     def _findings(self, given: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+        """Return the findings for the question of a query; BadInput for an invalid question."""
         names, values = given.get("where", ()), given.get("value", ())
         if len(names) != len(values):
             raise BadInput("each `where` requires a `value`", remedy="give both, in the same order")
@@ -195,15 +201,18 @@ def _last(given: Mapping[str, Sequence[str]], name: str) -> str | None:
 
 
 def _sentence(error: LoadframeError) -> str:
+    """Return place, problem and remedy of an error as text."""
     what = f"{error.where}: {error.what}" if error.where else error.what
     return ". ".join(filter(None, [what, error.remedy]))
 
 
 def _label(value: Any) -> str:
+    """Return a value as text of at most `LETTERS` letters; values that are not text as JSON."""
     return _short(value if isinstance(value, str) else json.dumps(_plain(value)), LETTERS)
 
 
 def _document(document: Any) -> str:
+    """Return a document as indented JSON of at most `_LONGEST` letters, or a sentence if it is nested too deeply."""
     try:
         return _short(json.dumps(_plain(document), indent=1, ensure_ascii=False), _LONGEST)
     except RecursionError:
@@ -211,6 +220,7 @@ def _document(document: Any) -> str:
 
 
 def _short(text: str, most: int) -> str:
+    """Return a text, cut to `most` letters with an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -299,7 +309,7 @@ class RecordedRun:
         return replace(findings, measure=unit, series=series, notes=[*findings.notes, *notes])
 
     def answers(self) -> list[Mapping[str, Any]]:
-        """Return the charts of the last answers."""
+        """Return the chart data of the last recorded answer of each operation with a chart."""
         charts = []
         for phase in self._run.raw_manifest.get("workload", {}).get("phases", []):
             path = self._run.path / f"answers-{phase['name']}.json"
@@ -316,6 +326,7 @@ class RecordedRun:
 
     @cached_property
     def _letters(self) -> dict[str, Path]:
+        """Files of dead letters by the name of their collection, such as `dead letters SOURCE`."""
         prefix, suffix = _LETTERS
         paths = sorted(self._run.path.glob(f"{prefix}*{suffix}"))
         return {f"dead letters {path.name.removeprefix(prefix).removesuffix(suffix)}": path for path in paths}
@@ -326,14 +337,18 @@ class RecordedRun:
         return {}
 
     def _first(self, collection: str) -> pa.Table:
-        """Return a table with the columns of a collection. BadInput if it is unknown."""
+        """Return the first piece of a collection, for its columns. BadInput if the collection is unknown or empty."""
         table = next(iter(self._tables(collection)), None)
         if table is None:
             raise BadInput(f"{collection} is empty", where=str(self._run.path), remedy="select another collection")
         return table
 
     def _tables(self, collection: str) -> Iterator[pa.Table]:
-        """Yield a collection in pieces."""
+        """Yield a collection in pieces. BadInput if it is unknown.
+
+        Requests are read in batches and get the columns response and service, s. Other collections are one piece, which
+        is kept in memory.
+        """
         if collection == REQUESTS:
             for batch in self._run.samples():
                 table = pa.Table.from_batches([batch])
@@ -350,6 +365,7 @@ class RecordedRun:
         yield self._kept[collection]
 
     def _table(self, collection: str) -> pa.Table:
+        """Return a collection other than requests; BadInput for a dead letter that is not a JSON object."""
         if collection == SECONDS:
             return self._run.series
         if collection == TELEMETRY:
@@ -374,7 +390,7 @@ def _object(text: str, where: str) -> dict[str, Any]:
 
 
 def _flat_table(records: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Return a table of JSON objects: numbers, and everything else as text."""
+    """Return a table of JSON objects: columns of numbers as floats, all other columns as text."""
     rows = list(records)
     columns: dict[str, list[Any]] = {name: [] for row in rows for name in row}
     for name, values in columns.items():
@@ -394,6 +410,7 @@ def _is_number(value: object) -> bool:
 
 
 def _text(value: object) -> str | None:
+    """Return a value as text that Arrow accepts, as JSON if it is not text, or None for None."""
     if value is None:
         return None
     # Arrow does not accept halves of surrogate pairs.
@@ -401,13 +418,14 @@ def _text(value: object) -> str | None:
 
 
 def _kind(field: pa.Field) -> Kind:
+    """Return the kind of a column: `keyword`, `number`, or `time` for times since the run began."""
     if not (pa.types.is_floating(field.type) or pa.types.is_integer(field.type)):
         return "keyword"
     return "time" if field.name in _TIMES else "number"
 
 
 def _matching(table: pa.Table, question: Question) -> pa.Table:
-    """Return the rows that the question selects."""
+    """Return the rows within the question's filters and times; BadInput for a filter of a number by other text."""
     for name, value in question.filters:
         column = table[name]
         if pa.types.is_string(column.type):
@@ -460,6 +478,7 @@ class _Selected:
         del self._rows[DOCUMENTS:]
 
     def _rank(self, row: Mapping[str, Any]) -> float:
+        """Return the sort key of a row: its value of the order field, or -inf if that is missing."""
         value = row[self._order] if self._order else None
         return float("-inf") if value is None or math.isnan(value) else float(value)
 
@@ -502,7 +521,10 @@ def _floats(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _periods(times: np.ndarray, numbers: np.ndarray | None, least: float) -> tuple[float, list[Period]]:
-    """Return length (s, at least `least`) and content of the periods; 0 and nothing without times."""
+    """Return length (s, at least `least`) and content of the periods; 0 and nothing without times.
+
+    `numbers` are the values at the times, for mean and maximum of each period. Periods without rows are omitted.
+    """
     known = ~np.isnan(times)
     if not known.any():
         return 0.0, []
@@ -546,7 +568,7 @@ class _Subjects:
             self._rows.setdefault(key, []).append((times[rows], values[rows]))
 
     def unit(self) -> str:
-        """Return the unit of the field, or of the only metric of telemetry."""
+        """Return the unit of the field, or of the only metric of telemetry; empty if unknown or mixed."""
         field = self._question.field or ""
         if self._question.collection != TELEMETRY:
             return _UNITS.get((self._question.collection, field), "")
@@ -576,7 +598,10 @@ class _Subjects:
 
 
 def _points(times: np.ndarray, values: np.ndarray, width: float) -> list[tuple[float, float | None, float | None]]:
-    """Return mean time, mean and maximum of each period, and a gap for a missing period. Empty without times."""
+    """Return mean time, mean and maximum of each period of `width` s. Empty without times.
+
+    A point with None as mean and maximum marks missing periods.
+    """
     timed = ~np.isnan(times)
     if not timed.any() or not width:
         return []
@@ -598,6 +623,7 @@ _GAP = 1.9
 
 
 def _statistics(numbers: np.ndarray) -> dict[str, float | None]:
+    """Return count, min, mean, max and sum, without NaN; the others are None if the count is 0."""
     numbers = numbers[~np.isnan(numbers)]
     if not numbers.size:
         return {"count": 0, "min": None, "mean": None, "max": None, "sum": None}

@@ -44,7 +44,10 @@ class History:
         }
 
     def add(self, record: Record) -> None:
-        """Add a record, and drop the records that it replaces."""
+        """Add a record, and drop the records that it replaces.
+
+        A `command` replaces all records, and a `run` the phase, answers, figures and events of the run before.
+        """
         kind = record["kind"]
         if kind == "command":
             self._last.clear()
@@ -71,6 +74,7 @@ class History:
         return self._number, [record for _, record in later]
 
     def _entries(self) -> Iterator[tuple[int, Record]]:
+        """Yield all kept records with their numbers, in any order."""
         yield from self._last.values()
         for records in self._many.values():
             yield from records
@@ -87,7 +91,7 @@ def folder() -> Path:
 
 
 def is_held(file: BinaryIO) -> bool:
-    """Return whether the command of this feed still runs."""
+    """Return whether the command of this feed still runs: it holds a lock on the file."""
     try:
         fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -100,18 +104,21 @@ class Feed:
     """A new feed; a context manager that creates and deletes its file. OSError if it cannot be written."""
 
     def __init__(self, long: int = _LONG) -> None:
+        """Name a new file. `long` is the size in bytes above which the feed is rewritten."""
         self.path = folder() / f"{secrets.token_hex(8)}{SUFFIX}"
         self._history = History()
         self._least = self._long = long
         self._number = 0
 
     def __enter__(self) -> "Feed":
+        """Create and lock the feed's file, and delete the feeds of killed commands."""
         folders.make(folder())
         _remove_left_over(folder())
         self._file = self._begin([])
         return self
 
     def __exit__(self, *_: object) -> None:
+        """Delete and close the feed's file."""
         self.path.unlink(missing_ok=True)
         self._file.close()
 
@@ -141,6 +148,7 @@ class Feed:
 
 
 def _lines(records: Sequence[Record]) -> bytes:
+    """Return records as JSON lines."""
     return "".join(f"{json.dumps(record, separators=(',', ':'), allow_nan=False)}\n" for record in records).encode()
 
 
@@ -153,6 +161,7 @@ def _remove_left_over(parent: Path) -> None:
 
 
 def _files(parent: Path) -> Iterator[Path]:
+    """Yield the files of feeds in a folder."""
     return parent.glob(f"*{SUFFIX}")
 
 
@@ -277,6 +286,7 @@ class Relay:
         return last, records
 
     def _run(self) -> None:
+        """Follow the newest feed, and after its end the next one, until the relay is left."""
         seen = set()
         while True:
             path = next((path for path in reversed(self._feeds()) if path not in seen), None)
@@ -290,6 +300,10 @@ class Relay:
                 return
 
     def _follow(self, following: Following) -> None:
+        """Add the records of a feed to the history, and wake readers, until its end or until the relay is left.
+
+        Adds a record `over` if the command was killed.
+        """
         left = False
         while True:
             records = following.take()
@@ -306,4 +320,5 @@ class Relay:
             left = self._leaving.wait(_POLL)
 
     def _all(self, records: list[Record]) -> list[Record]:
+        """Return the records of the history, followed by `records`."""
         return [*self._history.after(0)[1], *records]

@@ -29,10 +29,11 @@ class Times:
 
     @staticmethod
     def of(measure: Mapping[str, Any]) -> "Times":
-        """Convert the engine's buckets."""
+        """Return the times of a measure of the engine, from its `counts` of buckets and its `sum`, s."""
         return Times(tuple(measure["counts"]), measure["sum"])
 
     def __add__(self, other: "Times") -> "Times":
+        """Return the sums of both, bucket by bucket."""
         pairs = zip(self.counts, other.counts, strict=True)
         return Times(tuple(one + another for one, another in pairs), self.sum + other.sum)
 
@@ -144,6 +145,7 @@ class Metrics:
             ]
 
     def _take(self, record: Record) -> None:
+        """Update the metrics by one record; other kinds of records are ignored."""
         experiment = self._experiment
         match record["kind"]:
             case "command":
@@ -176,6 +178,10 @@ class Metrics:
                 self._gauges = {}
 
     def _measures(self, record: Record) -> None:
+        """Set the counters, histograms and gauges of the current phase by its measures, and keep exemplars.
+
+        The first measures of a new phase add the totals of the phase before to those of ended phases.
+        """
         if record["number"] != self._number:
             self._number = record["number"]
             self._ended, self._current = _added(self._ended, self._current), {}
@@ -212,9 +218,11 @@ class Metrics:
             known[bisect_left(BOUNDS, value)] = Exemplar(span["trace"], span["span"], value, span["done"])
 
     def _exemplars_of(self, name: str) -> dict[tuple[str, ...], dict[int, Exemplar]]:
+        """Return a copy of a histogram's exemplars, by labels and index of the bucket."""
         return {labels: dict(known) for labels, known in self._exemplars.get(name, {}).items()}
 
     def _watched(self, record: Record) -> None:
+        """Set the gauges of nodes, machine and cluster by a record."""
         experiment = self._experiment
         self._gauges["node_cpu_cores"] = {(experiment, node): cpu for node, cpu in record["cpu"].items()}
         for name, key in (("machine_busy_ratio", "machine"), ("cluster_nodes", "nodes")):
@@ -223,7 +231,7 @@ class Metrics:
 
 
 def segment_of(part: Mapping[str, Any]) -> str:
-    """Return the name of the segment to which measures or a span belong."""
+    """Return the segment of measures or a span: `measured` or `warmup`."""
     return "measured" if part["measured"] else "warmup"
 
 
@@ -237,6 +245,7 @@ def _added(one: _Values, other: _Values) -> _Values:
 
 
 def _sums(one: Mapping[tuple[str, ...], Any], other: Mapping[tuple[str, ...], Any]) -> Iterator[tuple[Any, Any]]:
+    """Yield each set of labels with its sum, or with its value if only one side has it."""
     for labels in {**one, **other}:
         yield (
             labels,

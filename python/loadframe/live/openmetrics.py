@@ -29,6 +29,7 @@ def render(families: Iterable[Family], *, openmetrics: bool) -> str:
 
 
 def _lines(family: Family, openmetrics: bool) -> Iterator[str]:
+    """Yield the lines of a metric: help, type, unit and samples. The Prometheus format lacks units and exemplars."""
     name = f"{_PREFIX}_{family.name}"
     if not name.endswith(family.unit):
         name += f"_{family.unit}"
@@ -49,6 +50,7 @@ def _lines(family: Family, openmetrics: bool) -> Iterator[str]:
 
 
 def _histogram(name: str, labels: str, times: Times, known: Mapping[int, Exemplar]) -> Iterator[str]:
+    """Yield the lines of a histogram: cumulative buckets, count and sum. `known` are exemplars by index of bucket."""
     for place, (limit, count) in enumerate(zip(_LIMITS, accumulate(times.counts), strict=True)):
         exemplar = _exemplar(known[place]) if place in known else ""
         yield f'{name}_bucket{{{labels},le="{limit}"}} {count}{exemplar}'
@@ -57,10 +59,12 @@ def _histogram(name: str, labels: str, times: Times, known: Mapping[int, Exempla
 
 
 def _exemplar(exemplar: Exemplar) -> str:
+    """Return the end of a bucket's line that names a traced request."""
     return f' # {{trace_id="{exemplar.trace}",span_id="{exemplar.span}"}} {exemplar.value} {exemplar.done / 1e9}'
 
 
 def _escaped(text: str) -> str:
+    """Return a label's value with backslashes, line feeds and quotes escaped."""
     return text.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
@@ -71,6 +75,7 @@ class MetricsServer:
         self._metrics, self._host, self._port = metrics, host, port
 
     def __enter__(self) -> Self:
+        """Listen at the address, and answer in a thread. BadInput if it cannot listen."""
         try:
             family, *_, address = socket.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)[0]
             self._http = _Http(family, address, self._metrics)
@@ -93,6 +98,7 @@ class MetricsServer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Stop answering, and close the socket."""
         self._http.shutdown()
         self._http.server_close()
         self._thread.join()

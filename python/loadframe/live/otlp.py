@@ -90,9 +90,11 @@ class _Sender(ABC):
 
     @property
     def _cause(self) -> str:
+        """Cause of the last failure, or `no answer` if it is unknown."""
         return self._errors.text or "no answer"
 
     def __enter__(self) -> Self:
+        """Start the thread, and keep the SDK's messages out of the command's output."""
         # Without this handler, the SDK's messages appear in the command's output.
         logger = logging.getLogger("opentelemetry")
         logger.addHandler(self._errors)
@@ -103,6 +105,7 @@ class _Sender(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Let the thread send once more, wait up to 15 s for it, and close the exporter."""
         self._leaving.set()
         # A push in progress, and the last one.
         self._thread.join(3 * _PATIENCE)
@@ -133,11 +136,13 @@ class Pusher(_Sender):
         return f"{self._failed} of {self._pushes} pushes failed: {self._cause}"
 
     def _run(self) -> None:
+        """Send every 5 s until `_leaving` is set, and once more."""
         while not self._leaving.wait(_EVERY):
             self._push()
         self._push()
 
     def _push(self) -> None:
+        """Send all metrics once, and count the push and its failure."""
         now = time.time_ns()
         metrics = [_metric(family, self._started, now) for family in self._metrics.families()]
         self._pushes += 1
@@ -185,6 +190,7 @@ class SpanPusher(_Sender):
                     self._queue(record["spans"], {**self._named, "loadframe.phase": record["phase"]})
 
     def _queue(self, spans: Mapping[str, Any], named: Mapping[str, str]) -> None:
+        """Queue spans with the further attributes `named`, and count spans that the engine or a full queue dropped."""
         room = _WAITING - len(self._waiting)
         kept = [self._span(span, named) for span in spans["kept"][:room]]
         with self._lock:
@@ -193,6 +199,7 @@ class SpanPusher(_Sender):
             self._waiting.extend(kept)
 
     def _span(self, span: Mapping[str, Any], named: Mapping[str, str]) -> ReadableSpan:
+        """Return a span of a feed as a span of OpenTelemetry, with the further attributes `named`."""
         # Neither addresses of requests nor messages of stores: both can contain secrets.
         host, _, port = span["node"].rpartition(":")
         attributes: dict[str, Any] = {
@@ -226,6 +233,7 @@ class SpanPusher(_Sender):
         )
 
     def _run(self) -> None:
+        """Send every second until `_leaving` is set, and once more."""
         while not self._leaving.wait(1.0):
             self._push()
         # At the end, a receiver that fails once is not asked again.
@@ -266,6 +274,7 @@ class _LastError(logging.Handler):
 
 
 def _metric(family: Family, started: int, now: int) -> Metric:
+    """Return a family as a metric of OTLP; `started` (of the command) and `now` are in ns since 1970."""
     unit = _UNITS.get(family.unit, f"{{{family.unit}}}" if family.unit else "")
     name = f"loadframe.{family.name}"
     labeled = [(dict(zip(family.labels, labels, strict=True)), value) for labels, value in family.values.items()]
@@ -290,6 +299,7 @@ def _metric(family: Family, started: int, now: int) -> Metric:
 def _histogram(
     labels: dict[str, str], times: Times, known: Mapping[int, Exemplar], started: int, now: int
 ) -> HistogramDataPoint:
+    """Return the times of one set of labels as a data point of OTLP, with their exemplars by bucket in `known`."""
     # Minimum and maximum are optional in OTLP, and not part of the measures.
     least: Any = None
     exemplars = [

@@ -31,7 +31,10 @@ BARS, COLUMNS, LETTERS = 20, 60, 80
 
 
 def chart_data(operation: str, chart: Mapping[str, Any], answer: bytes) -> Record | None:
-    """Return the chart data of an answer; None if it is not JSON, or has no list of rows."""
+    """Return the chart data of an answer; None if it is not JSON, or has no list of rows.
+
+    `chart` is the operation's chart definition in the workload. Bars are sorted, and too many rows are cut.
+    """
     try:
         content = json.loads(answer)
     except (ValueError, RecursionError):
@@ -52,7 +55,7 @@ def chart_data(operation: str, chart: Mapping[str, Any], answer: bytes) -> Recor
 
 
 def _rows(content: Any, chart: Mapping[str, Any]) -> list[list[Any]] | None:
-    """Return label, value and further values of each row, summed by label, or None without a list."""
+    """Return label, value and a list of further values of each row, summed by label, or None without a list."""
     sums: dict[str, list[float | None]] = {}
     places = [chart["value"], *chart.get("beside", {}).values()]
     lists = [rows for rows in _at(content, chart["rows"]) if isinstance(rows, list)]
@@ -72,6 +75,7 @@ def _at(value: Any, place: str) -> Iterator[Any]:
 
 
 def _follow(value: Any, steps: Sequence[str]) -> Iterator[Any]:
+    """Yield the values at the steps of a JSON pointer, if they exist."""
     if not steps:
         yield value
         return
@@ -86,11 +90,13 @@ def _follow(value: Any, steps: Sequence[str]) -> Iterator[Any]:
 
 
 def _label(value: Any) -> str:
+    """Return a label as text of at most `LETTERS` letters: empty for None, and JSON if it is not text."""
     text = value if isinstance(value, str) else "" if value is None else json.dumps(value)
     return text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
 
 
 def _number(value: Any) -> float | None:
+    """Return a finite number as float, or None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -101,6 +107,7 @@ def _number(value: Any) -> float | None:
 
 
 def _sum(one: float | None, other: float | None) -> float | None:
+    """Return the sum of two values, or the known one if the other is None."""
     return other if one is None else one if other is None else one + other
 
 
@@ -175,12 +182,14 @@ class Publisher(Listener):
         self._thread = threading.Thread(target=self._run, name="live", daemon=True)
 
     def __enter__(self) -> Self:
+        """Start the thread that writes the feed."""
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Publish how the command ended, and wait up to 5 s until that is written."""
         how = "done" if kind is None else "interrupted" if kind is KeyboardInterrupt else "failed"
         why = error.what if isinstance(error, LoadframeError) else None
         self._queue.put({"kind": "over", "how": how, "why": why, "report": self._report})
@@ -205,7 +214,7 @@ class Publisher(Listener):
         self._queue.put({"kind": "part", "number": index + 1, "of": runs})
 
     def trial(self, number: int, load: str, percentile: str, limit: float | None) -> None:
-        """Publish the start of a trial."""
+        """Publish the start of a trial at `load`; the SLO limits the percentile to `limit` s."""
         self._queue.put({"kind": "trial", "number": number, "load": load, "percentile": percentile, "limit": limit})
 
     def judged(self, run_id: str, text: str, outcome: str) -> None:
@@ -218,12 +227,12 @@ class Publisher(Listener):
         writer.subscribe(self._queue)
 
     def phase(self, name: str, seconds: float | None) -> None:
-        """Publish the start of a phase."""
+        """Publish the start of a phase; `seconds` is its length, if known."""
         self._last_second, self._phase = None, name
         self._queue.put(_Phase(name, seconds, time.monotonic()))
 
     def measuring(self, measures: OpenMeasures) -> None:
-        """Publish the measures of the current phase once a second."""
+        """Publish the measures of the current phase once a second, if a receiver needs them."""
         if self._receivers:
             self._queue.put(_Measuring(self._phase, measures()))
 
@@ -239,6 +248,7 @@ class Publisher(Listener):
             self._queue.put(_Drawn(record, time.monotonic()))
 
     def _run(self) -> None:
+        """Pass on notifications once a second, until the command ends and once more."""
         with contextlib.suppress(OSError), contextlib.ExitStack() as opened:
             try:
                 feed: Feed | None = opened.enter_context(self._feed)
@@ -300,6 +310,7 @@ class _Records:
             yield {"kind": "measures", "number": self._phases, "phase": self._measured.phase, **totals}
 
     def _made(self, heard: object) -> Iterator[Record]:
+        """Yield the records of one notification, and keep the run, phase or measures that it starts."""
         match heard:
             case _Recording():
                 self._recording, self._preparing, self._zero = True, False, heard.began
@@ -330,6 +341,7 @@ class _Records:
                 self._recording, self._measured = False, None
 
     def _load(self, heard: _LatestProgress) -> Record:
+        """Return a record of the phase's progress. `errors` is a rate since the previous progress, 1/s."""
         now, before = heard.progress, self._before
         self._before = now
         errors, seconds = now.errors, now.seconds
@@ -392,6 +404,7 @@ _SHOWN = {
 
 
 def _finished(heard: Finished) -> Record:
+    """Return the record of a finished run: folder, status, validity, and codes and causes of the verdict."""
     verdict = heard.summary.get("verdict") or {}
     return {
         "kind": "finished",

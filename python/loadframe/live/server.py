@@ -67,7 +67,7 @@ class Site(Protocol):
 
 
 def page_of(name: str, scripts: Sequence[str]) -> Page:
-    """Return a page with the common style and its scripts inside."""
+    """Return the page of the file `name` in `parts`, with the common style and the `scripts` inside, and its policy."""
     style, script = _part("page.css"), "".join(map(_part, scripts))
     content = _part(name).replace("{style}", style).replace("{script}", script).encode()
     policy = (
@@ -78,6 +78,7 @@ def page_of(name: str, scripts: Sequence[str]) -> Page:
 
 
 def _part(name: str) -> str:
+    """Return the text of a file in the folder `parts`."""
     return (_PARTS / name).read_text(encoding="utf-8")
 
 
@@ -108,6 +109,7 @@ class LiveSite:
         return Answer("text/event-stream", self._stream()) if path == "events" else None
 
     def _stream(self) -> Iterator[bytes]:
+        """Yield events with new records until the last one; a comment every 5 s without records."""
         number, relay = 0, self._relay
         while True:
             # Check before taking records, so that the last records are sent.
@@ -124,7 +126,7 @@ _PATIENCE = 5.0
 
 
 def parse_address(text: str, what: str = "the live page") -> tuple[str, int]:
-    """Return host and port of PORT or HOST:PORT; BadInput, with `what` listens there, for anything else."""
+    """Return host and port of PORT (at 127.0.0.1) or HOST:PORT; BadInput for other text, with `what` listens there."""
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not (port.isascii() and port.isdigit() and int(port) < 65536) or (colon and not host):
@@ -163,12 +165,14 @@ class Server:
         return f"http://{f'[{text}]' if ':' in text else text}:{port}/{self._http.token}/"
 
     def __enter__(self) -> Self:
+        """Start to answer requests in a thread."""
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Stop the server, after browsers have received the last records."""
         self._http.shutdown()
         # Waits until browsers have received the last records, up to the timeout.
         self._http.server_close()
@@ -199,7 +203,7 @@ class HttpServer(ThreadingHTTPServer):
         self.server_address = self.socket.getsockname()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore clients that disconnect."""
+        """Suppress the message about a failed request, for example if the client disconnected."""
 
 
 class _Http(HttpServer):
@@ -256,10 +260,12 @@ class _Handler(HttpHandler):
                 self.wfile.write(content)
 
     def _answer(self, status: HTTPStatus, text: str) -> None:
+        """Send a status and a line of text."""
         self._begin(status, "text/plain; charset=utf-8")
         self.wfile.write(f"{text}\n".encode())
 
     def _begin(self, status: HTTPStatus, kind: str, more: dict[str, str] | None = None) -> None:
+        """Send a status and headers; `more` are further headers."""
         self.send_response(status)
         headers = {
             "Content-Type": kind,
