@@ -40,12 +40,13 @@ class _WithoutPandas:
 
     @staticmethod
     def find_spec(name: str, *_: object) -> None:
+        """Refuse to import pandas, with ModuleNotFoundError; return None for other modules."""
         if name == "pandas":
             raise ModuleNotFoundError("no command uses pandas", name=name)
 
 
 def _rescue(folder: Path) -> None:
-    """Recover the records of a killed rank 0 from this folder, and print their path.
+    """Recover killed runs next to `folder`, in which a killed rank 0 was recording, and print their paths.
 
     A run of an experiment is not recovered: repeating the command repeats the run.
     """
@@ -60,7 +61,11 @@ def _rescue(folder: Path) -> None:
 
 
 def _main(arguments: list[str] | None) -> int:
-    """Run the command line and return its exit code, after handling interrupts."""
+    """Run the command line and return its exit code.
+
+    Interrupts during the command end it with `ExitCode.INTERRUPTED`. Afterwards, signals are ignored until Python
+    exits, or get their previous handlers if `arguments` are given.
+    """
     before = {number: signal.getsignal(number) for number in interrupts.SIGNALS}
     code: int = ExitCode.INTERRUPTED
     try:
@@ -85,7 +90,7 @@ def _main(arguments: list[str] | None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
-    """Run a command and return its exit code."""
+    """Run a command and return its exit code; print expected errors (LoadframeError, out of memory) as messages."""
     try:
         with interrupts.deferred():
             from loadframe.cli.app import app
@@ -133,6 +138,7 @@ def _flushed() -> bool:
 
 
 def _discard_output() -> None:
+    """Redirect standard output to /dev/null, because Python flushes it once more on exit."""
     # Python flushes once more when it exits, and would report the same error.
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -145,6 +151,7 @@ def _output_is_closed() -> bool:
 
 
 def _say(words: str) -> None:
+    """Print a message with the prefix `loadframe:` to standard error, if that is open."""
     # Without a terminal, the exit code remains.
     with contextlib.suppress(OSError):
         print(f"loadframe: {printable(words)}", file=sys.stderr)

@@ -91,6 +91,7 @@ def with_options(others: Mapping[str, tuple[Any, Any]] = {}) -> Callable[[Callab
 
 
 def _with_options(options: Mapping[str, tuple[Any, Any]], command: Callable[P, R]) -> Callable[..., R]:
+    """Return the command with `options` inserted before its last parameter; calls drop their values."""
     signature = inspect.signature(command)
     *others, last = signature.parameters.values()
     added = [
@@ -150,10 +151,12 @@ def confirm_drop(loss: "DroppedData") -> None:
 
 
 def _documents_text(count: int | None) -> str:
+    """Return a number of documents as text; `not counted` for None."""
     if count is None:
         return "not counted"
     return counted(count, "document")
 
 
 def _warn(text: str) -> None:
+    """Print a warning to standard error."""
     tell(text, style="yellow")

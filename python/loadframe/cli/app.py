@@ -98,6 +98,7 @@ class Group(TyperGroup):
 
 
 def _first_paragraph(command: "Command") -> str:
+    """Return the first paragraph of a command's help as one line."""
     return (command.help or "").partition("\n\n")[0].replace("\n", " ")
 
 
@@ -150,6 +151,7 @@ app = Application(
 
 
 def _print_version(requested: bool) -> None:
+    """Print the version and exit, if `requested` (--version)."""
     if requested:
         print(f"loadframe {__version__}")
         raise typer.Exit

@@ -283,7 +283,10 @@ def bench(
 
 
 def _recorded_spread(path: Path | None, spread: str) -> dict[str, Any] | None:
-    """Return the assignment of clients to nodes of a run with --spread nearest, or None without a run."""
+    """Return the assignment of clients to nodes that the run at `path` recorded, or None if `path` is None.
+
+    BadInput unless both the run and this command (`spread`) use --spread nearest.
+    """
     if path is None:
         return None
     if spread != "nearest":
@@ -297,6 +300,7 @@ def _recorded_spread(path: Path | None, spread: str) -> dict[str, Any] | None:
 
 
 def _show(path: Path, as_json: bool) -> None:
+    """Print the figures of a recorded run: as JSON, or as text with a hint on `loadframe report`."""
     from loadframe.record import Run
     from loadframe.report.run.document import run_document
     from loadframe.report.run.terminal import print_run

@@ -69,13 +69,17 @@ def calibrate(
 
 
 def _print(calibration: "Calibration") -> None:
+    """Print a calibration, and its warnings in yellow."""
     calibration.show(out)
     for warning in calibration.warnings:
         tell(warning, style="yellow")
 
 
 def _start_elsewhere(quick: bool) -> dict[str, "ChildOfRank"]:
-    """Start this command on every other machine that has ranks, through one rank of each."""
+    """Start `calibrate --json` on every other machine that has ranks, through one rank of each.
+
+    Returns the handles of the programs by machine; empty without ranks.
+    """
     from loadframe.load import present
     from loadframe.ranks.launch import PROGRAM
 

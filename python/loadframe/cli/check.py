@@ -138,6 +138,7 @@ def _print_requests(rendered: "Rendered", family: str) -> None:
 
 
 def _print(answer: dict[str, Any]) -> None:
+    """Print an operation's request, answer and judgement on the terminal."""
     failed, received = answer["error"], _first_lines(answer["answer"])
     style = "red" if failed else "green"
     verdict = f"{failed}: {_without_repetition(answer['message'], received)}" if failed else "good"

@@ -162,12 +162,12 @@ def start_ranks(number: int | None) -> None:
 
 
 def option_name(parameter: str) -> str:
-    """Return the option of a parameter."""
+    """Return the command-line option of a parameter, such as `--store-set` for `store_set`."""
     return f"--{parameter.replace('_', '-')}"
 
 
 def assignments(texts: Sequence[str], option: str = "--set") -> dict[str, str]:
-    """Parse texts of the form `name=value`. BadInput if a text lacks `=`, or a name occurs twice."""
+    """Return texts of the form `name=value` as a mapping. BadInput if a text lacks `=`, or a name occurs twice."""
     pairs: dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")

@@ -244,7 +244,7 @@ def variables(cluster: Cluster, name: str) -> dict[str, str]:
 
 @contextmanager
 def _ending(process: subprocess.Popen[bytes]) -> Iterator[subprocess.Popen[bytes]]:
-    """End the process on exit: wait, then SIGTERM, then SIGKILL."""
+    """End the process on exit: wait, then SIGTERM, then SIGKILL, with up to `_GRACE` s after each step."""
     try:
         yield process
     finally:
@@ -266,6 +266,7 @@ def step(line: str) -> None:
 
 
 def _without_none(**values: Any) -> dict[str, Any]:
+    """Return the keyword arguments that are not None."""
     return {key: value for key, value in values.items() if value is not None}
 
 
@@ -400,7 +401,7 @@ def _state(name: str) -> dict[str, Any]:
 
 
 def show(name: str, as_json: bool) -> None:
-    """Print a named cluster's state."""
+    """Print a named cluster's state, as JSON or as text."""
     state = _state(name)
     if as_json:
         print_json(state)
@@ -433,6 +434,7 @@ def show(name: str, as_json: bool) -> None:
 
 
 def _show_attached(cluster: Cluster, as_json: bool) -> None:
+    """Print the state of an existing cluster that --hosts names, as JSON or as text."""
     described, deviations = cluster.describe(), cluster.deviations()
     state = {
         "name": None,

@@ -142,6 +142,7 @@ def link(
     width = None if rate is None else parse_bandwidth(rate)
 
     def change(running: Cluster) -> None:
+        """Shape, cut or restore the node's link, as the options say."""
         if shaped or restore:
             running.shape(node, delay=slow, loss=lossy, rate=width)
         if cut:
@@ -153,6 +154,7 @@ def link(
 
 
 def _apply(name: str, change: Callable[[Cluster], None], as_json: bool) -> None:
+    """Change a running cluster by name, then print the events of the change, as JSON or one line each."""
     running = Cluster.load(name)
     events: list[ClusterEvent] = []
     with running.telling(events.append):
@@ -166,6 +168,7 @@ def _apply(name: str, change: Callable[[Cluster], None], as_json: bool) -> None:
 
 
 def _show_result(name: str, events: list[ClusterEvent], as_json: bool) -> None:
+    """Print the events of a change as JSON, or the cluster's new state as text."""
     if as_json:
         print_json({"name": name, "events": [_plain(event) for event in events]})
     else:
@@ -173,13 +176,17 @@ def _show_result(name: str, events: list[ClusterEvent], as_json: bool) -> None:
 
 
 def _plain(event: ClusterEvent) -> dict[str, Any]:
+    """Return an event for --json: kind, nodes and details, `wall` time, and `monotonic` time in s."""
     known = {"kind": event.kind, "nodes": list(event.nodes), **event.detail}
     return {**known, "wall": event.wall, "monotonic": event.monotonic}
 
 
 @contextlib.contextmanager
 def _collecting(running: Cluster) -> Iterator[tuple[list[ClusterEvent], Tell]]:
-    """Collect events and show the progress of balancing, on one line of a terminal or in a line every 10 s."""
+    """Collect the events of a cluster; yield their list, and a callback that shows the progress of balancing.
+
+    Progress is one line of a terminal, or a line every 10 s without one. On exit, the list is sorted by time.
+    """
     events: list[ClusterEvent] = []
     began = last = time.monotonic()
     # Imported here because most commands of this module do not need it.
@@ -192,6 +199,7 @@ def _collecting(running: Cluster) -> Iterator[tuple[list[ClusterEvent], Tell]]:
         step(f"{time.monotonic() - began:5.1f} s  {event.kind} {', '.join(event.nodes)}")
 
     def on_progress(step_name: str, balancing: Balancing) -> None:
+        """Show the progress of balancing: on a terminal at each call, else at most every 10 s."""
         nonlocal last
         text = f"{step_name}: {describe(balancing)}"
         if err.is_terminal:

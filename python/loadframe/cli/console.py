@@ -177,6 +177,7 @@ class Console(Listener):
             self._print_figures(progress)
 
     def _print_figures(self, progress: "PhaseProgress") -> None:
+        """Print the figures of a second and the time left as one line."""
         self._told = progress.seconds
         words = f"  {progress.seconds} s: {self._words(progress)}"
         tell("  ".join(filter(None, [words, self._time_left_text()])))
@@ -195,9 +196,11 @@ class Console(Listener):
         self._events.begin()
 
     def _words(self, progress: "PhaseProgress") -> str:
+        """Return the rates of event sources and the figures of the last second as text."""
         return "  ".join(filter(None, [self._events.words(progress.seconds, progress.sources), _words(progress)]))
 
     def _time_left_text(self) -> str:
+        """Return the time left as text, such as `about 2m left`; empty if it is unknown."""
         seconds = self._left.seconds if self._left is not None else None
         return f"about {format_duration(max(round(seconds), 1))} left" if seconds else ""
 

@@ -114,6 +114,7 @@ def demo_text(cores: Sequence[int], obstacle: str | None) -> str:
 
 
 def _replaced(text: str, before: str, after: str) -> str:
+    """Return the text with `before`, which must occur exactly once, replaced by `after`."""
     assert text.count(before) == 1, f"demo.yaml must contain {before!r} exactly once"
     return text.replace(before, after)
 

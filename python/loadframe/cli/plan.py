@@ -72,6 +72,7 @@ def plan(
 
 
 def _assumed(sigma: float | None, kappa: float | None, noise: float | None) -> "Law":
+    """Return the scaling law with these values, and defaults for None. BadInput for values outside 0 to below 1."""
     from loadframe.experiment.plan import SUPPOSED
     from loadframe.simulate import Law
 
@@ -116,6 +117,7 @@ def _finished(path: Path, question: "Question") -> str | None:
 
 
 def _show(planned: "Plan", finished: str | None) -> None:
+    """Print the expected precision: question, duration, table of designs, notes, warnings, effects and gate powers."""
     question, law = planned.question, planned.question.law
     out.print(Text(f"{question.name}: expected precision", style="bold"))
     valid = f"{counted(question.valid_runs, 'valid run')} so far"
@@ -170,6 +172,7 @@ def _show(planned: "Plan", finished: str | None) -> None:
 
 
 def _designs(planned: "Plan") -> Table:
+    """Return the table of designs with their simulated precision; `<` marks the best."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("design")
     table.add_column(planned.question.over or "")
@@ -189,6 +192,7 @@ def _designs(planned: "Plan") -> Table:
 
 
 def _powers(powers: "Sequence[Power]") -> Table:
+    """Return the table of a gate's checks: the probability to detect each worsening."""
     from loadframe.experiment.power import WORSENINGS
 
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
@@ -202,10 +206,12 @@ def _powers(powers: "Sequence[Power]") -> Table:
 
 
 def _percent(estimate: "Estimate") -> str:
+    """Return the bounds of an estimate of a share as percentages, such as `1.2 to 3.4`."""
     return f"{100 * estimate.low:.2g} to {100 * estimate.high:.2g}"
 
 
 def _advice(planned: "Plan") -> str:
+    """Return sentences on the assumed or fitted curve and the most informative design."""
     best, law, over = planned.best, planned.question.law, planned.question.over
     assert best
     values = f"contention {100 * law.sigma:.3g} %, coherency {100 * law.kappa:.3g} %"
@@ -223,6 +229,7 @@ def _advice(planned: "Plan") -> str:
 
 
 def _extent_text(held: "ResourceEstimate", kind: str) -> str:
+    """Return a sentence on the number of runs, their duration, the machines and the node-hours."""
     from loadframe.experiment.design.estimate import length_text
     from loadframe.experiment.kinds import find
 
@@ -239,6 +246,7 @@ def _extent_text(held: "ResourceEstimate", kind: str) -> str:
 
 
 def _effect_text(factor: str, runs: int, least: float) -> str:
+    """Return a sentence on the smallest difference (a share, `least`) that the runs of a factor can detect."""
     if not math.isfinite(least):
         return (
             f"{factor}: one run of each level does not show the variance, so the experiment cannot detect differences."

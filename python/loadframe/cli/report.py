@@ -217,6 +217,7 @@ def _formats(text: str) -> tuple[Format, ...]:
 
 
 def _bounds(text: str | None) -> tuple[float, ...]:
+    """Return the upper bounds of latency buckets in --bands, s; empty without the option."""
     if text is None:
         return ()
     from loadframe.analyze.percentiles import check_bounds
@@ -275,6 +276,7 @@ def _write_records(path: Path, index: str, name: str, cluster: "Cluster", *, as_
 
 
 def _write_statistics(path: Path, target: Path) -> None:
+    """Write the store's statistics of a run as CSV, with the columns that its store exports."""
     from loadframe.record import Run
     from loadframe.report.run.document import Column, statistics
     from loadframe.store import stores
@@ -288,6 +290,7 @@ def _write_statistics(path: Path, target: Path) -> None:
 
 
 def _write_strong_and_weak(first: Path, second: Path, *, output: Path, as_json: bool) -> None:
+    """Write a page that compares a strong and a weak scale experiment, and print a summary or JSON."""
     from loadframe.analyze.scale.strong_weak import read_strong_and_weak
     from loadframe.report.strong_weak import print_strong_weak, strong_weak_page
 
@@ -325,6 +328,7 @@ def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple
 
 
 def _write(target: Path, text: str) -> None:
+    """Write a text to a file and print its path to standard error."""
     from loadframe.library.reports import save_text
 
     save_text(text, target)

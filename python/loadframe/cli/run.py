@@ -165,7 +165,10 @@ def carry_out(
 
 
 def _deadline() -> "Deadline":
-    """Return the end of the Slurm job that runs this command; NEVER outside of Slurm."""
+    """Return the end of the Slurm job that runs this command; NEVER outside of Slurm.
+
+    If Slurm does not give the end of the job, prints a warning and returns NEVER.
+    """
     from loadframe.experiment.runner.loop import NEVER, Deadline
     from loadframe.host import slurm
 
@@ -217,6 +220,7 @@ def _left_text(loaded: "Experiment", planned: "Design", path: Path) -> str:
 
 
 def _print_design(loaded: "Experiment", planned: "Design", path: Path, as_json: bool) -> None:
+    """Print the runs of a design and the expected time, as JSON or as a table; for --dry-run."""
     from loadframe.experiment.design.estimate import estimate, least_estimate, length_is_known
     from loadframe.experiment.design.plans import describe
     from loadframe.experiment.experiment import expression_values

@@ -115,6 +115,7 @@ class Batch:
         )
 
     def _what(self) -> list[str]:
+        """Return the head comment of the script: machines, nodes and ranks of the job."""
         nodes = f"the {self.nodes} nodes of the largest cluster" if self.nodes > 1 else "the cluster's one node"
         stores, ranks = f"{counted(self.machines, 'machine')} for {nodes}", counted(self.ranks, "rank")
         if not self.generators:
@@ -123,6 +124,7 @@ class Batch:
         return [f"The job has {stores}, and {more}."]
 
     def _comment(self) -> str:
+        """Return the comment above the command: where ranks and nodes run."""
         where = "the last of the job's machines" if self.generators else "all machines of the job"
         return (
             f"# The ranks run on {where}. Rank 0 starts and stops the store's nodes on their\n"
@@ -130,6 +132,7 @@ class Batch:
         )
 
     def _srun(self) -> str:
+        """Return the srun command that starts the ranks."""
         machines = self.generators or self.machines
         words = ["srun", f"--mpi={self.mpi}", "--overlap", f"--nodes={machines}"]
         if self.generators:
@@ -291,6 +294,7 @@ def _needed(seconds: float) -> str:
 
 
 def _show(batch: Batch, planned: "ResourceEstimate", job: str | None) -> None:
+    """Print the job's size, expected time and limit, and the job number or the command that submits it."""
     held, least = batch.machines + batch.generators, "" if planned.known else "at least "
     lines = [
         f"{batch.script}: {counted(planned.runs, 'run')}, expected to take {least}{format_duration(planned.seconds)},"
@@ -308,7 +312,11 @@ def _show(batch: Batch, planned: "ResourceEstimate", job: str | None) -> None:
 
 
 def _machines(loaded: "Experiment", planned: "ResourceEstimate", requested: int | None) -> int:
-    """Return the number of machines for nodes. BadInput if the nodes do not fit on the requested number."""
+    """Return the number of machines for nodes (default: those of the largest cluster).
+
+    BadInput if the nodes do not fit on the `requested` number, if they would all run on the first rank's machine, or if
+    an existing cluster has loopback addresses.
+    """
     host = loaded.file.store.host
     if loaded.exists:
         _require_reachable(loaded)
@@ -350,6 +358,7 @@ def _require_reachable(loaded: "Experiment") -> None:
 
 
 def _option(text: str) -> str:
+    """Return an option for sbatch unchanged. BadInput if it does not start with - or --, or has a line break."""
     if not re.fullmatch(r"--?[a-zA-Z].*", text) or "\n" in text:
         raise BadInput(
             f"--sbatch {text!r} is not an option of sbatch",
@@ -359,6 +368,7 @@ def _option(text: str) -> str:
 
 
 def _with_spare(seconds: float) -> float:
+    """Return a time limit for an expected time, both s: plus a quarter or at least 300 s, rounded up to 300 s."""
     return math.ceil((seconds + max(_SPARE * seconds, _LEAST_SPARE)) / _STEP) * _STEP
 
 

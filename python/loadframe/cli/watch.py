@@ -136,6 +136,7 @@ _NO_NODES = ("host", "cluster")
 
 
 def _document(at: float, look: "Look") -> dict[str, object]:
+    """Return one poll for --json: time (s since 1970), metrics by node, metrics of the machine, and gaps."""
     nodes = {
         source.removeprefix("node:"): figures for source, figures in look.figures.items() if source not in _NO_NODES
     }
@@ -170,6 +171,7 @@ def _columns(cluster: Cluster, look: "Look") -> Iterator[list[str]]:
 
 
 def _table(columns: list[list[str]]) -> Table:
+    """Return a table from columns, each a title followed by its cells."""
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0))
     for at, (title, *_) in enumerate(columns):
         table.add_column(title, justify="right" if at else "left", no_wrap=True)
@@ -179,6 +181,7 @@ def _table(columns: list[list[str]]) -> Table:
 
 
 def _machine(look: "Look") -> str:
+    """Return a line with the machine's CPU use and loopback traffic, and the sources that could not be sampled."""
     host = look.figures.get("host", {})
     loopback = format_size(host.get("loopback.bytes", 0.0))
     return f"machine: {format_share(host.get('cpu.busy', 0.0))} busy, loopback {loopback}/s" + "".join(

@@ -144,7 +144,7 @@ def _exported(outlets: Outlets) -> Iterator[list["Receiver"]]:
 
 @contextlib.contextmanager
 def _pushing(pusher: "AnyPusher") -> Iterator["AnyPusher"]:
-    """Push, and report accepted and failed pushes at the end."""
+    """Run a pusher as a context; on exit, print the numbers of accepted and failed pushes, and the last failure."""
     try:
         with pusher:
             yield pusher
@@ -156,7 +156,7 @@ def _pushing(pusher: "AnyPusher") -> Iterator["AnyPusher"]:
 
 @contextlib.contextmanager
 def serving(page: tuple[str, int], relay: "Relay") -> Iterator["Server"]:
-    """Serve the page with the records of a relay."""
+    """Serve the live page at host and port `page`, with the records of a relay; yield the server."""
     from loadframe.live.server import LiveSite, Server
 
     server = Server(*page, LiveSite(relay))

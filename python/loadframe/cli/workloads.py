@@ -59,6 +59,7 @@ def workloads(
 
 
 def _list(as_json: bool) -> None:
+    """Print the names and descriptions of the built-in workloads, as JSON or as a table."""
     from loadframe.workload import library
 
     listed = [{"name": workload.name, "description": workload.file.description} for workload in library()]
@@ -104,11 +105,13 @@ def _outline(workload: "Workload") -> dict[str, Any]:
 
 
 def _stream(stream: "Stream") -> dict[str, Any]:
+    """Return a stream for --json: name, operations by weight, and the keys of its load model."""
     pacing = stream.model_dump(exclude={"name", "operation", "mix"}, exclude_none=True)
     return {"name": stream.name, "mix": stream.weights, **pacing}
 
 
 def _end(phase: "Phase") -> str:
+    """Return the end condition of a phase as text."""
     if phase.duration is not None:
         warmup = f" after {_length_text(phase.warmup)}" if phase.warmup else ""
         return _length_text(phase.duration) + warmup
@@ -123,12 +126,14 @@ def _length(length: Any) -> Any:
 
 
 def _length_text(length: Any) -> str:
+    """Return a length as text; an automatic one as its limits."""
     if isinstance(length, int | float):
         return format_duration(length)
     return f"{format_duration(length.at_least)} to {format_duration(length.at_most)}"
 
 
 def _load(stream: dict[str, Any]) -> str:
+    """Return the operations and load model of a stream (a result of `_stream`) as text."""
     mix = stream["mix"]
     what = next(iter(mix)) if len(mix) == 1 else " + ".join(f"{weight:g} {name}" for name, weight in mix.items())
     if "rate" in stream:
@@ -140,10 +145,12 @@ def _load(stream: dict[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
+    """Return a parameter's value as text: JSON, except for texts that are not empty."""
     return value if isinstance(value, str) and value else json.dumps(value)
 
 
 def _table(*heads: str, rows: list[list[str]]) -> None:
+    """Print a table with these column titles; nothing without rows."""
     if not rows:
         return
     table = Table(box=None, pad_edge=False)

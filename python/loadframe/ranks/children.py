@@ -80,6 +80,7 @@ class _Child:
             threading.Thread(target=work, name="rank-child", daemon=True).start()
 
     def _write(self) -> None:
+        """Write queued input to the program; close its standard input when None is taken from the queue."""
         assert self.process.stdin
         with contextlib.suppress(OSError), self.process.stdin:
             while (piece := self.input.get()) is not None:
@@ -88,12 +89,14 @@ class _Child:
                     self.process.stdin.flush()
 
     def _read(self) -> None:
+        """Queue the program's standard output, then an empty piece at its end."""
         assert self.process.stdout
         while piece := self.process.stdout.read1(_PIECE):  # type: ignore[attr-defined]
             self.output.put(piece)
         self.output.put(b"")
 
     def _listen(self) -> None:
+        """Keep the last lines of the program's standard error."""
         assert self.process.stderr
         for line in self.process.stderr:
             self.words.append(line.decode(errors="replace").strip())
@@ -103,6 +106,7 @@ class ChildOfRank:
     """Handle of rank 0 for a program on another rank. Thread-safe."""
 
     def __init__(self, send_message: Callable[[Header, bytes], None], number: int, command: list[str]) -> None:
+        """Start `command` on a rank by a message; `number` identifies the program in all its messages."""
         self._send = send_message
         self._number = number
         self._arrived: queue.SimpleQueue[bytes] = queue.SimpleQueue()
@@ -112,45 +116,46 @@ class ChildOfRank:
         send_message(self._header("start", command=command), b"")
 
     def send(self, data: bytes) -> None:
-        """Send input; BrokenPipeError if the program has ended."""
+        """Send input to the program; BrokenPipeError if it has ended."""
         if self._over.is_set():
             raise BrokenPipeError("the program on that rank has ended")
         self._send(self._header("input"), data)
 
     def receive(self) -> bytes:
-        """Wait for output and return it; empty at its end."""
+        """Wait for output of the program and return it; empty at its end."""
         return b"" if self._over.is_set() and self._arrived.empty() else self._arrived.get()
 
     def hang_up(self) -> None:
-        """Close its input."""
+        """Close the program's input, without waiting for its exit."""
         self._send(self._header("end"), b"")
 
     def close(self) -> None:
-        """Close its input and wait for its exit, 30 s at most."""
+        """Close the program's input and wait for its exit, 30 s at most."""
         if not self._over.is_set():
             self.hang_up()
             self._over.wait(_ENDING)
 
     def status(self) -> int | None:
-        """Return its exit status, or None if unknown."""
+        """Return the program's exit status; None while it runs, and if its rank was lost."""
         return self._status
 
     def words(self) -> str:
-        """Return its last error output; empty until it has ended."""
+        """Return the program's last error output; empty until it has ended."""
         return self._words
 
     def hear(self, header: Header, payload: bytes) -> None:
-        """Handle a message of its rank: output, or its exit."""
+        """Handle a message about the program from its rank: output, or its exit."""
         if header["kind"] == "child said":
             self._arrived.put(payload)
         else:
             self.lose(header["status"], header["words"])
 
     def lose(self, status: int | None, words: str) -> None:
-        """Mark it as ended: it has exited, or its rank is lost."""
+        """Mark the program as ended, with its exit status (None if its rank was lost) and its last error output."""
         self._status, self._words = status, words
         self._over.set()
         self._arrived.put(b"")
 
     def _header(self, action: str, **more: object) -> Header:
+        """Return the header of a message about the program; `action` is `start`, `input` or `end`."""
         return {"kind": "child", "number": self._number, "what": action, **more}

@@ -64,13 +64,16 @@ class _RootRouter(MessageRouter):
         self.handlers["child said"] = self.handlers["child over"] = self._handle_child
 
     def _handle_child(self, source: int, header: Header, payload: bytes) -> None:
+        """Pass output or exit of a program to its handle."""
         self.programs[header["number"]].hear(header, payload)
 
     def introduced(self, introductions: list[Header]) -> None:
+        """Provide the introductions of all ranks to `Coordinator.ranks`."""
         self._all_here.set_result(introductions)
 
     @property
     def talking(self) -> bool:
+        """Whether a program or a survey of any rank may produce messages at any time."""
         return super().talking or bool(self.programs)
 
 
@@ -199,6 +202,7 @@ class Coordinator:
         return answers
 
     def _check(self) -> None:
+        """Raise KeyboardInterrupt if an interrupt is pending, and RankLost if ranks are lost."""
         interrupts.check()
         self.require_whole()
 
@@ -223,6 +227,7 @@ class Coordinator:
         return PhaseOfRanks(top, self._post)
 
     def _begin(self, order: Header, plan: dict[str, Any], folder: Path) -> RootParticipant:
+        """Start a phase on its ranks and return rank 0's part, which removes itself from the router when done."""
         top = RootParticipant(self._station.world, order, plan, folder)
         self._station.phases[top.id] = top
         top.done.add_done_callback(lambda _: self._station.phases.pop(top.id, None))
@@ -236,16 +241,22 @@ class Coordinator:
         return answer.result()
 
     def _post(self, work: Callable[[], None]) -> None:
+        """Queue a function for the coordinator's thread, and wake the thread."""
         self._work.put(work)
         self._ring()
 
     def _ring(self) -> None:
+        """Wake the coordinator's thread."""
         with contextlib.suppress(BlockingIOError):
             os.write(self._bell, b".")
 
     # In the coordinator's thread
 
     def _run(self) -> None:
+        """Exchange messages and run queued functions until `__exit__`, then end the other ranks.
+
+        An error while MPI starts is raised by `ranks` instead.
+        """
         line = self._line
         try:
             line.open()
@@ -280,9 +291,9 @@ class Coordinator:
                 os.read(self._ears, 512)
 
     def _job_over(self) -> None:
-        """Find out why the launcher ends the ranks, and abandon all phases and programs.
+        """Set `broken` to the reason why the launcher ends the ranks; abandon all phases and programs.
 
-        If it was told to end, or was killed, also interrupt this process.
+        If the ranks were told to end, or the launcher was killed, also interrupt this process with SIGTERM.
         """
         introductions = self._all_here.result() if self._all_here.done() else []
         # After a rank dies, the launcher ends the others with a short delay.
@@ -330,6 +341,7 @@ class Coordinator:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def _tops(self) -> list[RootParticipant]:
+        """Return rank 0's parts in the running phases."""
         return [phase for phase in self._station.phases.values() if isinstance(phase, RootParticipant)]
 
 
@@ -352,6 +364,7 @@ def evenly(ranks: Sequence[Rank], number: int) -> tuple[Rank, ...]:
 
 
 def _alike(ranks: tuple[Rank, ...]) -> tuple[Rank, ...]:
+    """Return the ranks. BadInput if one has another version or engine build than rank 0."""
     first = ranks[0]
     for rank in ranks:
         if (rank.version, rank.engine) != (first.version, first.engine):

@@ -84,10 +84,12 @@ def remove_abandoned() -> list[Path]:
 
 
 def _base() -> Path:
+    """Return the folder of workspaces: /dev/shm if it is writable, else the folder of temporary files."""
     return _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK) else Path(tempfile.gettempdir())
 
 
 def _prefix() -> str:
+    """Return the beginning of the names of this user's workspaces."""
     return f"loadframe-ranks-{os.geteuid()}-"
 
 
@@ -95,6 +97,7 @@ class _Outlet(io.FileIO):
     """Descriptor that switches to /dev/null when writing fails."""
 
     def write(self, data: "bytes | memoryview | bytearray") -> int:  # type: ignore[override]
+        """Write data and return the number of bytes; after an error, write it and all further data to /dev/null."""
         try:
             return super().write(data) or 0
         except OSError:
@@ -110,6 +113,7 @@ def outlive_readers() -> None:
 
 
 def _outlet(stream: TextIO) -> TextIO:
+    """Return a text stream on the same descriptor, which outlives its reader; see `_Outlet`."""
     stream.flush()
     lines = io.BufferedWriter(_Outlet(stream.fileno(), "w", closefd=False))  # type: ignore[type-var]
     return io.TextIOWrapper(lines, encoding=stream.encoding, errors="backslashreplace", line_buffering=True)
@@ -206,6 +210,7 @@ def _forward(door: socket.socket, process: "subprocess.Popen[bytes]") -> tuple[b
 
 
 def _received(line: socket.socket) -> bytes:
+    """Return the next message of a socket; empty if the other end has closed it."""
     try:
         return line.recv(16)
     except ConnectionError:
@@ -213,6 +218,10 @@ def _received(line: socket.socket) -> bytes:
 
 
 def _accept(door: socket.socket, process: "subprocess.Popen[bytes]", ears: int) -> socket.socket | None:
+    """Wait for the connection of rank 0 and return it; None if mpirun exits before.
+
+    Connections of other users are closed. A signal (`ears` is readable) ends mpirun and raises KeyboardInterrupt.
+    """
     while process.poll() is None:
         ready, _, _ = select.select([door], [], [], 0.1)
         if door in ready:
@@ -280,6 +289,7 @@ def adopt(folder: Path) -> Callable[[int], None]:
         os.close(descriptor)
 
     def hear() -> None:
+        """Raise the signals that arrive on the socket in this process; SIGTERM at its end."""
         meaning = {sign: number for number, sign in _SIGNALS.items()}
         while sign := _received(line):
             os.kill(os.getpid(), meaning[sign])
@@ -298,6 +308,7 @@ def adopt(folder: Path) -> Callable[[int], None]:
 
 
 def _is_open(descriptor: int) -> bool:
+    """Return whether a file descriptor of this process is open."""
     try:
         os.fstat(descriptor)
     except OSError:
@@ -325,6 +336,7 @@ def _mpirun() -> list[str]:
 
 
 def _command() -> list[str]:
+    """Return this command line, with the Python and the script or program of this process."""
     script = Path(sys.argv[0])
     return [*([sys.executable, str(script)] if script.is_file() else PROGRAM), *sys.argv[1:]]
 
@@ -348,6 +360,7 @@ def _killed(said: IO[bytes]) -> GeneratorFailed:
 
 
 def _never_began(said: IO[bytes], status: int) -> GeneratorFailed:
+    """Return the error for an mpirun that exited with `status` before rank 0 connected, with its last output."""
     said.seek(0)
     lines = said.read().decode(errors="replace").strip().splitlines()
     words = "; ".join(line.strip() for line in lines[-8:] if line.strip("- "))

@@ -72,11 +72,13 @@ def _connect(hosts: Sequence[str]) -> dict[str, float | str]:
 
 
 def _host_and_port(host: str) -> tuple[str, int]:
+    """Return name and port of `host:port`, without the brackets of an IPv6 address."""
     name, _, port = host.rpartition(":")
     return name.strip("[]"), int(port)
 
 
 def _words(status: int) -> str:
+    """Return the symbol of an error number, such as `ECONNREFUSED`."""
     return errno.errorcode.get(status, str(status))
 
 
@@ -103,6 +105,7 @@ def stay_local() -> None:
 
 @cache
 def _listener() -> socket.socket:
+    """Open this process's port on the first call, and return its socket."""
     listener = socket.create_server((_interface, 0), backlog=64)
     listener.setblocking(False)
     return listener
@@ -128,6 +131,7 @@ class Silence:
     """Liveness of a neighbour."""
 
     def __init__(self, boot: str) -> None:
+        """`boot` identifies this machine's boot; set `door`, the neighbour's endpoint, when it is known."""
         self._boot = boot
         self.door: Door | None = None
         self._probing: Future[str] | None = None
@@ -157,6 +161,7 @@ class Silence:
         return words if silent > SILENCE and (self._probing is None or silent > SILENCE + DOUBT) else None
 
     def _probe(self) -> str:
+        """Connect to the neighbour; return `alive`, `ended` (its port refuses) or `nothing` (unknown)."""
         if self.door is None:
             return "nothing"
         boot, port, *addresses = self.door

@@ -20,7 +20,7 @@ Header = dict[str, Any]
 
 
 def encode(header: Header, payload: bytes = b"") -> bytes:
-    """Encode a message."""
+    """Return a message as bytes: the header as a line of JSON, then the payload."""
     return json.dumps(header, separators=(",", ":")).encode() + b"\n" + payload
 
 
@@ -44,12 +44,12 @@ class Frames:
 
     @staticmethod
     def pack(rank: int, header: Header, payload: bytes = b"") -> bytes:
-        """Encode a message with its frame."""
+        """Return a message as bytes for a stream, with its length and rank before it."""
         message = encode(header, payload)
         return _HEAD.pack(len(message), rank) + message
 
     def add(self, data: bytes) -> None:
-        """Add received bytes."""
+        """Append received bytes, and decode the messages that they complete."""
         self._rest += data
         while len(self._rest) >= _HEAD.size:
             length, rank = _HEAD.unpack_from(self._rest)
@@ -84,12 +84,12 @@ class Wire(Protocol):
 
 
 def parent(position: int) -> int | None:
-    """Return the position above, or None for the top, 0."""
+    """Return the position above in the tree of ranks, or None for the top, 0."""
     return position & (position - 1) if position else None
 
 
 def children(position: int, count: int) -> list[int]:
-    """Return the positions directly below, out of `count` positions."""
+    """Return the positions directly below in the tree of ranks, out of `count` positions."""
     lowest = position & -position if position else 1 << count.bit_length()
     below = []
     step = 1
@@ -100,7 +100,7 @@ def children(position: int, count: int) -> list[int]:
 
 
 def depth(count: int) -> int:
-    """Return the height of the tree."""
+    """Return the number of levels below the top in a tree of `count` positions."""
     return max((position.bit_count() for position in (count - 1, (1 << (count.bit_length() - 1)) - 1)), default=0)
 
 
@@ -117,7 +117,7 @@ class Offset:
     uncertainty: float = 0.0
 
     def behind(self, nearer: "Offset") -> "Offset":
-        """Return the offset to the base of `nearer`, for a clock that is reached through the clock of `nearer`."""
+        """Return the sum with `nearer`: the offset, to its base, of a clock that was measured against its clock."""
         return Offset(self.seconds + nearer.seconds, self.uncertainty + nearer.uncertainty)
 
 

@@ -62,6 +62,7 @@ class Reduction:
         return [(second, self._sum(self._parts.pop(second))) for second in done]
 
     def _sum(self, parts: list[bytes]) -> bytes:
+        """Return the sum of encoded values; a single one as it is."""
         return parts[0] if len(parts) == 1 else self._add(parts)
 
 
@@ -93,6 +94,7 @@ class OwnMachine:
         }
 
     def _throttled_share(self) -> float | None:
+        """Return the share of time since construction in which quotas throttled; None if unavailable."""
         now = _throttled(self._groups)
         if now is None or self._throttled is None:
             return None
@@ -286,7 +288,7 @@ class Participant:
             self._up({"kind": "alive"})
 
     def lose(self, rank: int, why: str) -> None:
-        """Continue without a rank below and those behind it."""
+        """Continue without a rank below and those behind it, and report the loss, with its reason, to the top."""
         self._gone.add(rank)
         self._heard.pop(rank, None)
         self._up({"kind": "lost", "rank": rank, "why": why})
@@ -303,6 +305,7 @@ class Participant:
         self._pass_seconds()
 
     def _up(self, header: Header, payload: bytes = b"") -> None:
+        """Send a message to the rank above; none from the top."""
         self._last_sent = time.monotonic()
         if self._above is not None:
             self._world.send(self._above, {**header, "id": self.id}, payload)
@@ -315,12 +318,17 @@ class Participant:
     # Clocks
 
     def _measure_clocks(self) -> None:
+        """Start to measure the clocks of the ranks below, one after the other."""
         self._clocks = {}
         self._unmeasured = [rank for rank in self._below if rank not in self._gone]
         self._unclocked = {_SELF, *self._unmeasured}
         self._ping()
 
     def _ping(self) -> None:
+        """Start the round trips to the next unmeasured rank below.
+
+        When all are measured, tell the ranks below to measure theirs.
+        """
         self._trips = []
         if self._unmeasured:
             self._tight_until = time.monotonic() + _TRIPPING
@@ -332,6 +340,7 @@ class Participant:
         self._clocked(_SELF)
 
     def _pong(self, rank: int, header: Header) -> None:
+        """Record a round trip; send the next one, or store the rank's clock offset and measure the next rank."""
         now = time.monotonic()
         self._silences[rank].door = header["door"]
         if self._unmeasured[:1] != [rank]:
@@ -355,17 +364,24 @@ class Participant:
         return tripping < _PATIENCE and min(received - sent for sent, _, received in self._trips) > _ROUGH
 
     def _clocked(self, source: object) -> None:
+        """Mark a source (this rank or one below) as done with its clocks; report once all are done."""
         self._unclocked.discard(source)
         if not self._unclocked:
             self._all_clocked()
 
     def _all_clocked(self) -> None:
+        """Send the clock offsets of all ranks behind this one to the rank above."""
         offsets = [[rank, clock.seconds, clock.uncertainty] for rank, clock in self._clocks.items()]
         self._up({"kind": "clocked", "offsets": offsets})
 
     # Preparation
 
     def _prepare(self) -> Any:
+        """Prepare the engine, on the load's cores, and return it with the unreachable nodes and the reasons.
+
+        On the first rank of a machine, also begin to measure the machine. Runs in the background, and raises the
+        engine's errors.
+        """
         unreached = unreachable(self._plan["target"].get("hosts", []))
         with on(self._cores):
             ready = _engine.prepare_rank(json.dumps(self._plan))
@@ -374,6 +390,7 @@ class Participant:
         return ready, unreached
 
     def _prepared(self, preparing: "Future[Any]") -> None:
+        """Store the result or the error of `_prepare`, and mark this rank as ready."""
         error = preparing.exception()
         if error is None:
             self._ready, unreached = preparing.result()
@@ -384,22 +401,26 @@ class Participant:
         self._readied(_SELF)
 
     def _add_unreached(self, unreached: dict[str, dict[str, Any]]) -> None:
+        """Merge unreachable nodes of other ranks: `why`, the first `ranks`, and their number `of`, by node."""
         for host, seen in unreached.items():
             known = self._unreached.setdefault(host, {"why": seen["why"], "ranks": [], "of": 0})
             known["ranks"] = (known["ranks"] + seen["ranks"])[:_NAMED]
             known["of"] += seen["of"]
 
     def _readied(self, source: object) -> None:
+        """Mark a source (this rank or one below) as prepared; report once all are."""
         self._unready.discard(source)
         if not self._unready:
             self._all_ready()
 
     def _all_ready(self) -> None:
+        """Report refusals and unreachable nodes of this rank and those behind it to the rank above."""
         self._up({"kind": "ready", "refused": self._refused[:_NAMED], "unreached": self._unreached})
 
     # Load
 
     def _begin(self, at: float) -> None:
+        """Start this rank's load at `at`, s on its clock; if that fails, report it as lost and end its seconds."""
         self.begins = at
         try:
             with on(self._cores):
@@ -410,6 +431,7 @@ class Participant:
             self._pass_seconds()
 
     def _take_seconds(self) -> None:
+        """Take recorded seconds from the engine, and its outcome at the end; pass complete seconds on."""
         over = self._handle.wait(0.0)
         for second in self._handle.seconds():
             self._reduction.take(_SELF, _engine.second_number(second), second)
@@ -418,6 +440,7 @@ class Participant:
         self._pass_seconds()
 
     def _end_own(self) -> None:
+        """Add the outcome of this rank's engine, or report the rank as lost; end its seconds."""
         try:
             self._parts.append(self._handle.outcome())
         except RuntimeError as error:
@@ -425,6 +448,7 @@ class Participant:
         self._reduction.end(_SELF)
 
     def _pass_seconds(self) -> None:
+        """Pass on seconds that are complete; when all sources have ended, pass on their outcomes, once."""
         for second, total in self._reduction.complete():
             self._second(second, total)
         if not self._reduction.open and not self._ended:
@@ -434,8 +458,10 @@ class Participant:
             self._all_ended()
 
     def _second(self, second: int, total: bytes) -> None:
+        """Send the sum of a second to the rank above."""
         self._up({"kind": "second", "second": second}, total)
 
     def _all_ended(self) -> None:
+        """Send the sum of all outcomes, and the figures of the machines, to the rank above."""
         header = {"kind": "ended", "machines": self._machines}
         self._up(header, _engine.add_outcomes(self._parts).encode() if self._parts else b"")

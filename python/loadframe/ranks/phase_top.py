@@ -74,19 +74,23 @@ class RootParticipant(Participant):
                 super().lose(rank, why)
 
     def _up(self, header: Header, payload: bytes = b"") -> None:
+        """Stop the phase if the message reports a lost rank; ignore others, as no rank is above."""
         if header["kind"] == "lost":
             self._lost[header["rank"]] = header["why"]
             self._fail(f"{self._name(header['rank'])} {header['why']}")
 
     def _fail(self, why: str) -> None:
+        """Stop the load on all ranks, and keep the reason of the first failure."""
         if self._failure is None:
             self._failure = why
             self.everybody("stop")
 
     def _name(self, rank: int) -> str:
+        """Return a rank with its machine, for messages."""
         return f"rank {rank} on {self._names[self._ranks.index(rank)]}"
 
     def _all_clocked(self) -> None:
+        """Before the load, prepare all ranks, or refuse uncertain clocks; after the load, finish."""
         if self._before is None:
             self._before = dict(self._clocks)
             unclear = {rank: c for rank, c in self._before.items() if c.uncertainty > UNCERTAIN}
@@ -105,6 +109,10 @@ class RootParticipant(Participant):
             self._finish()
 
     def _all_ready(self) -> None:
+        """Start the load on all ranks, or refuse the phase.
+
+        It is refused if a rank was lost, refused the plan, or cannot reach a node that other ranks reach.
+        """
         if self._failure:
             self._refuse(
                 RankLost(self._failure, remedy="start the ranks again; if the machine is defective, without it")
@@ -123,6 +131,7 @@ class RootParticipant(Participant):
             self._begin_all()
 
     def _unreachable(self, hosts: dict[str, dict[str, Any]]) -> LoadframeError:
+        """Return the error for nodes that only some ranks reach; it names the first node."""
         host, seen = next(iter(hosts.items()))
         names = ", ".join(self._name(rank) for rank in seen["ranks"])
         others = f" (and {counted(len(hosts) - 1, 'more node')})" if len(hosts) > 1 else ""
@@ -132,6 +141,7 @@ class RootParticipant(Participant):
         )
 
     def _begin_all(self) -> None:
+        """Create the recorder and start the load on all ranks at a common time; refuse if that fails."""
         at = time.monotonic() + _RUN_UP + _STEP * messages.depth(len(self._ranks))
         try:
             self.recorder = self._ready.recorder(self._folder, at)
@@ -142,11 +152,13 @@ class RootParticipant(Participant):
         self.begun.set_result(self.recorder.offset)
 
     def _refuse(self, error: BaseException) -> None:
+        """End the phase with an error; `begun`, unless the load has begun, and `done` raise it."""
         if not self.begun.done():
             self.begun.set_exception(error)
         self._complete(error)
 
     def _second(self, second: int, total: bytes) -> None:
+        """Record the sum of a second, and send the recorder's directives to all ranks; fail if it cannot write."""
         try:
             self.recorder.second(total)
         except (OSError, ValueError) as error:
@@ -155,6 +167,7 @@ class RootParticipant(Participant):
         self.down({"kind": "directives", "id": self.id}, self.recorder.directives())
 
     def _all_ended(self) -> None:
+        """Compare the clocks once more, or finish at once after a failure."""
         if self._handle is None:
             return
         if self._failure:
@@ -163,6 +176,7 @@ class RootParticipant(Participant):
             self._measure_clocks()
 
     def _finish(self) -> None:
+        """Finish the record, write outcome.json, and complete the phase with the outcome or an error."""
         if self.done.done():
             return
         try:
@@ -196,6 +210,7 @@ class RootParticipant(Participant):
         }
 
     def _complete(self, result: "dict[str, Any] | BaseException") -> None:
+        """Tell all ranks that the phase is over, and set `done` to the outcome or the error."""
         self.everybody("over")
         if isinstance(result, BaseException):
             if not self.done.done():
@@ -245,6 +260,7 @@ class PhaseOfRanks:
         """Set the end of the warm-up and of the window on all ranks, in whole s after the start of the load."""
 
         def tell() -> None:
+            """Adjust the recorder, then all ranks."""
             self._top.recorder.adjust(measured_from, until)
             self._top.everybody("adjust", measured_from=measured_from, until=until)
 

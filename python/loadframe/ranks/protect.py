@@ -114,6 +114,7 @@ class MpiProxy:
             self._read(block=True)
 
     def _read(self, *, block: bool) -> None:
+        """Add received bytes to the frames; with `block`, wait for some. Sets `lost` at the end of the stream."""
         try:
             data = self._line.recv(1 << 20, 0 if block else socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -140,7 +141,7 @@ def _forward_signals(child: int) -> list[int]:
 def _relay(  # noqa: PLR0912 - one loop between two sides
     place: Place, line: socket.socket, child: int, rescue: Rescue
 ) -> NoReturn:
-    """Forward messages between MPI and the child until the child ends."""
+    """Forward messages between MPI and the child until the child ends, then exit with its status."""
     terminations = _forward_signals(child)
     try:
         world = World(place)
@@ -190,6 +191,7 @@ def _relay(  # noqa: PLR0912 - one loop between two sides
 
 
 def _tight_after(header: Header, tight: float) -> float:
+    """Return the end of frequent polls, s of the monotonic clock: later after a message of a clock comparison."""
     return time.monotonic() + _TIGHT if header["kind"] in ("ping", "pong") else tight
 
 
@@ -217,6 +219,7 @@ def _end_after_child(world: World, child: int, recorded: Path | None, rescue: Re
 
 
 def _leave(child: int) -> NoReturn:
+    """Wait for the child and exit with its status."""
     _, status = os.waitpid(child, 0)
     os._exit(_code(status))
 

@@ -27,6 +27,7 @@ class Survey:
     """One rank's part in a question: collects its own answer, and those of the ranks behind it."""
 
     def __init__(self, world: Wire, number: int, question: str, argument: Any) -> None:
+        """Begin to answer a question in the background; `number` identifies the survey on all ranks."""
         self.number = number
         #: On rank 0: answers by rank.
         self.answers: Future[dict[int, Any]] = Future()
@@ -151,6 +152,7 @@ class MessageRouter:
             self.world.send(rank, header, payload)
 
     def _hear(self, source: int, header: Header, payload: bytes) -> None:
+        """Pass a message to its handler or its phase; create a phase for `phase`, and end it for `over`."""
         if source == self._above:
             self._heard = time.monotonic()
         kind = header["kind"]
@@ -173,11 +175,13 @@ class MessageRouter:
             phase.heard(source, header, payload)
 
     def _hello(self, source: int, header: Header, payload: bytes) -> None:
+        """Add the introductions of a rank below and those behind it; pass all on when complete."""
         self._introductions += json.loads(payload)
         self._silent.discard(source)
         self._introduce()
 
     def _introduce(self) -> None:
+        """Call `introduced` with all introductions, by rank, once each rank below has sent its own."""
         if not self._silent:
             self.introduced(sorted(self._introductions, key=lambda introduction: int(introduction["rank"])))
 
@@ -187,13 +191,16 @@ class MessageRouter:
             self.world.send(self._above, {"kind": "hello"}, json.dumps(introductions).encode())
 
     def _asked(self, source: int, header: Header, payload: bytes) -> None:
+        """Take part in a question of rank 0, and forward it to the ranks below."""
         self.ask(header, payload)
 
     def _beat(self, source: int, header: Header, payload: bytes) -> None:
+        """Note the probe endpoint of the rank above, and send a heartbeat to the ranks below."""
         self._silence.door = header["door"]
         self.beat()
 
     def _end(self, source: int, header: Header, payload: bytes) -> None:
+        """Forward the order to end, and set `over`."""
         self.spread(header)
         self.over = True
 
