@@ -48,7 +48,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
         &[]
     }
 
-    /// Returns whether any of its operations can carry a trace context; see [`Driver::traces`].
+    /// Returns whether any operation of this driver can carry a trace context; see [`Driver::traces`].
     fn has_traces(&self) -> bool {
         false
     }
@@ -98,7 +98,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Switches a client to a node from its next request on. `keep`: connections to other nodes stay open.
+    /// Switches a client to node number `node` from its next request on. `keep`: connections to other nodes stay
+    /// open.
     fn turn_to(&self, _connection: &mut Self::Connection, _node: u16, _keep: bool) {}
 
     /// Creates the state of client number `client`.
@@ -155,14 +156,14 @@ pub trait Driver: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Checks that [`Driver::look_for`] supports the operation; the error says why not.
+    /// Refuses an operation that [`Driver::look_for`] does not support; the error says why.
     fn looks_for(&self, _operation: &Self::Operation) -> Result<(), PlanError> {
         Err(PlanError::new("visible: this driver cannot query ingested events: remove it"))
     }
 
-    /// Queries all events of a batch at once; returns which ones were found, by index. The batch has ids,
-    /// kinds and times, but no lines. Use a read with normal query visibility, not one that sees writes
-    /// earlier.
+    /// Queries all events of a batch at once. Returns the reply, and for each event of the batch whether it was
+    /// found. The batch has ids, kinds and times, but no lines. Use a read with normal query visibility, not one that
+    /// sees writes earlier.
     fn look_for(
         &self,
         _connection: &mut Self::Connection,
@@ -186,8 +187,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
         None
     }
 
-    /// Returns the client's slot for a request and answer to display; `None` if the driver does not record
-    /// them.
+    /// Returns the client's storage for the readable request and answer of [`Driver::show`], which a driver fills
+    /// while it is `Some`. `None` if the driver does not record them.
     fn exchange(_connection: &mut Self::Connection) -> Option<&mut Option<Exchange>> {
         None
     }
@@ -228,7 +229,8 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
 /// The nodes of a target that accept connections.
 pub trait Nodes {
-    /// Returns node numbers with their weights; empty if the driver selects the nodes.
+    /// Returns the numbers of the nodes, each with its weight: its share of the requests. Empty if the driver selects
+    /// the nodes.
     fn available(&mut self) -> &[(u16, u32)];
 }
 
@@ -291,13 +293,13 @@ impl Reply {
         }
     }
 
-    /// Returns this reply as the part number `name` of its operation.
+    /// Returns this reply as one part of its operation. `name`: index of the part in [`Driver::parts`].
     pub fn part(&self, name: usize) -> ReplyPart {
         let failed = self.outcome.as_ref().err().map(|failure| failure.class);
         ReplyPart { name, sent: self.sent, done: self.done, documents: self.documents, failed }
     }
 
-    /// Creates the reply of a request that was never sent.
+    /// Creates the reply of a request that was never sent: both times are now, and it failed with `failure`.
     pub fn unsent(failure: Failure) -> Self {
         let now = Instant::now();
         Self::new(now, now, Err(failure))

@@ -29,13 +29,14 @@ pub(super) struct Balance {
 }
 
 impl Balance {
-    /// Creates the counts; `None` if the driver selects the node of each request.
+    /// Creates the request counts of `choices` operations, all 0; `None` if the driver selects the node of each
+    /// request. `worker`: number of this worker among all. `clients`: number of its clients.
     pub(super) fn new(nodes: Option<Box<dyn Nodes>>, choices: usize, worker: u64, clients: u64) -> Option<Self> {
         let served = vec![Vec::new(); choices];
         nodes.map(|nodes| Self { nodes, last: Vec::new(), served, first: worker as usize, clients })
     }
 
-    /// Returns the node with the fewest requests of a choice, relative to its weight. `None` if the driver
+    /// Returns the node with the fewest requests of operation `choice`, relative to its weight. `None` if the driver
     /// selects the node.
     fn least(&mut self, choice: usize) -> Option<u16> {
         self.refresh();
@@ -51,8 +52,8 @@ impl Balance {
             .map(|at| self.last[at].0)
     }
 
-    /// Returns the node for a client at `node`: the same, unless it has left or is far ahead of the
-    /// least-loaded node.
+    /// Returns the node for the next request of operation `choice` by a client at `node`: the same node, or the
+    /// least-loaded one if `node` has left, is far ahead, or clients keep connections to several nodes.
     fn near(&mut self, choice: usize, node: u16) -> Option<u16> {
         let least = self.least(choice)?;
         let weight = |node: u16| self.last.iter().find(|(number, _)| *number == node).map(|(_, weight)| *weight);
@@ -64,6 +65,7 @@ impl Balance {
         Some(if stays { node } else { least })
     }
 
+    /// Returns the weight of a node, at least 1; also 1 for a node that has left.
     fn weight_of(&self, node: u16) -> u32 {
         self.last.iter().find(|(number, _)| *number == node).map_or(1, |(_, weight)| (*weight).max(1))
     }
@@ -73,7 +75,7 @@ impl Balance {
         self.clients < self.last.len() as u64
     }
 
-    /// Updates the nodes. A new node starts with the request count of the least-loaded node.
+    /// Updates the list of nodes from the driver. A new node starts with the request count of the least-loaded node.
     fn refresh(&mut self) {
         let nodes = self.nodes.available();
         if nodes == self.last {
@@ -99,7 +101,8 @@ impl Balance {
 }
 
 impl Stream {
-    /// Returns the first node of this worker's client number `client`, counted from 0.
+    /// Returns the first node of this worker's client number `client`, counted from 0; 0 if the driver selects the
+    /// nodes.
     pub(super) fn first_node(&self, client: usize) -> u16 {
         let Some(balance) = &self.balance else { return 0 };
         let balance = &mut *balance.borrow_mut();
@@ -108,25 +111,28 @@ impl Stream {
         if count == 0 { 0 } else { balance.last[(client + balance.first) % count].0 }
     }
 
-    /// Returns the least-loaded node for the next request of a choice.
+    /// Returns the least-loaded node for the next request of operation `choice`; `None` if the driver selects the
+    /// node.
     pub(super) fn due_node(&self, choice: usize) -> Option<u16> {
         self.balance.as_ref()?.borrow_mut().least(choice)
     }
 
-    /// Returns the node for a client at `node`; usually the same.
+    /// Returns the node for the next request of operation `choice` by a client at `node`, usually the same node.
+    /// `None` if the driver selects the node.
     pub(super) fn near_node(&self, choice: usize, node: u16) -> Option<u16> {
         self.balance.as_ref()?.borrow_mut().near(choice, node)
     }
 
-    /// Counts a request of a choice, or an iteration that starts with it, for a node.
+    /// Counts a request of operation `choice`, or an iteration that starts with it, for a node. Does nothing if the
+    /// driver selects the nodes.
     pub(super) fn count_node(&self, choice: usize, node: Option<u16>) {
         if let (Some(balance), Some(node)) = (&self.balance, node) {
             balance.borrow_mut().served[choice][usize::from(node)] += 1;
         }
     }
 
-    /// Returns and advances the request number of a choice. Drivers send successive requests to successive
-    /// nodes.
+    /// Returns the request number of operation `choice` on this worker, offset by worker and operation, and advances
+    /// it. Drivers send successive numbers to successive nodes.
     pub(super) fn turn(&self, choice: usize) -> u64 {
         let turn = &self.turns[choice];
         turn.set(turn.get() + 1);
@@ -135,7 +141,8 @@ impl Stream {
 }
 
 impl<D: Driver> Worker<D> {
-    /// Switches a client to `node` from its next request on. `all`: keep its connections to other nodes.
+    /// Switches a client to `node` from its next request on, unless the driver selects the nodes. `all`: keep its
+    /// connections to other nodes.
     pub(super) fn turn_to(&self, stream: &Stream, connection: &mut D::Connection, node: Option<u16>, all: bool) {
         if let (Some(balance), Some(node)) = (&stream.balance, node) {
             self.phase.driver.turn_to(connection, node, all || balance.borrow().keeps());
@@ -159,17 +166,19 @@ impl<T> ClientSlot<T> {
         Rc::new(Self { order: Cell::new(order), node: Cell::new(node), woken, waker })
     }
 
+    /// Gives the client an order to run at `node`, and wakes it.
     pub(super) fn hand(&self, order: T, node: u16) {
         self.order.set(Some(order));
         self.node.set(node);
         self.wake();
     }
 
+    /// Takes the client's order; `None` if it has none.
     pub(super) fn take(&self) -> Option<T> {
         self.order.take()
     }
 
-    /// Wakes the client, to check whether the stream is over.
+    /// Wakes the client, which then checks for an order and for the end of the stream.
     pub(super) fn wake(&self) {
         self.woken.set(true);
         if let Some(waker) = self.waker.take() {
@@ -177,7 +186,7 @@ impl<T> ClientSlot<T> {
         }
     }
 
-    /// Returns after the next wake-up, or at once if there was one since the last return.
+    /// Waits for the next wake-up; returns at once if there was one since the last call.
     pub(super) async fn woken(&self) {
         poll_fn(|cx| {
             if self.woken.take() {
@@ -200,6 +209,7 @@ impl<T> Default for Idle<T> {
 }
 
 impl<T> Idle<T> {
+    /// Adds an idle client, at the node that it last used.
     pub(super) fn put(&self, client_slot: Rc<ClientSlot<T>>) {
         let (mut idle, node) = (self.0.borrow_mut(), usize::from(client_slot.node.get()));
         if node >= idle.len() {
@@ -208,12 +218,12 @@ impl<T> Idle<T> {
         idle[node].push(client_slot);
     }
 
-    /// Takes an idle client at `node`.
+    /// Takes the client at `node` that became idle last; `None` if all are busy.
     pub(super) fn take(&self, node: u16) -> Option<Rc<ClientSlot<T>>> {
         self.0.borrow_mut().get_mut(usize::from(node))?.pop()
     }
 
-    /// Takes an idle client at the node with the most idle clients.
+    /// Takes an idle client at the node with the most idle clients; `None` if all clients are busy.
     pub(super) fn take_any(&self) -> Option<Rc<ClientSlot<T>>> {
         self.0.borrow_mut().iter_mut().max_by_key(|client_slots| client_slots.len())?.pop()
     }

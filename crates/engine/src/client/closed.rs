@@ -12,7 +12,9 @@ use crate::plan::Think;
 use crate::workload::permuted_mix::permuted;
 
 impl<D: Driver> Worker<D> {
-    /// Client loop. `stretches`: periods in which the client is active, seconds after the phase's start.
+    /// Sends requests as closed-loop client number `client`, until the stream is over or its requests are used up.
+    /// `stretches`: periods in which the client is active, seconds after the phase's start. `pacing`: minimum time
+    /// between the starts of iterations; 0 for none.
     pub(super) async fn closed(
         self: Rc<Self>,
         stream: Rc<Stream>,
@@ -74,7 +76,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Takes this worker's next iteration of a closed stream; `None` after the last.
+    /// Takes this worker's next iteration of a closed stream; `None` after the stream's last.
     fn next(&self, stream: &Stream) -> Option<Iteration> {
         let issued = stream.issued.get();
         stream.issued.set(issued + 1);

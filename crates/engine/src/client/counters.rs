@@ -61,18 +61,19 @@ impl Counter {
         (lowest, self.total.load(Ordering::Acquire))
     }
 
-    /// Sets the settled count of all ranks together.
+    /// Raises the settled count of all ranks together to `settled`. Does nothing with a single process.
     pub fn tell(&self, settled: u64) {
         if let Some(settled_by_all) = &self.settled_by_all {
             settled_by_all.fetch_max(settled, Ordering::AcqRel);
         }
     }
 
+    /// Sets the floor of worker number `worker`: all of its inserts below it are finished.
     fn publish(&self, worker: usize, floor: u64) {
         self.floors[worker].0.store(floor, Ordering::Release);
     }
 
-    /// Ends the count of worker `worker` at `count`.
+    /// Marks worker number `worker` as ended after `count` numbers, so that it no longer limits the settled count.
     pub fn end(&self, worker: usize, count: u64) {
         self.total.fetch_max(count, Ordering::AcqRel);
         self.publish(worker, ENDED);
@@ -100,7 +101,8 @@ struct Tally {
 }
 
 impl Count {
-    /// Creates the count of worker `worker` of its process. `stream`: key of the stream's draws.
+    /// Creates the count of worker number `worker` of its process. `seed`: seed of the run. `stream`: key of the
+    /// stream's draws.
     pub fn new<D: Driver>(stream_plan: &StreamPlan<D>, worker: usize, seed: u64, stream: u64) -> Self {
         let numbering = match stream_plan.groups.is_empty() {
             true => Numbering::Every(stream_plan.uses().count().min(stream_plan.steps() as usize) as u64),
@@ -112,12 +114,14 @@ impl Count {
         Self::of(worker, numbering, stream_plan.counters())
     }
 
+    /// Creates a worker's count with a given numbering. `counters`: index of each of its counters in the phase.
     fn of(worker: usize, numbering: Numbering, counters: Vec<usize>) -> Self {
         let tally = |counter| Tally { counter, count: 0, held: VecDeque::new() };
         Self { worker, numbering, tallies: counters.into_iter().map(tally).collect() }
     }
 
-    /// Takes the numbers for iteration `n` of this worker. Iterations must be in ascending order.
+    /// Takes the counter numbers of iteration `n` of this worker, as not finished yet, and publishes the floors.
+    /// Iterations must be in ascending order.
     pub fn take(&mut self, n: u64, counters: &[Counter]) -> Use {
         let used = self.numbering.at(n);
         for (group, tally) in self.tallies.iter_mut().enumerate() {
@@ -130,7 +134,8 @@ impl Count {
         used
     }
 
-    /// Settles `number`: its request is finished or will never be sent.
+    /// Marks `number` of counter `counter` as settled, because its request is finished or will never be sent, and
+    /// publishes the floor. Does nothing for a counter that the stream does not use.
     pub fn settle(&mut self, counter: usize, number: u64, counters: &[Counter]) {
         let Some(tally) = self.tallies.iter_mut().find(|tally| tally.counter == counter) else { return };
         if let Ok(place) = tally.held.binary_search_by_key(&number, |held| held.0) {
@@ -142,7 +147,7 @@ impl Count {
         counters[counter].publish(self.worker, tally.floor());
     }
 
-    /// Ends this worker's count. Numbers still held stay unsettled.
+    /// Ends this worker's count of each counter. A counter with unsettled numbers keeps its floor instead.
     pub fn end(&self, counters: &[Counter]) {
         for tally in self.tallies.iter().filter(|tally| tally.held.is_empty()) {
             counters[tally.counter].end(self.worker, tally.count);
@@ -151,6 +156,7 @@ impl Count {
 }
 
 impl Tally {
+    /// Returns the lowest number held by a request, or the count if no request holds one.
     fn floor(&self) -> u64 {
         self.held.front().map_or(self.count, |(number, _)| *number)
     }

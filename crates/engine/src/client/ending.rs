@@ -21,12 +21,13 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Returns the end of a stream's measured window, if known yet.
+    /// Returns the end of a stream's measured window or of the phase, whichever is earlier; `None` if not known yet.
     pub(super) fn ends(&self, stream: &Stream) -> Option<Instant> {
         self.end_after(stream.lasts)
     }
 
-    /// Returns the end of a measured window of a given length, or of the phase, if known yet.
+    /// Returns the end of a measured window of length `lasts`, or of the phase if that is earlier; `None` if not
+    /// known yet.
     pub(super) fn end_after(&self, lasts: Option<Duration>) -> Option<Instant> {
         let planned = lasts.map(|lasts| self.measured_from() + lasts);
         [planned, self.phase.ended.get().copied()].into_iter().flatten().min()
@@ -37,12 +38,12 @@ impl<D: Driver> Worker<D> {
         self.start + self.phase.warmup()
     }
 
-    /// Returns whether the stream sends no more requests due at `now`.
+    /// Returns whether a request due at `now` is too late for the stream: its window or the phase has ended by then.
     pub(super) fn is_over(&self, stream: &Stream, now: Instant) -> bool {
         self.ends(stream).is_some_and(|ends| now >= ends)
     }
 
-    /// Returns `rest` after the end of a window of a given length, or after the end of the phase.
+    /// Waits until `rest` after the end of a window of length `lasts`, or after an earlier end of the phase.
     pub(super) async fn until_over(&self, lasts: Option<Duration>, rest: Duration) {
         loop {
             let Some(ends) = self.end_after(lasts) else {
@@ -56,7 +57,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Waits for the end of a pause of open streams; returns how much later than planned they resume.
+    /// Waits for the end of a pause of open streams, which is the end of the warm-up. `after`: start of the pause,
+    /// after the phase's start. Returns how much later than planned the streams resume.
     pub(super) async fn pause(&self, stream: &Stream, after: Duration) -> Duration {
         loop {
             let resumes = self.measured_from();
@@ -73,8 +75,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Returns when the next iteration starts after one that started at `begun` and ended at `done`: `pacing`
-    /// after its start, or at once after a longer iteration. Counts iterations in the measured window.
+    /// Returns when the next iteration starts after an iteration from `begun` to `done`: `pacing` after its start, or
+    /// at once after a longer iteration. Counts iterations and overruns in the measured window.
     pub(super) fn paced(&self, stream: &Stream, begun: Instant, done: Instant, pacing: Duration) -> Instant {
         if pacing.is_zero() {
             return done;

@@ -33,14 +33,16 @@ pub struct FirstExecutions {
 }
 
 impl FirstExecutions {
-    /// Returns the names of its parts.
+    /// Returns the names of its parts: `first` and `again` if executions are recorded separately, `age` if data age
+    /// is.
     pub fn parts(&self) -> impl Iterator<Item = &'static str> {
         let first = self.requests.iter().flat_map(|_| FIRST);
         first.chain(self.shows.map(|_| AGE))
     }
 
     /// Adds its parts to the reply of a request due at `scheduled`. `is_first`: result of
-    /// [`Requests::is_first`]. `newest`: arrival time of the newest event that was visible before sending.
+    /// [`Requests::is_first`]. `newest`: arrival time of the newest event that was visible before sending; a failed
+    /// request has no age.
     pub fn record(&self, scheduled: Instant, is_first: Option<bool>, newest: Option<Instant>, reply: &mut Reply) {
         let (done, documents) = (reply.done, reply.documents);
         let failed = reply.outcome.as_ref().err().map(|failure| failure.class);
@@ -75,8 +77,8 @@ impl Requests {
         Self { variables, known: Mutex::default() }
     }
 
-    /// Records an execution; returns whether it is the first with these values, or `None` once the set is
-    /// full.
+    /// Records an execution; returns whether it is the first with these values of the operation's variables. `None`
+    /// for new values when the set is full.
     pub fn is_first(&self, values: &Values) -> Option<bool> {
         let mut known = self.known.lock().expect("no thread panics while it holds the lock");
         let Known { prints, text } = &mut *known;

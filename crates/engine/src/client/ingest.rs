@@ -21,7 +21,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 impl<D: Driver> Worker<D> {
-    /// Client loop, until the source has ended and all of its events are settled.
+    /// Sends batches of a source's events as client number `client`, until the source has ended and all of its
+    /// events are settled. Unstored events go back to the queue.
     pub(super) async fn ingest(self: Rc<Self>, stream: Rc<Stream>, source: Arc<Source>, client: u64) {
         let mut connection = self.phase.driver.connection(client);
         let seat = self.seat(client);
@@ -49,7 +50,7 @@ impl<D: Driver> Worker<D> {
         self.set_ran_out(stream.index, source.queue.ran_out());
     }
 
-    /// Waits for the next batch; returns `None` at the end.
+    /// Waits for the next batch; returns `None` when the source has ended. Closes the queue at the end of the stream.
     async fn next_batch(&self, stream: &Stream, source: &Source) -> Option<InFlightBatch> {
         loop {
             // Register for wake-ups only while waiting: a busy client would lose the wake-up.
@@ -81,8 +82,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Sends the remaining events of a batch. With routes, each operation gets the events of its kinds in a
-    /// request of its own. Unstored events stay in the batch. `late`: the generator's delay.
+    /// Sends the remaining events of a batch. With routes, each operation gets the events of its kinds in a separate
+    /// request. Unstored events stay in the batch. `late`: the generator's delay.
     async fn send(
         &self,
         stream: &Stream,
@@ -117,7 +118,8 @@ impl<D: Driver> Worker<D> {
         result
     }
 
-    /// Sends the remaining events of a batch by one operation, with retries, and records the request.
+    /// Sends the remaining events of a batch by one operation, with retries, and records the request. Unstored events
+    /// stay in the batch, refused ones become dead letters. `late`: the generator's delay.
     #[expect(clippy::too_many_arguments)]
     async fn send_to(
         &self,

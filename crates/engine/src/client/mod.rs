@@ -53,7 +53,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Maximum back-off. It doubles with each such request in a row.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Returns the back-off after `unsent` consecutive requests that were not sent.
+/// Returns the back-off of a client after `unsent` consecutive requests that were not sent.
 fn back_off(unsent: u32) -> Duration {
     match unsent {
         0 => Duration::ZERO,
@@ -118,8 +118,9 @@ struct Stream {
 }
 
 /// Runs the load of worker `thread` of its process on the calling thread, until its streams end or the phase
-/// stops. A panic in one of its tasks is reported to the caller (see [`crate::util::panics`]), which then
-/// stops the phase.
+/// stops. `start`: start of the phase. Returns the requests still in flight and the state of each stream, or the
+/// error of the runtime or the timer. A panic in one of its tasks is reported to the caller (see
+/// [`crate::util::panics`]), which then stops the phase.
 pub fn run<D: Driver>(
     phase: &Arc<Phase<D>>,
     thread: u64,
@@ -192,7 +193,8 @@ pub fn run<D: Driver>(
 }
 
 impl<D: Driver> Worker<D> {
-    /// Measures event-loop lag, ends each second of the recording, and checks for the stop flag.
+    /// Ends each second of the recording and measures event-loop lag, until cancelled. Notifies `stopped` when the
+    /// phase's stop flag is set, and wakes sleeping tasks when the measured window changes or ends.
     async fn tick(&self, stopped: &Notify) {
         // The stop flag also ends the wait for a start time agreed between ranks.
         while !self.phase.stop.load(Ordering::Relaxed) && Instant::now() + TICK < self.start {
@@ -218,7 +220,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Runs this worker's part of a stream; ends the phase if this stream ends it.
+    /// Runs the part of stream number `index` that belongs to worker `thread` of this process. Ends the phase
+    /// afterwards if this stream ends it.
     async fn stream(self: Rc<Self>, index: usize, thread: u64) {
         self.clone().serve_stream(index, thread).await;
         self.phase.part_ended(index);
@@ -227,7 +230,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Runs this worker's part of a stream, from the phase's start to the stream's end.
+    /// Runs the part of stream number `index` that belongs to worker `thread`, from the phase's start to the
+    /// stream's end. Requests in flight at the end get the plan's drain time.
     async fn serve_stream(self: Rc<Self>, index: usize, thread: u64) {
         let phase = &self.phase;
         let plan = &phase.plan.streams[index];
@@ -316,11 +320,12 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Records whether this worker has sent all of its requests of a stream.
+    /// Records whether this worker has sent all of its requests of stream number `stream`.
     fn set_ran_out(&self, stream: usize, ran_out: bool) {
         self.ends[stream].set(StreamEnd { ran_out, ..self.ends[stream].get() });
     }
 
+    /// Adds client number `client` to this worker, without a request in flight; returns its seat.
     fn seat(&self, client: u64) -> ClientSeat {
         let mut waiting = self.waiting.borrow_mut();
         waiting.push(None);

@@ -15,7 +15,8 @@ use crate::pacing::schedule::Due;
 type DueIteration = (Iteration, Instant);
 
 impl<D: Driver> Worker<D> {
-    /// Hands each iteration to an idle client when it is due; drops it if `most` iterations are in flight.
+    /// Hands each iteration of an open stream to an idle client when it is due, and creates clients in `clients` as
+    /// needed, up to `most`. Drops and counts an iteration if `most` are in flight. Ends with the stream.
     pub(super) async fn open(self: Rc<Self>, stream: Rc<Stream>, schedule: Due, most: u64, clients: &mut JoinSet<()>) {
         let idle: Rc<Idle<DueIteration>> = Rc::default();
         let closing = Rc::new(Cell::new(false));
@@ -77,7 +78,7 @@ impl<D: Driver> Worker<D> {
         client_slots.iter().for_each(|client_slot| client_slot.wake());
     }
 
-    /// Client loop of an open stream: runs the iterations handed to it.
+    /// Runs the iterations handed to client number `client` of an open stream, until `closing` is set.
     async fn serve(
         self: Rc<Self>,
         stream: Rc<Stream>,

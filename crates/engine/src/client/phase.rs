@@ -66,8 +66,8 @@ impl<D: Driver> Phase<D> {
         self.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Records that a worker has finished its part of a stream. After the last worker, ends the phase if this
-    /// stream ends it and no other ranks take part.
+    /// Records that a worker has finished its part of stream number `stream`. After the last worker, finishes the
+    /// stream's visibility probes, and ends the phase if this stream ends it and no other ranks take part.
     pub fn part_ended(&self, stream: usize) {
         let was_last = self.going[stream].fetch_sub(1, Ordering::SeqCst) == 1;
         if let (true, Some(probes)) =
@@ -88,6 +88,7 @@ impl<D: Driver> Phase<D> {
         self.end_if_closed();
     }
 
+    /// Ends the phase if its sources were closed and all of their events are sent. Does nothing with several ranks.
     fn end_if_closed(&self) {
         let mut streams = self.sources.iter().zip(&self.going);
         let mut all_is_sent = || streams.all(|(source, going)| source.is_none() || going.load(Ordering::SeqCst) == 0);
@@ -106,8 +107,8 @@ impl<D: Driver> Phase<D> {
         self.plan.adjustable || !self.plan.ends_with.is_empty()
     }
 
-    /// Sets the end of the warm-up and of the window to whole seconds after the phase's start at `start`. Fails
-    /// if the plan does not allow it, or if the time has passed.
+    /// Sets the end of the warm-up (`measured_from`) and of the window (`until`), in whole seconds after the phase's
+    /// start. `start`: that start. Fails if the plan does not allow it, or if the time has passed.
     pub fn adjust(&self, start: Instant, measured_from: Option<u64>, until: Option<u64>) -> Result<(), String> {
         if !self.plan.adjustable {
             return Err("the plan does not allow another window: set \"adjustable\"".into());
@@ -132,12 +133,13 @@ impl<D: Driver> Phase<D> {
         let _ = self.ended.set(Instant::now());
     }
 
-    /// Opens the ports of sources that wait for a first line, and returns when these lines begin to arrive.
+    /// Opens the ports of sources that wait for a first line, and waits until these lines begin to arrive. Fails
+    /// if a port cannot be opened, or if a line does not arrive in time.
     pub fn await_first(&self) -> Result<(), PlanError> {
         self.sources.iter().flatten().try_for_each(|source| source.await_first())
     }
 
-    /// Returns the latest answers not returned before, by operation.
+    /// Returns the name of each operation with a new latest answer, and that answer. Each answer is returned once.
     pub fn take_answers(&self) -> Vec<(String, Vec<u8>)> {
         self.answers.iter().filter_map(|(name, kept)| Some((name.clone(), kept.take()?))).collect()
     }
@@ -147,7 +149,7 @@ impl<D: Driver> Phase<D> {
         self.sources.iter().flatten().map(|source| source.stats()).collect()
     }
 
-    /// Returns the progress of this process's streams and counters.
+    /// Returns the progress of this process: whether each stream is over, and its counters and simulated clocks.
     pub fn state(&self) -> State {
         State {
             over: self.going.iter().map(|going| going.load(Ordering::Acquire) == 0).collect(),

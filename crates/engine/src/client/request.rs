@@ -24,6 +24,7 @@ pub(super) struct Start {
 }
 
 impl Start {
+    /// Creates the times of a request without a trace context. `started`: when the generator began it.
     pub fn new(scheduled: Instant, started: Instant) -> Self {
         Self { scheduled, started, trace: None }
     }
@@ -38,8 +39,8 @@ pub(super) struct RequestOutcome {
 }
 
 impl<D: Driver> Worker<D> {
-    /// Runs one iteration: one request, or all requests of a journey. Returns the last request's number, its
-    /// end time, and whether it was sent.
+    /// Runs one iteration: one request, or all requests of a journey. Returns the last request's number, its end
+    /// time, and whether it was sent. A journey stops at the end of the stream.
     pub(super) async fn walk(
         &self,
         stream: &Stream,
@@ -71,7 +72,8 @@ impl<D: Driver> Worker<D> {
         (first + steps - 1, done, was_sent)
     }
 
-    /// Runs one request, from its scheduled time to its record.
+    /// Runs the request of step `step` of an iteration, with its retries, records it and settles its counter number.
+    /// If a captured value is missing, records a failure instead of sending.
     async fn request(
         &self,
         stream: &Stream,
@@ -103,7 +105,7 @@ impl<D: Driver> Worker<D> {
         outcome
     }
 
-    /// Sends a request, with its retries, and records it.
+    /// Sends a request with its retries, or repeats it until a write is visible, and records it.
     pub(super) async fn ask(
         &self,
         stream: &Stream,
@@ -169,7 +171,8 @@ impl<D: Driver> Worker<D> {
         (is_first, newest)
     }
 
-    /// Stores the answer for live display, if requested and due.
+    /// Stores the client's last answer for live display, if the operation's answers are displayed, the request
+    /// succeeded and the display is due.
     fn keep_answer(&self, connection: &D::Connection, choice: &Choice<D>, reply: &Reply) {
         let Some(kept) = choice.kept.as_ref().filter(|_| reply.outcome.is_ok()) else { return };
         if kept.is_due(reply.done)
@@ -228,12 +231,13 @@ impl<D: Driver> Worker<D> {
         }
     }
 
+    /// Returns the times of a request for the recorder, with the end of its stream, its client and its trace.
     pub(super) fn times(&self, stream: &Stream, seat: ClientSeat, start: Start) -> Times {
         let Start { scheduled, started, trace } = start;
         Times { scheduled, started, ends: self.ends(stream), client: seat.client, trace }
     }
 
-    /// Records a finished request and frees its seat.
+    /// Records a finished request and frees its seat. Returns its end time, error class, and whether it was sent.
     pub(super) fn record(
         &self,
         stream: &Stream,
@@ -256,7 +260,7 @@ impl<D: Driver> Worker<D> {
         RequestOutcome { done, failed, was_sent }
     }
 
-    /// Returns iteration `n` of this worker, and takes its counter numbers.
+    /// Returns iteration `n` of this worker, and takes the counter numbers that it uses.
     #[inline]
     pub(super) fn ticket(&self, stream: &Stream, n: u64) -> Iteration {
         let none = Use { group: 0, number: 0 };
@@ -264,14 +268,14 @@ impl<D: Driver> Worker<D> {
         Iteration { iteration: n, uses, turn: None }
     }
 
-    /// Settles the numbers of an iteration's requests from `step` on, which will not be sent.
+    /// Settles the counter numbers of an iteration's requests from step `step` on, which will not be sent.
     pub(super) fn settle(&self, stream: &Stream, ticket: Iteration, step: usize) {
         for step in step..self.phase.stream_plans[stream.index].steps() as usize {
             self.skip(stream, ticket, step);
         }
     }
 
-    /// Settles the number of a step that will not be sent.
+    /// Settles the counter number of the request of step `step`, which will not be sent.
     fn skip(&self, stream: &Stream, ticket: Iteration, step: usize) {
         let Some(count) = &stream.count else { return };
         let stream_plan = &self.phase.stream_plans[stream.index];
@@ -281,12 +285,15 @@ impl<D: Driver> Worker<D> {
         }
     }
 
+    /// Returns the key of the random draws of request `k` of a stream.
     #[inline]
     pub(super) fn draw(&self, stream: &Stream, k: u64) -> Draw {
         let iteration = k / self.phase.stream_plans[stream.index].steps();
         Draw { iteration, ..Draw::new(self.phase.plan.seed, stream.key, k) }
     }
 
+    /// Returns the operation of request `k`: the iteration's turn in a permuted mix, step `step` of a journey, or a
+    /// draw by the weights of a mix.
     #[inline]
     pub(super) fn pick(&self, stream: &Stream, k: u64, step: usize, ticket: Iteration) -> &Choice<D> {
         let stream_plan = &self.phase.stream_plans[stream.index];
@@ -314,13 +321,14 @@ fn write_failed(failed: ErrorClass) -> bool {
     failed != ErrorClass::Unseen
 }
 
-/// Returns the failure of a request that lacks a captured value.
+/// Returns the reply of a request that is not sent, because the user has not captured a value for variable `name`.
 pub fn unsent(name: &str) -> Reply {
     let message = format!("not sent: this user has not captured a value for \"{name}\" yet");
     Reply::unsent(Failure::new(ErrorClass::Assertion, message))
 }
 
-/// Returns the counter number of a step: one more than for the previous step with a counter.
+/// Returns the counter number of a journey's step: the iteration's first, plus one for each earlier step with a
+/// counter.
 fn number_of<D: Driver>(stream_plan: &StreamPlan<D>, ticket: Iteration, step: usize) -> u64 {
     // A mix has one step.
     let before = stream_plan.choices.iter().take(if stream_plan.thinks.is_empty() { 0 } else { step });

@@ -18,14 +18,14 @@ const MAX_TOKENS: f64 = 10.0;
 pub struct RetryBudget(Cell<f64>);
 
 impl RetryBudget {
-    /// Adds one request's share.
+    /// Adds one request's share of retries, up to ten retries in stock. Does nothing if retries are unlimited.
     pub fn earn(&self, back_off: &BackOff) {
         if let Some(budget) = back_off.budget {
             self.0.set((self.0.get() + budget).min(MAX_TOKENS.max(budget)));
         }
     }
 
-    /// Takes one retry. Returns false if the budget is used up.
+    /// Takes one retry. Returns false if the budget is used up; always true if retries are unlimited.
     pub fn take(&self, back_off: &BackOff) -> bool {
         if back_off.budget.is_none() {
             return true;
@@ -52,7 +52,7 @@ pub struct RetryState {
 }
 
 impl RetryState {
-    /// Creates the state of a request with these documents, or all.
+    /// Creates the state of a request that carries the documents with these indices; `None` for all.
     pub fn of(documents: Option<Vec<u32>>) -> Self {
         Self { documents, ..Self::default() }
     }
@@ -62,13 +62,14 @@ impl RetryState {
         self.documents.as_deref()
     }
 
-    /// Returns whether this attempt failed in a way that is retried.
+    /// Returns whether this attempt failed with a class that `back_off` retries, or left rejected documents.
     pub fn is_retryable(back_off: &BackOff, reply: &Reply) -> bool {
         let whole = reply.outcome.as_ref().is_err_and(|failure| back_off.on.contains(&failure.class));
         whole || (!reply.rejected.is_empty() && back_off.on.contains(&ErrorClass::Rejected))
     }
 
-    /// Returns the pause before the next attempt, after `retries` retries. `chance` is in [0, 1).
+    /// Returns the pause before the next attempt, after `retries` retries. `chance`, in [0, 1), scales the jitter.
+    /// A longer pause requested by the store counts, up to 60 s.
     pub fn pause(back_off: &BackOff, reply: &Reply, retries: u32, chance: f64) -> Duration {
         let grown = back_off.base.as_secs_f64() * back_off.factor.powi(retries.min(100) as i32);
         let pause = grown.min(back_off.cap.as_secs_f64()) * (1.0 + back_off.jitter * chance);
@@ -76,7 +77,8 @@ impl RetryState {
         Duration::from_secs_f64(pause.max(0.0)).max(requested.min(LONGEST_ASKED))
     }
 
-    /// Records an attempt that will be retried.
+    /// Records an attempt that will be retried: its stored documents, its permanent failure, and the rejected
+    /// documents, which alone the next attempt carries.
     pub fn after(&mut self, reply: &Reply) {
         self.passed += reply.documents;
         if reply.rejected.is_empty() {

@@ -40,25 +40,29 @@ pub struct Choice<D: Driver> {
 }
 
 impl<D: Driver> Choice<D> {
-    /// Returns the number of the run for the trace of request `draw`; `None` if it is not sampled. Depends only on the
+    /// Returns the number of the run for the trace of request `draw`; `None` if it is not sampled. Depends only on
+    /// the
     /// request's key.
     #[inline]
     pub fn traced(&self, draw: &Draw) -> Option<u64> {
         self.tracing.filter(|tracing| draw.unit(salt::TRACE) < tracing.share).map(|tracing| tracing.run)
     }
 
-    /// Returns the name of the first variable whose slot `knows` rejects.
+    /// Returns the name of the first captured variable without a value; `None` if all have one. `knows(slot)`:
+    /// whether
+    /// the variable in this slot has a value.
     pub fn lacks(&self, mut knows: impl FnMut(usize) -> bool) -> Option<&str> {
         self.needs.iter().find(|(slot, _)| !knows(*slot)).map(|(_, name)| name.as_str())
     }
 }
 
-/// Returns the trace context of an attempt of request `draw`, which [`Choice::traced`] sampled for `run`.
+/// Returns the trace context of attempt number `attempt` of request `draw`, which [`Choice::traced`] sampled for
+/// `run`.
 pub fn trace(draw: &Draw, run: u64, attempt: u32) -> Trace {
     draw.trace_context(salt::TRACE + 1, run, attempt)
 }
 
-/// Iteration of a stream: one request drawn from a mix, or a journey of several requests.
+/// Plan of a stream's iterations: each is one request drawn from a mix, or a journey of several requests.
 pub struct StreamPlan<D: Driver> {
     /// The mix's operations, or the journey's steps in order.
     pub choices: Vec<Choice<D>>,
@@ -100,6 +104,7 @@ impl<D: Driver> StreamPlan<D> {
         stream_plan
     }
 
+    /// Returns the group of the choices that use counter `uses`, or none, with their shares scaled to a sum of 1.
     fn group(&self, uses: Option<usize>) -> Group {
         let mut before = 0.0;
         let (mut share, mut choices) = (0.0, Vec::new());
@@ -114,12 +119,12 @@ impl<D: Driver> StreamPlan<D> {
         Group { uses, share, choices }
     }
 
-    /// Returns the index of the choice that ingests a kind of event.
+    /// Returns the index of the choice that ingests events of kind number `kind`; 0 without routes.
     pub fn route(&self, kind: usize) -> usize {
         self.routes.get(kind).copied().unwrap_or(0)
     }
 
-    /// Returns the number of requests per iteration.
+    /// Returns the number of requests per iteration: 1 for a mix, the number of steps for a journey.
     pub fn steps(&self) -> u64 {
         self.thinks.len().max(1) as u64
     }
@@ -129,7 +134,7 @@ impl<D: Driver> StreamPlan<D> {
         self.choices.iter().filter_map(|choice| choice.uses)
     }
 
-    /// Returns the counters in the order of their groups.
+    /// Returns the index of each counter that the stream uses, once, in the order of their groups.
     pub fn counters(&self) -> Vec<usize> {
         let mut counters = Vec::new();
         for counter in self.uses() {

@@ -62,7 +62,8 @@ pub(super) struct UserConfig {
 }
 
 impl<D: Driver> Worker<D> {
-    /// Runs this worker's users until the stream ends or all have finished.
+    /// Runs this worker's users until the stream ends or all have finished. `clients`: number of clients over all
+    /// ranks that send their requests; this worker's are spawned into `tasks`.
     pub(super) async fn users(
         self: Rc<Self>,
         stream: Rc<Stream>,
@@ -93,7 +94,8 @@ impl<D: Driver> Worker<D> {
         pool.client_slots.borrow().iter().for_each(|client_slot| client_slot.wake());
     }
 
-    /// Hands due users to clients until all users have finished or the stream is over.
+    /// Hands due users to clients until all users have finished or the stream is over. `thread`: this worker's
+    /// number.
     async fn dispatch(&self, stream: &Stream, pool: &UserPool, scene: &Scene<'_>, thread: usize) {
         let simulated_clock = self.phase.simulated_clocks[stream.index].as_ref();
         let mut turns = 0;
@@ -149,8 +151,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Releases the users that waited for the latest step of the simulated clock. All are due at the time of
-    /// the step.
+    /// Continues the users that waited for the latest step of the simulated clock. All are due at the time of the
+    /// step.
     fn release(&self, stream: &Stream, pool: &UserPool, scene: &Scene, simulated_clock: &SimulatedClock) {
         let Some(step) = simulated_clock.latest().filter(|step| step.number > pool.released.get()) else { return };
         pool.released.set(step.number);
@@ -170,7 +172,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Client loop: serves due users one after the other.
+    /// Sends the requests of due users as client number `client`, one after the other, until the pool closes.
     async fn attend(self: Rc<Self>, stream: Rc<Stream>, client: u64, pool: Rc<UserPool>, config: UserConfig) {
         let Some(journey) = &self.phase.stream_plans[stream.index].journey else { return };
         let scene = self.scene(&stream, journey, config);
@@ -218,7 +220,8 @@ impl<D: Driver> Worker<D> {
         client_slot.hand((place, start), node.unwrap_or(0));
     }
 
-    /// Sends a user's current request and chooses the user's next step.
+    /// Sends the current request of user number `place` of the pool, records it and moves the user to its next step.
+    /// Skips it if a captured value is missing and the plan says so, or if it checks a write that failed.
     #[allow(clippy::too_many_arguments)]
     async fn serve_user(
         &self,
@@ -285,8 +288,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Continues a user at `now`, after think time until `due`. Returns whether the user's next request is
-    /// due at once.
+    /// Runs user number `place` of the pool at `now` up to its next request or wait; its think time ends at `due`.
+    /// Returns whether the user's next request is due at once.
     fn go_on(&self, stream: &Stream, pool: &UserPool, scene: &Scene, place: u32, now: Instant, due: Instant) -> bool {
         let simulated_clock = self.phase.simulated_clocks[stream.index].as_ref();
         let (next, asks) = {
@@ -334,7 +337,7 @@ impl<D: Driver> Worker<D> {
         self.recorder.borrow_mut().request(slot, times, reply, &self.waiting.borrow());
     }
 
-    /// Records requests of users still waiting for a client as due but not sent.
+    /// Adds the requests of users that still wait for a client to the requests in flight, as due but not sent.
     pub(super) fn unsent(&self) {
         for (stream, pool) in self.pools.borrow().iter() {
             let stream_plan = &self.phase.stream_plans[*stream];
@@ -349,6 +352,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
+    /// Returns the context that the users of a stream share, from its journey and its times.
     fn scene<'a>(&self, stream: &Stream, journey: &'a Journey, config: UserConfig) -> Scene<'a> {
         let UserConfig { think_time, pacing, .. } = config;
         Scene { journey, think_time, pacing, seed: self.phase.plan.seed, key: stream.key, start: self.start }

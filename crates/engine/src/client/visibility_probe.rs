@@ -14,8 +14,9 @@ use crate::plan::Pacing;
 use crate::recording::recorder::Times;
 
 impl<D: Driver> Worker<D> {
-    /// Polls for the sampled events of a stream's source. Continues after the end of the stream until each
-    /// probe is found or times out, so that late events are treated like the others.
+    /// Queries the sampled events of stream number `index`, and records each query and each finished probe.
+    /// Continues after the end of the stream until each probe is found or times out, so that late events are treated
+    /// like the others.
     pub(super) async fn look_for_events(self: Rc<Self>, index: usize, source: Arc<Source>) {
         let Some(probes) = &source.probes else { return };
         let (phase, stream_plan) = (&self.phase, &self.phase.stream_plans[index]);
@@ -71,7 +72,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Returns the number of the probing client: the number after the stream's ingesting clients, so that it
+    /// Returns the client number of a stream's visibility probe: the number after its ingesting clients, so that it
     /// shares this thread's connections.
     fn looker(&self, stream: usize) -> u64 {
         let plan = &self.phase.plan;

@@ -50,16 +50,19 @@ impl Law for Gaps {
 
     type Total = Time;
 
+    /// Draws the sum of the gaps of the block that begins with arrival number `first`; returns it with its start.
     fn whole(&self, first: u64) -> Time {
         let draw = Draw { k: first, ..self.key };
         let sum = gamma((1u64 << Self::BLOCK) as f64, |number| draw.unit(salt::BLOCK + number));
         Time { start: self.before, sum }
     }
 
+    /// Adds the sum of a finished block to the start of the next one.
     fn pass(&mut self, block: Time) {
         self.before += block.sum;
     }
 
+    /// Splits the sum of a piece at random between its first and its second half.
     fn halves(&self, Piece { first, level, total: Time { start, sum } }: Piece<Time>) -> (Time, Time) {
         let half = 1u64 << (level - 1);
         let draw = Draw { k: first, ..self.key };
@@ -71,13 +74,13 @@ impl Law for Gaps {
 }
 
 impl Poisson {
-    /// Creates the process of a stream.
+    /// Creates the process of a stream, with a mean gap of 1.
     pub fn new(seed: u64, stream: u64) -> Self {
         let row = DyadicSampler::new(Gaps { key: Draw::new(seed, stream, 0), before: 0.0 });
         Self { row, leaf: (u64::MAX, Vec::new()) }
     }
 
-    /// Returns the time of arrival `k`. Numbers must not decrease from call to call.
+    /// Returns the time of arrival `k`, in mean gaps. Numbers must not decrease from call to call.
     pub fn at(&mut self, k: u64) -> f64 {
         if k >> LEAF != self.leaf.0 >> LEAF {
             let piece = self.row.leaf(k);
@@ -86,6 +89,7 @@ impl Poisson {
         self.leaf.1[(k - self.leaf.0) as usize]
     }
 
+    /// Draws the arrival times of the piece, a leaf, and makes it the current leaf.
     fn draw_leaf(&mut self, piece: &Piece<Time>) {
         let key = self.row.law().key;
         let (first, arrivals) = &mut self.leaf;
@@ -102,8 +106,8 @@ impl Poisson {
     }
 }
 
-/// Draws from a gamma distribution with a large shape, from uniform numbers in [0, 1) (Marsaglia and Tsang
-/// 2000).
+/// Draws from a gamma distribution with a large shape and scale 1 (Marsaglia and Tsang 2000). `uniform(i)`: the i-th
+/// uniform number in [0, 1).
 fn gamma(shape: f64, uniform: impl Fn(u64) -> f64) -> f64 {
     let d = shape - 1.0 / 3.0;
     let c = 1.0 / (9.0 * d).sqrt();

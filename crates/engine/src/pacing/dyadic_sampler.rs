@@ -19,10 +19,10 @@ pub trait Law {
     /// Draws the total of the current block. `first`: its first number.
     fn whole(&self, first: u64) -> Self::Total;
 
-    /// Leaves the current block, which has this total.
+    /// Moves on to the next block. `total`: total of the block that it leaves.
     fn pass(&mut self, total: Self::Total);
 
-    /// Splits the total of a piece between its halves.
+    /// Splits the total of a piece between its first and its second half.
     fn halves(&self, piece: Piece<Self::Total>) -> (Self::Total, Self::Total);
 }
 
@@ -57,7 +57,7 @@ impl<L: Law> DyadicSampler<L> {
         &self.law
     }
 
-    /// Returns the leaf that contains `n`. Numbers must not decrease by more than a block from call to call.
+    /// Returns the leaf that contains `n`, with its total. Each call must be for a later leaf than the previous call.
     pub fn leaf(&mut self, n: u64) -> Piece<L::Total> {
         while self.block < n >> L::BLOCK {
             let total = self.law.whole(self.block << L::BLOCK);

@@ -35,7 +35,8 @@ struct Piece {
 }
 
 impl Profile {
-    /// Creates the profile of a plan's level; fails for levels below 0.
+    /// Creates the profile of a plan's level. Refuses a level below 0, above 1e9 or constantly 0, and repeated stages
+    /// without load.
     pub fn new(level: &Level) -> Result<Self, PlanError> {
         let (from, stages, repeats): (f64, &[Stage], bool) = match level {
             Level::Constant(value) => (*value, &[], false),
@@ -65,7 +66,7 @@ impl Profile {
         Ok(Self { pieces, last, repeats })
     }
 
-    /// Returns the highest level.
+    /// Returns the highest level of all stages.
     pub fn greatest(&self) -> f64 {
         self.all()
             .flat_map(|p| [p.level, if p.length.is_finite() { p.end_level() } else { p.level }])
@@ -79,7 +80,7 @@ impl Profile {
         piece.level + piece.slope * (time - piece.start)
     }
 
-    /// Returns when the integral reaches `x`; `None` if never.
+    /// Returns the time at which the integral of the level reaches `x`, s; `None` if never.
     pub fn inverse(&self, x: f64) -> Option<f64> {
         if !self.repeats {
             return self.within(x);
@@ -94,7 +95,7 @@ impl Profile {
         }
     }
 
-    /// Returns the inverse within one pass of the stages.
+    /// Returns the time at which the integral reaches `x` within one pass of the stages, s; `None` if never.
     fn within(&self, x: f64) -> Option<f64> {
         let index = self.pieces.partition_point(|piece| piece.before <= x).saturating_sub(1);
         // At the end of a piece, or after the last, x belongs to the next one.
@@ -113,8 +114,9 @@ impl Profile {
         None
     }
 
-    /// Returns the periods in which the level is at least `y` (above 0), as start and end; the last end may
-    /// be infinite.
+    /// Returns the periods in which the level is at least `y` (above 0), as start and end in seconds. The last end
+    /// may
+    /// be infinite. Repetitions of the stages are left out.
     pub fn at_least(&self, y: f64) -> Vec<(f64, f64)> {
         let mut stretches: Vec<(f64, f64)> = Vec::new();
         for piece in self.all() {
@@ -136,12 +138,14 @@ impl Profile {
         stretches
     }
 
+    /// Iterates over the pieces in order, with the last level at the end.
     fn all(&self) -> impl Iterator<Item = &Piece> {
         self.pieces.iter().chain([&self.last])
     }
 }
 
 impl Piece {
+    /// Returns the level at the end of the piece.
     fn end_level(&self) -> f64 {
         self.level + self.slope * self.length
     }

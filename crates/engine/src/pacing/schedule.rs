@@ -41,7 +41,7 @@ impl Stride {
         Self { index: rank * threads + thread, of: ranks * threads }
     }
 
-    /// Returns the stride over only `parts` parts; `None` if this generator gets none.
+    /// Returns the stride for work in `parts` parts, on one generator each; `None` if this generator gets none.
     pub fn among(self, parts: u64) -> Option<Self> {
         (self.index < parts).then(|| Self { index: self.index, of: self.of.min(parts) })
     }
@@ -68,7 +68,8 @@ pub struct Due {
 }
 
 impl Due {
-    /// Creates the due times of one generator for a total rate.
+    /// Creates the due times of the requests of one generator. `rate`: total rate of all generators. `share`: this
+    /// generator's share of the requests.
     pub fn new(rate: Profile, arrivals: Arrivals, share: Stride, seed: u64, stream: u64) -> Self {
         let poisson = match arrivals {
             Arrivals::Constant => None,
@@ -92,7 +93,7 @@ impl Iterator for Due {
     }
 }
 
-/// Draws the think time after request `draw`.
+/// Draws the think time after request `draw`, at least 0.
 pub fn think(time: &Think, draw: &Draw) -> Duration {
     let unit = |part: u64| draw.unit(salt::THINK + part);
     let drawn = match *time {

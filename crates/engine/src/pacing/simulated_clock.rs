@@ -56,7 +56,7 @@ pub struct ClockState {
 }
 
 impl ClockState {
-    /// Combines two states.
+    /// Combines the states of two ranks: their steps' range, the sum of running users, and the earliest time.
     pub fn and(self, other: Self) -> Self {
         Self {
             steps: (self.steps.0.min(other.steps.0), self.steps.1.max(other.steps.1)),
@@ -72,21 +72,21 @@ impl ClockState {
 }
 
 impl SimulatedClock {
-    /// Creates the clock of `users` users of this process; all start as running. `ordered`: other ranks share
-    /// the clock, and rank 0 orders its steps.
+    /// Creates the clock of `users` users of this process; all start as running. `workers`: threads to notify of
+    /// steps. `ordered`: other ranks share the clock, and rank 0 orders its steps.
     pub fn new(users: u64, workers: u64, ordered: bool) -> Self {
         let clock = Clock { moved: None, running: users, waiting: BTreeMap::new(), ordered };
         Self { clock: Mutex::new(clock), wakers: (0..workers).map(|_| Notify::new()).collect() }
     }
 
-    /// Registers a user that waits for the time `until`.
+    /// Registers a running user as waiting for the simulated time `until`. Advances the clock if all users wait now.
     pub fn park(&self, until: i64) {
         let mut clock = self.lock();
         *clock.waiting.entry(until).or_default() += 1;
         self.one_less(clock);
     }
 
-    /// Removes a user that has finished.
+    /// Removes a running user that has finished. Advances the clock if all others wait.
     pub fn leave(&self) {
         self.one_less(self.lock());
     }
@@ -96,11 +96,12 @@ impl SimulatedClock {
         self.lock().moved
     }
 
-    /// Returns when the clock has advanced since the worker's last call.
+    /// Waits until the clock has advanced since the last call of worker number `worker`.
     pub async fn moved(&self, worker: usize) {
         self.wakers[worker].notified().await;
     }
 
+    /// Counts one running user less. If none is left and rank 0 does not order the steps, makes the next step.
     fn one_less(&self, mut clock: MutexGuard<Clock>) {
         clock.running -= 1;
         if clock.running > 0 || clock.ordered {
@@ -112,6 +113,8 @@ impl SimulatedClock {
         }
     }
 
+    /// Makes step `number`: sets the simulated time to `to`, counts the users that waited for it as running, and
+    /// notifies the workers.
     fn step(&self, mut clock: MutexGuard<Clock>, number: u64, to: i64) {
         clock.running = clock.waiting.remove(&to).unwrap_or(0);
         clock.moved = Some(Move { number, to, at: Instant::now() });
@@ -119,7 +122,7 @@ impl SimulatedClock {
         self.wakers.iter().for_each(Notify::notify_one);
     }
 
-    /// Makes the step with this number, unless it was made already.
+    /// Makes step `number` to the simulated time `to`, as rank 0 orders, unless it was made already.
     pub fn apply(&self, number: u64, to: i64) {
         let clock = self.lock();
         if number > clock.number() {
@@ -135,6 +138,7 @@ impl SimulatedClock {
         ClockState { steps: (number, number), running: clock.running, least }
     }
 
+    /// Locks the clock's state, also after a panic of another thread.
     fn lock(&self) -> MutexGuard<'_, Clock> {
         // After a panic the count is still consistent.
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)

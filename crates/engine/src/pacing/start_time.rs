@@ -30,7 +30,7 @@ pub struct StartTime {
 
 impl StartTime {
     /// Creates the start time of a phase: `start`, in seconds of CLOCK_MONOTONIC and possibly past, or as
-    /// soon as its workers can be ready.
+    /// soon as its workers can be ready. Refuses a start more than a day away, and a run that starts later.
     pub fn new(plan: &Plan, start: Option<f64>) -> Result<Self, PlanError> {
         let clock = ClockReading::take();
         let ahead = match start {
@@ -62,6 +62,9 @@ impl StartTime {
     }
 }
 
+/// Returns the time from the run's start to `monotonic`, in seconds of CLOCK_MONOTONIC; 0 if the plan gives no start
+/// of
+/// the run. Refuses a run's start in the future.
 fn after(plan: &Plan, monotonic: f64) -> Result<Duration, PlanError> {
     let Some(began) = plan.began else { return Ok(Duration::ZERO) };
     match Duration::try_from_secs_f64(monotonic - began) {

@@ -87,7 +87,7 @@ impl Timer {
         })))
     }
 
-    /// Returns at `due`, or at once if it has passed.
+    /// Waits until `due`; returns at once if it has passed.
     pub async fn sleep_until(&self, due: Instant) {
         let mut waiting = false;
         poll_fn(|cx| {
@@ -164,11 +164,12 @@ impl Timer {
         self.0.awake.set(false);
     }
 
-    /// Returns when the first sleeper is due.
+    /// Returns the earliest due time of a sleeper, if any sleeps.
     fn next(&self) -> Option<Instant> {
         self.0.sleepers.borrow().peek().map(|Reverse(first)| first.due)
     }
 
+    /// Wakes the sleepers that are due at `now`.
     fn wake_due(&self, now: Instant) {
         self.0.now.set(now);
         let mut sleepers = self.0.sleepers.borrow_mut();
@@ -179,12 +180,13 @@ impl Timer {
         }
     }
 
-    /// Returns whether a sleeper is woken without arming the descriptor for it.
+    /// Returns whether a sleeper due at `due` wakes without another system call: the timer is awake or armed early
+    /// enough.
     fn is_armed_for(&self, due: Instant) -> bool {
         self.0.awake.get() || self.0.armed.get().is_some_and(|armed| armed <= due)
     }
 
-    /// Arms the descriptor for a sleeper, unless it is woken anyway. `now`: the current time.
+    /// Arms the descriptor for a sleeper due at `due`, unless it is woken anyway. `now`: the current time.
     fn arm(&self, due: Instant, now: Instant) {
         if self.is_armed_for(due) {
             return;

@@ -55,7 +55,9 @@ pub enum Auth {
 }
 
 impl Auth {
-    /// Returns these credentials with the secret from the text of its file; `None` if the text lacks it.
+    /// Returns these credentials with the secret replaced from `text`, the contents of the secret's file; `None` if
+    /// the
+    /// text lacks it.
     pub fn renewed(&self, text: &str) -> Option<Self> {
         let secret = || Some(text.trim_end_matches(['\r', '\n'])).filter(|secret| !secret.is_empty());
         Some(match self {
@@ -75,7 +77,7 @@ impl Auth {
 }
 
 impl AwsKeys {
-    /// Returns the key in a section of a shared credentials file (INI), if the section has one.
+    /// Returns the key in section `profile` of a shared credentials file (INI); `None` if a part is missing.
     fn in_profile(text: &str, profile: &str) -> Option<Self> {
         let lines = text.lines().map(str::trim).skip_while(|line| section(line) != Some(profile)).skip(1);
         let entries: Vec<(&str, &str)> = lines
@@ -92,7 +94,7 @@ impl AwsKeys {
     }
 }
 
-/// Returns the name in the heading of a section.
+/// Returns the name in a section's heading, such as `[default]`; `None` for other lines.
 fn section(line: &str) -> Option<&str> {
     Some(line.strip_prefix('[')?.split_once(']')?.0.trim())
 }
@@ -132,7 +134,8 @@ impl fmt::Debug for Secret {
 }
 
 impl<'de> Deserialize<'de> for Auth {
-    /// Not derived: a derived error quotes the unexpected value, which may be a secret.
+    /// Reads `{basic: ...}`, `{api_key: ...}`, `{bearer: ...}` or `{aws: ...}`. Not derived: a derived error quotes
+    /// the unexpected value, which may be a secret.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let wrong = || {
             D::Error::custom("auth wants {basic: {user, password}}, {api_key: TEXT}, {bearer: TEXT} or {aws: {...}}")
@@ -157,6 +160,7 @@ impl<'de> Deserialize<'de> for Auth {
     }
 }
 
+/// Returns the credentials in an `aws` object; `None` if a required member is missing or not a string.
 fn aws_auth(form: &Map<String, Value>) -> Option<Auth> {
     let text = |name: &str| form.get(name).and_then(Value::as_str).map(str::to_owned);
     let keys = AwsKeys {

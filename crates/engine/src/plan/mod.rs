@@ -117,8 +117,9 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Returns the earliest end of a stream by duration, after the warm-up: its own limit, or the limit of a
-    /// stream that ends the phase.
+    /// Returns the earliest end of stream number `stream` by duration, after the warm-up: its own limit, or the limit
+    /// of
+    /// a stream that ends the phase. `None` if it has neither.
     pub fn clock(&self, stream: usize) -> Option<Duration> {
         let ending = self.streams.iter().filter(|other| self.ends_with.contains(&other.name));
         let ends = ending.chain([&self.streams[stream]]).filter_map(|stream| match stream.stop {
@@ -445,28 +446,33 @@ pub enum Metric {
     MissedShare,
 }
 
+/// Returns 1, a default.
 fn one() -> u64 {
     1
 }
 
+/// Returns 30 s, the default of `drain`.
 fn thirty() -> Duration {
     Duration::from_secs(30)
 }
 
+/// Returns 60 s, the default of `timeout`.
 fn sixty() -> Duration {
     Duration::from_secs(60)
 }
 
+/// Reads a time-out in seconds. Refuses 0 or less, and 1e9 or more.
 fn timeout<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let seconds = f64::deserialize(deserializer)?;
     timeout_of(seconds).ok_or_else(|| D::Error::custom(format!("\"timeout\" wants seconds above 0, not {seconds}")))
 }
 
-/// Converts a time-out in seconds; `None` unless it is above 0 and below the limit of the clocks.
+/// Converts a time-out in seconds; `None` unless it is above 0 and below 1e9.
 pub fn timeout_of(seconds: f64) -> Option<Duration> {
     (seconds > 0.0 && seconds < 1e9).then(|| Duration::from_secs_f64(seconds))
 }
 
+/// Returns 1024, the default of `max_in_flight`.
 fn many() -> u64 {
     1024
 }

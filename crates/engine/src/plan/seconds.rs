@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serializer};
 
 use super::NEVER;
 
+/// Reads a duration in seconds. Refuses one below 0 or of 30 years or more.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     let seconds = f64::deserialize(deserializer)?;
     match Duration::try_from_secs_f64(seconds) {
@@ -15,10 +16,12 @@ pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duratio
     }
 }
 
+/// Reads an optional field that is present, as `deserialize` does.
 pub fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
     deserialize(deserializer).map(Some)
 }
 
+/// Writes a duration as a number of seconds.
 pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64(duration.as_secs_f64())
 }

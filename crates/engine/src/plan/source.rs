@@ -308,7 +308,7 @@ pub enum Expression {
 }
 
 impl Expression {
-    /// Returns the fields that it reads.
+    /// Returns the fields that the expression reads, as JSON pointers.
     pub fn operands(&self) -> &[String] {
         match self {
             Self::Date { of, .. } | Self::Part { of, .. } => std::slice::from_ref(of),
@@ -317,30 +317,37 @@ impl Expression {
     }
 }
 
+/// Returns the default number of events per request: 4096.
 fn batch() -> usize {
     4096
 }
 
+/// Returns the default of [`GeneratorPlan::paced`]: true.
 fn paced() -> bool {
     true
 }
 
+/// Returns the default limit of open connections: 1024.
 fn connections() -> usize {
     1024
 }
 
+/// Returns the default time limit of a TLS handshake: 10 s.
 fn handshake() -> Duration {
     Duration::from_secs(10)
 }
 
+/// Returns the default time that an event waits for its request to fill: 0.5 s.
 fn flush() -> Duration {
     Duration::from_millis(500)
 }
 
+/// Returns the default size of the events in memory: 64 MiB.
 fn buffer() -> u64 {
     64 << 20
 }
 
+/// Returns the default length limit of a line: 1 MiB.
 fn longest_line() -> usize {
     1 << 20
 }

@@ -44,12 +44,14 @@ pub struct Use {
 }
 
 impl Numbering {
-    /// Creates the numbering of a mix. `shares[i]`: probability that an iteration uses counter i.
+    /// Creates the numbering of a mix. `shares[i]`: probability that an iteration uses counter i. `stream`: key of
+    /// its
+    /// draws.
     pub fn drawn(shares: Vec<f64>, seed: u64, stream: u64) -> Self {
         Self::Drawn(Box::new(Drawn::new(shares, seed, stream)))
     }
 
-    /// Returns the use of iteration `n`. Numbers must not decrease from call to call.
+    /// Returns the counter that iteration `n` uses, with its number. `n` must not decrease from call to call.
     pub fn at(&mut self, n: u64) -> Use {
         match self {
             Self::Every(times) => Use { group: 0, number: n * *times },
@@ -57,7 +59,8 @@ impl Numbering {
         }
     }
 
-    /// Returns the count of a counter after iteration `n`, the last one passed to [`Numbering::at`].
+    /// Returns the number of uses of counter `group` up to and including iteration `n`, the last one passed to
+    /// [`Numbering::at`].
     pub fn taken(&self, n: u64, group: usize) -> u64 {
         match self {
             Self::Every(times) => (n + 1) * *times,
@@ -91,6 +94,7 @@ impl Law for Counts {
     /// For each counter, the number of uses before and within the piece.
     type Total = Vec<(u64, u64)>;
 
+    /// Draws the uses of each counter in the block of iterations that begins with `first`.
     fn whole(&self, first: u64) -> Self::Total {
         let draw = Draw { k: first, ..self.key };
         let (mut rest, mut share_of_rest) = (1u64 << Self::BLOCK, 1.0);
@@ -103,12 +107,14 @@ impl Law for Counts {
         counts.collect()
     }
 
+    /// Adds the uses in a finished block to the uses before the next one.
     fn pass(&mut self, block: Self::Total) {
         for (before, (_, within)) in self.before.iter_mut().zip(block) {
             *before += within;
         }
     }
 
+    /// Splits the uses in a piece at random between its first and its second half.
     fn halves(&self, Piece { first, level, total: mut left }: Piece<Self::Total>) -> (Self::Total, Self::Total) {
         let level = level - 1;
         let half = 1u64 << level;
@@ -129,6 +135,7 @@ impl Law for Counts {
 }
 
 impl Drawn {
+    /// Creates a numbering at the start of a stream; see [`Numbering::drawn`].
     fn new(shares: Vec<f64>, seed: u64, stream: u64) -> Self {
         let before = vec![0; shares.len()];
         Self {
@@ -139,6 +146,7 @@ impl Drawn {
         }
     }
 
+    /// Returns the counter that iteration `n` uses, with its number; see [`Numbering::at`].
     fn at(&mut self, n: u64) -> Use {
         if n >> LEAF != self.leaf >> LEAF {
             let piece = self.row.leaf(n);
@@ -149,16 +157,17 @@ impl Drawn {
         Use { group, number }
     }
 
+    /// Returns the number of uses of counter `group` up to iteration `n` of the current leaf.
     fn taken(&self, n: u64, group: usize) -> u64 {
         self.counted((n + 1 - self.leaf) as usize, group)
     }
 
-    /// Returns the uses of a counter before the leaf and in its first `first` iterations.
+    /// Returns the uses of counter `group` before the leaf and in its first `first` iterations.
     fn counted(&self, first: usize, group: usize) -> u64 {
         self.leaf_before[group] + self.uses[..first].iter().filter(|other| **other == group).count() as u64
     }
 
-    /// Assigns counters to the iterations of a leaf at random, by drawing from an urn.
+    /// Makes a leaf the current one, and assigns counters to its iterations at random, by drawing from an urn.
     fn draw_leaf(&mut self, piece: &Piece<Vec<(u64, u64)>>) {
         self.leaf = piece.first;
         self.uses.clear();
@@ -181,7 +190,7 @@ impl Drawn {
     }
 }
 
-/// Draws from a binomial distribution by inversion of a uniform number in [0, 1).
+/// Draws the number of successes in `n` trials of probability `p`, by inversion of a uniform number in [0, 1).
 fn binomial(n: u64, p: f64, uniform: f64) -> u64 {
     if p >= 1.0 {
         return n;
@@ -208,8 +217,8 @@ fn hypergeometric(all: u64, marked: u64, places: u64, uniform: f64) -> u64 {
 }
 
 /// Inverts a distribution, outwards from its mode on both sides, until the probabilities add up to the
-/// uniform number. The number of steps is on the order of a standard deviation. `ratio`: probability of x + 1
-/// divided by that of x.
+/// uniform number. The number of steps is on the order of a standard deviation. `bounds`: minimum, mode and maximum.
+/// `at_mode`: probability of the mode. `ratio(x)`: probability of x + 1 divided by that of x.
 fn from_mode(uniform: f64, bounds: (u64, u64, u64), at_mode: f64, ratio: impl Fn(u64) -> f64) -> u64 {
     let (least, mode, most) = bounds;
     let (mut above, mut below) = ((mode, at_mode), (mode, at_mode));
@@ -237,7 +246,7 @@ fn from_mode(uniform: f64, bounds: (u64, u64, u64), at_mode: f64, ratio: impl Fn
     mode
 }
 
-/// Returns the logarithm of the binomial coefficient of `n` and `k`; `n` is at most the size of a block.
+/// Returns the natural logarithm of the binomial coefficient of `n` and `k`; `n` is at most the size of a block.
 fn ln_choose(n: u64, k: u64) -> f64 {
     static FACTORIALS: OnceLock<Vec<f64>> = OnceLock::new();
     let ln_factorial = FACTORIALS.get_or_init(|| {

@@ -10,7 +10,8 @@ pub const MOST: u64 = 10_000;
 /// Separates the draws of a permutation from those of requests, which have smaller salts.
 const SALT: u64 = 1 << 40;
 
-/// Returns the operation indices, each repeated by its weight. Fails for weights that are not integers.
+/// Returns the operation indices, each repeated by its weight. Refuses a weight that is not an integer of at least 1,
+/// and a sum above 10,000.
 pub fn places(weights: &[f64]) -> Result<Vec<usize>, String> {
     let mut places = Vec::new();
     for (place, weight) in weights.iter().enumerate() {
@@ -25,7 +26,7 @@ pub fn places(weights: &[f64]) -> Result<Vec<usize>, String> {
     Ok(places)
 }
 
-/// Returns the order of a client; each permutation is equally likely (Fisher and Yates).
+/// Returns the operation indices in the order of a client; each permutation is equally likely (Fisher and Yates).
 pub fn permuted(places: &[usize], seed: u64, stream: u64, client: u64) -> Vec<usize> {
     let draw = Draw::new(seed, stream, client);
     let mut order = places.to_vec();

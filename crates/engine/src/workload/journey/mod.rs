@@ -82,7 +82,7 @@ pub(crate) enum Check {
     Hours(i64, i64),
 }
 
-/// Compiles the simulated clock of a plan.
+/// Compiles the simulated clock of a plan. Refuses an invalid date, and a scale that is not above 0 and at most 1e9.
 pub fn time(clock: &Clock) -> Result<Time, PlanError> {
     let from = calendar::milliseconds(&clock.from).ok_or_else(|| {
         PlanError::new(format!(
@@ -106,7 +106,8 @@ pub(crate) struct Places<'a> {
     pub slot: &'a dyn Fn(&str) -> usize,
 }
 
-/// Compiles steps.
+/// Compiles a journey's steps into instructions. `operations` and `variables` of the plan are looked up by name.
+/// Refuses a journey without a request, a clock without a pause, and steps that the stream does not support.
 pub(crate) fn compile(
     steps: &[Step],
     clock: Option<Time>,
@@ -141,10 +142,12 @@ struct Compiler<'a> {
 }
 
 impl Compiler<'_> {
+    /// Compiles steps in order, within `depth` loops.
     fn steps(&mut self, steps: &[Step], depth: usize) -> Result<(), PlanError> {
         steps.iter().try_for_each(|step| self.step(step, depth))
     }
 
+    /// Appends the instructions of one step, within `depth` loops; refuses a step that its stream does not support.
     fn step(&mut self, step: &Step, depth: usize) -> Result<(), PlanError> {
         match step {
             Step::Ask(ask) => {
@@ -252,6 +255,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
+    /// Compiles a test. Refuses an unknown error class or variable, an empty comparison, and hours without a clock.
     fn check(&self, test: &Test) -> Result<Check, PlanError> {
         Ok(match test {
             Test::Failed(classes) if classes.is_empty() => Check::Failed(u8::MAX),
@@ -282,6 +286,7 @@ impl Compiler<'_> {
         })
     }
 
+    /// Returns the memory slot of captured variable `name`; refuses other variables.
     fn slot(&self, name: &str) -> Result<usize, PlanError> {
         let id = self.variables.find(name)?;
         let slot = self.variables.slot(id);
@@ -289,7 +294,7 @@ impl Compiler<'_> {
     }
 }
 
-/// Returns the bit of a class in a set of classes.
+/// Returns the bit of an error class in a set of classes.
 pub(crate) fn bit(class: ErrorClass) -> u8 {
     1 << class as u8
 }

@@ -103,14 +103,14 @@ pub struct UserRequest {
 }
 
 impl User {
-    /// Creates user number `number`, before its first step.
+    /// Creates user number `number` of a stream, before its first step.
     pub fn new(number: u64, journey: &Journey) -> Self {
         Self { number, instant: journey.clock.map_or(0, |clock| clock.from), ..Self::default() }
     }
 
-    /// Runs the journey at `now` up to the next request or wait. `due`: end of the current think time. Calls
-    /// `take` with finished timed groups. `paced` returns the start of the next journey from the start and end
-    /// of a finished one.
+    /// Runs the journey at `now` up to the next request or wait; returns that. `due`: end of the current think time.
+    /// Calls `take` with each finished timed group. `paced` returns the start of the next journey from the start and
+    /// the end of a finished one.
     pub fn advance(
         &mut self,
         scene: &Scene,
@@ -194,12 +194,14 @@ impl User {
         Next::Due(due)
     }
 
-    /// Returns whether the user is at a request.
+    /// Returns whether the user's next instruction is a request.
     pub fn asks(&self, journey: &Journey) -> bool {
         matches!(journey.directives[self.at as usize], Instruction::Ask { .. })
     }
 
-    /// Returns the choice of the request that the user is at, if any.
+    /// Returns the index of the operation that the user sends next, in the stream's plan; `None` if its next
+    /// instruction
+    /// is not a request.
     pub fn wants(&self, journey: &Journey) -> Option<usize> {
         match journey.directives[self.at as usize] {
             Instruction::Ask { choice, .. } => Some(choice),
@@ -207,7 +209,7 @@ impl User {
         }
     }
 
-    /// Takes the request that the user is at, and advances; `None` if it is not at one.
+    /// Takes the request that the user is at, and moves to the next instruction; `None` if it is not at a request.
     pub fn ask(&mut self, scene: &Scene) -> Option<UserRequest> {
         let Instruction::Ask { choice, think_time, missing } = scene.journey.directives[self.at as usize] else {
             return None;
@@ -218,7 +220,7 @@ impl User {
         Some(UserRequest { choice, draw, think_time, missing })
     }
 
-    /// Records the result of its request.
+    /// Records the result of the user's last request; `failed`: its error class, or `None` for a success.
     pub fn answered(&mut self, failed: Option<ErrorClass>) {
         self.asked = true;
         self.failed = failed.map_or(0, bit);
@@ -230,12 +232,13 @@ impl User {
         self.failed & !bit(ErrorClass::Unseen) != 0
     }
 
-    /// Skips the rest of the journey.
+    /// Moves the user to the end of its journey.
     pub fn leave(&mut self, journey: &Journey) {
         // The last instruction of each journey is to leave.
         self.at = journey.directives.len() as u32 - 1;
     }
 
+    /// Returns a think time; a random one takes the user's next draw.
     fn think(&mut self, scene: &Scene, time: &Think) -> Duration {
         if let Think::Constant(time) = time {
             return *time;
@@ -257,6 +260,7 @@ impl User {
         }
     }
 
+    /// Returns whether a test of the user's last request, captured values or simulated time holds.
     fn holds(&self, check: &Check) -> bool {
         match check {
             Check::Failed(set) => self.failed & set != 0,

@@ -30,7 +30,7 @@ pub struct GeneratorOptions<'a> {
 
 /// Generator of a log's lines.
 pub trait Generate: Send {
-    /// Appends the next line, without its end. Returns its due time after the load's start, which never
+    /// Appends the next line to `out`, without its end. Returns its due time after the load's start, which never
     /// decreases; `None` at the end.
     fn next(&mut self, out: &mut Vec<u8>) -> Option<Duration>;
 }
@@ -42,7 +42,7 @@ const GENERATORS: [(&str, New); 1] = [("adbids", |order| {
     Ok(Box::new(adbids::Adbids::new(order)))
 })];
 
-/// Refuses options for a generator without options.
+/// Refuses any option, for a generator without options.
 fn plain(with: &Map<String, Value>) -> Result<(), PlanError> {
     match with.keys().next() {
         Some(key) => Err(PlanError::new(format!("unknown option \"{key}\"; this generator has none"))),
@@ -50,7 +50,7 @@ fn plain(with: &Map<String, Value>) -> Result<(), PlanError> {
     }
 }
 
-/// Creates the generator with a name; the error suggests the nearest name.
+/// Creates the generator named `name`; the error for an unknown name suggests the nearest one.
 pub fn generator(name: &str, order: &GeneratorOptions<'_>) -> Result<Box<dyn Generate>, PlanError> {
     match GENERATORS.iter().find(|(known, _)| *known == name) {
         Some((_, new)) => new(order),

@@ -31,7 +31,7 @@ const REGIONS: [&str; 18] = [
     "YT",
 ];
 
-/// Returns the regions of a country, given by its index in [`COUNTRIES`].
+/// Returns the regions of a country, given by its index in [`COUNTRIES`]; empty for most.
 pub fn regions(country: usize) -> &'static [&'static str] {
     match country {
         0 => &STATES,
