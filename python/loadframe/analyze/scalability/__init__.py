@@ -125,6 +125,7 @@ class _Conclusion:
 
 
 def _conclude(data: Observations, seed: int, scaling: Scaling) -> _Conclusion:
+    """Return the fits of all models, the selected and the possible ones, and the conclusion about a peak."""
     fitted = {model.name: _fit_with_sign(model, data, seed) for model in LADDERS[scaling]}
     points = [point for point, _ in fitted.values()]
     best, left = choose(points, data).model.name, possible(points, data)
@@ -147,7 +148,7 @@ def _without(outlying: Sequence[Outlier], rest: Observations, conclusion: _Concl
 
 
 def _fit_with_sign(model: ScalabilityModel, data: Observations, seed: int) -> tuple[PointFit, Spread]:
-    """Fit with s >= 0; if s ends at that bound and is significantly negative without it, keep the negative s."""
+    """Return a model's fit and its spread, with s >= 0, or with s below 0 if it is significantly negative."""
     point = fit_model(model, data)
     around = spread(point, data, seed)
     if model in (AMDAHL, GUSTAFSON, USL) and point.theta[1] <= 0:
@@ -161,6 +162,7 @@ def _fit_with_sign(model: ScalabilityModel, data: Observations, seed: int) -> tu
 def _describe(
     point: PointFit, around: Spread, data: Observations, observations: Sequence[tuple[float, float]]
 ) -> ModelFit:
+    """Return a model's fit for the result: parameters with intervals, residuals and measures of its quality."""
     predicted = dict(zip(data.sizes, point.model.curve(point.theta, data.sizes), strict=True))
     scale = dict(zip(data.sizes, data.scale, strict=True))
     return ModelFit(

@@ -78,7 +78,7 @@ def bounds_for(model: ScalabilityModel, observations: Observations, *, superline
 
 
 def fit_model(model: ScalabilityModel, observations: Observations, *, superlinear: bool = False) -> PointFit:
-    """Fit one model to the observations, from several starting points."""
+    """Return the least-squares fit of one model, from several starting points; `superlinear` allows negative s."""
     n, means = observations.sizes, observations.means[None, :]
     weights = observations.weights(means)
     if model is KNEE:
@@ -173,10 +173,12 @@ def _is_worse(fitted: PointFit, rival: PointFit, observations: Observations) -> 
 
 
 def _sum(fitted: PointFit, observations: Observations) -> float:
+    """Return the weighted sum of squares of a fit, at least the sum that the resolution of the data explains."""
     return max(fitted.sum_of_squares, observations.least_sum)
 
 
 def _on_ceiling(fitted: PointFit, observations: Observations) -> int:
+    """Return the number of sizes on the ceiling of a hard knee."""
     lam, ceiling = fitted.theta
     return int((lam * observations.sizes > ceiling * (1 + 1e-12)).sum())
 
@@ -190,7 +192,7 @@ class LackOfFit:
 
 
 def lack_of_fit(fitted: PointFit, observations: Observations) -> LackOfFit | None:
-    """Test for lack of fit (Draper and Smith, "Applied Regression Analysis", 3rd ed., section 2.1).
+    """Return the F test for lack of fit (Draper and Smith, "Applied Regression Analysis", 3rd ed., section 2.1).
 
     None without repeated runs, or if the model has as many parameters as there are sizes.
     """
@@ -204,7 +206,7 @@ def lack_of_fit(fitted: PointFit, observations: Observations) -> LackOfFit | Non
 
 
 def extrapolation_error(fitted: PointFit, observations: Observations) -> float | None:
-    """Fit the model without the largest size and return its error there, relative to the measured mean.
+    """Return the error of the fit without the largest size there, relative to the mean measured there.
 
     0.1 means that the prediction was 10 % too high. None if the other sizes are too few for the model.
     """

@@ -170,7 +170,7 @@ def _from_covariance(fitted: PointFit, observations: Observations, random: np.ra
 
 
 def _moved(fitted: PointFit, theta: Array, levels: Array) -> Array:
-    """Return the parameters (rows, parameters) with the throughputs among them multiplied by exp(levels)."""
+    """Return `theta` (rows, parameters) with its throughputs multiplied by exp(levels), one level per row."""
     factors = np.ones_like(theta)
     factors[:, : _throughputs(fitted)] = np.exp(levels)[:, None]
     return theta * factors
@@ -205,9 +205,9 @@ def _usl_root(fitted: PointFit, observations: Observations) -> Array:
 
 
 def _knee_root(fitted: PointFit, observations: Observations) -> Array:
-    """Return the same for (L, C): sizes up to the break determine L, those above it C, independently.
+    """Return a square root of (J'J)^-1 over (L, C) of the hard knee, which is diagonal.
 
-    A parameter without sizes is infinite and needs no spread.
+    Sizes up to the break determine L, those above it C. A parameter without sizes is infinite and needs no spread.
     """
     n, squares = observations.sizes, observations.weights(observations.means) ** 2
     lam, ceiling = fitted.theta
@@ -237,9 +237,10 @@ class CeilingChange:
 
 
 def ceiling_change(knee: PointFit, observations: Observations) -> CeilingChange | None:
-    """Return the change by a straight line through the residuals over log N, with its t interval.
+    """Return the change of throughput along the hard knee's ceiling, with its interval.
 
-    None with fewer than two sizes on the ceiling, or without degrees of freedom.
+    It is that of a straight line through the residuals over log N. None with fewer than two sizes on the ceiling, or
+    without degrees of freedom.
     """
     lam, ceiling = knee.theta
     on = lam * observations.sizes > ceiling * (1 + 1e-12)
@@ -277,7 +278,7 @@ class Peak:
 
 
 def peak_of(point: PointFit, around: Spread, smallest: float) -> Peak:
-    """Return the USL's peak with its intervals, at least 1 or the `smallest` size; infinite if kappa is 0."""
+    """Return the USL's peak with its intervals; infinite if kappa is 0, and at least 1 or the `smallest` size."""
     least = min(smallest, 1.0)
     return Peak(
         around.estimate(float(peak_size(point.theta, least)), peak_size(around.theta, least)),
@@ -311,6 +312,10 @@ def standing_of(
 
 
 def _throughput_at_peak(theta: Array, least: float) -> Array:
+    """Return the throughput at the peak for each row of `theta`; the ceiling L / s if kappa is 0.
+
+    `least` is the smallest size of a peak.
+    """
     lam, sigma, kappa = theta.T
     n = peak_size(theta, least)
     finite = np.isfinite(n)

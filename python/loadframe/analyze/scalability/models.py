@@ -118,7 +118,7 @@ class Problems:
     weights: Array
 
     def rows(self, index: npt.NDArray[np.int64]) -> "Problems":
-        """Return some of the data sets."""
+        """Return the data sets of these rows."""
         return Problems(self.n, self.means[index], self.weights[index])
 
     def residual(self, theta: Array) -> Array:
@@ -225,6 +225,7 @@ def solve_knee(n: Array, means: Array, weights: Array) -> tuple[Array, Array]:
 
 
 def _candidates(n: Array, means: Array, squares: Array) -> Iterator[Array]:
+    """Yield the best (L, C) of each row, shape (rows, 2), for each place of the break: on a size, then between two."""
     for j in range(len(n)):
         yield _on_size(n, means, squares, j)
     for j in range(1, len(n)):
@@ -232,12 +233,14 @@ def _candidates(n: Array, means: Array, squares: Array) -> Iterator[Array]:
 
 
 def _on_size(n: Array, means: Array, squares: Array, j: int) -> Array:
+    """Return the best (L, C) of each row, shape (rows, 2), if the break is at `n[j]`; `squares` are squared weights."""
     shape = np.minimum(n, n[j])
     lam = (squares * shape * means).sum(1) / (squares * shape**2).sum(1)
     return np.column_stack([lam, lam * n[j]])
 
 
 def _between(n: Array, means: Array, squares: Array, j: int) -> Array:
+    """Return the best (L, C) of each row, shape (rows, 2), if the break is between `n[j - 1]` and `n[j]`."""
     low, high = slice(None, j), slice(j, None)
     # If all sizes on one side have weight 0, the quotient is nan and not a solution.
     with np.errstate(invalid="ignore"):

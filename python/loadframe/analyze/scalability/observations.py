@@ -64,7 +64,7 @@ class BlockEffects:
 
 
 def block_effects(sizes: Array, throughputs: Array, blocks: Sequence[object]) -> tuple[BlockEffects, Array] | None:
-    """Return the effects, and the factor of each run's block; None if they cannot be estimated.
+    """Return the block effects, and for each run the factor of its block; None if they cannot be estimated.
 
     `sizes`, `throughputs` and `blocks` have one entry per run. Not estimable: a run without a block, a single block,
     blocks that share too few sizes, or no degree of freedom left.
@@ -150,7 +150,7 @@ class Observations:
 
     @property
     def least_sum(self) -> float:
-        """The sum of squares below which differences are within the data's resolution."""
+        """The sum of squares that the resolution alone explains; smaller sums are rounding."""
         typical = 1.0 if self.residuals == "relative" else float(self.means.mean())
         return self.total * (self.resolution * typical) ** 2
 
@@ -159,7 +159,7 @@ class Observations:
         return replace(self, sizes=self.sizes[:-1], runs=self.runs[:-1], places=self.places[:-1])
 
     def without_run(self, size: int, run: int) -> "Observations":
-        """Return the observations without one run, and without its size if it was the only run there."""
+        """Return the observations without `runs[size][run]`, and without its size if no other run is left."""
         runs, places = list(self.runs), list(self.places)
         runs[size] = np.delete(runs[size], run)
         places[size] = places[size][:run] + places[size][run + 1 :]
@@ -208,7 +208,7 @@ def gather(
 
 
 def _check(n: float, throughput: float, where: str) -> None:
-    """BadInput unless size and throughput are positive and finite."""
+    """Refuse a size or throughput that is not positive and finite; `where` names the observation."""
     for what, number in (("size", n), ("throughput", throughput)):
         if not _LEAST < number < 1 / _LEAST:
             raise BadInput(
@@ -308,6 +308,7 @@ def _pair(row: list[str], header: list[str], where: str) -> tuple[float, float]:
 
 
 def _number(cell: str, column: str, where: str) -> float:
+    """Return the number in a cell; BadInput, which names `column` and `where`, unless it is above 0 and finite."""
     if not _NUMBER.fullmatch(cell):
         raise BadInput(
             f"{column} is {cell!r}, which is not a finite number",
@@ -321,4 +322,5 @@ def _number(cell: str, column: str, where: str) -> float:
 
 
 def _columns(count: int) -> str:
+    """Return a number of columns in words, such as `2 columns`."""
     return counted(count, "column")

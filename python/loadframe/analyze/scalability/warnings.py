@@ -51,15 +51,21 @@ def _runs_decide(
 
 
 def _answer(model: ModelName, peak: float | None, over: str) -> str:
+    """Return the name of a model, and its peak in the unit `over` if it has one."""
     return _NAMES[model] + (f" with a peak at {format_count(peak)} {over}" if peak is not None else "")
 
 
 def _models_alike(best: ModelName, others: Sequence[ModelName]) -> str:
+    """Return the cause: the data do not distinguish the best model from the others."""
     names = " and ".join(_NAMES[name] for name in others)
     return f"the data can hardly distinguish {_NAMES[best]} from {names}: the difference is within the noise"
 
 
 def _no_peak(kappa: float, low: float, high: float, least_peak: float, largest: float, over: str) -> str:
+    """Return the cause: throughput does not peak up to the `largest` size.
+
+    `low` and `high` are the ends of kappa's interval; a peak lies above `least_peak`, if it exists.
+    """
     lead = "" if low > 0 else f"kappa {_kappa(kappa, high)} cannot be distinguished from 0: "
     beyond = f"; any peak lies above {format_count(least_peak)} {over}" if largest < least_peak < inf else ""
     return f"{lead}there is no peak up to {format_count(largest)} {over}{beyond}"
@@ -90,6 +96,7 @@ def _peak_open(
 
 
 def _ceiling_may_fall(ceiling: CeilingChange | None, over: str) -> str:
+    """Return the cause: throughput may fall beyond the knee, by the change along its `ceiling`."""
     if ceiling is None:
         return "too few sizes lie beyond the knee to decide whether throughput stays or falls there"
     change = ceiling.change
@@ -102,6 +109,7 @@ def _ceiling_may_fall(ceiling: CeilingChange | None, over: str) -> str:
 
 
 def _peak_too_far(peak: float, low: float, high: float, largest: float, over: str) -> str:
+    """Return the cause: the `peak` with its interval lies too far beyond the `largest` measured size."""
     return (
         f"the fitted peak, {format_count(peak)} {over} [{format_count(low)}, {_bound(high)}], is too far beyond the"
         f" largest measured size ({format_count(largest)}) to be claimed"
@@ -109,6 +117,7 @@ def _peak_too_far(peak: float, low: float, high: float, largest: float, over: st
 
 
 def _superlinear(model: ModelName, sigma: float, low: float, high: float) -> str:
+    """Return the cause: sigma, or Gustafson's serial share, is negative; `low` and `high` are its interval."""
     name = "the serial share" if model == "gustafson" else "sigma"
     return (
         f"{name} of {_NAMES[model]} is negative: {sigma:.3g} [{low:.3g}, {high:.3g}]; throughput grows faster than size"
@@ -117,6 +126,7 @@ def _superlinear(model: ModelName, sigma: float, low: float, high: float) -> str
 
 
 def _poor_prediction(best: ModelName, error: float, largest: float, over: str) -> str:
+    """Return the cause: without the `largest` size, the model predicts it with this relative `error`."""
     return (
         f"fitted without {format_count(largest)} {over}, {_NAMES[best]} predicts it {format_share(abs(error))}"
         f" {'above' if error > 0 else 'below'} the measured value"
@@ -124,6 +134,7 @@ def _poor_prediction(best: ModelName, error: float, largest: float, over: str) -
 
 
 def _lambda_off(best: ModelName, fitted: float, measured: float) -> str:
+    """Return the cause: the throughput `fitted` for a size of one differs from the `measured` one."""
     return (
         f"{_NAMES[best]} predicts {format_count(fitted)} for a size of one, but {format_count(measured)} was measured"
         f" ({format_change(fitted / measured - 1)})"
@@ -131,10 +142,12 @@ def _lambda_off(best: ModelName, fitted: float, measured: float) -> str:
 
 
 def _kappa(value: float, high: float) -> str:
+    """Return a value of kappa with its interval from 0 to `high`, if that is finite."""
     return f"{value:.2g} [0, {high:.2g}]" if high < inf else f"{value:.2g}"
 
 
 def _bound(high: float) -> str:
+    """Return the upper end of an interval in words; `infinity` if it is infinite."""
     return format_count(high) if high < inf else "infinity"
 
 
@@ -239,6 +252,7 @@ def warnings(
 
 
 def _about_data(data: Observations, over: str) -> Iterator[Finding]:
+    """Yield findings about too few sizes and about sizes without repeated runs."""
     if len(data.sizes) < _ENOUGH_SIZES:
         yield FEW_SIZES(sizes=len(data.sizes), over=over)
     if not data.is_replicated:
@@ -248,6 +262,7 @@ def _about_data(data: Observations, over: str) -> Iterator[Finding]:
 def _about_runs(
     best: ModelFit, standing: PeakStanding, candidate: Peak, robust: Robust | None, names: Sequence[str], over: str
 ) -> Iterator[Finding]:
+    """Yield a finding if the model, the peak or a parameter depends on the rejected runs."""
     if robust is None:
         return
     moved = [
@@ -270,6 +285,7 @@ def _about_runs(
 
 
 def _about_choice(best: ModelName, possible: Collection[ModelName]) -> Iterator[Finding]:
+    """Yield a finding if the data hardly distinguish the best model from others that are not richer."""
     # A model with more parameters always fits the data of a simpler one, so its fit does not reject the simpler one.
     parameters = {model.name: model.size for model in LADDERS["weak"]}
     alike = [name for name in possible if name != best and parameters[name] <= parameters[best]]
@@ -278,6 +294,7 @@ def _about_choice(best: ModelName, possible: Collection[ModelName]) -> Iterator[
 
 
 def _about_growth(data: Observations, over: str, best: ModelFit) -> Iterator[Finding]:
+    """Yield a finding if throughput grows faster than the size, or may do so."""
     sigma = best.parameters.get("sigma") or best.parameters.get("serial")
     if sigma and sigma.value < 0:
         yield SUPERLINEAR(model=best.name, sigma=sigma.value, low=sigma.low, high=sigma.high)
@@ -298,6 +315,7 @@ def _about_peak(
     ceiling: CeilingChange | None,
     standing: PeakStanding,
 ) -> Iterator[Finding]:
+    """Yield at most one finding about the peak, by the conclusion `standing`."""
     kappa, largest, n = models["usl"].parameters["kappa"], float(data.sizes[-1]), candidate.n
     if standing == "open" and USL.name not in possible:
         yield CEILING_MAY_FALL(ceiling=ceiling, over=over)
@@ -322,6 +340,7 @@ def _about_peak(
 
 
 def _about_curve(data: Observations, over: str, best: ModelFit, measured_at_one: float | None) -> Iterator[Finding]:
+    """Yield findings about lack of fit, poor extrapolation, and a fit that misses the measured throughput at 1."""
     if best.lack_of_fit and best.lack_of_fit.p < _SIGNIFICANT:
         yield MISFIT(best=best.name, p=best.lack_of_fit.p)
     error = best.extrapolation_error

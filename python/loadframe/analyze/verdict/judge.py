@@ -174,12 +174,13 @@ def _beside_documents(phase: JudgedPhase) -> Steadiness | None:
 
 
 def _growing(phase: PhaseSummary) -> dict[str, GrowthFigures]:
-    """Return the operations with response times that grew with the number of documents."""
+    """Return the growth by operation, for those whose response times grew with the number of documents."""
     known = {name: operation.growth for name, operation in phase.operations.items()}
     return {name: growth for name, growth in known.items() if growth and growth.held and growth.grows}
 
 
 def _explained(phase: PhaseSummary, steady: Steadiness) -> str:
+    """Return a sentence: throughput changed by `steady.change` because documents grew and slowed operations."""
     grown = _growing(phase)
     some = next(iter(grown.values()))
     alone = "" if some.apart else "; documents grew at an even rate, so other changes over time may contribute"
@@ -192,6 +193,7 @@ def _explained(phase: PhaseSummary, steady: Steadiness) -> str:
 
 @detector
 def _silent_machines(phase: JudgedPhase) -> Iterator[Finding]:
+    """Yield a finding for each machine that did not answer during the phase."""
     for machine, seconds in phase.silent.items():
         yield rules.MACHINE_SILENT(phase=phase.summary.name, machine=machine, seconds=seconds)
 
@@ -202,6 +204,7 @@ _NAMED = 3
 
 @detector
 def _other_programs(phase: JudgedPhase) -> Iterator[Finding]:
+    """Yield a finding for each busy machine of which other programs used more than 5 %."""
     for used in phase.programs:
         if used.share > rules.CONTENDED_LIMIT and used.busy > rules.BUSY_LIMIT:
             largest = [f"{name} {format_share(share)}" for name, share in [*used.programs.items()][:_NAMED]]
@@ -216,6 +219,7 @@ def _other_programs(phase: JudgedPhase) -> Iterator[Finding]:
 
 @detector
 def _sources(phase: JudgedPhase) -> Iterator[Finding]:
+    """Yield findings about events that are left over, and about busy threads that read a source."""
     name, sources = phase.summary.name, phase.summary.sources.items()
     for source, figures in sources:
         if figures.left_over:
@@ -229,7 +233,7 @@ def _sources(phase: JudgedPhase) -> Iterator[Finding]:
 
 @detector
 def _generator_and_ranks(phase: JudgedPhase) -> Iterator[Finding]:
-    """Yield findings about the generator as a whole, and about ranks; name the worst rank for each fault."""
+    """Yield findings about the generator, naming the worst rank for each fault, and about late or slow ranks."""
     worst: dict[str, Finding] = {}
     machines = {machine.machine: machine for machine in phase.summary.machines}
     ranks = phase.summary.ranks
@@ -258,10 +262,15 @@ def _generator_and_ranks(phase: JudgedPhase) -> Iterator[Finding]:
 
 
 def _name(rank: RankFigures) -> str:
+    """Return a rank and its machine in words: `rank 3 (m2)`."""
     return f"rank {rank.rank} ({rank.machine})"
 
 
 def _generator(phase: JudgedPhase, place: str = "") -> Iterator[Finding]:
+    """Yield findings about the generator: CPU, waits, network, lateness, lag, stalls, achieved rate, backlog.
+
+    `place` is empty, or names the rank in sentences: ` on rank 3 (m2)`.
+    """
     name, figures = phase.summary.name, phase.generator
     where = {"phase": name, "place": place}
     if figures.cpu_share > rules.CPU_LIMIT:
@@ -326,6 +335,7 @@ def _backlog(phase: JudgedPhase) -> Iterator[Finding]:
 
 @detector
 def _chosen_window(judged: JudgedPhase) -> Iterator[Finding]:
+    """Yield findings if the phase missed steady state, an empty queue or the required precision."""
     name, window = judged.summary.name, judged.summary.window
     if window is None:
         return
@@ -341,6 +351,7 @@ def _chosen_window(judged: JudgedPhase) -> Iterator[Finding]:
 
 @detector
 def _requests(judged: JudgedPhase) -> Iterator[Finding]:
+    """Yield findings about operations with no answer, too many failures or too many dropped requests."""
     phase = judged.summary
     has_users = any(stream.users is not None for stream in phase.streams)
     has_requests = any(operation.requests + operation.in_flight_at_end for operation in phase.operations.values())

@@ -103,6 +103,7 @@ class ValidityRule(Rule):
     shifts: str | None = None
 
     def __post_init__(self) -> None:
+        """Add the rule to `RULES`; ValueError if its code is used already."""
         if self.code in RULES:
             raise ValueError(f"there are two validity rules {self.code}")
         RULES[self.code] = self
@@ -134,16 +135,17 @@ def effect_of(code: str) -> Effect:
 
 
 def lateness_limit(response: float) -> float:
-    """Return how late (s) requests may be sent, by the p99 of response times (s)."""
+    """Return the largest acceptable p99 of lateness, s: 5 % of `response`, the p99 of response times, s."""
     return LATENESS_SHARE * response
 
 
 def lag_limit(response: float) -> float:
-    """Return how late (s) answers may be read, by the p99 of response times (s)."""
+    """Return the largest acceptable p99 of event-loop lag, s, by `response`, the p99 of response times, s."""
     return max(LAG_LIMIT, LATENESS_SHARE * response)
 
 
 def _stolen(share: float) -> str:
+    """Return a clause about the share of processor time that the hypervisor took; empty for up to 1 %."""
     if share <= STOLEN_SHARE:
         return ""
     return f"; the hypervisor took {format_share(share)} of this machine's processor time"
@@ -160,9 +162,10 @@ _MORE_THREADS = "give the generator more threads (--threads, or threads in the e
 
 
 def _unless_stolen(remedy: str) -> Callable[[float], str]:
-    """Return a sentence that is `remedy`, or another one if the hypervisor took processor time."""
+    """Return a function of the stolen share of processor time, which returns `remedy` if it is at most 1 %."""
 
     def sentence(stolen: float) -> str:
+        """Return the remedy; `stolen` is the share of processor time that the hypervisor took."""
         if stolen > STOLEN_SHARE:
             return "measure when other guests of this host are idle, or on a machine with dedicated processors"
         return remedy
@@ -171,6 +174,7 @@ def _unless_stolen(remedy: str) -> Callable[[float], str]:
 
 
 def _late(phase: str, place: str, lateness: float, response: float, stolen: float) -> str:
+    """Return the cause: requests were sent late; `lateness` and `response` are 99th percentiles, s."""
     share = share_beside(lateness / response, LATENESS_SHARE)
     return (
         f"in phase {phase}{place} requests were sent late: p99 {format_duration(lateness)}, {share} of the p99 response"
@@ -188,6 +192,11 @@ def _loop_lag(
     cpus: int | None = None,
     busiest: float = 0.0,
 ) -> str:
+    """Return the cause: event loops lagged; `lag` and `response` are 99th percentiles, s.
+
+    `others`, `stolen` and `busiest` are shares: of the machine for other programs, of processor time that the
+    hypervisor took, and of a core for the busiest generator thread.
+    """
     limit, share = lag_limit(response), lag / response
     relation = f"{share_beside(share, LATENESS_SHARE)} of"
     if share >= 1:
@@ -208,7 +217,7 @@ def _loop_lag(
 
 
 def _lag_causes(stolen: float, others: float | None, cpus: int | None, busiest: float) -> list[str]:
-    """Return which recorded figures explain lag: those that are known and above their limits."""
+    """Return the names of the figures that explain lag, because they are above their limits; see `_loop_lag`."""
     above = {
         "others": (others or 0.0) > OTHERS_LIMIT,
         "stolen": stolen * (cpus or 1) > STOLEN_SHARE,
@@ -220,6 +229,7 @@ def _lag_causes(stolen: float, others: float | None, cpus: int | None, busiest: 
 def _lag_remedy(
     stolen: float, others: float | None = None, cpus: int | None = None, busiest: float = 0.0, threads: int = 1
 ) -> str:
+    """Return a remedy for each cause of lag; the parameters are as in `_loop_lag`."""
     remedies = {
         "others": "stop other programs on this machine",
         "stolen": "use a machine of your own, or repeat when other guests of its host are idle",
@@ -232,6 +242,7 @@ def _lag_remedy(
 
 
 def _stalled(phase: str, place: str, longest: float, away: float, stolen: float) -> str:
+    """Return the cause: the generator stalled for `longest` s at most, and for a share `away` of the time."""
     return (
         f"in phase {phase}{place} the generator stalled for up to {duration_beside(longest, STALL_LIMIT)} at a time,"
         f" and for {share_beside(away, AWAY_LIMIT, 1)} of the time in total (limits {format_duration(STALL_LIMIT)} and"
@@ -240,10 +251,12 @@ def _stalled(phase: str, place: str, longest: float, away: float, stolen: float)
 
 
 def _others(others: int, what: str) -> str:
+    """Return a clause that `others` more ranks did `what` too, such as `started late`; empty for 0."""
     return f"; {counted(others, 'more rank')} {what} too" if others else ""
 
 
 def _began_late(phase: str, rank: str, late: float, others: int) -> str:
+    """Return the cause: a rank started `late` s after the others; `others` is the number of further late ranks."""
     return (
         f"in phase {phase} {rank} started {duration_beside(late, BEGAN_LATE_LIMIT)} after the others"
         f" (limit {format_duration(BEGAN_LATE_LIMIT)}){_others(others, 'started late')}"
@@ -262,12 +275,17 @@ def _straggler(phase: str, rank: str, share: float, limit: float, others: int) -
 
 
 def _busy_reader(shared: bool) -> str:
+    """Return the remedy for a busy thread that reads a source; `shared`: whether connections share several threads."""
     if shared:
         return "give the generator more threads and send over as many connections, or send slower"
     return "use a lower rate, or let several ranks read a part of the source each"
 
 
 def _imprecise(phase: str, precision: float, duration: float, widest: float | None) -> str:
+    """Return the cause: a window missed its precision.
+
+    `precision` is the required relative half-width of intervals, `widest` the reached one, `duration` in s.
+    """
     width = "is unknown" if widest is None else f"is {share_beside(widest, precision, 1)}"
     return (
         f"in phase {phase} throughput and p99 did not reach the required precision of {format_limit(precision)}"
@@ -276,12 +294,14 @@ def _imprecise(phase: str, precision: float, duration: float, widest: float | No
 
 
 def _unsteady(phase: str, change: float, seconds: int, settled: bool, beside_documents: bool) -> str:
+    """Return the cause: throughput drifted, or had not settled at first; `change` is relative, over `seconds`."""
     how = "drifted" if settled else "had not settled when the window began"
     rest = ", after removing the effect of document growth" if beside_documents else ""
     return f"in phase {phase} throughput {how}: {format_change(change)} over {seconds} s{rest}"
 
 
 def _missing_documents(collection: str, held: int, acknowledged: int) -> str:
+    """Return the cause: a collection has `held` documents, fewer than the `acknowledged` ones."""
     return f"{acknowledged - held:,} of {acknowledged:,} acknowledged documents are missing in {collection}"
 
 
@@ -563,7 +583,7 @@ _DIFFERENCE = re.compile(
 
 
 def documents_lost(difference: str) -> Finding | None:
-    """Return the loss that a sentence of `document_counts` reports; None if no document is missing."""
+    """Return a finding from a sentence of `document_counts`; None if it reports no missing document."""
     match = _DIFFERENCE.fullmatch(difference)
     if match is None:
         return None

@@ -120,9 +120,10 @@ def generator_figures(
     histograms: "HistogramLog",
     ceiling: float | None = None,
 ) -> GeneratorFigures:
-    """Compute the figures of the phase that `outcome` is about; `series` holds that phase's rows only.
+    """Return the generator's figures in the measured window of the phase that `outcome` describes.
 
-    `ceiling` is how many requests per second one worker can send on this machine with this driver, where that is known.
+    `series` has the rows of this phase only. `ceiling` is the calibrated rate of one worker, requests/s; None if
+    unknown.
     """
     start = outcome["offset"] + outcome["warmup"]
     end = start + outcome["measured"]
@@ -154,7 +155,7 @@ def generator_figures(
 
 
 def combine(figures: list[GeneratorFigures]) -> GeneratorFigures:
-    """Return the worst of several phases' figures."""
+    """Return the worst value of each figure over several phases."""
 
     def worst(values: Iterable[float | None]) -> float | None:
         return max((value for value in values if value is not None), default=None)
@@ -256,11 +257,11 @@ def _rate(outcome: dict[str, Any], series: pa.Table) -> float:
 
 
 def achieved_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
-    """Return requests done in the window over requests due in it, for the open streams together.
+    """Return requests done in the window divided by requests due in it, over all open streams; None without any.
 
-    It exceeds 1 where a backlog of the warm-up was answered in the window. Both are counted, so that the scatter of a
-    Poisson schedule is not attributed to the store. A backlog that grows shows as requests due in the window and done
-    after it.
+    The share exceeds 1 if the window answered a backlog of the warm-up. Due requests are counted, so that the variation
+    of a Poisson schedule is not attributed to the store. A growing backlog lowers the share: its requests are due in
+    the window and done after it.
     """
     streams = [stream["name"] for stream in outcome["streams"] if "open" in stream["pacing"]]
     if not streams:
@@ -278,15 +279,13 @@ def achieved_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
 def done_in_window(
     rows: pa.Table, unanswered: int, warmup: float, measured_for: float, *, waiting: float = 0.0
 ) -> float | None:
-    """Return requests done in a window over requests due in it.
+    """Return requests done in a window divided by requests due in it; None if none was due or it is too short.
 
-    What fits into one response time is in flight at the end of any window and does not count as missing, where nothing
-    else is missing; it never makes the share exceed 1. Nor do late answers count as missing that are no more than the
-    requests in flight vary by from one instant to another.
+    The window begins after `warmup` s and lasts `measured_for` s. `unanswered` requests were due and never done.
+    Requests may be held back on purpose for `waiting` s.
 
-    None where none was due, and where the window is too short to say. `unanswered` were due and never done; the window
-    begins after `warmup` s and lasts `measured_for` s. `waiting`: the time, s, for which what is due may be kept back
-    on purpose.
+    Some requests are in flight at the end of any window. If one response time, or the variation of their number,
+    explains all missing requests, the share is raised, to at most 1.
     """
     measured = rows.filter(pc.equal(rows["segment"], "measure"))
     due: int = _sum(measured, "requests") + _sum(measured, "dropped") + unanswered
@@ -327,9 +326,9 @@ def _in_flight(rows: pa.Table, measured_for: float) -> float:
 
 
 def _done_later(rows: pa.Table, warmup: float) -> Array:
-    """Return, for requests due in the warm-up and done in its last, broken second, which share was done after it.
+    """Return by row which share of the requests due in the warm-up's last, partial second was done after it.
 
-    They are done evenly until one response time after the warm-up, or until the second is over.
+    It is assumed that they are done evenly until one response time after the warm-up, or until the second is over.
     """
     begun = warmup - math.floor(warmup)
     after = np.minimum(np.nan_to_num(rows["response_p50"].to_numpy(zero_copy_only=False).astype(float)), 1 - begun)
@@ -344,14 +343,15 @@ def _first_response(rows: pa.Table) -> float:
 
 
 def _sum(table: pa.Table, column: str) -> int:
+    """Return the sum of a column; 0 without rows."""
     total: int | None = pc.sum(table[column]).as_py()
     return total or 0
 
 
 def reader_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> float | None:
-    """Return the mean CPU share of the busiest thread that read a source, in the measured window; None if not known.
+    """Return the mean CPU share of the busiest thread that read a source, in the measured window; None if unknown.
 
-    Where the window was too short for a sample it is the share of the whole phase.
+    If the window is too short for a sample, it is the share of the whole phase.
     """
     start = outcome["offset"] + outcome["warmup"]
     watched = between(telemetry, start, start + outcome["measured"])
@@ -364,9 +364,9 @@ def reader_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> flo
 
 
 def unread_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> float | None:
-    """Return the share of the samples with lines in which `UNREAD` bytes of a source or more were unread; None if none.
+    """Return the share of samples in which 32 KiB or more of a source were unread; None without samples.
 
-    A second without a line counts if bytes were unread.
+    Samples count if lines arrived or bytes were unread.
     """
     start = outcome["offset"] + outcome["warmup"]
     watched = between(telemetry, start, start + outcome["measured"])
@@ -380,12 +380,11 @@ def unread_share(name: str, outcome: dict[str, Any], telemetry: pa.Table) -> flo
 
 
 def offered_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
-    """Return events done over events due, for sources with timed events, or None without any.
+    """Return events done divided by events due, for generators and replayed logs; None without such a source.
 
-    That is a generator, or a log that is replayed. Counted are the events of the measured window, up to the last
-    instant at which one was due: a source that takes longer than that has fallen behind. Those that were due and were
-    never made, since the source was behind when the phase ended, are in proportion to the time by which it was behind.
-    At the end those may be left that no request was sent with yet: as many as come in the time in which one fills.
+    Of several sources, the smallest share counts. Events count that were due in the measured window, up to the last due
+    time. If the source was behind at the end of the phase, it has not made all due events: the share is reduced by its
+    delay in proportion. Events that wait for their request to fill do not count as missing.
     """
     shares = []
     for stream in outcome["streams"]:
@@ -408,5 +407,5 @@ def offered_share(outcome: dict[str, Any], series: pa.Table) -> float | None:
 
 
 def both(one: float | None, other: float | None) -> float | None:
-    """Return the smaller of two shares, each of which may be None."""
+    """Return the smaller of two shares; the other one if one is None, and None if both are."""
     return min((share for share in (one, other) if share is not None), default=None)

@@ -67,7 +67,7 @@ class Steadiness:
 
 
 def steadiness(throughput: npt.NDArray[np.float64]) -> Steadiness | None:
-    """Judge one-second throughputs of a measured window; None if it is shorter than 20 s."""
+    """Return the steadiness of one-second throughputs of a measured window; None if it is shorter than 20 s."""
     seconds = len(throughput)
     if seconds < _LEAST_BATCHES:
         return None
@@ -85,25 +85,26 @@ def steadiness(throughput: npt.NDArray[np.float64]) -> Steadiness | None:
 
 
 def truncation(series: npt.NDArray[np.float64]) -> int:
-    """Return the cut d* of MSER, in seconds; at half of the series or later, it is not steady yet."""
+    """Return the seconds that MSER cuts from the start; if they are half of the series, it is not steady yet."""
     size = _BATCH if len(series) >= _LEAST_BATCHES * _BATCH else 1
     return _mser(_batches(series, size), size)
 
 
 def _batches(throughput: npt.NDArray[np.float64], size: int) -> npt.NDArray[np.float64]:
+    """Return the means of successive batches of `size` seconds; an incomplete last batch is dropped."""
     means: npt.NDArray[np.float64] = throughput[: len(throughput) // size * size].reshape(-1, size).mean(axis=1)
     return means
 
 
 def _mser(batches: npt.NDArray[np.float64], size: int) -> int:
-    """Return the cut d*, in seconds."""
+    """Return the cut of MSER in seconds; `batches` are means over `size` seconds."""
     n = len(batches)
     statistic = [float(((batches[d:] - batches[d:].mean()) ** 2).sum()) / (n - d) ** 2 for d in range(n // 2 + 1)]
     return int(np.argmin(statistic)) * size
 
 
 def _stands_out(moved: float, cut: int, kept: npt.NDArray[np.float64]) -> bool:
-    """Return whether a cut moves the mean by more than the noise of the remainder."""
+    """Return whether a cut of `cut` seconds, which moved the mean by `moved`, is more than noise of the rest."""
     deviation = max(long_run_deviation(kept), _ROUNDED)
     error = deviation * math.sqrt(cut / ((cut + len(kept)) * len(kept)))
     freedom = max(effective_size(len(kept), lag_one(detrended(kept))) - 2, 1.0)
@@ -211,7 +212,7 @@ def growth(means: Array, counts: Array, documents: Array) -> Growth | None:
 
 
 def separable_from_time(documents: Array, weights: Array) -> bool:
-    """Return whether documents by second are separable from time."""
+    """Return whether time explains at most nine tenths of the documents' variance, weighted by second."""
     times = np.arange(len(documents), dtype=float)
     x, t = (values - np.average(values, weights=weights) for values in (documents, times))
     power = float((weights * x * x).sum() * (weights * t * t).sum())
@@ -279,7 +280,10 @@ class _Work:
 
     @classmethod
     def fit(cls, throughput: Array, design: Array) -> "_Work":
-        """Fit it to throughputs by second; `design` has the columns of the line."""
+        """Return the least-squares fit of 1 / (design @ coefficients) to relative throughputs by second.
+
+        `last_stands_out` is then whether the last coefficient differs significantly from 0.
+        """
         from scipy import optimize, special
 
         def work(coefficients: Array) -> Array:
