@@ -240,7 +240,7 @@ class Experiment:
         return int(treatment.get("nodes") or self.found_nodes or self.file.store.nodes)
 
     def ranks_by_node(self, treatment: Mapping[str, Level]) -> int | None:
-        """Return the number of ranks if the treatment sets `ranks_per_node`, otherwise None."""
+        """Return the total number of ranks if the treatment sets `ranks_per_node`, otherwise None."""
         per_node = treatment.get(RANKS_PER_NODE)
         return None if per_node is None else int(per_node) * self.nodes(treatment)
 
@@ -297,9 +297,10 @@ class Experiment:
         return {**{key: value for key, value in {**common, **paces}.items() if value is not None}, **levels}
 
     def pace(self, key: str, treatment: Mapping[str, Level]) -> Level:
-        """Return `clients` or `rate` (1/s) of the file, with its expression evaluated for a treatment.
+        """Return `clients` or `rate` (1/s) of the file, with expressions and shares of a capacity evaluated.
 
-        None if the file does not set it, or for `clients: auto`.
+        `key` is one of the two. None if the file does not set it, or for `clients: auto`. BadInput for an invalid
+        value.
         """
         value: Level = expression_values(self, treatment).get(key, getattr(self.file, key, None))
         share = share_of_capacity(value)
@@ -458,7 +459,10 @@ def with_hard_factors(experiment: "Experiment") -> "Experiment":
 
 
 def check_expressions(experiment: "Experiment") -> None:
-    """Refuse expressions with unknown names, and expressions whose value is invalid in some run."""
+    """Refuse expressions with unknown names or, in some run, an invalid value; and unsupported ones as levels.
+
+    Also refuses `clients` or `rate` that contradict factors, and values that a workload parameter refuses.
+    """
     document, names = experiment.document, [factor.name for factor in experiment.factors]
     known = list(dict.fromkeys(["nodes", *names]))
     for derived in derived_values(experiment):
@@ -490,7 +494,7 @@ def check_expressions(experiment: "Experiment") -> None:
 
 
 def _check_paces(experiment: "Experiment", names: list[str]) -> None:
-    """Refuse `clients` or `rate` for all runs together with each other or with a factor that sets the load."""
+    """Refuse `clients` or `rate` for all runs beside the other, or beside a factor (in `names`) that sets the load."""
     fixed = [key for key in PACES if getattr(experiment.file, key, None) is not None]
     for key in fixed:
         for other in (*PACES, RANKS_PER_NODE):
@@ -503,6 +507,7 @@ def _check_paces(experiment: "Experiment", names: list[str]) -> None:
 
 
 def _hard(factor: Factor, hard: bool) -> Factor:
+    """Return the factor, marked hard to change if it was already or if `hard` is true."""
     return replace(factor, hard=factor.hard or hard)
 
 

@@ -188,6 +188,7 @@ def document(planned: Plan) -> dict[str, Any]:
 
 
 def _width(design: Outlook) -> float:
+    """Return the width of the interval of coherency (kappa) that a design leads to."""
     return design.kappa.high - design.kappa.low
 
 
@@ -201,6 +202,7 @@ def _over(description: Mapping[str, Any]) -> tuple[str | None, tuple[int, ...]]:
 
 
 def _fitted(path: Path, over: str | None) -> "ScalabilityFit | None":
+    """Return the first fit of a curve over `nodes` or `clients` in an experiment's folder, or None without one."""
     from loadframe.analyze.scale.sweep import read_sweep
 
     for curves in read_sweep(path).curves:
@@ -212,7 +214,7 @@ def _fitted(path: Path, over: str | None) -> "ScalabilityFit | None":
 
 
 def _noise(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float | None:
-    """Return the relative standard deviation of repeated runs; None if no treatment was repeated."""
+    """Return the relative standard deviation of a phase's rate in repeated runs; None if no treatment was repeated."""
     groups: dict[str, list[float]] = defaultdict(list)
     for run in runs:
         if entry := run.phase(phase):

@@ -78,6 +78,7 @@ def capacity_half_width(searches: int, noise: float, precision: float) -> float:
 
 
 def _capacity(description: Mapping[str, Any], noise: float) -> PowerNotes:
+    """Return notes for a capacity experiment: half-widths by number of searches, and a warning below three searches."""
     searches, precision = description["repetitions"], description["search"]["precision"]
     shown = sorted({number for number in (searches, 3, 5, 10) if number > 1})
     widths = [f"{number} searches ± {_share(capacity_half_width(number, noise, precision))}" for number in shown]
@@ -94,6 +95,7 @@ def _capacity(description: Mapping[str, Any], noise: float) -> PowerNotes:
 
 
 def _settings(description: Mapping[str, Any], noise: float) -> PowerNotes:
+    """Return notes for a settings experiment: the difference that its confirmation detects, and warnings."""
     confirm, scheme = description["confirm"], description["scheme"]
     sentences, warnings = [], []
     if scheme == "tpe":
@@ -124,6 +126,7 @@ def _settings(description: Mapping[str, Any], noise: float) -> PowerNotes:
 
 
 def _compare(description: Mapping[str, Any], noise: float) -> PowerNotes:
+    """Return notes for a comparison: a warning if its design cannot detect the difference `least`."""
     runs, wanted = description["repetitions"], description["least"]
     least = least_effect(noise, runs, runs)
     if not math.isfinite(least):
@@ -138,6 +141,7 @@ def _compare(description: Mapping[str, Any], noise: float) -> PowerNotes:
 
 
 def _elastic(description: Mapping[str, Any], noise: float) -> PowerNotes:
+    """Return notes for an elastic experiment: the change of throughput that it detects, or a warning."""
     runs = description["repetitions"]
     if not description["control"]:
         return PowerNotes(
@@ -151,6 +155,7 @@ def _elastic(description: Mapping[str, Any], noise: float) -> PowerNotes:
 
 
 def _share(value: float) -> str:
+    """Write a share of one as percentage with two significant digits."""
     return f"{100 * value:.2g} %"
 
 
@@ -173,7 +178,7 @@ class GateShape:
     closed: tuple[bool, ...]  #: whether the load of each measured phase is closed loop
 
     def members(self, kind: str) -> int:
-        """Return the number of checks of a kind."""
+        """Return the number of checks of a kind (a measure, or `errors`) over all treatments."""
         per_treatment = {**dict.fromkeys(RATES, sum(self.closed)), "errors": len(self.operations)}
         return self.treatments * per_treatment.get(kind, sum(self.operations))
 
@@ -258,6 +263,11 @@ def _averaged(shape: GateShape, kind: str) -> float:
 
 
 def _power(check: str, kind: str, runs: int, spread: float, share: float) -> Power:
+    """Return the power of one check of a kind, with `runs` runs on each side; `check` is its name for display.
+
+    `spread` is the relative standard deviation of a run's figure; `share` is the check's share of the significance
+    level.
+    """
     from loadframe.analyze.gate import Thresholds
     from loadframe.analyze.gate.power import detectable, power
 

@@ -64,7 +64,7 @@ def shortest_share(experiment: Experiment) -> float:
 
 
 def run_seconds(design: Design, experiment: Experiment, share: float = 1.0) -> dict[str, float]:
-    """Return the expected seconds by run; the first run of each cluster includes its start and its preparation.
+    """Return the expected seconds by run identifier; the first run of each cluster includes its start and preparation.
 
     `share` scales the measured phases, as `shortest_share` returns it.
     """
@@ -164,10 +164,10 @@ def phase_length(
     rate: float | None = None,
     **_: object,
 ) -> Length:
-    """Estimate the length of a phase at these levels; other levels are ignored.
+    """Estimate the length of a phase at these levels (warm-up and duration in s, rate in 1/s); ignore other levels.
 
-    `known` is the rate of its earlier runs. Without it, a phase with much work has only a lower bound.
-    An automatic length counts with its upper limit.
+    `known` is the rate of its earlier runs. Without it, a phase with much work has only a lower bound. An automatic
+    length counts with its upper limit.
     """
     before = longest(phase.warmup if warmup is None else warmup) + (phase.wait_for_queue or 0.0)
     measured = phase.duration if duration is None else duration
@@ -303,9 +303,11 @@ class _Walk:
 
     @property
     def whole(self) -> float:
+        """Whole waiting time, s."""
         return self.before + self.after
 
     def then(self, later: "_Walk") -> "_Walk":
+        """Return the walk over these steps and then over `later`, which is ignored if the journey may end before."""
         if self.leaves:
             return self
         if later.requests:
@@ -324,6 +326,7 @@ def least_seconds(phase: Phase) -> float:
 
 
 def _least(stream: Stream, journeys: int) -> float:
+    """Return the mean seconds that a stream's users wait, if each completes `journeys` journeys; 0 without users."""
     if not journeys or stream.users is None:
         return 0.0
     arrives = (stream.arrive_over or 0.0) * (stream.users - 1) / stream.users
@@ -339,14 +342,17 @@ def _least(stream: Stream, journeys: int) -> float:
 
 
 def _times(journeys: int, walk: _Walk) -> float:
+    """Return the waiting time, s, of `journeys` equal journeys, without the waits after the very last request."""
     return journeys * walk.whole - walk.after
 
 
 def _mean_think_time(step: JourneyStep) -> float:
+    """Return the mean seconds that a user waits after a step's request and in its `think`."""
     return _mean(step.think) + _mean(step.think_time)
 
 
 def _mean(time: ThinkTime | None) -> float:
+    """Return the mean of a think time, s; 0 for None."""
     if not isinstance(time, ThinkDraw):
         return time or 0.0
     if time.uniform is not None:
@@ -355,6 +361,7 @@ def _mean(time: ThinkTime | None) -> float:
 
 
 def _walked(steps: Sequence[JourneyStep], waits: Callable[[JourneyStep], float]) -> _Walk:
+    """Return a user's waiting time over these steps; `waits` returns the seconds of one step."""
     walk = _Walk()
     for step in steps:
         if not step.left_out:
@@ -363,6 +370,7 @@ def _walked(steps: Sequence[JourneyStep], waits: Callable[[JourneyStep], float])
 
 
 def _step(step: JourneyStep, waits: Callable[[JourneyStep], float]) -> _Walk:
+    """Return a user's waiting time over one step: the mean of a choice, and the minimum of both ways of a condition."""
     if step.repeat is not None:
         return _loop(step.repeat, waits)
     if step.operation is not None:
@@ -384,6 +392,7 @@ def _step(step: JourneyStep, waits: Callable[[JourneyStep], float]) -> _Walk:
 
 
 def _loop(loop: Repeat, waits: Callable[[JourneyStep], float]) -> _Walk:
+    """Return a user's waiting time over a loop: 0 with `until`, one pass if the journey may end in the loop."""
     inner = _walked(loop.steps, waits)
     if loop.until is not None:
         # It may end before the first pass.
@@ -393,6 +402,10 @@ def _loop(loop: Repeat, waits: Callable[[JourneyStep], float]) -> _Walk:
 
 
 def _either(ways: Sequence[_Walk], before: float, after: float) -> _Walk:
+    """Return the walk over one of several ways, with their mean or minimum waits `before` and `after` the last request.
+
+    If some way sends no request, all waits count as after it.
+    """
     leaves = any(walk.leaves for walk in ways)
     requests = all(walk.requests for walk in ways)
     return _Walk(before, after, True, leaves) if requests else _Walk(0.0, before + after, False, leaves)

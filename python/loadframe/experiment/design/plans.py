@@ -120,6 +120,7 @@ def refuse_too_many(experiment: Experiment, treatments: int) -> None:
 
 
 def _combinations(factors: Sequence[Factor]) -> list[dict[str, Level]]:
+    """Return every combination of levels, without those that the factors' expressions do not yield."""
     names = [factor.name for factor in factors]
     every = (dict(zip(names, levels, strict=True)) for levels in itertools.product(*(f.levels for f in factors)))
     return [treatment for treatment in every if all(factor.takes(treatment) for factor in factors)]
@@ -131,6 +132,7 @@ def _digest(salt: str, levels: Mapping[str, Level]) -> bytes:
 
 
 def _without(treatment: Mapping[str, Level], state: Mapping[str, Level]) -> dict[str, Level]:
+    """Return the levels of a treatment without those of its cluster state."""
     return {name: level for name, level in treatment.items() if name not in state}
 
 
@@ -153,7 +155,7 @@ def run_id(block: int, treatment: Mapping[str, Level]) -> str:
 
 
 def hashed(name: str, treatment: Mapping[str, Level]) -> str:
-    """Return the name, cut to 100 characters, with a hash of the treatment."""
+    """Return the name, cut to 100 characters, and a hash of the treatment, joined by `-`."""
     return f"{name[:100]}-{hashlib.sha256(repr(sorted(treatment.items())).encode()).hexdigest()[:8]}"
 
 
@@ -332,7 +334,11 @@ class StoppingRule:
 
 
 def next_block(experiment: Experiment, design: Callable[[Experiment], Design], runs_path: Path) -> Sequence[PlannedRun]:
-    """Return the runs of the next block; empty without `until`, or when the intervals are narrow."""
+    """Return the runs of the next unfinished block; empty without `until`, or when the intervals are narrow.
+
+    `design` returns the design of an experiment; `runs_path` is the folder with the recorded runs. Empty, too, at
+    `until.most`.
+    """
     until = experiment.file.until
     if until is None:
         return ()

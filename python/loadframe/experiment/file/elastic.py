@@ -41,6 +41,7 @@ class RateShare(Model):
 
 
 def _clients_form(value: object) -> str:
+    """Return the tag of the model for a value of `clients`: expression, coming, levels or level."""
     if is_expression(value):
         return "expression"
     if isinstance(value, ComingClients) or (isinstance(value, dict) and "every" in value):
@@ -49,6 +50,7 @@ def _clients_form(value: object) -> str:
 
 
 def _rate_form(value: object) -> str:
+    """Return the tag of the model for a value of `rate`: expression, a share, levels or level."""
     if is_expression(value):
         return "expression"
     if isinstance(value, RateShare) or (isinstance(value, dict) and "share" in value):
@@ -162,6 +164,7 @@ class Thresholds(Model):
 
     @model_validator(mode="after")
     def _check_order(self) -> "Thresholds":
+        """Refuse `below` that is not less than `above`."""
         if self.below >= self.above:
             what = f"below must be less than above ({self.above:g}); got {self.below:g}"
             raise wrong(what, "lower it", key="below")
@@ -204,6 +207,7 @@ class Transition(Model):
 
     @model_validator(mode="after")
     def _check_timeline_or_policy(self) -> "Transition":
+        """Refuse both or neither of timeline and policy."""
         if (self.timeline is None) == (self.policy is None):
             both = "both a timeline and a policy" if self.timeline else "neither a timeline nor a policy"
             raise wrong(f"the transition has {both}", "set exactly one of them")
@@ -218,6 +222,7 @@ class Objective(Model):
 
     @model_validator(mode="after")
     def _check_not_empty(self) -> "Objective":
+        """Refuse an objective with neither p99 nor errors."""
         if self.p99 is None and self.errors is None:
             raise wrong("the objective is empty", "set p99, errors, or both")
         return self
@@ -246,6 +251,7 @@ class ElasticFile(ExperimentFile):
 
     @model_validator(mode="after")
     def _check_allow_bad(self) -> "ElasticFile":
+        """Refuse `allow_bad`, which elastic experiments always imply."""
         if self.allow_bad:
             what = "elastic experiments always accept unavailable replicas while the cluster changes"
             raise wrong(what, "remove allow_bad", key="allow_bad")

@@ -1,4 +1,4 @@
-"""Checks of experiments on existing clusters: refuse whatever Loadframe cannot set or observe there."""
+"""Checks of experiments on existing clusters: refuse keys and factors that Loadframe cannot set or observe."""
 
 from pathlib import Path
 from typing import TypeVar
@@ -20,7 +20,10 @@ _POSSIBLE_STEPS = ("add", "remove", "set")
 
 
 def with_kind(document: Document, file: F) -> F:
-    """Return the file with the kind of store of a named cluster; BadInput if it names another kind."""
+    """Return the file with `store.kind` set to the kind of its named cluster (`store.cluster`), unchanged without one.
+
+    BadInput if the cluster is unknown or the file names another kind.
+    """
     name = file.store.cluster
     if name is None:
         return file
@@ -64,6 +67,7 @@ def check_existing(experiment: Experiment) -> None:
 
 
 def _check_factors(experiment: Experiment) -> None:
+    """Refuse factors that an existing cluster cannot vary, and factors that contradict `data: reuse` or each other."""
     file, document = experiment.file, experiment.document
     names = [factor.name for factor in experiment.factors]
     for name in names:
@@ -83,6 +87,7 @@ def _check_factors(experiment: Experiment) -> None:
 
 
 def _is_hard(experiment: Experiment, name: str) -> bool:
+    """Return whether a factor `with.NAME` is a parameter that affects the data of the prepared phases."""
     parameter = name.removeprefix(WITH)
     return parameter in experiment.workload.shaping(experiment.prepared)
 
@@ -113,6 +118,7 @@ def _check_nodes(experiment: Experiment) -> None:
 
 
 def _check_steps(experiment: Experiment, file: ElasticFile) -> None:
+    """Refuse steps that an existing cluster does not allow, and policies or steps without their `scale_command`."""
     document, can_scale = experiment.document, file.store.scale_command is not None
     for name, transition in file.transitions.items():
         place = ("transitions", name)

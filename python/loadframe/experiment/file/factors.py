@@ -88,14 +88,14 @@ class Expression:
 
 @functools.lru_cache(maxsize=1000)
 def expression(text: str) -> Expression:
-    """Parse a text that `is_expression`; BadInput if it is not arithmetic."""
+    """Return the expression in a text that `is_expression`, without evaluating it; BadInput if it is not arithmetic."""
     names: list[str] = []
     _check(_parsed(text), text, names)
     return Expression(text, tuple(dict.fromkeys(names)))
 
 
 def require_names(written: Expression, known: Sequence[str]) -> None:
-    """Raise BadInput for a name that is not in `known`."""
+    """Raise BadInput if the expression uses a name that is not in `known`."""
     for name in written.names:
         if name not in known:
             raise BadInput(f"{written.text}: unknown factor {name!r}", remedy=did_you_mean(name, known))
@@ -103,6 +103,7 @@ def require_names(written: Expression, known: Sequence[str]) -> None:
 
 @functools.lru_cache(maxsize=1000)
 def _parsed(text: str) -> ast.expr:
+    """Return the syntax tree of an expression; BadInput if it is too long or not valid syntax."""
     inside = text[len(_MARK) : -len(_END)].strip()
     if len(inside) > _LONGEST:
         raise BadInput(f"{short_json(text)} has more than {_LONGEST} characters", remedy="write a shorter expression")
@@ -134,6 +135,7 @@ def _check(tree: ast.expr, text: str, names: list[str]) -> None:
 
 
 def _value(tree: ast.expr, text: str, levels: Mapping[str, object]) -> Any:
+    """Evaluate a tree at these levels; BadInput if a name's level is not a number. `text` is for messages."""
     match tree:
         case ast.Constant(value=number):
             return number
@@ -160,6 +162,7 @@ def _name(tree: ast.expr) -> str:
 
 
 def _at(names: Sequence[str], levels: Mapping[str, object]) -> str:
+    """Return ` at NAME = LEVEL, ...` for messages; empty without names."""
     listed = ", ".join(f"{name} = {levels.get(name)}" for name in names)
     return f" at {listed}" if listed else ""
 
@@ -203,8 +206,9 @@ def read_factors(
 ) -> tuple[Factor, ...]:
     """Return the factors of a file; BadInput with the position of an unknown factor or an invalid level.
 
-    `prepared` names the phases that fill the store: workload parameters that affect them are hard to change. `where`
-    returns the position of a factor, or of its level with an index.
+    `written` has the levels of each factor as in the file. `prepared` names the phases that fill the store: workload
+    parameters that affect them are hard to change. `where` returns the position of a factor, or of its level with an
+    index. Factors that both set the load are refused.
     """
     shaping = workload.shaping(prepared)
     factors = []
@@ -261,7 +265,7 @@ def _derived_factor(
 
 
 def _evaluate(name: str, level: Level, treatment: Mapping[str, Level]) -> Level:
-    """Return a level of `clients` or `rate` as a number."""
+    """Return a level of the factor `name` (`clients` or `rate`) as a number; BadInput if it is invalid."""
     if not is_expression(level):
         return READERS[name](level)
     written = expression(str(level))
@@ -315,12 +319,18 @@ def _check_parameter(
 
 
 def _count(level: Level) -> int:
+    """Return the level; BadInput unless it is a whole number of at least 1."""
     if isinstance(level, bool) or not isinstance(level, int) or level < 1:
         raise BadInput(f"expected a whole number of at least 1, not {short_json(level)}")
     return level
 
 
 def _at_most(most: int, what: str) -> Callable[[Level], int]:
+    """Return a function that returns a whole number from 1 to `most` unchanged and raises BadInput for other levels.
+
+    `what` names the counted things in the message.
+    """
+
     def read(level: Level) -> int:
         count = _count(level)
         if count > most:
@@ -331,12 +341,14 @@ def _at_most(most: int, what: str) -> Callable[[Level], int]:
 
 
 def _text(level: Level) -> str:
+    """Return the level; BadInput unless it is a nonempty text."""
     if not isinstance(level, str) or not level:
         raise BadInput(f"expected a word, not {short_json(level)}", remedy="quote numbers such as versions")
     return level
 
 
 def _cores(level: Level) -> str:
+    """Return a level such as `0-3` or `1 each` as text; BadInput if it does not name cores."""
     if isinstance(level, bool) or not isinstance(level, str | int):
         raise BadInput(f"expected cores, not {short_json(level)}", remedy="write numbers such as 0-3, or `1 each`")
     parse_cores(level)
@@ -344,6 +356,7 @@ def _cores(level: Level) -> str:
 
 
 def _encryption(level: Level) -> str:
+    """Return the level; BadInput unless it is a word of `Encryption`."""
     known = [word.value for word in Encryption]
     if level not in known:
         raise BadInput(f"expected {', '.join(known)}, not {short_json(level)}")
@@ -351,12 +364,14 @@ def _encryption(level: Level) -> str:
 
 
 def _positive(level: Level) -> float:
+    """Return the level as float; BadInput unless it is a number above 0."""
     if isinstance(level, bool) or not isinstance(level, int | float) or level <= 0:
         raise BadInput(f"expected a number above 0, not {short_json(level)}")
     return float(level)
 
 
 def _rate(level: Level) -> float:
+    """Return a level such as `1000/s` in 1/s; BadInput unless it is above 0 and at most 1e9."""
     rate = parse_rate(_quantity(level))
     if not 0 < rate <= 1e9:
         raise BadInput(f"expected a rate above 0 and of at most 1e9/s, not {short_json(level)}")
@@ -364,6 +379,7 @@ def _rate(level: Level) -> float:
 
 
 def _size(level: Level) -> int:
+    """Return a level such as `512m` in bytes; BadInput unless it is above 0."""
     quantity = _quantity(level)
     size = parse_size(quantity if isinstance(quantity, str) else int(quantity))
     if not 0 < size < 2**63:
@@ -372,6 +388,7 @@ def _size(level: Level) -> int:
 
 
 def _quantity(level: Level) -> str | float:
+    """Return the level; BadInput for booleans and null, which are not quantities."""
     if isinstance(level, bool) or level is None:
         raise BadInput(f"expected a number with its unit, not {short_json(level)}")
     return level

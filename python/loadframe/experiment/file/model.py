@@ -52,6 +52,7 @@ Nodes = Annotated[int, Field(ge=1, le=MOST_NODES)]
 
 
 def _cores(value: Any) -> CoreSets:
+    """Parse cores such as `0-3` or `1 each`; refuse other values."""
     try:
         return parse_cores(value)
     except BadInput as error:
@@ -111,6 +112,7 @@ EncryptionWord = Literal["none", "http", "transport", "both"]
 
 
 def _machine(value: Any) -> Any:
+    """Return the value unchanged; refuse a text that is not a machine with an optional number of nodes."""
     try:
         if isinstance(value, str):
             parse_machine(value)
@@ -124,6 +126,7 @@ MachineName = Annotated[str, BeforeValidator(_machine, json_schema_input_type=st
 
 
 def _kind(value: Any) -> Any:
+    """Return the value unchanged; refuse a text that is neither a name nor a path."""
     if isinstance(value, str) and not is_path(value) and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,79}", value):
         raise wrong(
             f"{short_json(value)} is not a kind of store", "see `loadframe stores`; a path must contain a slash"
@@ -150,6 +153,7 @@ EXISTING_KEYS = (*ACCESS_KEYS, "prefix", "data")
 
 
 def _prefix(value: Any) -> Any:
+    """Return the value unchanged; refuse a text that is not a prefix (up to 16 of a-z, 0-9 and `_`, a letter first)."""
     if isinstance(value, str) and not re.fullmatch(r"[a-z][a-z0-9_]{0,15}", value):
         raise wrong(
             f"{short_json(value)} is not valid as a prefix",
@@ -238,6 +242,7 @@ class StoreEntry(Model):
 
     @model_validator(mode="after")
     def _check_placement(self) -> "StoreEntry":
+        """Refuse keys for nodes on other machines if `host` is not one of `REMOTE_HOSTS`."""
         for key in PLACEMENT_KEYS:
             if self.host not in REMOTE_HOSTS and key in self.model_fields_set:
                 raise wrong(
@@ -259,6 +264,7 @@ Factors = dict[str, Levels]
 
 
 def _expression(value: str) -> str:
+    """Return the text unchanged; refuse it if it is not a valid expression."""
     try:
         expression(value)
     except BadInput as error:
@@ -289,12 +295,14 @@ def share_of_capacity(rate: object) -> float | None:
 
 
 def _check_share(value: str) -> str:
+    """Return the text unchanged; refuse it unless it is a share of the capacity above 0 and at most 1000 %."""
     if not 0 < (share_of_capacity(value) or 0.0) <= 10:
         raise wrong("the share of the capacity must be above 0 and at most 1000 %", "write 70 % of capacity")
     return value
 
 
 def _rate_form(value: object) -> str:
+    """Return the tag of the model for a rate: share, expression or level."""
     if share_of_capacity(value) is not None:
         return "share"
     return "expression" if is_expression(value) else "level"
@@ -352,6 +360,7 @@ class SloEntry(Model):
 
     @model_validator(mode="after")
     def _check_response(self) -> "SloEntry":
+        """Refuse an SLO without a general `response`, unless each of its `operations`, at least one, has a response."""
         if self.response is None:
             if self.operations is None:
                 raise wrong("'response' is missing", "set response: 100ms, or a response for each of operations")
@@ -376,6 +385,7 @@ class PriceSlo(Model):
 
 
 def _slo_form(value: object) -> str:
+    """Return the tag of the model for an SLO: p99 (the short form) or slo."""
     short = isinstance(value, PriceSlo) or (isinstance(value, Mapping) and "p99" in value)
     return "p99" if short else "slo"
 
@@ -404,6 +414,7 @@ class Prices(Model):
 
     @model_validator(mode="after")
     def _check_pairs(self) -> "Prices":
+        """Refuse `by` without a price for each level, and `storage` without `gb_month`, or the reverse."""
         if isinstance(self.node_hour, dict) != (self.by is not None):
             what = "node_hour has a price for each level of a factor, and by names that factor"
             raise wrong(what, "give both or neither", key="by" if self.by else "node_hour")
@@ -467,6 +478,7 @@ class ExperimentFile(Model):
 
     @model_validator(mode="after")
     def _check_prices(self) -> "ExperimentFile":
+        """Refuse prices in kinds without costs, levels without a price, and a second SLO in capacity experiments."""
         if self.prices:
             if self.kind in _WITHOUT_COSTS:
                 raise wrong(f"experiments of kind {self.kind} do not support prices", "remove prices", key="prices")
@@ -482,6 +494,7 @@ class ExperimentFile(Model):
 
     @model_validator(mode="after")
     def _check_until(self) -> "ExperimentFile":
+        """Refuse `until.most` below `repetitions`."""
         if self.until and self.until.most < self.repetitions:
             raise wrong("most must be at least repetitions", "raise most, or lower repetitions",
                         key="until")  # fmt: skip
@@ -502,6 +515,7 @@ class PacedFile(ExperimentFile):
 
     @model_validator(mode="after")
     def _check_capacity(self) -> "PacedFile":
+        """Refuse a rate that is a share of the capacity without `capacity`, and `capacity` without such a rate."""
         share = share_of_capacity(self.rate)
         if share is not None and self.capacity is None:
             raise wrong("rate is a share of the capacity, and capacity is missing",
@@ -522,6 +536,7 @@ class CurvesFile(PacedFile):
 
     @model_validator(mode="after")
     def _check_axes(self) -> "CurvesFile":
+        """Refuse axes of unknown factors, fitted sizes and levels without numbers; and log axes for levels up to 0."""
         for name, spacing in self.axes.items():
             if name not in self.factors:
                 raise wrong(f"{name} is not a factor", did_you_mean(name, self.factors), key="axes")

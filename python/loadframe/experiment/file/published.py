@@ -54,6 +54,7 @@ def read_published(experiment: "Experiment", name: str) -> tuple[PublishedFigure
 
 
 def _lines(content: bytes, name: str, experiment: "Experiment") -> Iterable[_PublishedLine]:
+    """Yield the figures in a CSV file's content; BadInput, with line, for an error or no figure. `name` is its path."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -82,6 +83,7 @@ def _lines(content: bytes, name: str, experiment: "Experiment") -> Iterable[_Pub
 
 
 def _header(row: list[str], where: str, experiment: "Experiment") -> list[str]:
+    """Return the columns in a header row; BadInput for unknown, duplicate and missing ones."""
     known = [*_NEEDED, *_OPTIONAL, *_factors(experiment)]
     for column in row:
         if column not in known:
@@ -105,6 +107,7 @@ def _factors(experiment: "Experiment") -> list[str]:
 
 
 def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _PublishedLine:
+    """Return the figure in a row, given its cells by column; BadInput, at `where`, for invalid cells."""
     measure, phase, unit = cells["measure"], cells.get("phase", ""), cells["unit"]
     if measure not in MEASURES:
         raise BadInput(f"unknown measure {measure!r}", where=where, remedy=did_you_mean(measure, MEASURES))
@@ -155,12 +158,14 @@ def _check_capacity(measure: str, phase: str, where: str, experiment: "Experimen
 
 
 def _check_phase(phase: str, where: str, experiment: "Experiment") -> None:
+    """Refuse a phase that the workload does not have; `where` is the line, for messages."""
     phases = [entry.name for entry in experiment.workload.file.phases]
     if phase not in phases:
         raise BadInput(f"unknown phase {phase!r} of the workload", where=where, remedy=did_you_mean(phase, phases))
 
 
 def _number(text: str, where: str) -> float:
+    """Return the number in a cell; BadInput, at `where`, if it is not a finite number."""
     try:
         value = float(text)
     except ValueError:
@@ -171,6 +176,7 @@ def _number(text: str, where: str) -> float:
 
 
 def _level(text: str, where: str, experiment: "Experiment") -> tuple[str, Any]:
+    """Return the name and the level in a text `NAME=LEVEL`; BadInput, at `where`, for an unknown factor or phase."""
     name, equals, level = text.partition("=")
     if not equals or not level:
         raise BadInput(f"{text!r} is not NAME=LEVEL", where=where, remedy="write names and levels, such as nodes=1")
@@ -184,6 +190,7 @@ def _level(text: str, where: str, experiment: "Experiment") -> tuple[str, Any]:
 
 
 def _scalar(text: str, where: str) -> Any:
+    """Return the value of a cell, as unquoted YAML text; BadInput, at `where`, for a number out of range."""
     try:
         return scalar(text)
     except ValueError as error:
@@ -191,7 +198,7 @@ def _scalar(text: str, where: str) -> Any:
 
 
 def _scale(unit: str, measure: str, where: str) -> float:
-    """Return the factor that converts a value in this unit to 1/s, s or a share."""
+    """Return the factor that converts a value in this unit to 1/s, s or a share; BadInput for a wrong unit."""
     if measure in PER_SECOND:
         _, slash, time = unit.partition("/")
         try:
@@ -217,7 +224,10 @@ def _scale(unit: str, measure: str, where: str) -> float:
 
 
 def _with_change(line: _PublishedLine, lines: list[_PublishedLine]) -> PublishedFigure:
-    """Return the figure of a line, with its change relative to its reference or the first figure of its series."""
+    """Return the figure of a line, with its change relative to its reference or the first figure of its series.
+
+    BadInput if the reference named in `against` is not among `lines`.
+    """
     figure = line.figure
     if line.relative or figure.measure in INSTANTS:
         return figure
@@ -243,4 +253,5 @@ def _with_change(line: _PublishedLine, lines: list[_PublishedLine]) -> Published
 
 
 def _same_series(figure: PublishedFigure, other: PublishedFigure) -> bool:
+    """Return whether two figures have the same measure and series."""
     return (figure.measure, figure.series) == (other.measure, other.series)

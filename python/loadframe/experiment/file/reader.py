@@ -57,19 +57,21 @@ def options_as_keys() -> Iterator[None]:
 
 
 def with_keys(error: LoadframeError) -> None:
-    """Replace options by keys in the message of an error, except in commands in backquotes."""
+    """Replace options by keys in the message of an error, in place, except in commands in backquotes."""
     error.what = _replaced(error.what)
     error.where = error.where and _replaced(error.where)
     error.remedy = error.remedy and _replaced(error.remedy)
 
 
 def _replaced(text: str) -> str:
+    """Return the text with options replaced by keys, except in backquotes."""
     parts = text.split("`")
     parts[::2] = [_OPTION.sub(_key, part) for part in parts[::2]]
     return "`".join(parts)
 
 
 def _key(option: re.Match[str]) -> str:
+    """Return the key, with its setting if any, for an option that `_OPTION` matched; without a key, the option."""
     name, setting, value = option.groups()
     if name not in _KEYS:
         return option[0]
@@ -86,7 +88,10 @@ def load_experiment(path: str | Path) -> Experiment:
 
 
 def experiment_of(document: Document, given: Workload | None = None) -> Experiment:
-    """Check the experiment in a document. A `given` workload replaces the workload that the document names."""
+    """Check the experiment in a document and return it; BadInput, with the position, for an error.
+
+    A `given` workload replaces the workload that the document names.
+    """
     kind = _kind(document)
     file = with_kind(document, validate(document, kind.model))
     folder = document.path.parent
@@ -164,7 +169,7 @@ def _with_capacities(experiment: Experiment) -> Experiment:
 
 
 def _kind(document: Document) -> Kind:
-    """Return the kind of the file, before its other keys are validated."""
+    """Return the kind of the file, before its other keys are validated; BadInput if it is missing or unknown."""
     data, known = document.data, kinds.names()
     if not isinstance(data, dict):
         validate(document, ExperimentFile)  # raises BadInput
@@ -180,7 +185,7 @@ def _kind(document: Document) -> Kind:
 
 
 def _phases(document: Document, file: ExperimentFile, workload: Workload) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the names of the phases to prepare and to measure."""
+    """Return the names of the phases to prepare and to measure; BadInput for unknown, duplicate or missing phases."""
     phases = workload.fill(1).file.phases
     for key, names in (("measure", file.measure), ("prepare", file.prepare), ("finish", file.finish)):
         for index, name in enumerate(() if names == (ONCE,) and key == "prepare" else names or ()):
@@ -217,7 +222,8 @@ def _check_kinds_of_stores(
 ) -> None:
     """Refuse a path that does not define a kind of store, and a store whose nodes cannot run on the host.
 
-    Names of Loadframe's stores are checked later.
+    `where` returns the position of a level of `store.kind` by index. On this machine, names of Loadframe's stores are
+    checked later.
     """
     varied = next((factor.levels for factor in factors if factor.name == "store.kind"), ())
     written = [(("store", "kind"), file.store.kind), *((where(index), str(kind)) for index, kind in enumerate(varied))]
@@ -251,7 +257,7 @@ def _check_pacing(
     measured: tuple[str, ...],
     where: Callable[[str], Place],
 ) -> None:
-    """Refuse clients or rates that the measured phases cannot take."""
+    """Refuse clients, rates or users that the measured phases cannot take; `where` returns a factor's position."""
     fixed = [(key, (key,)) for key in PACES if getattr(file, key, None) is not None]
     varied = [(factor.name, where(factor.name)) for factor in factors if factor.name in ("clients", "rate", "users")]
     for name, place in (*fixed, *varied):
