@@ -38,7 +38,7 @@ class Stage:
     listener: Listener
 
     def session(self, run: PlannedRun) -> Session:
-        """Return a session on the cluster with the workload and seed of a run."""
+        """Return a session on the cluster with the workload, load generator and seed of a run."""
         return Session(
             self.cluster,
             self.experiment.resolve(run.treatment, self.cluster.store.family, self.listener.step),
@@ -73,6 +73,7 @@ class Crash(RunHook):
     """
 
     def __init__(self, cluster: Cluster, name: str, report: Callable[[str], None]) -> None:
+        """Take the cluster, the name of the node to kill, and the function that receives a progress line."""
         self._cluster, self._name, self._report = cluster, name, report
 
     def after(self) -> None:
@@ -92,7 +93,7 @@ def spacing(experiment: Experiment, *, clients: bool = False, rate: bool = False
 
 
 def check_slo(experiment: Experiment, slo: SloEntry, place: Place, measured: Sequence[str]) -> None:
-    """Refuse limits of operations that the measured phases do not record; `place` is the SLO's in the file."""
+    """Refuse limits of operations that the measured phases do not record; `place` is the SLO's position in the file."""
     phases = [phase for phase in experiment.workload.file.phases if phase.name in measured]
     recorded = {name for phase in phases for name in phase.recorded}
     for name in slo.operations or ():

@@ -42,6 +42,7 @@ class SearchEntry(Model):
 
     @model_validator(mode="after")
     def _check_bounds(self) -> "SearchEntry":
+        """Refuse `start` outside `least` and `most`, and numbers of users that are not whole."""
         if not self.least <= self.start <= self.most:
             raise wrong("start must lie between least and most", "change one of them", key="start")
         for key in ("start", "least", "most"):
@@ -77,6 +78,7 @@ class CapacityFile(ExperimentFile):
 
     @model_validator(mode="after")
     def _check_prices_of_rate(self) -> "CapacityFile":
+        """Refuse prices in a search over users, because costs are per request."""
         if self.prices and self.search.over == USERS:
             what = "prices require a search over the rate, because costs are per request; search has over: users"
             raise wrong(what, "remove prices, or search over the rate", key="prices")
@@ -165,6 +167,7 @@ class Capacity(Kind):
         stage.listener.judged(run.id, f"{', '.join(parts)}: {outcome}{why}", outcome)
 
     def _next(self, experiment: Experiment, planned: PlannedRun, runs_path: Path) -> Iterator[PlannedRun]:
+        """Yield the next trial of the search at a planned treatment, or nothing if the search has ended."""
         bounds, slo = _bounds(experiment), Slo.read(_capacity_file(experiment.file).slo.model_dump())
         trials: list[Trial] = []
         while isinstance(step := search(bounds, trials), Next):
@@ -185,10 +188,12 @@ def _trial(planned: PlannedRun, step: Next, over: str, number: int) -> PlannedRu
 
 
 def _bounds(experiment: Experiment) -> Bounds:
+    """Return the bounds of the search from the experiment's file."""
     return Bounds(**_capacity_file(experiment.file).search.model_dump())
 
 
 def _capacity_file(file: ExperimentFile) -> CapacityFile:
+    """Return the file as the model of this kind; AssertionError for another kind."""
     assert isinstance(file, CapacityFile)
     return file
 

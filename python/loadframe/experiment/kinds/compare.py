@@ -33,6 +33,7 @@ class CompareFile(PacedFile):
 
     @model_validator(mode="after")
     def _two_or_more(self) -> "CompareFile":
+        """Refuse fewer than two variants, and factors that a variant also sets."""
         if len(self.variants) < 2:
             raise wrong("a comparison needs two variants or more", "add a variant", key="variants")
         for name in self.factors:
@@ -97,6 +98,7 @@ class Compare(Kind):
 
 
 def _compare_file(file: ExperimentFile) -> CompareFile:
+    """Return the file as the model of this kind; AssertionError for another kind."""
     assert isinstance(file, CompareFile)
     return file
 

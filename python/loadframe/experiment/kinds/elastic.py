@@ -102,6 +102,7 @@ class Elastic(Kind):
                 raise document.error(("loads", name), what, "measure a phase with exactly one", key=True)
 
     def _check_transition(self, experiment: Experiment, name: str, transition: Transition) -> None:
+        """Refuse a policy that cannot be loaded, unknown loads, and steps of the timeline that are impossible."""
         file, document = _elastic_file(experiment.file), experiment.document
         place: tuple[str | int, ...] = ("transitions", name)
         if transition.policy is not None:
@@ -158,6 +159,7 @@ class Elastic(Kind):
         )
 
     def _peak(self, experiment: Experiment, transition: Transition) -> int:
+        """Return the largest number of nodes that a transition can reach."""
         nodes = most = transition.nodes or experiment.file.store.nodes
         for step in transition.timeline or ():
             removed = 1 if isinstance(step.remove, str) else step.remove or 0
@@ -222,6 +224,7 @@ class Elastic(Kind):
     def _phase(
         self, experiment: Experiment, workload: ResolvedWorkload, treatment: Mapping[str, Level], capacity: float
     ) -> ResolvedPhase:
+        """Return the measured phase under the treatment's load; a rate share is multiplied by `capacity` (1/s)."""
         entry = _load(experiment, str(treatment["load"]), treatment)
         phase = workload.phase(experiment.measured[0])
         levels = experiment.overrides(treatment)
@@ -266,6 +269,7 @@ def _check_name(experiment: Experiment, here: Place, step: Step, started: int) -
 
 
 def _elastic_file(file: ExperimentFile) -> ElasticFile:
+    """Return the file as the model of this kind; AssertionError for another kind."""
     assert isinstance(file, ElasticFile)
     return file
 
@@ -278,11 +282,12 @@ def _load(experiment: Experiment, name: str, treatment: Mapping[str, Level]) -> 
 
 
 def _paced_as(stream: Stream, load: LoadEntry) -> bool:
+    """Return whether the stream and the load are both open loop or both closed loop."""
     return stream.is_open == load.is_open
 
 
 def _check_parameters(experiment: Experiment, name: str, load: LoadEntry) -> None:
-    """Refuse unknown parameters of the workload, and invalid values."""
+    """Refuse unknown workload parameters, and invalid values, in the load `name`."""
     document = experiment.document
     experiment.workload.with_parameters(
         load.with_, folder=document.path.parent, where=lambda key: document.where(("loads", name, "with", key))
@@ -290,6 +295,7 @@ def _check_parameters(experiment: Experiment, name: str, load: LoadEntry) -> Non
 
 
 def _check_share(experiment: Experiment, name: str, rate: RateShare) -> None:
+    """Refuse the rate share of the load `name` if no control run measures the capacity under the load `rate.of`."""
     file, document = _elastic_file(experiment.file), experiment.document
     place = ("loads", name, "rate", "of")
     if rate.of not in file.loads:
@@ -309,6 +315,7 @@ def _check_share(experiment: Experiment, name: str, rate: RateShare) -> None:
 
 
 def _planned(experiment: Experiment, block: int, transition: str, load: str, *, event: bool) -> PlannedRun:
+    """Return the run of a transition under a load in a block; without `event` it is a control run."""
     file = _elastic_file(experiment.file)
     nodes = file.transitions[transition].nodes or file.store.nodes
     treatment: dict[str, Level] = {"transition": transition, "load": load, "nodes": nodes, "event": event}
@@ -321,7 +328,7 @@ def _planned(experiment: Experiment, block: int, transition: str, load: str, *, 
 
 
 def _base(file: ElasticFile, transition: str, of: str) -> str | None:
-    """Return a transition with as many nodes and a control run under the load `of`, which measures the capacity."""
+    """Return a transition with as many nodes that runs under the load `of`, to measure its capacity, or None."""
 
     def nodes(name: str) -> int:
         return file.transitions[name].nodes or file.store.nodes
@@ -331,14 +338,17 @@ def _base(file: ElasticFile, transition: str, of: str) -> str | None:
 
 
 def _shares(file: ElasticFile, run: PlannedRun) -> bool:
+    """Return whether the rate of the run's load is a share of a capacity."""
     return isinstance(file.loads[str(run.treatment["load"])].rate, RateShare)
 
 
 def _salted(experiment: Experiment, run: PlannedRun) -> bytes:
+    """Return a sort key of a run for random order, which the experiment's seed determines."""
     return hashlib.sha256(f"{experiment.seed}/{run.id}".encode()).digest()
 
 
 def _plan(experiment: Experiment, transition: Transition) -> list[TriggeredStep] | BoundedPolicy:
+    """Return the cluster changes of a transition: steps with their triggers, or a policy with its bounds."""
     file = _elastic_file(experiment.file)
     if transition.policy is not None:
         return BoundedPolicy(transition.policy, policy_of(transition.policy, experiment.document.path.parent))
@@ -346,6 +356,7 @@ def _plan(experiment: Experiment, transition: Transition) -> list[TriggeredStep]
 
 
 def _warmup(experiment: Experiment, workload: Workload) -> float:
+    """Return the warm-up of the measured phase, s; its limit if it is automatic."""
     return next(longest(phase.warmup) for phase in workload.file.phases if phase.name == experiment.measured[0])
 
 

@@ -30,6 +30,7 @@ _Auto = Literal["auto"]
 
 
 def _form(value: Any) -> str:
+    """Return the tag of the model for a value of `clients`: expression, auto or level."""
     if is_expression(value):
         return "expression"
     return "auto" if isinstance(value, str) else "level"
@@ -61,6 +62,7 @@ class ScaleFile(CurvesFile):
 
     @model_validator(mode="after")
     def _clients(self) -> "ScaleFile":
+        """Refuse `clients: auto` with clients or a rate as a factor, and with `until`."""
         if self.finds_clients and ("clients" in self.factors or "rate" in self.factors):
             raise wrong(
                 "clients: auto cannot be combined with clients or rate as a factor", "remove one", key="clients"
@@ -72,6 +74,7 @@ class ScaleFile(CurvesFile):
 
     @model_validator(mode="after")
     def _scaling(self) -> "ScaleFile":
+        """Refuse `grows` without weak scaling, and weak scaling without `grows` or without nodes as a factor."""
         if self.scaling == "strong" and self.grows is not None:
             raise wrong("grows requires weak scaling", "set scaling: weak, or remove grows", key="grows")
         if self.scaling == "weak" and self.grows is None:
@@ -147,6 +150,7 @@ class Scale(Kind):
 
 
 def _next(experiment: Experiment, planned: PlannedRun, runs_path: Path) -> PlannedRun | None:
+    """Return the run with the next number of clients for a planned treatment; None if its cluster is saturated."""
     steps: list[ClientsTried] = []
     while clients := next_clients(steps):
         run = _with_clients(planned, clients)
@@ -169,16 +173,18 @@ def _missing(loaded: Sequence[PlannedRun], planned: Sequence[PlannedRun], runs_p
 
 @functools.lru_cache(maxsize=10_000)
 def _step(path: Path, clients: int, phase: str, objective: RateName) -> ClientsTried:
-    """Read a run folder. Cached, because recorded runs do not change."""
+    """Return the result of a number of clients from a run's folder. Cached, because recorded runs do not change."""
     return clients_tried(RecordedRun(path.name, None, {"clients": clients}, Run(path)), phase, RATES[objective])
 
 
 def _with_clients(planned: PlannedRun, clients: int) -> PlannedRun:
+    """Return a planned run with another number of clients, and the identifier for it."""
     treatment: dict[str, Level] = {**planned.treatment, "clients": clients}
     return PlannedRun(run_id(planned.block, treatment), planned.block, treatment, planned.state)
 
 
 def _scale_file(file: ExperimentFile) -> ScaleFile:
+    """Return the file as the model of this kind; AssertionError for another kind."""
     assert isinstance(file, ScaleFile)
     return file
 

@@ -52,6 +52,7 @@ class SettingsFile(CurvesFile):
 
     @model_validator(mode="after")
     def _check_factors(self) -> "SettingsFile":
+        """Refuse factors also in `at`, other than two levels in two-level schemes, and one level for every factor."""
         for name in self.at:
             if name in self.factors:
                 raise wrong(f"{name} is both in factors and in at", "remove one of them", key="at")
@@ -138,7 +139,7 @@ class Settings(Kind):
     def _trials(
         self, experiment: Experiment, at: Mapping[str, Level], runs_path: Path
     ) -> tuple[PlannedRun | None, list[RecordedRun]]:
-        """Return the next trial of a search, or None at its end, and the recorded trials."""
+        """Return the next trial of the search at a size (or None at its end), and its recorded trials."""
         written = _settings_file(experiment.file)
         levels = [len(choices) for choices in written.factors.values()]
         made: list[RecordedRun] = []
@@ -181,27 +182,32 @@ class Settings(Kind):
         return planned
 
     def _sizes(self, experiment: Experiment) -> list[dict[str, Level]]:
+        """Return every combination of the levels of `at`, by factor name; one empty combination without `at`."""
         levels = {factor.name: factor.levels for factor in experiment.factors}
         names = list(_settings_file(experiment.file).at)
         return [dict(zip(names, size, strict=True)) for size in itertools.product(*(levels[name] for name in names))]
 
     def _treatment(self, experiment: Experiment, at: Mapping[str, Level], row: Sequence[int]) -> dict[str, Level]:
+        """Return the treatment at a size `at`; `row` has the index of the level of each setting."""
         levels = {factor.name: factor.levels for factor in experiment.factors}
         names = _settings_file(experiment.file).factors
         return {**at, **{name: levels[name][index] for name, index in zip(names, row, strict=True)}}
 
     def _run(self, experiment: Experiment, block: int, treatment: dict[str, Level], before: str = "") -> PlannedRun:
+        """Return the run of a treatment in a block; `before` is put before its identifier."""
         return PlannedRun(
             before + run_id(block, treatment), block, treatment, cluster_state(treatment, experiment.factors)[0]
         )
 
 
 def _settings_file(file: ExperimentFile) -> SettingsFile:
+    """Return the file as the model of this kind; AssertionError for another kind."""
     assert isinstance(file, SettingsFile)
     return file
 
 
 def _rows(written: SettingsFile, levels: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return the combinations of a scheme as level indices, for the number of levels of each setting."""
     if written.scheme in ADAPTIVE:
         return [(0,) * len(levels)]
     if written.scheme in _CHANGES:
@@ -212,6 +218,7 @@ def _rows(written: SettingsFile, levels: Sequence[int]) -> list[tuple[int, ...]]
 
 
 def _read(planned: PlannedRun, runs_path: Path) -> RecordedRun:
+    """Return the recorded run of a planned run."""
     return RecordedRun(planned.id, planned.block, planned.treatment, Run(runs_path / planned.id))
 
 

@@ -181,6 +181,10 @@ class Director(RunHook):
         holds: bool,
         rate: RateName = "throughput",
     ) -> None:
+        """Take the changes to make, none with `control`; `holds` keeps the number of clients constant after the first.
+
+        `report` receives progress lines; `rate` selects the unit of throughput.
+        """
         self._cluster = cluster
         self._plan = plan
         self._report = report
@@ -227,6 +231,7 @@ class Director(RunHook):
         return self._deviations
 
     def _begin(self, target: Callable[[], None]) -> None:
+        """Run `target` in a new daemon thread; its error makes the run fail."""
         thread = threading.Thread(target=lambda: self._run_guarded(target), daemon=True)
         self._threads.append(thread)
         thread.start()
@@ -240,6 +245,7 @@ class Director(RunHook):
             self._failure = self._failure or failure
 
     def _now(self) -> float:
+        """Return the time since the start of the measured window, s."""
         return self._writer.elapsed() - self._origin
 
     def _timeline(self) -> None:
@@ -266,6 +272,7 @@ class Director(RunHook):
             self._change(number, planned.step)
 
     def _hold(self) -> None:
+        """Note that the first change is due; with `holds`, record that the number of clients is now constant."""
         if self._holds and not self._happened.is_set():
             self._writer.event(HELD)
         self._happened.set()
@@ -293,6 +300,7 @@ class Director(RunHook):
         return None
 
     def _change(self, number: int, step: Step) -> None:
+        """Start a change of the cluster in a thread of its own."""
         change = _Change()
         self._changes.append(change)
         self._begin(lambda: self._carry_out(number, step, change))
@@ -312,6 +320,7 @@ class Director(RunHook):
         reported_unit: str | None = None
 
         def tell(what: str, balancing: Balancing) -> None:
+            """Record the balancing that is left; abort the change if the run is over."""
             nonlocal reported_unit
             if self._over.is_set():
                 raise _RunEndedError("the run is over")
@@ -395,6 +404,7 @@ def _broken(what: str, error: BaseException) -> LoadframeError:
 
 
 def _within(seconds: float | None) -> str:
+    """Return `within TIME` for a number of seconds."""
     return f"within {format_duration(seconds or 0.0)}"
 
 
@@ -433,6 +443,7 @@ class _CpuWatcher:
         self._due = 0.0
 
     def _processes(self) -> dict[str, int]:
+        """Return the process id of each node whose CPU time counts."""
         nodes = self._cluster.nodes
         wanted = data_processes(nodes)
         return {node.name: node.pid for node in nodes if node.pid and node.name in wanted}

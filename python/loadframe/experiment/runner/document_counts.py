@@ -72,6 +72,7 @@ class EventCount:
         self._of_phase = Counter()
 
     def _acknowledged(self, counts: Mapping[str, Mapping[str, int]]) -> Counter[str]:
+        """Return the number of acknowledged events by collection, from counts by source and kind."""
         return Counter({place.collection: place.acknowledged(counts) for place in self._places})
 
     def changed(self, event: ClusterEvent) -> None:
@@ -165,7 +166,7 @@ def change(
 ) -> int | None:
     """Return the change of the count by each document; None if it depends on the store's content.
 
-    `first` means that the collection is empty.
+    `kind` and `content` are the result of `written_content`. `first` means that the collection is empty.
     """
     if content.get("conflicts"):
         return None
@@ -223,7 +224,11 @@ class AcknowledgedDocuments:
     def add(
         self, form: Mapping[str, Any], documents: int, corpora: Mapping[str, Mapping[str, Any]] = _NONE
     ) -> str | None:
-        """Add the acknowledged documents of an operation; return its collection, or None if none is counted."""
+        """Add the acknowledged documents of an operation to the count of its collection, and return the collection.
+
+        None, without a change, if the operation writes no counted collection. The count becomes unknown if the change
+        depends on the store's content.
+        """
         write = written_content(form)
         # With `per`, collections are created per field value and differ from those in the workload.
         if write is None or write[1]["collection"] not in self._counts or write[1].get("per"):

@@ -265,7 +265,7 @@ class ExistingClusters:
         return False
 
     def discard(self) -> None:
-        """Attach to the clusters again before the next run, and fill them again."""
+        """Make the next run attach to its cluster again, and fill it and apply its settings again."""
         for target in self._targets.values():
             if target.name is None:
                 target.cluster = None
@@ -273,6 +273,7 @@ class ExistingClusters:
             target.settings.forget()
 
     def _key(self, treatment: Mapping[str, Level]) -> tuple[str, str]:
+        """Return the kind of a treatment's store, and the cluster's name or else its addresses."""
         store = self._experiment.file.store
         kind = self._experiment.cluster_spec(treatment)["store"]
         return kind, store.cluster or self._experiment.hosts(treatment)
@@ -361,7 +362,7 @@ class ExistingClusters:
         return target.cluster
 
     def _identity(self, version: str, nodes: int) -> str:
-        """Return what must be equal in all sessions of the experiment: version, and the number of nodes if fixed."""
+        """Return the text that must be equal in all sessions of a folder: version, and a fixed number of nodes."""
         scaled = any(factor.name == "nodes" for factor in self._experiment.factors)
         return version if scaled or self._experiment.file.kind == "elastic" else f"{version}, {format_nodes(nodes)}"
 
@@ -402,9 +403,11 @@ class ExistingClusters:
             raise target.exists_already(present)
 
     def _can_resize(self) -> bool:
+        """Return whether the number of nodes can be changed: the cluster has a name, or the file a `scale_command`."""
         return bool(self._experiment.file.store.cluster or self._experiment.file.store.scale_command)
 
     def _wanted_nodes(self, treatment: Mapping[str, Level]) -> int | None:
+        """Return the number of nodes that the treatment or the file sets; None if neither does."""
         nodes = treatment.get("nodes") or self._experiment.file.store.expected_nodes
         return None if nodes is None else int(nodes)
 
@@ -431,7 +434,7 @@ class ExistingClusters:
     # Collections
 
     def _fingerprint(self, experiment: Experiment, treatment: Mapping[str, Level], cluster: Cluster) -> str:
-        """Return a hash of everything that determines the data of a run."""
+        """Return a hash of everything that determines the data of a run: collections, phases, corpora and seed."""
         experiment = replace(experiment, prefix="")
         workload = experiment.resolve(treatment, cluster.store.family, self._listener.step)
         phases = workload.preparing(experiment.prepared)
@@ -478,6 +481,7 @@ class ExistingClusters:
         return None
 
     def _key_of(self, target: ExistingCluster) -> tuple[str, str]:
+        """Return the key of a target in `_targets`."""
         return next(key for key, other in self._targets.items() if other is target)
 
     def _adoptable(self, treatment: Mapping[str, Level], cluster: Cluster) -> str | None:

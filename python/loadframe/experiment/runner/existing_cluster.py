@@ -36,7 +36,10 @@ class RuntimeSettings:
         self.applied: dict[str, Any] = {}
 
     def test(self, cluster: Cluster, levels: Mapping[str, Sequence[Any]]) -> None:
-        """Set and read each level of each setting once, then restore it; BadInput if a level cannot be set."""
+        """Set and read each level of each setting once, then restore it; BadInput if a level cannot be set.
+
+        First writes the present values to the ledger.
+        """
         before = cluster.store.running_settings(cluster.addresses, list(levels))
         self._ledger.changes.settings = {name: setting.explicit for name, setting in before.items()}
         self._ledger.write()
@@ -74,7 +77,7 @@ class RuntimeSettings:
                 )
 
     def forget(self) -> None:
-        """Apply all settings again before the next run."""
+        """Mark all levels as unknown, so that the next run applies them again."""
         self.applied = {name: None if level is None else _UNKNOWN for name, level in self.applied.items()}
 
     def changed(self) -> list[str]:
@@ -105,14 +108,14 @@ class RuntimeSettings:
 
     @staticmethod
     def _value(cluster: Cluster, name: str) -> str:
-        """Return the value in effect."""
+        """Return the value in effect of a setting, as text."""
         value: str = cluster.store.running_settings(cluster.addresses, [name])[name].value
         return value
 
 
 @dataclass
 class ExistingCluster:
-    """An existing cluster, and what the experiment has done with it."""
+    """An existing cluster, and the changes of the experiment to it."""
 
     hosts: list[str]
     name: str | None
@@ -123,7 +126,7 @@ class ExistingCluster:
 
     @property
     def changes(self) -> Changes:
-        """What the ledger lists."""
+        """The experiment's changes to the cluster, as the ledger lists them."""
         return self.ledger.changes
 
     @property
@@ -142,7 +145,11 @@ class ExistingCluster:
             )
 
     def resize(self, cluster: Cluster, nodes: int | None, report: Callable[[str], None]) -> Cluster:
-        """Return the cluster with another number of nodes: by the user's command, or stopped and started again."""
+        """Return the cluster with this number of nodes (None: unchanged): by the user's command, or restarted.
+
+        A named cluster with a dead, paused or disconnected node is restarted in any case. Writes the number of nodes
+        from before the experiment to the ledger.
+        """
         if self.name is not None and any(not node.alive or node.paused or node.cut for node in cluster.nodes):
             # An earlier run has left it damaged.
             self.cluster = None

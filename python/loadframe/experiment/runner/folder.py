@@ -122,7 +122,7 @@ class ExperimentFolder(RecordedRuns):
             self._require_unchanged(before, {name: measured[name] for name in before})
 
     def _require_unchanged(self, before: Mapping[str, str], now: Mapping[str, str]) -> None:
-        """BadInput if the systems under test differ from those of the last session."""
+        """Raise BadInput if the systems under test differ from those of the last session."""
         if others := changes(before, now):
             raise BadInput(
                 f"the system under test has changed since the last session: {'; '.join(others)}",
@@ -283,7 +283,9 @@ class RunCount:
         return f"{'all' if done == total else f'{done} of'} {total} {several} are already {state}"
 
     def _known(self) -> set[str]:
+        """Return the identifiers of the runs of the design and of the runs that were added to it."""
         return {run.id for run in self._design.runs} | set(self._folder.further())
 
     def _search(self, run: PlannedRun) -> str:
+        """Return the identifier of the first trial of the run's search."""
         return self._experiment.kind.first_trial(self._experiment, run)

@@ -23,7 +23,10 @@ DEFAULT_PHASE = "ingest"
 
 
 def ingest_phase(workload: Workload, wanted: str | None, option: str = "--only") -> str:
-    """Return the name of the phase to ingest with; BadInput without one, or if it has several sources."""
+    """Return the name of the phase to ingest with; BadInput without one, or if it has several sources.
+
+    `wanted` is the name that the user gave with `option`; None selects `ingest`, or the first phase with a source.
+    """
     # `fill(1)` includes optional phases.
     phases = {phase.name: phase for phase in workload.fill(1).file.phases if not phase.prepares}
     fed = {
@@ -48,7 +51,10 @@ def ingest_phase(workload: Workload, wanted: str | None, option: str = "--only")
 
 
 def with_feed(phase: ResolvedPhase, feed: Feed, *, workers: int | None, duration: float | None) -> ResolvedPhase:
-    """Return the phase with another feed, until the feed ends or for `duration` s."""
+    """Return the phase with another feed for its source, until the feed ends or for `duration` s.
+
+    `workers` replaces the number of workers; None keeps it.
+    """
     (name,) = phase.sources
     fed = replace(phase, sources={name: feed.into(phase.sources[name])}, stop_when=())
     if duration is not None:
@@ -61,6 +67,10 @@ def with_feed(phase: ResolvedPhase, feed: Feed, *, workers: int | None, duration
 
 
 def _with_end(stream: Stream, workers: int | None, *, until_exhausted: bool) -> Stream:
+    """Return the stream with `workers` (None keeps its number); unchanged without a source.
+
+    With `until_exhausted`, the end of the source replaces its other stop conditions.
+    """
     if stream.source is None:
         return stream
     ends = {**dict.fromkeys(Ended.model_fields), "until": "exhausted"} if until_exhausted else {}
@@ -139,6 +149,7 @@ class IngestResult:
         }
 
     def _probes(self, visibility: Latency) -> dict[str, Any]:
+        """Return the visibility figures as JSON values, with the numbers of sampled, seen and unseen events."""
         figures = self.figures
         return {
             **_quantiles(visibility),
@@ -148,6 +159,7 @@ class IngestResult:
 
 
 def _counts(stored: StoredEvents) -> dict[str, Any]:
+    """Return the numbers of documents and events of a collection as JSON values."""
     return {
         "documents": stored.documents,
         "indexed": stored.indexed,
@@ -157,6 +169,7 @@ def _counts(stored: StoredEvents) -> dict[str, Any]:
 
 
 def _key(label: str) -> str:
+    """Return a label with underscores for spaces, as a JSON key."""
     return label.replace(" ", "_")
 
 
@@ -168,7 +181,10 @@ def ingest_result(
     stored: Sequence[StoredEvents] = (),
     pace: IngestPace | None = None,
 ) -> IngestResult:
-    """Return the result for the source of a run's last phase."""
+    """Return the result for the source of a run's last phase.
+
+    `counted` is the number of documents in the store afterwards, `run` the path of the run's folder.
+    """
     phase = phases[-1]
     ((source, figures),) = phase.sources.items()
     operations = list(phase.operations.values())
@@ -193,10 +209,12 @@ def _slowest(operations: Iterable[OperationFigures], part: str) -> Latency | Non
 
 
 def _quantiles(latency: Latency) -> dict[str, float | None]:
+    """Return p50, p99 and maximum, s, by name."""
     return {name: latency.at(name) for name in ("p50", "p99", "max")}
 
 
 def _dead_letter_file(phase: str, source: str) -> str:
+    """Return the name of the dead-letter file of a source in a phase."""
     return f"dead-letters-{phase}-{source}.ndjson"
 
 

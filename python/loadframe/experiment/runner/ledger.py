@@ -95,6 +95,7 @@ class Ledger:
 
     @property
     def _draft(self) -> Path:
+        """Path of the file that `write` writes and then renames."""
         return self.path.with_suffix(".part")
 
 
@@ -226,6 +227,7 @@ def drop_collections(cluster: Cluster, changes: Changes, listener: Listener) -> 
 
 
 def _same(changes: Changes, hosts: Collection[str], cluster: str | None) -> bool:
+    """Return whether changes belong to a cluster: it has their name or, if neither has a name, one of their nodes."""
     if cluster is not None or changes.cluster is not None:
         return cluster == changes.cluster
     return share_a_node(hosts, changes.hosts)
@@ -241,8 +243,10 @@ def _read(path: Path) -> Changes | None:
 
 
 def _lock_of(path: Path) -> Path:
+    """Return the path of a ledger's lock file."""
     return path.with_suffix(".lock")
 
 
 def _folder() -> Path:
+    """Return the folder of ledgers, which need not exist."""
     return folders.state() / "existing"

@@ -12,7 +12,7 @@ class Listener:
     """Ignores all progress; subclasses override the methods that they need."""
 
     def step(self, text: str) -> None:
-        """A slow step begins, such as the start of a node."""
+        """Called when a slow step begins, such as the start of a node; `text` describes it."""
 
     def remark(self, text: str) -> None:
         """Report a message to the user, now or later."""
@@ -21,25 +21,25 @@ class Listener:
         """Announce all parts (runs, or phases of a run) by name, with their expected seconds, or None if unknown."""
 
     def part(self, name: str) -> None:
-        """An announced part begins: a run, including the start of its cluster, or a phase."""
+        """Called when an announced part begins: a run, including the start of its cluster, or a phase."""
 
     def run(self, index: int, runs: int, run_id: str) -> None:
-        """Run `index` (from 0) of an experiment's `runs` begins, over all sessions; or a trial of that search."""
+        """Called when run `index` (from 0) of `runs`, over all sessions, begins; or a trial of that search."""
 
     def trial(self, number: int, load: str, percentile: str, limit: float | None) -> None:
-        """Trial `number` of a capacity search begins at `load`; the SLO limits the percentile to `limit` s."""
+        """Called when trial `number` of a search begins at `load`; the SLO limits the percentile to `limit` s."""
 
     def judged(self, run_id: str, text: str, outcome: str) -> None:
-        """The SLO passed or failed in a finished trial, or its outcome is invalid."""
+        """Called with the `outcome` of a finished trial (passed, failed or invalid) and a line that describes it."""
 
     def recording(self, writer: "RunWriter") -> None:
-        """The recording of a run begins; `writer` accepts subscribers."""
+        """Called when the recording of a run begins; `writer` accepts subscribers."""
 
     def phase(self, name: str, seconds: float | None) -> None:
-        """A phase begins; `seconds` is its length, if known."""
+        """Called when a phase begins; `seconds` is its length, None if unknown."""
 
     def measuring(self, measures: "OpenMeasures") -> None:
-        """The load of the current phase begins. Call `measures` now for a reader that works also after its end."""
+        """Called when the load of a phase begins. Call `measures` then for a reader; it works after the end, too."""
 
     def progress(self, progress: "Progress") -> None:
         """Report the progress of the current phase."""

@@ -94,7 +94,7 @@ class Deadline:
             )
 
     def over(self) -> OutOfTime:
-        """Return the error to raise after this deadline has interrupted a run."""
+        """Return the error to raise after this deadline has interrupted a run; it raises nothing."""
         return OutOfTime(f"{self._owner} ends soon; the unfinished run was stopped", some=self._made > 0)
 
     @contextlib.contextmanager
@@ -113,9 +113,11 @@ class Deadline:
             timer.cancel()
 
     def _left(self) -> float | None:
+        """Return the seconds until the last run must have ended; None without a limit."""
         return None if self._last is None else self._last - time.monotonic()
 
     def _interrupt(self) -> None:
+        """Send SIGTERM to this process, and note that this deadline did."""
         self._interrupted = True
         os.kill(os.getpid(), signal.SIGTERM)
 

@@ -48,6 +48,7 @@ def source_machine_lookup(cluster: Cluster) -> Callable[[str], str | None]:
     known: dict[str, str] = {}
 
     def machine_of(source: str) -> str | None:
+        """Return the machine of a source such as `node:node-0`; None for sources of several machines."""
         kind, _, name = source.partition(":")
         if kind in ("cluster", "target", "source"):
             return None
@@ -77,6 +78,7 @@ def _remote_samplers(cluster: Cluster) -> list[Sampler]:
     watch = token_hex(4)
 
     def wanted(hostname: str) -> SampleTargets:
+        """Return the processes and control groups to sample on a machine."""
         nodes = [node for node in cluster.nodes if node.on == hostname and node.alive]
         return SampleTargets(
             {node.name: node.pid for node in nodes if node.pid},

@@ -24,7 +24,7 @@ def require_ports(phase: ResolvedPhase) -> None:
 
 
 def _require(address: str, source: str) -> None:
-    """BadInput unless this process can listen at an address; the port is free again afterwards."""
+    """Raise BadInput unless this process can listen at an address; the port is free again afterwards."""
     host, _, port = address.rpartition(":")
     try:
         family, kind, protocol, _, where = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]
@@ -120,6 +120,7 @@ def wait_until_ready(cluster: Cluster, phase: str, within: float, listener: List
 
 
 def _unready_state(cluster: Cluster) -> str:
+    """Return the reasons why the cluster is not ready, or the error of its health check; empty if it is ready."""
     try:
         return "; ".join(unready(cluster.health(), cluster.size))
     except LoadframeError as error:

@@ -36,7 +36,10 @@ def recover_runs(parent: Path, selected: Callable[[str], bool] = lambda _: True,
 
 
 def _finish(wreck: Wreck, why: str) -> Path:
-    """Complete the folder of a crashed run as a failed run with the recorded seconds, and return its path."""
+    """Complete the folder of a crashed run as a failed run with the recorded seconds, and return its path.
+
+    `why` is the cause in the recorded failure.
+    """
     with RunWriter.adopt(wreck) as writer:
         outcomes = []
         planned = {phase["name"]: phase for phase in wreck.manifest["workload"]["phases"]}
@@ -97,7 +100,10 @@ def _outcome(phase: BegunPhase, manifest: Mapping[str, Any]) -> dict[str, Any]:
 def _counts(
     rows: Sequence[Mapping[str, str]], known: Collection[str], warmup: float, last: int
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return the entries of operations and of their parts, in the form of outcomes."""
+    """Return the entries of operations and of their parts, in the form of outcomes, from rows of `series.csv`.
+
+    `known` are the names of the operations, `warmup` is in s, and `last` is the last recorded second.
+    """
     entries: dict[tuple[str, str], dict[str, Any]] = {}
     named: dict[str, Any]
     for row in rows:
@@ -124,6 +130,7 @@ def _counts(
 
 
 def _rows(path: Path) -> Iterator[dict[str, str]]:
+    """Yield the rows of a CSV file, as mappings from column to text; none if the file is missing."""
     if path.exists():
         with path.open(newline="") as lines:
             yield from csv.DictReader(lines)

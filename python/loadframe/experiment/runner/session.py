@@ -212,8 +212,8 @@ class Session:
 
         An interrupt leaves no folder, or with `keep_interrupted` a run with status `interrupted`, and raises
         KeyboardInterrupt. After the last phase, an interrupt has no effect. With `closing`, the first interrupt of a
-        measured ingest phase ends it normally; see `run_phase`. If the generator (PhaseFailed) or the hook fails, the
-        data measured so far is kept in a run with status `failed`, and the error is raised.
+        measured ingest phase ends it normally; see `run_phase`. If the generator (PhaseFailed), the hook or a preparing
+        phase fails, the data measured so far is kept in a run with status `failed`, and the error is raised.
         """
         hook = hook or RunHook()
         with interrupts.deferred(), RunWriter(parent, run_id) as writer:
@@ -321,6 +321,7 @@ class Session:
             folder = writer.phase(phase.name, writer.elapsed(), self.cluster.addresses)
 
             def started(start: float, phase: ResolvedPhase = phase, folder: Path = folder) -> None:
+                """Record the start of the phase, and call the hook."""
                 writer.begun(folder, {"phase": phase.name, "start": start, **self.generator.taking_part()})
                 writer.event(PHASE_STARTED, start, phase=phase.name)
                 hook.phase(start, phase.longest_warmup)
@@ -410,12 +411,14 @@ class Session:
             return None
 
     def _samplers(self, *, health: bool) -> list[Sampler]:
+        """Return the samplers of a run; `health` adds one of the cluster's health."""
         health_samplers = [HealthSampler(self.cluster.health)] if health else []
         return [*health_samplers, OwnGroupSampler(), self._sources, *node_samplers.samplers(self.cluster)]
 
     def _manifest(
         self, run_id: str, writer: RunWriter, phases: Sequence[ResolvedPhase], labels: Labels
     ) -> dict[str, Any]:
+        """Return the manifest of a run of these phases as JSON values."""
         return ManifestDraft(
             run=run_id,
             started=writer.started,
@@ -469,6 +472,7 @@ class Session:
         self.listener.phase(phase.name, phase.longest_warmup + phase.duration if phase.duration else None)
 
         def tell(progress: Progress) -> None:
+            """Pass the progress to listener, sampler, events and hook; KeyboardInterrupt if the hook has failed."""
             self.listener.progress(progress)
             self._sources.tell(
                 {
@@ -533,6 +537,7 @@ class Session:
         return {"homes": nearest.homes(threads)}
 
     def _await_ready(self, phase: ResolvedPhase) -> None:
+        """Wait for the cluster as the phase's `ready_within` asks, unless `allow_bad`; StoreFailed on timeout."""
         if phase.ready_within is not None and not self._allow_bad:
             wait_until_ready(self.cluster, phase.name, phase.ready_within, self.listener)
 
@@ -609,6 +614,7 @@ def _is_refused(form: Mapping[str, Any], errors: Sequence[Mapping[str, Any]]) ->
 
 
 def _incomplete_error(what: str, phase: ResolvedPhase) -> LoadframeError:
+    """Return the error, with the message `what`, for a phase that left the data incomplete."""
     return LoadframeError(
         what,
         where=f"phase {phase.name}",
@@ -634,6 +640,7 @@ class LatestAnswers:
 
 
 def _read(answer: bytes) -> object:
+    """Return an answer parsed as JSON; None if it is not JSON."""
     try:
         return json.loads(answer)
     except ValueError:

@@ -244,6 +244,7 @@ class SloBroken(Trigger):
 
 
 def _breaks(second: SecondMetrics, slo: Objective) -> bool:
+    """Return whether a second breaks the objective; for p99, a second without answers does."""
     requests = second.successes + second.errors
     late = slo.p99 is not None and (second.response_p99 is None or second.response_p99 > slo.p99)
     return late or (slo.errors is not None and second.errors > slo.errors * requests)

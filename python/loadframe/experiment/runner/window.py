@@ -156,6 +156,7 @@ class _Rows:
                 self._rows.setdefault(int(row["second"]), []).append(row)
 
     def _of(self, begin: int, end: int) -> Iterator[tuple[int, dict[str, str]]]:
+        """Yield the rows from second `begin` to before `end`, each with its second counted from `begin`."""
         for second in range(begin, end):
             for row in self._rows.get(second, ()):
                 yield second - begin, row
@@ -172,7 +173,7 @@ class _Rows:
         return successes, means
 
     def main_operations(self, begin: int, end: int) -> list[str]:
-        """Return the operations with at least a tenth of the successes."""
+        """Return the operations with at least a tenth of the successes from second `begin` to before `end`."""
         counts: dict[str, int] = {}
         for _, row in self._of(begin, end):
             counts[row["operation"]] = counts.get(row["operation"], 0) + int(row["successes"])
