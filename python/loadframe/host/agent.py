@@ -75,12 +75,15 @@ class StartedProcess:
 
 @dataclass
 class _RunningProcess:
+    """A process of this agent, with the state that was reported last."""
+
     process: LocalProcess
     #: Serializes access to the supervisor's answer, which can be read only once.
     lock: threading.Lock = field(default_factory=threading.Lock)
     reported: ProcessState = ProcessState()
 
     def current_state(self) -> ProcessState:
+        """Return the state of the process now; the exit status is None while it runs."""
         alive = self.process.alive()
         return ProcessState(alive, alive and self.process.paused(), None if alive else self.process.exit_status())
 
@@ -91,6 +94,7 @@ _NUMBERS = itertools.count()
 
 @cache
 def _host(kind: HostKind) -> LocalHost:
+    """Return the host object of a type; the same object for equal types."""
     return LocalHost() if kind == HostKind() else ContainerHost(kind.image, kind.runtime)
 
 
@@ -152,6 +156,7 @@ def limit_differences(number: int, throttled: bool) -> list[Difference]:
 
 
 def _register(process: LocalProcess) -> StartedProcess:
+    """Give a process a number, keep it for later calls, and return it with its state."""
     number, held = next(_NUMBERS), _RunningProcess(process)
     started = StartedProcess(number, process.pid, dict(process.control_groups), process.record(), held.current_state())
     _HELD[number] = held
@@ -162,6 +167,7 @@ class _Agent:
     """Reads calls, executes them, and writes results, heartbeats and state changes."""
 
     def __init__(self, source: BinaryIO, sink: int) -> None:
+        """Take the input stream, and the file descriptor of the output."""
         self._source, self._sink = source, sink
         self._writing = threading.Lock()
         self._heard = time.monotonic()

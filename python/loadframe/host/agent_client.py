@@ -55,7 +55,7 @@ NO_PYTHON = 72
 
 @cache
 def bundle() -> bytes:
-    """Return the zip file."""
+    """Return a zip file with the sources that agents need, created once per process."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as content:
         for path in sorted(_PACKAGE.glob("*.py")):
@@ -170,6 +170,7 @@ class AgentClient:
             raise MachineLost("the connection to the machine has ended", where=self.hostname) from error
 
     def _beat(self) -> None:
+        """Send a heartbeat every second until the connection ends or is closed."""
         while not self._closing.wait(BEAT) and not self.ended:
             with contextlib.suppress(MachineLost):
                 self._send({"beat": True})
@@ -212,6 +213,7 @@ class AgentClient:
                 answer.set_result(wire.decoded(message["value"]))
 
     def _raised(self, error: Mapping[str, Any]) -> LoadframeError:
+        """Return an agent's error as an exception of its type, with the machine's name in `where`."""
         where = f"{self.hostname}: {error['where']}" if error["where"] else self.hostname
         kind = wire.import_named(error["type"]) if error["type"] else LoadframeError
         if not (isinstance(kind, type) and issubclass(kind, LoadframeError)):

@@ -42,7 +42,10 @@ class V1:
     disk: ClassVar[str] = "blkio"
 
     def make(self, name: str, *more: str) -> dict[str, Path]:
-        """Create a group in the hierarchies of cpu, memory and `more`. OSError, with none created, if one fails."""
+        """Create a group in the hierarchies of cpu, memory and `more`; return controller -> folder.
+
+        OSError, with no group created, if one fails.
+        """
         return _make(self.places(name, *more))
 
     def places(self, name: str, *more: str) -> dict[str, Path]:
@@ -55,11 +58,11 @@ class V1:
         return {controller: mounts[controller] / name for controller in controllers}
 
     def make_below(self, folders: Mapping[str, Path], name: str) -> dict[str, Path]:
-        """Create a group below another one, for which the parent's limits apply."""
+        """Create the group `name` below another one, under the limits of both; return controller -> folder."""
         return _make({controller: folder / name for controller, folder in folders.items()})
 
     def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:
-        """Set the CPU time in µs per period; -1 for no quota."""
+        """Set the quota to `cpus` cores, as CPU time in each period (s); for None, lift it."""
         _write(folders["cpu"] / "cpu.cfs_period_us", round(period * 1e6))
         _write(folders["cpu"] / "cpu.cfs_quota_us", -1 if cpus is None else microseconds(cpus, period))
 
@@ -101,9 +104,10 @@ class V2:
     disk: ClassVar[str] = "io"
 
     def make(self, name: str, *more: str) -> dict[str, Path]:
-        """Create a group below `loadframe`, with the cpu and memory controllers and `more`; OSError if that fails.
+        """Create a group below `loadframe`, with the controllers cpu, memory and `more`; return controller -> folder.
 
-        Side effects: enables the controllers in the root group, and creates the group `loadframe`.
+        OSError if that fails. Side effects: enables the controllers in the root group, and creates the group
+        `loadframe`.
         """
         places = self.places(name, *more)
         mount = self.mount or _v2_mount()
@@ -125,12 +129,12 @@ class V2:
         return dict.fromkeys((*_ALWAYS, *more), mount / "loadframe" / name)
 
     def make_below(self, folders: Mapping[str, Path], name: str) -> dict[str, Path]:
-        """Create a group below another one, for which the parent's limits apply."""
+        """Create the group `name` below another one, under the limits of both; return controller -> folder."""
         _enable(folders["cpu"], tuple(folders))
         return _make({controller: folder / name for controller, folder in folders.items()})
 
     def set_quota(self, folders: Mapping[str, Path], cpus: float | None, period: float) -> None:
-        """Set the CPU time in µs and the period; `max` for no quota."""
+        """Set the quota to `cpus` cores, as CPU time in each period (s); for None, lift it."""
         quota = "max" if cpus is None else microseconds(cpus, period)
         _write(folders["cpu"] / "cpu.max", f"{quota} {round(period * 1e6)}")
 
@@ -161,7 +165,7 @@ class V2:
 
 
 def _make(folders: Mapping[str, Path]) -> dict[str, Path]:
-    """Create these folders; if one fails, remove those created before."""
+    """Create these folders and return them by controller; if one fails, remove those created before."""
     made: dict[str, Path] = {}
     for controller, folder in folders.items():
         if folder not in made.values():
@@ -248,12 +252,14 @@ def _write(path: Path, value: int | str) -> None:
 
 
 def _enable(folder: Path, controllers: Sequence[str]) -> None:
+    """Enable the controllers for the groups below this one, unless they are enabled."""
     control = folder / "cgroup.subtree_control"
     if not set(controllers) <= set(control.read_text().split()):
         _write(control, " ".join(f"+{controller}" for controller in controllers))
 
 
 def _v1_mounts() -> dict[str, Path]:
+    """Return the mount points of the version 1 hierarchies of cpu, memory and blkio, by controller."""
     mounts: dict[str, Path] = {}
     for kind, point, options in _mounted():
         if kind == "cgroup":
@@ -262,6 +268,7 @@ def _v1_mounts() -> dict[str, Path]:
 
 
 def _v2_mount() -> Path:
+    """Return the mount point of the version 2 hierarchy; OSError if it is not mounted."""
     for kind, point, _ in _mounted():
         if kind == "cgroup2":
             return point

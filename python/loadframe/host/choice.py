@@ -84,5 +84,6 @@ def _of_one_machine(name: str, image: str | None, runtime: str | None) -> LocalH
 
 
 def _close() -> None:
+    """Close all open hosts of several machines, which stops their agents and nodes."""
     for host in _OPEN.values():
         host.close()

@@ -61,7 +61,10 @@ class Runtime:
         return ((result.stderr or result.stdout).strip().splitlines() or ["the test run failed"])[-1]
 
     def wrapped(self, command: Command, image: str, limits: Limits) -> Command:
-        """Return the command that runs this one in a container of the image, with its folder and software mounted."""
+        """Return the command that runs this one in a container of the image, with its folder and software mounted.
+
+        Side effect: for Charliecloud, creates missing mount points in the image's folder.
+        """
         assert self.program
         if self.engine:
             return self._by_client(command, image, limits)
@@ -114,6 +117,7 @@ class Runtime:
         return started
 
     def _inspected(self, name: str) -> int:
+        """Return the process id of a container, from the engine; ValueError if it does not exist."""
         assert self.program
         command = (self.program, "inspect", "--format={{.State.Pid}}", name)
         return int(subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout)
@@ -289,9 +293,11 @@ class ContainerHost(LocalHost):
 
     @cached_property
     def _limiter(self) -> tuple[Limiter | None, str | None]:
+        """The engine as limiter, or this machine's limiter for runtimes without engine; the reason if there is none."""
         return (EngineLimiter(self.runtime), None) if self.runtime.engine else super()._limiter
 
     def _limiters(self) -> tuple[Limiter, ...]:
+        """Return the limiters that earlier processes may have used, including all engines."""
         engines = (EngineLimiter(runtime) for runtime in RUNTIMES if runtime.engine)
         return (*super()._limiters(), *engines)
 
@@ -302,4 +308,5 @@ class ContainerHost(LocalHost):
         return super().start(self.runtime.wrapped(command, image, asked), asked)
 
     def _server(self, name: str, pid: int) -> int:
+        """Return the id of the process in the container; `pid` is the runtime's process."""
         return self.runtime.server(name, pid)

@@ -53,7 +53,7 @@ def sign(folder: Path, token: str) -> bool:
 
 
 def signed(folder: Path, token: str) -> bool:
-    """Whether a folder contains that token."""
+    """Whether a folder contains that token, which `sign` has written."""
     return _has_text(folder, _SIGN, token)
 
 
@@ -63,6 +63,7 @@ def marked(folder: Path, mark: str) -> bool:
 
 
 def _has_text(folder: Path, name: str, text: str) -> bool:
+    """Return whether a file of a folder has exactly this text; False if it is missing or not a regular file."""
     try:
         return nofollow.read_text(folder, name) == text
     except (OSError, BadInput):
@@ -70,12 +71,15 @@ def _has_text(folder: Path, name: str, text: str) -> bool:
 
 
 def unsign(folder: Path) -> None:
-    """Remove the token."""
+    """Remove the token that `sign` has written into a folder."""
     nofollow.unlink(folder, _SIGN)
 
 
 def entries(folder: Path) -> list[Entry]:
-    """Return all folders, files and links below a folder. Sockets and other special files are skipped."""
+    """Return all folders, files (with checksums) and links below a folder, parents before their content.
+
+    The token, and sockets and other special files, are skipped.
+    """
     contents = []
     with nofollow.folder(folder) as top:
         for inner in nofollow.walk(top):
@@ -92,7 +96,7 @@ def entries(folder: Path) -> list[Entry]:
 
 
 def read_part(folder: Path, name: str, start: int, size: int) -> Piece:
-    """Return up to `size` bytes of a file in a folder."""
+    """Return up to `size` bytes of a file in a folder, from the byte offset `start`."""
     with nofollow.reading(folder, name) as file:
         file.seek(start)
         content = file.read(size)
@@ -133,7 +137,10 @@ def _open_parent(draft: Path, name: str) -> contextlib.AbstractContextManager[in
 
 
 def copy(source: Path, draft: Path) -> None:
-    """Copy a folder that is visible on this machine, such as on a shared file system. Special files are skipped."""
+    """Copy the content of a folder that is visible on this machine, such as on a shared file system, into a draft.
+
+    Special files and the token are skipped.
+    """
     with folders.writing("a copy of the data", draft), nofollow.folder(source) as top:
         for inner in nofollow.walk(top):
             if inner.path == _SIGN or not (inner.is_file or inner.is_folder or inner.is_link):
@@ -181,6 +188,7 @@ def settle(draft: Path, place: Path, expected: Sequence[Entry], user: int | None
 
 
 def _matches(parent: int, name: str, path: Path, entry: Entry) -> bool:
+    """Return whether a file has the size and checksum of an entry; False if it is missing or not a regular file."""
     try:
         return _digest(parent, name, path) == (entry.size, entry.sha256)
     except (FileNotFoundError, BadInput):

@@ -102,6 +102,7 @@ def resolved(name: str) -> str | None:
 
 
 def _cpu() -> str:
+    """Return the model name of the processor, or the architecture if it is not known."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         key, _, value = line.partition(":")
         if key.strip() in ("model name", "Model"):

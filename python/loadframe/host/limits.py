@@ -24,6 +24,7 @@ class DiskLimits:
     write_operations: float | None = None  #: 1/s
 
     def __post_init__(self) -> None:
+        """Refuse limits that are too low."""
         for name in ("read", "write"):
             size = getattr(self, name)
             if size is not None and size < 4096:
@@ -87,6 +88,7 @@ class Limits:
     disk: DiskLimits = field(default_factory=DiskLimits)  #: of the disk that holds its folder
 
     def __post_init__(self) -> None:
+        """Refuse a CPU or memory limit out of range."""
         if self.cpus is not None and not 0.01 <= self.cpus <= 4096:
             raise BadInput(
                 f"the CPU limit of a node must be 0.01 to 4096 cores; got {self.cpus}", remedy="give cores such as 0.5"
@@ -134,6 +136,7 @@ class Difference:
 
 
 def _cpus_text(quota: int | None, period: int) -> str:
+    """Write a CPU quota (None: `none`) in cores, with its period if that is not `PERIOD`; both are in µs."""
     if quota is None:
         return "none"
     cores = f"{quota / period:.4g} {'core' if quota == period else 'cores'}"
@@ -141,10 +144,12 @@ def _cpus_text(quota: int | None, period: int) -> str:
 
 
 def _size_text(size: int | None) -> str:
+    """Write a memory limit in bytes with its unit; `none` for None."""
     return "none" if size is None else format_size(size)
 
 
 def _disk_text(limits: Mapping[str, int]) -> str:
+    """Write disk limits, by their names in io.max; `none` without limits."""
     return ", ".join(f"{name}={value}" for name, value in limits.items()) or "none"
 
 
@@ -431,6 +436,7 @@ class SystemdLimiter:
 
 
 def _memory_property(memory: int | None) -> Iterator[str]:
+    """Yield the options of systemd-run for a memory limit in bytes; no option for None."""
     if memory is not None:
         yield f"--property=MemoryMax={memory}"
         yield "--property=MemorySwapMax=0"

@@ -36,6 +36,7 @@ class Shape:
     rate: float | None = None  #: maximum rate, in bytes/s
 
     def __post_init__(self) -> None:
+        """Refuse a delay, loss or rate out of range."""
         if not 0 <= self.delay <= 60:
             raise BadInput(
                 f"the delay of a link must be 0 to 60 s; got {self.delay} s", remedy="give a delay such as 20ms"
@@ -96,11 +97,14 @@ class Link:
         return (shutil.which("nsenter") or "nsenter", f"--net=/proc/{self.pid}/ns/net", "--")
 
     def _ends(self) -> tuple["_End", "_End"]:
+        """Return the outer end of the link and the end in the node's network namespace."""
         return _End(self.name), _End(NODE_END, self.inside)
 
 
 @dataclass(frozen=True)
 class _End:
+    """One end of a link: its interface, and the command prefix that runs a command where it is."""
+
     interface: str
     prefix: tuple[str, ...] = ()
 
@@ -130,6 +134,7 @@ def _apply_shape(end: _End, shape: Shape) -> None:
 
 
 def _filter(end: _End, preference: int, program: str) -> None:
+    """Replace the ingress filter of a priority (`preference`) by a BPF program; LoadframeError if that fails."""
     # Fails when the qdisc already exists, which is fine.
     _attempt(end, "qdisc", "add", "dev", end.interface, "clsact")
     # Only IP packets: ARP still works, as behind a switch that is disconnected farther away.
@@ -139,6 +144,7 @@ def _filter(end: _End, preference: int, program: str) -> None:
 
 
 def _tc(end: _End, *arguments: str) -> None:
+    """Run tc at an end of the link; LoadframeError if it fails."""
     if error := _attempt(end, *arguments):
         raise LoadframeError(f"could not change the link: {error}", where=" ".join(("tc", *arguments)))
 

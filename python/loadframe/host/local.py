@@ -88,6 +88,7 @@ class LocalHost:
 
     @cached_property
     def _limiter(self) -> tuple[Limiter | None, str | None]:
+        """The limiter of this machine, tested once, or None and the reasons."""
         return limits.choose()
 
     def limited_by(self, asked: Limits, folder: Path) -> tuple[str, str | None]:
@@ -158,7 +159,8 @@ class LocalHost:
     def start(self, command: Command, asked: Limits) -> "LocalProcess":
         """Start a command under a supervisor; LoadframeError if it cannot be executed.
 
-        Disk limits that the machine cannot enforce are dropped; `limited_by` reports that.
+        Disk limits that the machine cannot enforce are dropped; `limited_by` reports that. BadInput if its limits must
+        be shared and the limiter does not support that.
         """
         limiter, _ = self._limiter if asked else (None, None)
         if limiter and asked.disk and limiter.disk_obstacle(command.folder):
@@ -279,6 +281,7 @@ def _supervisor_program() -> Iterator[tuple[Sequence[str], Sequence[int]]]:
 
 
 def _bindable(address: str, port: int) -> bool:
+    """Return whether a process can bind the address and port now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -289,6 +292,7 @@ def _bindable(address: str, port: int) -> bool:
 
 
 def _take(candidates: list[int], count: int, addresses: Sequence[str]) -> list[int]:
+    """Return the first `count` ports that are free at all addresses, or fewer if they run out."""
     free: list[int] = []
     for port in candidates:
         if len(free) == count:
@@ -328,6 +332,7 @@ def _account() -> int | None:
 
 
 def _prefixed(command: Command, prefix: tuple[str, ...]) -> Command:
+    """Return the command with a prefix before its arguments, and the variables that systemd-run needs."""
     # systemd-run needs these two variables to find the user's systemd instance.
     session = {name: os.environ[name] for name in ("XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS") if name in os.environ}
     program = shutil.which(prefix[0]) or prefix[0]

@@ -150,6 +150,7 @@ class LocalProcess:
 
     @staticmethod
     def _await(condition: Callable[[], bool]) -> None:
+        """Wait until the condition holds, 10 s at most."""
         end = time.monotonic() + GRACE
         while not condition() and time.monotonic() < end:
             time.sleep(0.001)

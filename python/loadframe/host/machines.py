@@ -181,6 +181,7 @@ class _Returned(RemoteMachine):
         return None
 
     def _refuse(self) -> Connection:
+        """Raise BadInput, because the machine does not belong to the job."""
         raise BadInput(f"the machine is not part of {self._lent}", where=self.hostname, remedy=self._remedy)
 
 
@@ -229,7 +230,10 @@ class MpiHost(LentMachinesHost):
 
 
 def _selected_machines(hub: "Coordinator", requested: Sequence[str], placement: Placement) -> dict[str, int | None]:
-    """Return the selected machines, each with its number of slots, or None if not given."""
+    """Return the selected machines, each with its number of slots, or None if not given.
+
+    BadInput for a machine without ranks, or if nodes must not share machines and only that of rank 0 is selected.
+    """
     ranks = hub.ranks()
     known = list(dict.fromkeys(rank.machine for rank in ranks))
     chosen = dict(parse(text) for text in requested) if requested else dict.fromkeys(known)
@@ -250,10 +254,13 @@ def _selected_machines(hub: "Coordinator", requested: Sequence[str], placement: 
 
 
 class _Connect:
+    """Function that connects to the agent on a machine of the ranks."""
+
     def __init__(self, hub: "Coordinator", name: str) -> None:
         self._hub, self._name = hub, name
 
     def __call__(self) -> Connection:
+        """Start the agent through a rank above 0 there, or else as a child process; return the connection."""
         ranks = self._hub.ranks()
         there = next((rank.rank for rank in ranks if rank.machine == self._name and rank.rank), None)
         return PipeConnection(agent_command()) if there is None else self._hub.start(there, agent_command())

@@ -62,7 +62,8 @@ class NetnsHost(LocalHost):
     def address_of(self, number: int, beside: Collection[str] = ()) -> str:
         """Return an address in the network of the addresses in `beside`, or in a new network.
 
-        Side effect: for a new network, creates its bridge and removes abandoned bridges.
+        BadInput if the network has no address for that number. Side effect: for a new network, creates its bridge and
+        removes abandoned bridges.
         """
         if beside:
             network = _network_of(next(iter(beside)))
@@ -86,6 +87,7 @@ class NetnsHost(LocalHost):
         return list(range(first, first + count))
 
     def _network(self, command: Command) -> dict[str, str]:
+        """Return the supervisor's instructions for the network: `ip`, bridge, link, address and MAC address."""
         assert command.address
         network = _network_of(command.address)
         bridge = _bridge(network)
@@ -98,6 +100,7 @@ class NetnsHost(LocalHost):
         }
 
     def _start_supervisor(self, order: dict[str, Any], path: Path) -> tuple["subprocess.Popen[bytes]", dict[str, Any]]:
+        """Start a supervisor as on a local host, after its bridge is created and marked as used."""
         # The lock keeps the bridge until the supervisor has attached its node.
         with _locked():
             _sign(_network_of(order["network"]["address"].partition("/")[0]))
@@ -116,10 +119,12 @@ def _locked() -> Iterator[None]:
 
 
 def _network_of(address: str) -> IPv4Network:
+    """Return the /24 network of an address."""
     return IPv4Network(f"{address}/24", strict=False)
 
 
 def _bridge(network: IPv4Network) -> str:
+    """Return the name of a network's bridge: `lf` and the third byte of its address."""
     return f"{_PREFIX}{network.network_address.packed[2]}"
 
 
@@ -188,5 +193,6 @@ def _ip(*arguments: str) -> str:
 
 
 def _ip_json(*arguments: str) -> list[dict[str, Any]]:
+    """Execute `ip` for IPv4 and return its JSON output; LoadframeError if it fails."""
     objects: list[dict[str, Any]] = json.loads(_ip("-4", "-json", *arguments) or "[]")
     return objects

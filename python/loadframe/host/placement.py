@@ -24,6 +24,7 @@ class Placement:
     network: str | None = None  #: interface, network such as 10.1.0.0/16, or suffix of host names such as -ib
 
     def __post_init__(self) -> None:
+        """Refuse a number of nodes per machine below 1."""
         if self.per_machine is not None and self.per_machine < 1:
             raise BadInput(f"nodes per machine must be at least 1; got {self.per_machine}", remedy="give 1 or more")
 
@@ -182,6 +183,7 @@ def siblings(core: int) -> tuple[int, ...]:
 
 
 def _others(available: Sequence[int], free: Sequence[int], chosen: Sequence[int]) -> set[int]:
+    """Return the available cores that other nodes have: neither free nor chosen."""
     return set(available) - set(free) - set(chosen)
 
 

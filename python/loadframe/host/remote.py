@@ -155,6 +155,7 @@ class RemoteMachine:
             self._line.close()
 
     def _process(self, started: StartedProcess, *, kept: bool = False) -> "RemoteProcess":
+        """Return a process of the agent as an object here, and store its state."""
         line = self._connected()
         line.states.setdefault(started.number, started.state)
         return RemoteProcess(line, started, kept=kept)
@@ -236,9 +237,11 @@ class RemoteMachine:
         raise self._no_address(what, f"name one of its interfaces: {_address_list(facts.addresses)}")
 
     def _has(self, address: str) -> bool:
+        """Return whether a process on the machine can bind the address."""
         return self.call(has_address, address)
 
     def _no_address(self, what: str, remedy: str) -> BadInput:
+        """Return the error for a machine without an address for nodes; `what` is the cause."""
         return BadInput(f"the machine has no address for nodes: {what}", where=self.hostname, remedy=remedy)
 
 
@@ -319,11 +322,14 @@ class RemoteProcess:
 
     @property
     def _patience(self) -> float:
+        """Seconds of silence after which a call about the process fails."""
         return _SILENT if self._kept else _ENDING
 
     def _act(self, action: str) -> None:
+        """Apply an action of `agent.act` and store the new state; MachineLost if the machine is silent."""
         self._line.states[self._number] = self._line.ask(self._patience, agent.act, self._number, action)
 
 
 def _address_list(addresses: Mapping[str, str]) -> str:
+    """Write addresses with their interfaces."""
     return ", ".join(f"{name} {address}" for name, address in addresses.items())

@@ -217,7 +217,10 @@ class SlurmHost(LentMachinesHost):
 
 
 def _selected_machines(allocation: Allocation, requested: Sequence[str], placement: Placement) -> dict[str, int | None]:
-    """Return the selected machines, each with its number of slots, or None if not given."""
+    """Return the selected machines, each with its number of slots, or None if not given.
+
+    BadInput for a machine outside the job, or if ranks run on all machines and nodes must not share them.
+    """
     if requested:
         chosen = dict(parse(text) for text in requested)
         for name in chosen:
@@ -245,10 +248,13 @@ def _selected_machines(allocation: Allocation, requested: Sequence[str], placeme
 
 
 class _Connect:
+    """Function that connects to the agent on a machine of a job."""
+
     def __init__(self, name: str, job: str) -> None:
         self._name, self._job = name, job
 
     def __call__(self) -> Connection:
+        """Start a step with the agent, and return the connection; BadInput if srun is not installed."""
         try:
             return _Step(self._name, self._job)
         except OSError as error:
@@ -261,12 +267,14 @@ class _Step(PipeConnection):
     """Step that runs an agent. If srun is killed, the step is cancelled, because Slurm would let it run on."""
 
     def __init__(self, machine: str, job: str) -> None:
+        """Start srun with an agent on a machine of the job."""
         # Unique name, so that `cancel_step` finds only this step.
         self._step, self._job = f"loadframe-agent-{secrets.token_hex(4)}", job
         command = [*_STEP, f"--job-name={self._step}", f"--nodelist={machine}", *agent_command()]
         super().__init__(command, environment(job))
 
     def receive(self) -> bytes:
+        """Return the available output, waiting if there is none; at its end, cancel the step if srun was killed."""
         data = super().receive()
         if not data and (self.status() or 0) < 0:
             with contextlib.suppress(LoadframeError):
@@ -275,10 +283,13 @@ class _Step(PipeConnection):
 
 
 class _Explain:
+    """Function that explains why srun did not start an agent."""
+
     def __init__(self, name: str, job: str) -> None:
         self._name, self._job = name, job
 
     def __call__(self, status: int | None, words: str) -> BadInput:
+        """Return the error for an exit status and error output (`words`) of srun."""
         for pattern, what, remedy in _CAUSES:
             if re.search(pattern, words, re.IGNORECASE):
                 return BadInput(f"could not start the agent: {what}", where=self._name, remedy=remedy)

@@ -105,10 +105,13 @@ def ssh() -> list[str]:
 
 
 class _Connect:
+    """Function that connects to the agent on a machine by ssh."""
+
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __call__(self) -> Connection:
+        """Start ssh with the agent, and return the connection; BadInput if ssh is not installed."""
         options = [f"-o{key}={value}" for key, value in _OPTIONS.items()]
         # The remote shell splits this string again.
         command = [*ssh(), "-T", "-x", *options, "--", self._name, shlex.join(agent_command())]
@@ -121,10 +124,13 @@ class _Connect:
 
 
 class _Explain:
+    """Function that explains why ssh did not connect."""
+
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __call__(self, status: int | None, words: str) -> BadInput:
+        """Return the error for an exit status and error output (`words`) of ssh."""
         for pattern, what, remedy in _CAUSES:
             if re.search(pattern, words, re.IGNORECASE):
                 todo = remedy.format(ssh=shlex.join(ssh()), name=self._name)

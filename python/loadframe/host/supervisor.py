@@ -8,7 +8,8 @@ signals a reused process id, because the id stays taken until the parent collect
 It runs as a file in an isolated interpreter, so it imports only the standard library. It reads one JSON line:
 
     {"argv", "environment", "folder", "user": uid or null, "group": gid or null, "cores": [number] or null,
-     "groups": [folder], "above": [folder], "scratch": [folder], "shared": [folder], "grace": s, "undo": [argv],
+     "groups": [folder], "above": [folder], "scratch": [folder], "shared": [folder], "undo": [argv],
+     "stop_signal": number, "grace": s before SIGKILL,
      "network": {"ip": program, "bridge", "link", "address": with prefix length, "hardware": address} or null}
 
 Its standard error is the node's log. It writes a line `{"pid": n}` or `{"error": text}`, later `{"exit": status}`.
@@ -84,7 +85,7 @@ def main() -> None:
 
 
 def _read_line() -> bytes:
-    """Read a line from standard input, byte by byte: a buffer could swallow later lines."""
+    """Return a line from standard input, read byte by byte: a buffer could swallow later lines."""
     line = bytearray()
     while not line.endswith(b"\n"):
         byte = os.read(0, 1)
@@ -177,15 +178,18 @@ def _move_out(network: dict[str, str], supervisor: int) -> None:
 
 
 def _enter(namespace: int) -> None:
+    """Enter the network namespace of a file descriptor; OSError if that fails."""
     _check(ctypes.CDLL(None, use_errno=True).setns(namespace, _CLONE_NEWNET), "the network namespace")
 
 
 def _check(failed: int, what: str) -> None:
+    """Raise OSError, with `what` in place of a file name, if a call of libc has failed (not 0)."""
     if failed:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), what)
 
 
 def _run(command: list[str]) -> None:
+    """Run a command for 30 s at most; ignore its failure."""
     # Here and not above: most nodes need it neither now nor when they end.
     import subprocess
 
@@ -283,7 +287,7 @@ def _children() -> set[int]:
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                # As base.process_stat, which cannot be imported here: the second field may contain spaces and
+                # As `procfs.stat_fields`, which cannot be imported here: the second field may contain spaces and
                 # parentheses.
                 fields = Path(entry.path, "stat").read_text().rpartition(")")[2].split()
                 if int(fields[1]) == ours:
@@ -341,6 +345,7 @@ def _unplug(network: dict[str, str]) -> None:
 
 
 def _write(message: dict[str, Any]) -> None:
+    """Write a message as a JSON line to standard output; ignore a closed pipe."""
     with contextlib.suppress(OSError):
         os.write(1, json.dumps(message).encode() + b"\n")
 

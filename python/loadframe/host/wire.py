@@ -65,7 +65,7 @@ class PipeConnection:
         self._listener.start()
 
     def send(self, data: bytes) -> None:
-        """Write the data to the command's input."""
+        """Write the data to the command's input; BrokenPipeError after `hang_up`."""
         assert self._process.stdin
         with self._sending:
             if self._process.stdin.closed:
@@ -105,6 +105,7 @@ class PipeConnection:
         return "\n".join(self._words)
 
     def _listen(self) -> None:
+        """Keep the last lines of the command's standard error, until it ends."""
         assert self._process.stderr
         for line in self._process.stderr:
             self._words.append(line.decode(errors="replace").rstrip())
@@ -174,7 +175,7 @@ _READERS: Mapping[str, Callable[[Any], Any]] = {
 
 
 def name_of(thing: Callable[..., Any]) -> str:
-    """Return the name under which `named` finds a function or type.
+    """Return the name under which `import_named` finds a function or type.
 
     TypeError if it is not at the top of a module of this package.
     """
