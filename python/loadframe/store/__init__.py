@@ -64,7 +64,10 @@ def load_file(path: str) -> Store:
 
 @cache
 def _load_file(file: Path) -> Store:
-    """Run a file once per process, because a store may keep state of its cluster."""
+    """Execute a store's file and return its STORE, with `code` set; BadInput if it fails or defines no store.
+
+    The result is cached by path, because a store may keep state of its cluster.
+    """
     name = f"_loadframe_store_{hashlib.sha256(str(file).encode()).hexdigest()[:16]}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec

@@ -81,14 +81,14 @@ class Auth:
 
     @cached_property
     def signer(self) -> "Signer":
-        """The part of the engine that authenticates requests, and reads the file again."""
+        """The engine's object that makes the headers with the credentials. It rereads `file` when that changes."""
         from loadframe._engine import Signer
 
         return Signer(json.dumps(self.plan), self.file)
 
     @property
     def check(self) -> str:
-        """The remedy for a server that refuses these credentials."""
+        """Sentence for an error message: the server refused the credentials, and the options and files to check."""
         variable = {"basic": "LOADFRAME_PASSWORD", "api_key": "LOADFRAME_API_KEY", "bearer": "LOADFRAME_TOKEN"}
         place = f" in {self.file}" if self.file else ""
         match self.scheme:
@@ -106,6 +106,7 @@ class Auth:
 
     @property
     def _key(self) -> str:
+        """The API key as requests need it: the Base64 of a key in the form `id:key`, any other key unchanged."""
         # Elasticsearch shows keys as `id:key` and as the Base64 of that, which has no colon.
         return _encoded(self.secret) if ":" in self.secret else self.secret
 
@@ -148,12 +149,15 @@ class Access:
         return "" if self.tls.certificate else "; if it requires a client certificate, give --cert"
 
     def authenticate(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> dict[str, str]:
-        """Return the HTTP headers with the credentials for a request with these `headers`, which include `Host`."""
+        """Return the HTTP headers with the credentials for a request with these `headers`, which include `Host`.
+
+        Empty without credentials.
+        """
         return dict(self.auth.signer.headers(method, path, list(headers.items()), body)) if self.auth else {}
 
     @cached_property
     def context(self) -> ssl.SSLContext | None:
-        """The TLS context of the client; BadInput if a file is unreadable or invalid."""
+        """The client's TLS context, None without TLS; BadInput if a file is unreadable or invalid."""
         if self.tls is None:
             return None
         tls = self.tls
@@ -275,7 +279,7 @@ def join_address(host: str, port: int | str) -> str:
 
 
 def invalid_certificate(address: str, error: ssl.SSLCertVerificationError) -> BadInput:
-    """Return the error for a certificate that does not verify."""
+    """Return the BadInput for a host whose certificate does not verify."""
     return BadInput(
         f"certificate verification failed: {error.verify_message}",
         where=address,
@@ -322,7 +326,7 @@ def _endpoint(url: str, port: int | None, schemes: Mapping[str, bool | None]) ->
 
 @contextlib.contextmanager
 def _naming(file: Path | None) -> Iterator[None]:
-    """Turn errors of reading a TLS file into BadInput that names the file."""
+    """Turn errors of reading the TLS file inside the block into BadInput that names the file."""
     try:
         yield
     except ssl.SSLError as error:
@@ -339,6 +343,7 @@ def _naming(file: Path | None) -> Iterator[None]:
 
 
 def _encoded(text: str) -> str:
+    """Return the Base64 encoding of a text."""
     return base64.b64encode(text.encode()).decode()
 
 
@@ -421,7 +426,7 @@ class Certificates:
     key: str = field(repr=False)  #: PKCS #8, without a password
 
     def files(self, *, bundled: bool = False) -> dict[str, str]:
-        """Return the files by path in the node's folder; `bundled` joins certificate and key."""
+        """Return the PEM files' content by path in the node's folder; `bundled` joins certificate and key in one."""
         if bundled:
             return {AUTHORITY: self.authority, BUNDLE: self.certificate + self.key}
         return {AUTHORITY: self.authority, CERTIFICATE: self.certificate, KEY: self.key}

@@ -27,11 +27,11 @@ class Call(Protocol):
     """Runs a function of this package on a node's machine, as `Machine.call` of the hosts does."""
 
     def __call__(self, function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Return the function's result, and raise its exceptions here."""
+        """Run the function with these arguments on the machine; return its result, or raise its exception here."""
 
 
 def here(function: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
-    """Run a function on this machine, in this process."""
+    """Call the function with these arguments in this process, and return its result."""
     return function(*args, **kwargs)
 
 
@@ -138,7 +138,7 @@ class Health:
 
     @property
     def balanced(self) -> bool:
-        """Whether all data is in its place and nothing moves."""
+        """Whether all replicas of all pieces are in service and no piece is moving."""
         return self.ready and self.moving == 0
 
 
@@ -208,7 +208,7 @@ _POLL = 0.1
 
 
 def wait_until(met: Callable[[], bool], watch: Watch, progress: Balancing) -> None:
-    """Wait until the condition is true, and report `progress` meanwhile. It is false while the store is unreachable."""
+    """Poll `met` until it returns True, and call `watch(progress)` between polls. Unreachable counts as False."""
     while True:
         with contextlib.suppress(Unreachable):
             if met():
@@ -260,7 +260,7 @@ class Store(ABC):
         return self
 
     def _require_user_login(self, access: Access) -> None:
-        """BadInput for API keys, tokens and compression, in stores that only know users with passwords."""
+        """BadInput for API keys, tokens, AWS keys and compression, in stores that only know users with passwords."""
         if access.auth is not None and access.auth.scheme == "aws":
             raise BadInput(
                 f"{self.kind} does not support AWS signatures, which sign HTTP requests",
@@ -272,7 +272,7 @@ class Store(ABC):
             raise BadInput(f"Loadframe does not compress requests to {self.kind}", remedy="leave --compress out")
 
     def announce_tls(self, connection: socket.socket) -> None:  # noqa: B027 - most protocols need nothing
-        """Ask the server on a new connection to start TLS; OSError if it refuses."""
+        """Ask the server on a new connection to start TLS; OSError if it refuses. The default sends nothing."""
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
         """Return the installation at `home`, or the one on the PATH; None if the store has to be downloaded.
@@ -292,7 +292,7 @@ class Store(ABC):
 
     @property
     def hidden(self) -> list[str]:
-        """Figures that the service refused to show so far, for the record."""
+        """Names of the statistics that the service has refused to show so far. The default is an empty list."""
         return []
 
     @abstractmethod
@@ -307,7 +307,7 @@ class Store(ABC):
         return None
 
     def software(self, version: str) -> dict[str, str]:
-        """Return product and version from the result of `version`, for drivers with version-dependent protocols."""
+        """Split a result of `version` into `distribution` (the product) and `version`, for drivers that need them."""
         distribution, _, number = version.rpartition(" ")
         return {"distribution": distribution or self.kind, "version": number}
 
@@ -326,18 +326,21 @@ class Store(ABC):
             )
 
     def silent(self, addresses: Sequence[str]) -> list[str]:
-        """Return a sentence for each address that does not answer, for drivers that would not notice it under load."""
+        """Return a sentence for each silent address, for drivers that would not notice it under load.
+
+        Default: empty.
+        """
         return []
 
     def require_one_cluster(self, addresses: Sequence[str]) -> None:  # noqa: B027 - most clients notice
-        """BadInput if the addresses belong to several clusters, where each would lack the data of the others."""
+        """BadInput if the addresses belong to several clusters. The default checks nothing."""
 
     def parts(self, settings: Mapping[str, Any]) -> Mapping[str, "Store"]:
-        """Return further stores by kind, of which this store starts processes."""
+        """Return further stores by kind: this store starts processes of them, too. By default none."""
         return {}
 
     def read_from(self, settings: Mapping[str, Any]) -> str | None:
-        """Return which nodes serve reads, in the driver's terms, if the settings choose it."""
+        """Return which nodes serve reads, in the driver's terms; None if the settings do not choose it."""
         return None
 
     @abstractmethod
@@ -433,7 +436,7 @@ class Store(ABC):
         """
 
     def require_growing(self, addresses: Sequence[str]) -> None:  # noqa: B027 - most can
-        """BadInput if the cluster cannot accept a node; called before a node is started."""
+        """BadInput if the cluster cannot accept a node; called before a node is started. The default checks nothing."""
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Add a started node to the cluster, and return when it is a member; its data may move later.
@@ -443,7 +446,7 @@ class Store(ABC):
         raise BadInput(f"Loadframe cannot add nodes to {self.kind}", remedy="start a cluster with more nodes")
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Spread the data evenly over the nodes, and return when nothing moves any more."""
+        """Spread the data evenly over the nodes, and return when nothing moves any more; BadInput if unsupported."""
         raise BadInput(f"Loadframe cannot balance {self.kind}", remedy="start a cluster with more nodes")
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
@@ -454,10 +457,10 @@ class Store(ABC):
         raise BadInput(f"Loadframe cannot remove nodes from {self.kind}", remedy="start a cluster with fewer nodes")
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:  # noqa: B027 - some need nothing
-        """Remove the traces of `leave` for a node that is stopped, or of a node that failed to join."""
+        """Remove the traces of `leave` for a stopped node, or of a node that failed to join; by default, do nothing."""
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:  # noqa: B027 - some cannot
-        """Cancel an interrupted `leave`: the node remains a member."""
+        """Cancel an interrupted `leave`: the node remains a member. The default does nothing."""
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
         """Change settings of a running cluster on every member; BadInput if a setting needs a restart.
@@ -508,13 +511,14 @@ class Store(ABC):
             raise self._not_explored()
 
     def _not_explored(self) -> BadInput:
+        """Return the BadInput for a store that does not answer questions about documents."""
         return BadInput(
             f"Loadframe cannot explore the documents of {self.kind}",
             remedy="explore OpenSearch or Elasticsearch, or a run folder",
         )
 
     def collections(self, addresses: Sequence[str]) -> list[str]:
-        """Return the names of all collections, in stores that answer questions about documents."""
+        """Return the names of all collections; BadInput in stores that do not answer questions about documents."""
         raise self._not_explored()
 
     def fields(self, addresses: Sequence[str], name: str) -> dict[str, Kind]:
@@ -562,7 +566,7 @@ def daily_collections(name: str, known: Iterable[str], *, dotted: bool = True) -
 
 
 def daily_families(known: Iterable[str]) -> list[str]:
-    """Return `ads-*` for known daily collections such as `ads-2017.03.01`."""
+    """Return, sorted and without repeats, `ads-*` for known daily collections such as `ads-2017.03.01`."""
     daily = re.compile(f"(.+){_DAY}")
     matches = filter(None, map(daily.fullmatch, known))
     return sorted({f"{match[1]}{_EVERY_DAY}" for match in matches})

@@ -74,7 +74,7 @@ class Environment:
 
     @property
     def digest(self) -> str:
-        """A short identifier of the content."""
+        """The first 16 hexadecimal digits of the lock's SHA-256, which identify the environment."""
         return hashlib.sha256(self.lock.encode()).hexdigest()[:16]
 
 
@@ -109,12 +109,12 @@ class Distribution:
 
 
 def embedded_files(store: str, version: str) -> Distribution:
-    """Return the files of an embedded version, from the list in this package."""
+    """Return the distribution that the file STORE-VERSION.json of this package lists."""
     return read(Path(__file__).with_name(f"{store}-{version}.json"))
 
 
 def read(path: Path) -> Distribution:
-    """Read a list that `tools/resolve_distribution.py` wrote."""
+    """Return the distribution in a JSON file that `tools/resolve_distribution.py` wrote."""
     content = json.loads(path.read_text())
     return Distribution(
         store=content["store"],
@@ -141,7 +141,7 @@ class Offer:
 
 
 def version_numbers(kind: str, version: str) -> tuple[int, ...]:
-    """Return the numbers of a version; BadInput for an incomplete version."""
+    """Return the numbers of a version such as `8.1.2`; BadInput if it has other than three numbers."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise BadInput(
             f"{kind} {version} is not a complete version, which the vendor's downloads need",
@@ -185,7 +185,10 @@ def require_program(home: Path | None, *names: str) -> Path:
 
 
 def program_version(path: Path, pattern: str, *arguments: str) -> str:
-    """Run a program and return its version, the pattern's group in the output; BadInput if that fails."""
+    """Run a program with `arguments`, and return group 1 of `pattern` in its output: its version.
+
+    BadInput if it cannot run, takes over 30 s, or prints no version. `pattern` is a regular expression.
+    """
     try:
         done = subprocess.run([path, *arguments], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -203,7 +206,7 @@ def program_version(path: Path, pattern: str, *arguments: str) -> str:
 
 
 def of_jar(home: Path, kind: str, names: Sequence[str]) -> str:
-    """Return the version in the name of the server's jar, `lib/NAME-VERSION.jar`; BadInput if it is missing."""
+    """Return the version in a jar's file name, `lib/NAME-VERSION.jar` for one of `names`; BadInput if it is missing."""
     lib = home / "lib"
     for path in sorted(lib.iterdir()) if lib.is_dir() else ():
         for name in names:
@@ -217,6 +220,6 @@ def of_jar(home: Path, kind: str, names: Sequence[str]) -> str:
 
 
 def jdk(home: Path) -> Path | None:
-    """Return the bundled Java runtime of an installation, or None."""
+    """Return the Java home that an installation bundles in its folder `jdk`, or None."""
     runtime = home / "jdk"
     return runtime if (runtime / "bin" / "java").is_file() else None

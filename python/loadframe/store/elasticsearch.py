@@ -85,7 +85,7 @@ class Elasticsearch(SearchStore):
     _sections = ""
 
     def distribution(self, version: str) -> Distribution:
-        """Return the vendor's archive of an embedded version."""
+        """Return the vendor's archive of an embedded version; BadInput for other versions."""
         if version not in self.versions:
             raise BadInput(
                 f"elasticsearch {version} is not an embedded version",
@@ -95,7 +95,10 @@ class Elasticsearch(SearchStore):
         return _DISTRIBUTION
 
     def offer(self, version: str) -> Offer | None:
-        """Return the vendor's archive, which bundles a Java runtime."""
+        """Return the vendor's archive, which bundles Java; None for major versions without one.
+
+        BadInput for an incomplete version, or a machine that the vendor does not support.
+        """
         if _major(version) not in _OFFERED:
             return None
         version_numbers(self.kind, version)
@@ -103,7 +106,7 @@ class Elasticsearch(SearchStore):
         return Offer(self.kind, version, _VENDOR, name, "sha512")
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
-        """Return the user's installation; BadInput if it is too old or too new."""
+        """Return the user's installation, None without `home`; BadInput if it is too old or too new."""
         if home is None:
             return None
         version = distribution.of_jar(home, self.kind, ("elasticsearch",))
@@ -118,7 +121,7 @@ class Elasticsearch(SearchStore):
         return FoundInstallation(version, home, least, None if jdk else most, jdk)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Check settings of elasticsearch.yml and of the JVM."""
+        """Refuse settings that Loadframe controls, and invalid JVM settings."""
         node_settings.check_settings(settings, _OURS)
 
     def require_encryption(
@@ -140,12 +143,18 @@ class Elasticsearch(SearchStore):
             )
 
     def require_machine(self, settings: Mapping[str, Any], memory: int | None, address: str) -> None:
-        """Check the heap, and this machine's limit of open files, which loopback addresses do not need."""
+        """Refuse a heap that leaves too little of `memory`, and a limit of open files too low for `address`.
+
+        A loopback address needs no such limit.
+        """
         node_settings.require_heap(settings, memory)
         node_settings.require(self.kind, node_settings.Machine.here(), address)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Bind one address, elect by majority, and ignore the disk's fill level when allocating shards."""
+        """Return the plan of a node that binds one address, elects by majority, and ignores the disk's fill level.
+
+        BadInput without Java, or if the node would not start on this machine.
+        """
         if installation.java is None:
             raise BadInput("elasticsearch needs a Java runtime", remedy="see `loadframe doctor`")
         node, adapted = node_settings.adapted(self.kind, node, node_settings.Machine.here())
@@ -196,7 +205,10 @@ class Elasticsearch(SearchStore):
             self._count_voters(addresses)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Move all shards off the node, and wait until it holds none; then exclude it from elections."""
+        """Move all shards off the node, and wait until it holds none; then remove its vote.
+
+        BadInput if the others cannot hold all replicas, or cannot elect a master.
+        """
         if not self._elects_by_number(addresses):
             return super().leave(addresses, member, watch)
         membership.require_electors(self.request, addresses, member)
@@ -204,34 +216,38 @@ class Elasticsearch(SearchStore):
         return self._count_voters(addresses, without=member.name)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Allow shards on nodes of that name again, and restore votes that `leave` removed."""
+        """Allow shards on nodes of that name again, and (from version 7 on) restore votes that `leave` removed."""
         if not self._elects_by_number(addresses):
             return super().forget(addresses, member)
         return membership.allow(self.request, addresses, member.name)
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
-        """Allow the node shards and a vote again."""
+        """Allow the node shards again, and restore its vote."""
         if not self._elects_by_number(addresses):
             return super().stay(addresses, member)
         self._count_voters(addresses)
         return membership.allow(self.request, addresses, member.name)
 
     def _elects_by_number(self, addresses: Sequence[str]) -> bool:
-        """Whether a setting determines the election quorum (before version 7) rather than the cluster."""
+        """Whether a setting determines the election quorum, as before version 7, rather than the cluster."""
         return self._version_number(addresses) < (7,)
 
     def resign(self, addresses: Sequence[str], member: Member) -> None:
-        """Exclude the node from elections."""
+        """Exclude the node from elections; before version 7, set the election quorum as if the node had left."""
         if not self._elects_by_number(addresses):
             return super().resign(addresses, member)
         return self._count_voters(addresses, without=member.name)
 
     def _count_voters(self, addresses: Sequence[str], without: str = "") -> None:
+        """Set the election quorum to a majority of the electable nodes, not counting the node named `without`."""
         voters = set(membership.names(self.request, addresses, "master")) - {without}
         membership.require_majority(self.request, addresses, len(voters))
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Create an index as `SearchStore` does; before version 7 its mappings belong to the type `_doc`."""
+        """Create an index as `SearchStore` does; before version 7 its mappings belong to the type `_doc`.
+
+        BadInput for a data stream before 7.9.
+        """
         body = json.loads(json.dumps(definition))
         version = self._version_number(addresses)
         if "mappings" in body and version < (7,):
@@ -242,25 +258,34 @@ class Elasticsearch(SearchStore):
         super().create_collection(addresses, name, body, nodes)
 
     def _composes(self, addresses: Sequence[str]) -> bool:
+        """Whether the cluster has composable index templates, from 7.8 on."""
         return self._version_number(addresses) >= _COMPOSED_TEMPLATES
 
     def _sorts_mixed(self, addresses: Sequence[str]) -> bool:
+        """Whether the cluster sorts a field whose types differ between indices, from 7.2 on."""
         return self._version_number(addresses) >= _MIXED_SORTS
 
     def _version_number(self, addresses: Sequence[str]) -> tuple[int, ...]:
+        """Return major and minor version of the running cluster."""
         return _number(self.software(self.version(addresses))["version"])
 
 
 def _major(version: str) -> int | None:
+    """Return the major version, or None if the version does not start with a number."""
     first = version.partition(".")[0]
     return int(first) if first.isdigit() else None
 
 
 def _number(version: str) -> tuple[int, ...]:
+    """Return major and minor version: (8, 1) for `8.1.2`."""
     return tuple(int(part) for part in version.partition("-")[0].split(".")[:2])
 
 
 def _configuration(node: NodeSpec, home: Path, version: tuple[int, ...]) -> str:
+    """Return the text of elasticsearch.yml for a node of `version` (major, minor), installed in `home`.
+
+    The user's settings override Loadframe's.
+    """
     settings: dict[str, Any] = {
         "cluster.name": node.cluster,
         "node.name": node.name,

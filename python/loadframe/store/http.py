@@ -26,7 +26,7 @@ class Http(Store):
     driver = "http"
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Keep connections between requests."""
+        """Create the HTTP client, which uses `access` and keeps connections open between requests."""
         self._silence_hint = access.silence_hint
         self._web = Web(access, timeout=_TIMEOUT)
 
@@ -83,9 +83,11 @@ class Http(Store):
         return {}
 
     def _ask(self, address: str) -> Answer:
+        """Return the answer to `GET /`, with any status; UnansweredError without an answer."""
         return self._web.request(address, "GET", "/")
 
     def _answers(self, address: str) -> bool:
+        """Return whether `GET /` gets an answer, with any status."""
         try:
             self._ask(address)
         except UnansweredError:
@@ -94,6 +96,7 @@ class Http(Store):
 
 
 def _not_ours() -> BadInput:
+    """Return the BadInput for an attempt to start an HTTP service."""
     return BadInput("Loadframe does not start HTTP services", remedy="name it with --hosts")
 
 

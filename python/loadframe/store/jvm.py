@@ -59,6 +59,7 @@ def options(node: NodeSpec, vendors: Sequence[str], *, besides: int) -> tuple[in
 
 
 def _user_options(settings: Mapping[str, Any]) -> list[str]:
+    """Return the JVM options in the setting `jvm`, split at spaces."""
     return str(settings.get("jvm") or "").split()
 
 

@@ -41,7 +41,7 @@ class OpenSearch(SearchStore):
     versions = ("3.8.0", "2.19.6")
 
     def distribution(self, version: str) -> Distribution:
-        """Return the jars of a version, and a descriptor for each module."""
+        """Return the jars of an embedded version, and a descriptor for each module; BadInput for other versions."""
         if version not in self.versions:
             raise BadInput(
                 f"opensearch {version} is not an embedded version",
@@ -58,7 +58,7 @@ class OpenSearch(SearchStore):
         return replace(listed, texts=tuple(descriptors), folders=("bin", "plugins"))
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
-        """Return the user's installation, in the layout of the vendor's archive."""
+        """Return the user's installation, in the layout of the vendor's archive; None without `home`."""
         if home is None:
             return None
         version = distribution.of_jar(home, self.kind, ("opensearch",))
@@ -66,16 +66,23 @@ class OpenSearch(SearchStore):
         return FoundInstallation(version, home, 21 if modern else 11, None if modern or jdk else 23, jdk)
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Check settings of opensearch.yml and of the JVM."""
+        """Refuse settings that Loadframe controls, and invalid JVM settings."""
         node_settings.check_settings(settings, _OURS)
 
     def require_machine(self, settings: Mapping[str, Any], memory: int | None, address: str) -> None:
-        """Check the heap, and this machine's limit of open files, which loopback addresses do not need."""
+        """Refuse a heap that leaves too little of `memory`, and a limit of open files too low for `address`.
+
+        A loopback address needs no such limit.
+        """
         node_settings.require_heap(settings, memory)
         node_settings.require(self.kind, node_settings.Machine.here(), address)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Bind one address, elect among the founders, and ignore the disk's fill level when allocating shards."""
+        """Return the plan of a node that binds one address and elects among the founders.
+
+        Shards are allocated at any fill level of the disk. BadInput without Java, or if the node would not start on
+        this machine.
+        """
         if installation.java is None:
             raise BadInput("opensearch needs a Java runtime", remedy="see `loadframe doctor`")
         node, adapted = node_settings.adapted(self.kind, node, node_settings.Machine.here())
@@ -113,10 +120,12 @@ class OpenSearch(SearchStore):
 
 
 def _has_agent(home: Path) -> bool:
+    """Whether the installation contains the Java agent of version 3, which replaces the security manager."""
     return next((home / "lib").glob("opensearch-agent-*.jar"), None) is not None
 
 
 def _configuration(node: NodeSpec, home: Path) -> str:
+    """Return the text of opensearch.yml for a node installed in `home`; the user's settings override Loadframe's."""
     settings: dict[str, Any] = {
         "cluster.name": node.cluster,
         "node.name": node.name,
@@ -138,6 +147,7 @@ def _configuration(node: NodeSpec, home: Path) -> str:
 
 
 def _descriptor(module: distribution.Module, listed: Distribution) -> str:
+    """Return the text of a module's plugin-descriptor.properties, for the version of `listed`."""
     return (
         f"name={module.name}\n"
         f"description=The module {module.name}\n"

@@ -91,6 +91,7 @@ def _is_direct(address: str, exceptions: str) -> bool:
 
 
 def _networks(exceptions: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    """Return the networks (CIDR) in the text of NO_PROXY; other and invalid entries are skipped."""
     networks = []
     for text in exceptions.split(","):
         if "/" in text:
@@ -158,7 +159,8 @@ class Web:
     ) -> Answer:
         """Send a request, with `body` as JSON or with a `form`, and return the answer; UnansweredError without one.
 
-        A sequence is sent as JSON lines. `headers` replace the headers with the credentials.
+        A sequence is sent as JSON lines. With `headers`, no credentials are sent. `timeout` limits each read and write,
+        s. Redirects are not followed.
         """
         sent = dict(headers or {})
         content = None
@@ -199,7 +201,7 @@ class Web:
         return Answer(address, path, answer.status, answered, read)
 
     def _host(self, address: str) -> str:
-        """Return the `Host` header, without the scheme's default port: signatures are checked without it."""
+        """Return the `Host` header for an address. It lacks the scheme's default port, as signatures require."""
         _, port = split_address(address)
         return address.rpartition(":")[0] if port == (443 if self._access.tls else 80) else address
 

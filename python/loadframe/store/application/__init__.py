@@ -58,7 +58,7 @@ class Tiers:
         return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
     def keep(self, balancer: Member) -> None:
-        """Store the tiers in the balancer's folder."""
+        """Write these tiers into a file in the balancer's folder, for `kept`."""
         assert balancer.folder
         balancer.call(replace_file, balancer.folder, TIERS, json.dumps(asdict(self)))
 
@@ -76,9 +76,9 @@ class Tiers:
 
 
 def waiting(folder: Path, command: Sequence[str], *, inside: str = ".", sourced: bool = False) -> tuple[str, ...]:
-    """Return a shell command line that waits for the file, then runs `command` in its subfolder `inside`.
+    """Return a shell command line that waits for the file TOLD, then runs `command` in the subfolder `inside`.
 
-    With `sourced`, the file's content is variables for the environment.
+    With `sourced`, the file's content is shell commands that set the environment.
     """
     told = shlex.quote(str(folder / TOLD))
     variables = f". {told}; " if sourced else ""
@@ -98,7 +98,7 @@ def replace_file(folder: Path, name: str, text: str) -> None:
 
 
 def until(true: Callable[[], bool], watch: Watch, what: str, where: Sequence[Member], remedy: str) -> None:
-    """Wait until `true` holds; a LoadframeError counts as not yet. StoreFailed after the time limit."""
+    """Wait until `true` returns True; LoadframeError counts as False. StoreFailed with this text after 180 s."""
     deadline = time.monotonic() + _READY_WITHIN
     while not _holds(true):
         watch(Balancing(1, "tiers", what))
@@ -112,6 +112,7 @@ def until(true: Callable[[], bool], watch: Watch, what: str, where: Sequence[Mem
 
 
 def _holds(true: Callable[[], bool]) -> bool:
+    """Return the result of `true`, or False if it raises LoadframeError."""
     try:
         return true()
     except LoadframeError:
@@ -150,7 +151,7 @@ def read(folder: Path, patterns: Sequence[str], without: Sequence[str]) -> Mappi
 
 
 def digest(texts: Mapping[str, str], *further: str) -> str:
-    """Return an identifier of 8 hexadecimal digits for the files' content."""
+    """Return an identifier of 8 hexadecimal digits for file contents by name, and for `further` texts."""
     whole = hashlib.sha256(repr((sorted(texts.items()), further)).encode())
     return whole.hexdigest()[:8]
 
@@ -248,10 +249,11 @@ class Application(Store):
 
     @property
     def _texts(self) -> Mapping[str, str]:
+        """The application's files by relative path, without `test_*`; BadInput if unreadable, none or too large."""
         return read(self._folder, self._files, ("test_*",))
 
     def distribution(self, version: str) -> Distribution:
-        """Return its virtual environment; the version has a digest of its files appended."""
+        """Return its virtual environment, with a digest of its files in the version; BadInput if one is unreadable."""
         lock, where = "", ""
         if self._requirements:
             path = self._folder / self._requirements
@@ -270,7 +272,7 @@ class Application(Store):
         )
 
     def parts(self, settings: Mapping[str, Any]) -> Mapping[str, Store]:
-        """Return the stores in the setting `store`, such as `mongodb` or `mongodb+opensearch`."""
+        """Return the stores in the setting `store` (`a+b` for two), or the default one; BadInput for other stores."""
         named = str(settings.get("store") or next(iter(self._behind), ""))
         kinds = [name.strip() for name in named.split("+") if name.strip()]
         for name in kinds:
@@ -280,7 +282,7 @@ class Application(Store):
         return {name: self._behind[name] for name in kinds}
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Check settings of Loadframe, of the application, and of its stores (`KIND.NAME`)."""
+        """Refuse unknown or invalid settings of application, balancer and stores (`KIND.NAME`); require haproxy."""
         parts = self.parts(settings)
         balancer.program()
         for name in settings:
@@ -297,7 +299,7 @@ class Application(Store):
             part.check_settings(_of(kind, settings))
 
     def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
-        """Return the instance of that number; names start with app-1. BadInput beyond the maximum."""
+        """Return the instance of that number, counted from 0, named app-1 and so on. BadInput above 64 instances."""
         if number >= balancer.MOST:
             raise BadInput(f"more than {balancer.MOST} instances", remedy="start fewer")
         return (ProcessSpec(balancer.instance_name(number + 1), serves=False),)
@@ -308,7 +310,7 @@ class Application(Store):
         return (*behind, ProcessSpec(BALANCER, BALANCER))
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Return the plan of an instance, the load balancer, or a store."""
+        """Return the plan of an instance, the load balancer, or a store, by the node's role."""
         if node.role == BALANCER:
             program = balancer.program()
             return NodePlan(
@@ -353,7 +355,7 @@ class Application(Store):
     # Starting the tiers
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Wait for the stores, start the instances, wait for them, and start the balancer."""
+        """Wait for the stores, start the instances, wait for them, and start the balancer; StoreFailed after 180 s."""
         behind, addresses, logins = self.parts(settings), {}, dict[str, str]()
         for kind, part in behind.items():
             (server,) = (member for member in members if member.role == kind)
@@ -377,7 +379,7 @@ class Application(Store):
         self._connect(members, front, tiers, settings, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Connect restarted processes; running ones stay, and the balancer receives new addresses."""
+        """Reconnect restarted processes: give instances the stores' addresses, and the balancer the instances'."""
         (front,) = (member for member in members if member.role == BALANCER)
         assert front.folder
         kept = Tiers.kept(front.folder)
@@ -393,7 +395,7 @@ class Application(Store):
         self._connect(members, front, tiers, {}, watch)
 
     def _part(self, kind: str, address: str, environment: Mapping[str, str]) -> Store:
-        """Return a store behind the instances, with their credentials; its connections stay open."""
+        """Return a store that the instances use, with its credentials in `environment`; its connections stay open."""
         user, password = _login(kind)
         if user not in environment:
             return self._behind[kind]
@@ -434,6 +436,7 @@ class Application(Store):
         self._known[front.address] = tiers
 
     def _until_answering(self, instances: Sequence[Member], watch: Watch) -> None:
+        """Wait until all instances answer the health request with 200; StoreFailed after 180 s."""
         until(
             lambda: all(self._answers(member.address) for member in instances),
             watch,
@@ -443,6 +446,7 @@ class Application(Store):
         )
 
     def _answers(self, address: str) -> bool:
+        """Whether the address answers the health request with status 200."""
         try:
             return self._web.request(address, "GET", self._health).status == 200
         except UnansweredError:
@@ -451,7 +455,7 @@ class Application(Store):
     # Adding and removing instances
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Start an instance with the stores' addresses, and add it to the balancer."""
+        """Start an instance with the stores' addresses, and add it to the balancer; StoreFailed after 180 s."""
         tiers = self._tiers(member)
         tell(member, tiers.exports)
         self._until_answering([member], watch)
@@ -466,11 +470,11 @@ class Application(Store):
         )
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Report balance at once: instances hold no data."""
+        """Do nothing but report that nothing is left to move: instances hold no data."""
         watch(Balancing(0, "instances", "ok"))
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Stop new requests to the instance, and wait until it has answered all."""
+        """Stop new requests to the instance, and wait until it has answered all; StoreFailed after 180 s."""
         balancer.drain(self._tiers(member).commands, member.name)
 
         def idle() -> bool:
@@ -480,7 +484,7 @@ class Application(Store):
         until(idle, watch, "waiting for its last answers", [member], "see the balancer's statistics")
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Remove the instance from the balancer."""
+        """Disable the instance's entry in the balancer."""
         balancer.drop(self._tiers(member).commands, member.name)
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
@@ -488,13 +492,14 @@ class Application(Store):
         balancer.enter(self._tiers(member).commands, member.name, member.address)
 
     def _tiers(self, member: Member) -> Tiers:
+        """Return the tiers stored in the balancer's folder, next to the folder of `member`."""
         assert member.folder
         return Tiers.kept(member.folder.parent / BALANCER)
 
     # Requests to the cluster
 
     def version(self, addresses: Sequence[str]) -> str:
-        """Return the version of the local files; Unreachable if no address answers."""
+        """Return the version of the local files, with their digest; Unreachable if no address answers with 200."""
         if not any(self._answers(address) for address in addresses):
             raise Unreachable(f"{self.kind} does not answer", where=", ".join(addresses), remedy="check that it runs")
         return self.distribution("").version
@@ -508,7 +513,7 @@ class Application(Store):
         )
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Return the health: ready if the balancer reaches all its instances."""
+        """Return the health: ready if the balancer reaches all its instances, and there is one."""
         rows = balancer.figures(self._web, addresses)
         names = [name for name in rows if name != "FRONTEND"]
         up = sum(rows[name]["status"].startswith("UP") for name in names)
@@ -530,7 +535,10 @@ class Application(Store):
         raise LoadframeError(f"cannot count {name}: an application does not have collections")
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return the balancer's statistics of each instance and of all, and the statistics of the stores."""
+        """Return statistics by process: of each instance and of `balancer` (all requests), and by kind of store.
+
+        Stores are included only if this process formed the cluster.
+        """
         rows = balancer.figures(self._web, addresses)
         named = {BALANCER if name == "FRONTEND" else name: row for name, row in rows.items()}
         by_process = {
@@ -547,6 +555,7 @@ class Application(Store):
 
 
 def _until_ready(part: Store, server: Member, watch: Watch) -> None:
+    """Wait until a store behind the instances is ready; StoreFailed after 180 s."""
     until(
         lambda: part.health([server.address]).ready,
         watch,
@@ -557,7 +566,7 @@ def _until_ready(part: Store, server: Member, watch: Watch) -> None:
 
 
 def _login(kind: str) -> tuple[str, str]:
-    """Return the environment variables with a store's user and password."""
+    """Return the names of the environment variables for a store's user and password."""
     return f"STORE_{kind.upper()}_USER", f"STORE_{kind.upper()}_PASSWORD"
 
 
@@ -571,10 +580,12 @@ def _of(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fill_places(word: str, places: Mapping[str, str]) -> str:
+    """Return a word of a command with each placeholder, such as `{port}`, replaced by its value."""
     for place, value in places.items():
         word = word.replace(place, value)
     return word
 
 
 def _value_text(value: object) -> str:
+    """Return a setting as text for the environment: true or false for a bool, empty for None."""
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)

@@ -60,14 +60,17 @@ def program() -> Path:
 
 
 def version(path: Path) -> str:
-    """Return the version that the program reports."""
+    """Run haproxy, and return the version that it reports; BadInput if that fails."""
     return distribution.program_version(path, r"HAProxy version (\d+(?:\.\d+)*)", "-v")
 
 
 def configuration(
     address: str, commands: str, instances: Mapping[str, str], *, health: str, balance: str, threads: int
 ) -> str:
-    """Return the configuration file, with the instances by name and disabled entries for later ones."""
+    """Return the text of haproxy.cfg, with the instances (name -> address) and disabled entries for later ones.
+
+    `address` is for clients, `commands` for commands (host:port); `health` is the path of the health request.
+    """
     text = _CONFIGURATION.format(
         address=address,
         commands=commands,
@@ -90,19 +93,19 @@ def instance_name(number: int) -> str:
 
 
 def enter(commands: str, name: str, address: str) -> None:
-    """Send requests to an instance at an address, once it answers."""
+    """Make the balancer at `commands` send requests to the instance at `address`, once it answers."""
     host, port = split_address(address)
     _command(commands, f"set server {_GROUP}/{name} addr {host} port {port}")
     _command(commands, f"set server {_GROUP}/{name} state ready")
 
 
 def drain(commands: str, name: str) -> None:
-    """Stop new requests to an instance."""
+    """Make the balancer send an instance no new requests; requests in progress continue."""
     _command(commands, f"set server {_GROUP}/{name} state drain")
 
 
 def drop(commands: str, name: str) -> None:
-    """Disable the entry of an instance."""
+    """Make the balancer disable the entry of an instance."""
     _command(commands, f"set server {_GROUP}/{name} state maint")
 
 
@@ -121,9 +124,9 @@ def _command(commands: str, command: str) -> None:
 
 
 def figures(web: Web, addresses: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the statistics of all enabled instances by name; Unreachable without an answer.
+    """Return HAProxy's statistics (column -> text) of all enabled instances by name; Unreachable without an answer.
 
-    The row `FRONTEND` is the total.
+    The row `FRONTEND` is the total. Only the first address is asked.
     """
     address = addresses[0]
     try:

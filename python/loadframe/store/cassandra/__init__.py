@@ -81,7 +81,7 @@ class Cassandra(Store):
     )
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Store how to connect."""
+        """Store TLS and credentials; BadInput if a TLS file is invalid. Connections are opened on first use."""
         self._access = access
         self._tls = access.context
         self._silence_hint = access.silence_hint
@@ -97,7 +97,7 @@ class Cassandra(Store):
         return self if access == OPEN else type(self)(access)
 
     def distribution(self, version: str) -> Distribution:
-        """Return the jars of an embedded version."""
+        """Return the jars of an embedded version; BadInput for other versions."""
         if version not in self.versions:
             raise BadInput(
                 f"cassandra {version} is not an embedded version",
@@ -106,7 +106,7 @@ class Cassandra(Store):
         return distribution.embedded_files(self.kind, version)
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
-        """Return the user's installation, in the layout of the vendor's archive; BadInput if it is too old."""
+        """Return the user's installation, in the vendor's layout, None without `home`; BadInput below version 5.0."""
         if home is None:
             return None
         version = distribution.of_jar(home, self.kind, ("apache-cassandra", "cassandra-all"))
@@ -119,11 +119,11 @@ class Cassandra(Store):
         return FoundInstallation(version, home, java=17, java_most=23)
 
     def durability(self, settings: Mapping[str, Any]) -> str:
-        """Return when the commit log is synchronised."""
+        """Return the setting `commitlog_sync`, or its default: when the commit log is synchronised."""
         return f"commitlog_sync {settings.get('commitlog_sync', config.COMMITLOG_SYNC)}"
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Check settings of cassandra.yaml and of the JVM."""
+        """Refuse settings that Loadframe controls, and invalid JVM settings."""
         for key in settings:
             if key in config.OURS:
                 raise BadInput(f"the setting {key} is controlled by Loadframe", remedy="leave it out")
@@ -136,14 +136,17 @@ class Cassandra(Store):
         nodes: int,
         installation: Installation | None = None,
     ) -> None:
-        """Accept all modes: client and node connections use separate ports."""
+        """Do nothing: all modes are supported."""
 
     def require_machine(self, settings: Mapping[str, Any], memory: int | None, address: str) -> None:
-        """Check the heap."""
+        """Refuse a heap that leaves too little of the memory limit."""
         config.require_heap(settings, memory)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Bind one address, open no JMX port, and store the management command in the folder."""
+        """Return the plan of a node that binds one address and opens no JMX port. BadInput without Java.
+
+        The file config/manage.json has the command line of the management tool.
+        """
         if installation.java is None:
             raise BadInput("cassandra needs a Java runtime", remedy="see `loadframe doctor`")
         heap, options = config.jvm_options(node)
@@ -185,13 +188,15 @@ class Cassandra(Store):
     def _ask(
         self, addresses: Sequence[str], statement: str, *, one: bool = True, timeout: float = 10.0
     ) -> list[dict[str, Any]]:
-        """Send a statement to the first address that answers.
+        """Send a statement to the first address that answers, and return its rows by column name.
 
-        BadInput if access is denied, Unreachable without an answer, CqlError for other errors of the store. StoreFailed
-        if a statement that is not a SELECT was sent but not answered.
+        `one` is consistency ONE, else QUORUM; `timeout` limits each answer, s. BadInput if access is denied,
+        Unreachable without an answer, CqlError for other errors of the store. StoreFailed if a statement that is not a
+        SELECT was sent but not answered.
         """
 
         def ask(address: str) -> list[dict[str, Any]]:
+            """Send the statement over a new connection to one address, and return its rows."""
             try:
                 connection = _repeat(lambda: self._connect(address, timeout))
             except OSError as error:
@@ -225,7 +230,7 @@ class Cassandra(Store):
             ) from error
 
     def _connect(self, address: str, timeout: float = 10.0) -> Connection:
-        """Connect to a node by address. Nodes report IP addresses, so TLS checks the host name from --hosts instead."""
+        """Connect to a node and log in. Nodes report IP addresses, so TLS checks the host name from --hosts instead."""
         host, port = split_address(address)
         if self._tls and host not in self._names.values():
             for *_, (ip, *_) in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
@@ -242,7 +247,7 @@ class Cassandra(Store):
         return str(local["release_version"])
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Return the health: ready if all members answer."""
+        """Return the health: ready if all members answer. Joining, leaving and moving nodes count as moving."""
         ring = self._ring(addresses)
         missing = [node for node in ring.members if not self._answers(node)]
         moving = ring.moving
@@ -256,9 +261,11 @@ class Cassandra(Store):
         )
 
     def _ring(self, addresses: Sequence[str]) -> Ring:
+        """Return the members as the first node that answers reports them."""
         return Ring.read(lambda statement: self._ask(addresses, statement))
 
     def _answers(self, address: str) -> bool:
+        """Whether a node accepts a connection; a refused login counts as an answer."""
         try:
             self._connect(address, 5.0).close()
         except CqlError:
@@ -268,9 +275,9 @@ class Cassandra(Store):
         return True
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Replace a new cluster's default user and its public password with the administrator.
+        """Replace a new cluster's default user, with its public password, by the administrator.
 
-        StoreFailed if another user has logged in before.
+        Do nothing without credentials. StoreFailed if another user has logged in before.
         """
         if self._user is None:
             return
@@ -291,7 +298,7 @@ class Cassandra(Store):
         self._agree(addresses)
 
     def _require_alone(self, addresses: Sequence[str], watch: Watch) -> None:
-        """StoreFailed if other roles exist, or if connections of other users persist."""
+        """StoreFailed if roles besides the administrator exist, or connections of other users last over 10 s."""
         end = time.monotonic() + _DISCONNECT_WITHIN
         # Twice, alternating: the second pass sees a user who logged in between the two checks.
         for _ in range(2):
@@ -313,6 +320,7 @@ class Cassandra(Store):
         return {str(user) for user in seen if user is not None} - {ADMINISTRATOR}
 
     def _accepts_login(self, address: str) -> bool:
+        """Whether a node accepts a connection with this store's credentials."""
         try:
             self._connect(address, 5.0).close()
         except (OSError, CqlError):
@@ -320,13 +328,14 @@ class Cassandra(Store):
         return True
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Wait while the node joins, which includes fetching its data."""
+        """Wait until the node is a member and answers; meanwhile it fetches its data."""
         while not (self._is_member(addresses, member) and self._answers(member.address)):
             watch(self._streaming(addresses))
             time.sleep(_POLL)
         watch(Balancing(0, "bytes", "normal"))
 
     def _is_member(self, addresses: Sequence[str], member: Member) -> bool:
+        """Whether the other nodes list the node as a member."""
         return member.address in self._ring(addresses).members
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
@@ -355,7 +364,7 @@ class Cassandra(Store):
         return Balancing(left, "bytes", ", ".join(sorted(states)).lower())
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Decommission the node, which streams its data to the others; BadInput if Loadframe did not start it."""
+        """Decommission the node and wait; BadInput if Loadframe did not start it or too few nodes would remain."""
         manage = member.call(_manage, member.folder) if member.folder else None
         if manage is None:
             raise BadInput(
@@ -464,6 +473,7 @@ class Cassandra(Store):
         return name in self._tables(addresses)
 
     def _tables(self, addresses: Sequence[str]) -> list[str]:
+        """Return the names of the tables in the keyspace of all collections."""
         tables = self._ask(addresses, f"SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{KEYSPACE}'")
         return [row["table_name"] for row in tables]
 
@@ -476,18 +486,19 @@ class Cassandra(Store):
             self._agree(addresses)
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
-        """Return rows of a table of the keyspace `database`."""
+        """Return up to `documents` rows of a table of the keyspace `database`; BadInput without the table."""
         return sampled_rows(partial(self._ask, addresses), name, documents, database or KEYSPACE)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Count at QUORUM, which includes the latest writes. This reads all data."""
+        """Return the number of rows, read at QUORUM, which includes the latest writes. This reads all data."""
         return self._count(addresses, name, "*")
 
     def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
-        """Count the rows in which a column is not null, at QUORUM. This reads all data once for each column."""
+        """Return for each column its number of values at QUORUM, without nulls. This reads all data once per column."""
         return {field: self._count(addresses, name, _quoted(field)) for field in fields}
 
     def _count(self, addresses: Sequence[str], name: str, expression: str) -> int:
+        """Return the sum of COUNT(expression) at QUORUM over the table, or over all days for `NAME-*`."""
         total = 0
         for table in daily_collections(name, self._tables(addresses), dotted=False):
             statement = f"SELECT COUNT({expression}) AS n FROM {KEYSPACE}.{_quoted(table)}"
@@ -514,7 +525,7 @@ def _identity(folder: Path) -> str:
 
 
 def _manage(folder: Path) -> list[str] | None:
-    """Return the management command of a node's process up to the operation; None if the process is not found."""
+    """Return the management command of a node's process up to the operation; None if the process is not found here."""
     command = nofollow.read_text(folder, "config/manage.json")
     if command is not None:
         identity = _identity(folder).encode()
@@ -530,7 +541,7 @@ _BEGUN: dict[int, "subprocess.Popen[str]"] = {}
 
 
 def _repeat(ask: Callable[[], _Answer], tries: int = _TRIES) -> _Answer:
-    """Return what `ask` returns; repeat it after temporary errors of the store."""
+    """Return the result of `ask`; up to `tries` attempts, 0.5 s apart, if the store reports a temporary error."""
     for _ in range(tries - 1):
         try:
             return ask()
@@ -549,7 +560,7 @@ def _begin(command: Sequence[str]) -> int:
 
 
 def _ended(number: int) -> tuple[int, str] | None:
-    """Return the status and output of a command, or None while it runs."""
+    """Return the exit status and output of a command that `_begin` started, or None while it runs."""
     process = _BEGUN[number]
     if process.poll() is None:
         return None
@@ -558,7 +569,7 @@ def _ended(number: int) -> tuple[int, str] | None:
 
 
 def _break_off(number: int) -> None:
-    """Kill a command."""
+    """Kill a command that `_begin` started; do nothing if it has ended."""
     process = _BEGUN.pop(number, None)
     if process:
         process.kill()
@@ -566,7 +577,7 @@ def _break_off(number: int) -> None:
 
 
 def _copies(replication: Mapping[str, Any]) -> int:
-    """Return the number of copies per data centre; the maximum if data centres differ."""
+    """Return the copies per data centre, the maximum if they differ; BadInput for a factor that is not a number."""
     factors = [value for key, value in replication.items() if key != "class"]
     try:
         return max((int(str(factor).split("/")[0]) for factor in factors), default=1)
@@ -575,6 +586,7 @@ def _copies(replication: Mapping[str, Any]) -> int:
 
 
 def _quoted(name: str) -> str:
+    """Return a name as a quoted CQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -104,7 +104,7 @@ COPIES_OF_ROLES = 1000
 
 
 def initial_roles(node: NodeSpec) -> list[str]:
-    """Return the options with which each founder creates a new cluster's first user without delay."""
+    """Return the JVM options for cheap password hashes and, on founders, for the first user without delay."""
     # A random password needs no slow hash, which would burden each new connection.
     cheap = "-Dcassandra.auth_bcrypt_gensalt_log2_rounds=4"
     if not node.founders:
@@ -132,12 +132,15 @@ def require_heap(settings: Mapping[str, Any], memory: int | None) -> None:
 
 
 def jvm_options(node: NodeSpec) -> tuple[int, list[str]]:
-    """Return the heap in bytes, and the JVM options for the manifest."""
+    """Return the heap in bytes, and all JVM options: Loadframe's and the user's. BadInput for too large a heap."""
     return jvm.options(node, (*_JVM, *MODULES, *_SERVER), besides=_BESIDES)
 
 
 def configuration(node: NodeSpec) -> str:
-    """Return the node's cassandra.yaml. JSON values are valid YAML."""
+    """Return the text of a node's cassandra.yaml; the user's settings override Loadframe's.
+
+    JSON values are valid YAML.
+    """
     data = node.folder / "data"
     settings: dict[str, Any] = {
         "cluster_name": node.cluster,
@@ -215,7 +218,7 @@ def _seeds(node: NodeSpec) -> list[str]:
 
 
 def _tokens(node: NodeSpec) -> Mapping[str, Any]:
-    """Return the token settings: founders divide the ring evenly, and later nodes allocate tokens evenly."""
+    """Return the token settings: founders divide the ring evenly, later nodes choose tokens themselves."""
     if not node.founders:
         return {"allocate_tokens_for_local_replication_factor": 1}
     number, nodes = node.founders.index(node.name), len(node.founders)

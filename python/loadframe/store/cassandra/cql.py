@@ -87,7 +87,7 @@ class Connection:
     def ask(self, statement: str, *, one: bool = True, timeout: float | None = None) -> list[dict[str, Any]]:
         """Execute a statement and return its rows, if any; CqlError with the node's error text.
 
-        `one` reads at consistency ONE, else at QUORUM.
+        `one` reads at consistency ONE, else at QUORUM. `timeout` limits the answer, s, from now on.
         """
         self._socket.settimeout(timeout or self._socket.gettimeout())
         encoded = statement.encode()
@@ -135,28 +135,35 @@ class _Reader:
         self._at = 0
 
     def take(self, length: int) -> bytes:
+        """Return the next `length` bytes (fewer at the end), and advance."""
         piece = self._body[self._at : self._at + length]
         self._at += length
         return piece
 
     def rest(self) -> bytes:
+        """Return all further bytes without advancing."""
         return self._body[self._at :]
 
     def short(self) -> int:
+        """Read an unsigned integer of 2 bytes."""
         return int.from_bytes(self.take(2))
 
     def int(self) -> int:
+        """Read a signed integer of 4 bytes."""
         return int.from_bytes(self.take(4), signed=True)
 
     def text(self) -> str:
+        """Read a text with a length of 2 bytes."""
         return self.take(self.short()).decode()
 
     def value(self) -> bytes | None:
+        """Read a value with a length of 4 bytes; None for a null."""
         length = self.int()
         return None if length < 0 else self.take(length)
 
 
 def _text(text: str) -> bytes:
+    """Return an ASCII text in the protocol's form, with a length of 2 bytes."""
     return struct.pack(">H", len(text)) + text.encode()
 
 
@@ -183,10 +190,12 @@ def _rows(reader: _Reader) -> Iterator[dict[str, Any]]:
 
 
 def _whole(value: bytes) -> int:
+    """Return the signed big-endian integer in a value."""
     return int.from_bytes(value, signed=True)
 
 
 def _address(value: bytes) -> str:
+    """Return the text of an IPv4 or IPv6 address of 4 or 16 bytes."""
     return socket.inet_ntop(socket.AF_INET if len(value) == 4 else socket.AF_INET6, value)
 
 
@@ -210,7 +219,10 @@ _PLAIN: dict[int, Callable[[bytes], Any]] = {
 
 
 def _type(reader: _Reader) -> Callable[[bytes], Any]:
-    """Read a column's type, and return its decoder. Values of unknown types remain bytes."""
+    """Read a column's type, and return its decoder. Values of unknown types remain bytes.
+
+    LoadframeError for tuples and user-defined types.
+    """
     kind = reader.short()
     if kind == 0x00:
         reader.text()
@@ -221,6 +233,7 @@ def _type(reader: _Reader) -> Callable[[bytes], Any]:
         key, element = _type(reader), _type(reader)
 
         def pairs(value: bytes) -> dict[Any, Any]:
+            """Return the map in a value."""
             flat = list(_sized(value, 2))
             return {key(a): element(b) for a, b in zip(flat[::2], flat[1::2], strict=True)}
 
@@ -231,6 +244,7 @@ def _type(reader: _Reader) -> Callable[[bytes], Any]:
 
 
 def _sized(value: bytes, per: int) -> Iterator[bytes]:
+    """Yield the elements of a collection: a count, then `per` elements for each; a null becomes empty bytes."""
     reader = _Reader(value)
     for _ in range(reader.int() * per):
         yield reader.value() or b""

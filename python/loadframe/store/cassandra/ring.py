@@ -27,7 +27,10 @@ class Ring:
 
     @classmethod
     def read(cls, ask: Ask) -> Self:
-        """Read the view of one node. Stores without a gossip table are queried for their peers only."""
+        """Return the members as one node reports them.
+
+        Without a gossip table, all peers with tokens count as NORMAL.
+        """
         local = ask("SELECT * FROM system.local")[0]
         try:
             peers = ask("SELECT * FROM system.peers_v2")
@@ -50,6 +53,7 @@ class Ring:
 
 
 def _state(node: dict[str, Any]) -> str:
+    """Return a node's state in a row of gossip_info, such as NORMAL; empty if it has none."""
     status = node.get("status_with_port") or node.get("status") or ""
     return str(status).split(",")[0].upper()
 
@@ -73,7 +77,7 @@ _MEBIBYTE = 2**20
 
 
 def figures(ask: Ask) -> dict[str, float]:
-    """Return a node's statistics from its virtual tables."""
+    """Return a node's statistics by our names, from its virtual tables."""
     totals: dict[str, float] = {}
     for pool in ask("SELECT * FROM system_views.thread_pools"):
         if (prefix := _POOLS.get(pool["name"])) is not None:

@@ -88,7 +88,7 @@ class Couchbase(Store):
     )
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Create the administration client."""
+        """Create the administration client with this access."""
         self._rest = Administration(access)
 
     def with_access(self, access: Access) -> Self:
@@ -107,19 +107,19 @@ class Couchbase(Store):
         raise _not_packaged()
 
     def durability(self, settings: Mapping[str, Any]) -> str:
-        """Return the durability of a bucket without its own."""
+        """Return the same text for all settings: durability `none`, unless the collection sets another."""
         return "durability none, unless the collection has another"
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Check Loadframe's settings: memory quotas and automatic failover."""
+        """Refuse unknown settings, and invalid memory quotas and values of `auto_failover`."""
         launch.check(settings)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Return copies of the installation's start script and configuration, adapted to the node."""
+        """Return the plan of a node, with adapted copies of the installation's start script and configuration."""
         return launch.plan(node, installation)
 
     def keeps_addresses(self, settings: Mapping[str, Any]) -> str | None:
-        """Return a reason: nodes are identified by address."""
+        """Return the reason why restarted nodes need their addresses: these identify nodes."""
         return "a node's address identifies it in the cluster"
 
     def version(self, addresses: Sequence[str]) -> str:
@@ -131,11 +131,11 @@ class Couchbase(Store):
         return membership.Pool.read(self._rest, addresses).health()
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Set up the first node with an administrator, and add the others."""
+        """Set up the first node with an administrator, add the others, and rebalance."""
         membership.form(self._rest, members, settings, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Wait for the restarted nodes, and take back nodes that were failed over."""
+        """Wait for the restarted nodes, and take back nodes that were failed over, which needs a rebalance."""
         membership.reunite(self._rest, members, watch)
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
@@ -143,28 +143,31 @@ class Couchbase(Store):
         membership.join(self._rest, addresses, member, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Rebalance the data if that would change anything."""
+        """Wait for a running rebalance, then rebalance if that would change anything, and wait until it has ended."""
         membership.balance(self._rest, addresses, watch)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Rebalance without the node."""
+        """Rebalance without the node, and wait until it has ended; BadInput if the others could not hold all copies."""
         membership.leave(self._rest, addresses, member, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Remove a node that was only added, or a stopped node if its documents have replicas."""
+        """Remove a node that was only added, or one that was failed over; LoadframeError if the store refuses."""
         membership.forget(self._rest, addresses, member)
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
-        """Stop the rebalance that removes the node."""
+        """Stop the running rebalance, which removes the node; moved data stays in its new place."""
         membership.stay(self._rest, addresses)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Change memory quotas and automatic failover."""
+        """Change memory quotas (`ram_quota`, `index_quota`) and `auto_failover`; BadInput for other settings."""
         launch.check(settings)
         launch.apply(lambda path, **values: self._rest.ask(addresses, "POST", path, values), None, settings)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Create a bucket with `replicas`, `ram_quota` and `durability`; with `index`, also a primary index."""
+        """Create a bucket with `replicas`, `ram_quota` and `durability`; with `index`, also a primary index.
+
+        BadInput for an invalid definition, StoreFailed if it is not ready within 60 s.
+        """
         form = bucket_form(name, definition, nodes)
         self._rest.ask(addresses, "POST", "/pools/default/buckets", form)
         end = time.monotonic() + _READY_WITHIN
@@ -255,7 +258,7 @@ class Couchbase(Store):
         return int(stats["itemCount"])
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return statistics by node address, and the running compactions under `WHOLE`."""
+        """Return statistics by node address, and the number of running compactions under `WHOLE`."""
         pool = self._rest.read(addresses, "/pools/default")
         figures = {node["hostname"]: node_figures(node) for node in pool.get("nodes", [])}
         tasks = self._rest.ask(addresses, "GET", "/pools/default/tasks")
@@ -265,7 +268,7 @@ class Couchbase(Store):
 
 
 def bucket_form(name: str, definition: Mapping[str, Any], nodes: int) -> dict[str, Any]:
-    """Return the form that creates a bucket; BadInput for an invalid definition."""
+    """Return the HTTP form that creates a bucket in a cluster of `nodes` nodes; BadInput for an invalid definition."""
     for key in definition:
         if key not in _DEFINITION:
             raise BadInput(
@@ -295,11 +298,12 @@ def bucket_form(name: str, definition: Mapping[str, Any], nodes: int) -> dict[st
 
 
 def _quoted(name: str) -> str:
+    """Return a bucket's name quoted for a statement."""
     return f"`{name.replace('`', '``')}`"
 
 
 def node_figures(node: Mapping[str, Any]) -> dict[str, float]:
-    """Return a node's statistics from the server's description of it."""
+    """Return a node's statistics by our names, from the server's description of the node."""
     figures = {
         name: float(value)
         for key, name in _FIGURES.items()
@@ -317,6 +321,7 @@ def compactions(tasks: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _not_packaged() -> BadInput:
+    """Return the BadInput for a version to download."""
     return BadInput(
         "no package registry has couchbase",
         remedy="give the folder of an installation with --home, or a running cluster with --hosts host:8091 ",

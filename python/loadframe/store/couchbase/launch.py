@@ -58,7 +58,10 @@ def quotas(node: NodeSpec) -> str:
 
 
 def apply(post: Callable[..., object], member: Member | None, settings: Mapping[str, Any]) -> None:
-    """Post the settings to a cluster; quotas in the node's folder are the defaults."""
+    """Send memory quotas and `auto_failover` to a cluster, if set; quotas in the folder of `member` are the defaults.
+
+    `post(path, **values)` sends a form to the cluster.
+    """
     merged: dict[str, Any] = _stored_quotas(member) | dict(settings)
     quota_form = {name: parse_size(merged[key]) // _MIB for key, name in _PARAMETERS.items() if key in merged}
     if quota_form:
@@ -75,7 +78,7 @@ def _stored_quotas(member: Member | None) -> dict[str, Any]:
 
 
 def _fail_over(value: Any) -> int | None:
-    """Return the delay before a silent node is failed over, s, or None for never."""
+    """Return the delay before a silent node is failed over, s, or None for never; BadInput outside 5 s to 3600 s."""
     if value in (False, "false"):
         return None
     after = round(parse_duration(value))
@@ -123,7 +126,7 @@ _FIRST = 20000
 
 
 def find(home: Path | None) -> FoundInstallation:
-    """Return the installation; BadInput if it is incomplete, moved or too old."""
+    """Return the installation in `home` or on the PATH; BadInput if it is incomplete, moved or too old."""
     program = distribution.require_program(home, _PROGRAM).resolve()
     folder = program.parent.parent
     version = distribution.program_version(program, r"Couchbase Server (\d+(?:\.\d+)+)", "--version")
@@ -144,7 +147,10 @@ def find(home: Path | None) -> FoundInstallation:
 
 
 def plan(node: NodeSpec, installation: Installation) -> NodePlan:
-    """Return the copied files, and the command line that runs the copied script."""
+    """Return the plan of a node, which runs a copy of the vendor's start script with other folders, name and ports.
+
+    A restarted node (without `extra_ports`) keeps the name and ports in its folder.
+    """
     home, data = installation.home, node.folder / "data"
     script = (home / "bin" / _PROGRAM).read_text()
     prefix = _prefix(script, home)
@@ -185,6 +191,7 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
 
 
 def _prefix(script: str, home: Path) -> str:
+    """Return the folder for which the vendor's start script was made; BadInput for an unknown script."""
     if match := _PREFIX.search(script):
         return match[1]
     raise BadInput(
@@ -195,7 +202,7 @@ def _prefix(script: str, home: Path) -> str:
 
 
 def _ports(node: NodeSpec, name: str) -> str:
-    """Return the node's name and ports in the format of its configuration."""
+    """Return the text of a node's configuration of name and ports."""
     ports = {"rest_port": node.port, "memcached_port": node.peer_port}
     ports |= dict(zip(_PORTS, node.extra_ports, strict=False))
     ports["projector_ssl_port"] = ports["projector_port"]
@@ -203,7 +210,7 @@ def _ports(node: NodeSpec, name: str) -> str:
 
 
 def _name(config: Path) -> str:
-    """Return the earlier name of a restarted node."""
+    """Return the name of a restarted node, such as `n_1234`, from `ports` in its folder `config`."""
     text = nofollow.read_text(config.parent, "config/ports") or ""
     match = re.search(r'^\{short_name, "(.*)"\}\.$', text, re.MULTILINE)
     assert match
@@ -211,6 +218,7 @@ def _name(config: Path) -> str:
 
 
 def _port(ports: str, key: str) -> str:
+    """Return the port with that key in the text that `_ports` made."""
     match = re.search(rf"^\{{{key}, (\d+)\}}\.$", ports, re.MULTILINE)
     assert match
     return match[1]

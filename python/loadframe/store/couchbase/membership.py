@@ -45,9 +45,10 @@ class Administration:
         *,
         known: bool = True,
     ) -> Answer:
-        """Send a request to the first address that answers; BadInput if access is denied.
+        """Send a request, with `form` as its body, to the first address that answers, and return the answer.
 
-        Status 404 is returned; other statuses from 400 up raise LoadframeError. `known` is whether to send credentials,
+        Status 404 is returned; other statuses from 400 up raise LoadframeError, and denied access BadInput. Unreachable
+        without an answer, StoreFailed if a change was sent but not answered. `known` is whether to send credentials,
         which a new node does not accept.
         """
         headers = None if known else dict[str, str]()
@@ -84,12 +85,12 @@ class Administration:
         return answer
 
     def read(self, addresses: Sequence[str], path: str, *, known: bool = True) -> dict[str, Any]:
-        """Return the JSON object at a path."""
+        """Return the JSON object at a path; errors as of `ask` and `document`."""
         content: dict[str, Any] = document(self.ask(addresses, "GET", path, known=known), dict)
         return content
 
     def rows(self, addresses: Sequence[str], path: str) -> list[dict[str, Any]]:
-        """Return the JSON objects in the list at a path."""
+        """Return the JSON objects in the list at a path; errors as of `ask` and `document`."""
         entries: list[dict[str, Any]] = document(self.ask(addresses, "GET", path), list)
         return entries
 
@@ -144,7 +145,7 @@ class Pool:
 
     @classmethod
     def read(cls, rest: Administration, addresses: Sequence[str]) -> Self:
-        """Read the view of the first address that answers."""
+        """Return all nodes as the first address that answers reports them."""
         pool = rest.read(addresses, "/pools/default")
         nodes = tuple(
             PoolNode(
@@ -164,11 +165,14 @@ class Pool:
         return next((node for node in self.nodes if node.address == address), None)
 
     def of(self, membership: str) -> list[PoolNode]:
-        """Return the nodes in that membership state."""
+        """Return the nodes in a membership state, such as `active`."""
         return [node for node in self.nodes if node.membership == membership]
 
     def health(self) -> Health:
-        """Return the health: ready if all active nodes are healthy, and none failed over. A rebalance is a piece."""
+        """Return the health: ready if all active nodes are healthy, and none failed over.
+
+        A rebalance is one moving piece.
+        """
         active, failed = self.of(_ACTIVE), self.of(_FAILED_OVER)
         unhealthy = [node.status for node in active if node.status != "healthy"]
         states = sorted({*unhealthy, *(["failed over"] if failed else [])})
@@ -183,12 +187,13 @@ class Pool:
 
 
 def form(rest: Administration, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-    """Set up the first node, add the others, and rebalance."""
+    """Set up the first node with settings, services and administrator, add the others, and rebalance."""
     wait(rest, members, watch)
     first = [members[0].address]
     host, _ = split_address(first[0])
 
     def post(path: str, **values: Any) -> None:
+        """Post a form to the first node without credentials."""
         rest.ask(first, "POST", path, values, known=False)
 
     enterprise = bool(rest.read(first, "/pools", known=False).get("isEnterprise"))
@@ -206,7 +211,7 @@ def form(rest: Administration, members: Sequence[Member], settings: Mapping[str,
 
 
 def wait(rest: Administration, members: Sequence[Member], watch: Watch) -> None:
-    """Wait until all nodes answer."""
+    """Wait until each node has answered once."""
     waiting = list(members)
     while waiting:
         with contextlib.suppress(Unreachable):
@@ -218,7 +223,7 @@ def wait(rest: Administration, members: Sequence[Member], watch: Watch) -> None:
 
 
 def join(rest: Administration, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-    """Add a started node, unless the cluster already knows it."""
+    """Wait for a started node, and add it unless the cluster already knows it. It holds no data yet."""
     wait(rest, [member], watch)
     if Pool.read(rest, addresses).at(member.address) is None:
         _add(rest, addresses, member, watch)
@@ -257,7 +262,10 @@ def balance(rest: Administration, addresses: Sequence[str], watch: Watch) -> Non
 
 
 def leave(rest: Administration, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-    """Move a node's data to the others, and remove it; BadInput if the others could not hold all copies."""
+    """Move a node's data to the others, and remove it; do nothing for an unknown node.
+
+    BadInput if the others could not hold all copies, StoreFailed if the rebalance fails.
+    """
     pool = Pool.read(rest, addresses)
     node = pool.at(member.address)
     if node is None:
@@ -280,7 +288,7 @@ def leave(rest: Administration, addresses: Sequence[str], member: Member, watch:
 
 
 def stay(rest: Administration, addresses: Sequence[str]) -> None:
-    """Stop a running rebalance; data that has moved stays in its new place."""
+    """Stop a running rebalance; data that has moved stays in its new place. StoreFailed if that takes over 30 s."""
     rest.ask(addresses, "POST", "/controller/stopRebalance")
     end = time.monotonic() + _STOPPED_WITHIN
     while Pool.read(rest, addresses).rebalancing:
@@ -290,7 +298,7 @@ def stay(rest: Administration, addresses: Sequence[str]) -> None:
 
 
 def forget(rest: Administration, addresses: Sequence[str], member: Member) -> None:
-    """Remove an added node before it has data; do nothing if it is unknown. The store refuses nodes with data."""
+    """Remove a node that was only added or was failed over; do nothing if it is unknown. The store refuses others."""
     node = Pool.read(rest, addresses).at(member.address)
     if node is None:
         return
@@ -339,9 +347,10 @@ def _follow(
     before: str | None = None,
     done: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Report a rebalance's progress until `done`; StoreFailed with the store's message if it fails.
+    """Report a rebalance's progress until it has ended and `done` returns True; StoreFailed if it fails.
 
-    `before` is the report of the rebalance before it, to tell the two apart.
+    `began` is whether it is known to run. Otherwise its report differs from `before`, the report of the last one.
+    StoreFailed also if `done` stays False for 10 s.
     """
     started, ended = time.monotonic(), None
     while True:
@@ -373,11 +382,13 @@ def _follow(
 
 
 def _task(rest: Administration, addresses: Sequence[str]) -> dict[str, Any]:
+    """Return the cluster's task of the rebalance, running or last; empty if there was none."""
     tasks = rest.rows(addresses, "/pools/default/tasks")
     return next((task for task in tasks if task.get("type") == "rebalance"), {})
 
 
 def _progress(task: Mapping[str, Any]) -> Balancing:
+    """Return the percent left of a running rebalance, with the percent done by node."""
     nodes = task.get("perNode", {}).items()
     shares = ", ".join(f"{name} {float(node.get('progress', 0)):.0f} %" for name, node in nodes)
     return Balancing(100 - float(task.get("progress", 0)), "percent", f"done: {shares}" if shares else "running")

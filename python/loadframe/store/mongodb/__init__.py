@@ -81,14 +81,17 @@ class MongoDB(Store):
     exported = MONGOSTAT
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Store how to connect."""
+        """Store TLS and credentials; clients connect on first use."""
         self._access = access
         self._clients: dict[str, Client] = {}
         #: Names of servers by address, once known.
         self._names: dict[str, str] = {}
 
     def with_access(self, access: Access) -> Self:
-        """Return the store with TLS, a user with a password, or both; BadInput for other credentials."""
+        """Return the store with TLS, a user with a password, or both; BadInput for other credentials.
+
+        With TLS, certificate and key must be in one file.
+        """
         self._require_user_login(access)
         if access.tls and access.tls.key and access.tls.key != access.tls.certificate:
             raise BadInput(
@@ -109,7 +112,10 @@ class MongoDB(Store):
         return Distribution("mongodb", version, None, (), (), wheel=_WHEEL)
 
     def offer(self, version: str) -> Offer | None:
-        """Return the vendor's archive for Ubuntu 22.04, which includes the router and runs on similar systems."""
+        """Return the vendor's archive for Ubuntu 22.04, which includes the router; None for versions before 6.0.4.
+
+        BadInput for an incomplete version.
+        """
         if not version[:1].isdigit() or int(version.partition(".")[0]) < _OFFERED[0]:
             return None
         if version_numbers(self.kind, version) < _OFFERED:
@@ -118,7 +124,10 @@ class MongoDB(Store):
         return Offer(self.kind, version, _VENDOR, name, "sha256")
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
-        """Return the installation at `home`, or on the PATH; None if the wheel has to be downloaded."""
+        """Return the installation at `home`, or on the PATH; None if the PATH lacks mongod.
+
+        BadInput if `home` lacks it.
+        """
         program = distribution.program(None, "mongod") if home is None else distribution.require_program(home, "mongod")
         if program is None:
             return None
@@ -127,15 +136,15 @@ class MongoDB(Store):
         )
 
     def durability(self, settings: Mapping[str, Any]) -> str:
-        """Return the write concern without one in the operation."""
+        """Return the same text for all settings: write concern `majority`, unless the operation has another."""
         return "write_concern majority in the journal, unless the operation has another"
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Check settings of mongod (names with dots) and of Loadframe."""
+        """Refuse settings of mongod that Loadframe controls, and invalid values of Loadframe's settings."""
         config.check(settings)
 
     def shard_settings(self, routers: int | None, config_servers: int | None) -> dict[str, Any]:
-        """Return the settings of a sharded cluster with one member in each shard."""
+        """Return the settings of a sharded cluster with one member in each shard; a number that is None is left out."""
         return config.shard_settings(routers, config_servers)
 
     def require_encryption(
@@ -145,7 +154,7 @@ class MongoDB(Store):
         nodes: int,
         installation: Installation | None = None,
     ) -> None:
-        """Accept all modes."""
+        """Do nothing: all modes are supported."""
 
     def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
         """Return the processes of a node: a server, or all `members` of a shard.
@@ -172,6 +181,7 @@ class MongoDB(Store):
         routers = range(int(settings.get("routers", 1)))
 
         def shares(index: int) -> str:
+            """Return the shard whose machine companion `index` shares; empty with `layout: apart`."""
             return f"node-{index}" if config.together(settings) else ""
 
         return (
@@ -180,29 +190,32 @@ class MongoDB(Store):
         )
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Return the node's files and command line."""
+        """Return the plan of a server or a router, by the node's role; BadInput if its program is missing."""
         return config.plan(node, installation)
 
     def keeps_addresses(self, settings: Mapping[str, Any]) -> str | None:
-        """Return a reason for sharded clusters; replica sets tolerate new addresses."""
+        """Return the reason why a sharded cluster needs its earlier addresses; None for others."""
         if not config.sharded(settings):
             return None
         return "each shard stores the address of the config servers in its data, and waits for them there"
 
     def client(self, address: str) -> Client:
-        """Return the client of a server."""
+        """Return the client of a server, always the same for an address; it connects on first use."""
         if address not in self._clients:
             self._clients[address] = Client(address, self._access)
         return self._clients[address]
 
     def _hello(self, addresses: Sequence[str]) -> tuple[Client, dict[str, Any]]:
-        """Return the first server that answers, and its `hello`; Unreachable if none answers."""
+        """Return the client of the first server that answers, and its `hello`; Unreachable if none answers."""
         return first_answer(
             addresses, lambda address: (self.client(address), self.client(address).hello()), Unreachable
         )
 
     def _leader(self, addresses: Sequence[str]) -> Client:
-        """Return the server that accepts writes: the primary, a router, or the only server."""
+        """Return the client of the server that accepts writes: the primary, a router, or the only server.
+
+        StoreFailed without a primary.
+        """
         return sets.primary(addresses, self.client)
 
     def version(self, addresses: Sequence[str]) -> str:
@@ -219,7 +232,10 @@ class MongoDB(Store):
         return Health(ready=True, status="ok", nodes=1, moving=0, missing=0)
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Form the replica set or the sharded cluster, and create the administrator."""
+        """Form the replica set or the sharded cluster, and create the administrator.
+
+        BadInput for several servers without a replica set.
+        """
         if config.sharded(settings):
             shards.form(members, settings, self.client, watch)
             router = next(member for member in members if member.role == config.ROUTER)
@@ -234,7 +250,10 @@ class MongoDB(Store):
         self._leader([member.address for member in members]).create_administrator(len(members))
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Reconnect restarted members; a replica set tolerates new addresses."""
+        """Wait for restarted members, update their addresses in the replica set, and start routers.
+
+        LoadframeError if addresses in a sharded cluster changed.
+        """
         if any(member.role for member in members):
             shards.reunite(members, self.client, watch)
             return
@@ -243,7 +262,7 @@ class MongoDB(Store):
             sets.reunite(members, self.client, watch)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set parameters (`setParameter.NAME`) and the cache size of all servers that hold data."""
+        """Set `setParameter.NAME` and the cache size on all servers that hold data; BadInput for other settings."""
         for name in settings:
             if name != "cache" and not name.startswith(config.PARAMETER):
                 super().configure(addresses, settings)
@@ -252,10 +271,11 @@ class MongoDB(Store):
                 self.client(address).ask({"setParameter": 1, **config.parameter(name, value)})
 
     def _data_servers(self, addresses: Sequence[str]) -> list[str]:
+        """Return the addresses of all servers that are not routers."""
         return [address for address in self._servers(addresses) if not _is_router(self.client(address).hello())]
 
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
-        """Read parameters (`setParameter.NAME`) and the cache size, in bytes, of all servers that hold data."""
+        """Return `setParameter.NAME` and the cache size (bytes) by name; BadInput for others, or if servers differ."""
         settings = {}
         for name in names:
             values = [self._running_setting(self.client(address), name) for address in self._data_servers(addresses)]
@@ -304,7 +324,10 @@ class MongoDB(Store):
             watch(Balancing(0, "members", "ok"))
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Remove a member or a shard; a primary steps down first."""
+        """Remove a member (a primary steps down first) or a shard, after its data has moved.
+
+        BadInput if the others could not continue.
+        """
         server, hello = self._hello(addresses)
         if _is_router(hello):
             shards.leave(server, member, watch)
@@ -312,7 +335,7 @@ class MongoDB(Store):
             sets.leave(addresses, member, self.client, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Remove a member from the set's configuration if it is still there, and close its connections."""
+        """Remove a member from the set's configuration if it is still there; drop the clients of its servers."""
         if _is_member(self._hello(addresses)[1]):
             sets.remove(addresses, member, self.client, lambda _: None)
         for server in (member, *member.others):
@@ -321,7 +344,7 @@ class MongoDB(Store):
                 known.close()
 
     def stay(self, addresses: Sequence[str], member: Member) -> None:
-        """Stop draining a shard, where the version supports it."""
+        """Stop draining a shard, if the version supports it; do nothing in a replica set."""
         server, hello = self._hello(addresses)
         if _is_router(hello):
             shards.stay(server, member)
@@ -352,22 +375,30 @@ class MongoDB(Store):
                 raise
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
-        """Return random documents of a collection, read from the primary."""
+        """Return up to `documents` random documents, read from the primary; none if the collection does not exist."""
         return sampled_documents(self._leader(addresses), name, documents, database or DATABASE)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Count on the primary, which has all writes. This reads the whole index of ids."""
+        """Return the number of documents, of all days for `NAME-*`, on the primary.
+
+        This reads the whole index of ids.
+        """
         return self._count(self._named(addresses, name), {}, addresses)
 
     def count_having(self, addresses: Sequence[str], name: str, fields: Sequence[str]) -> dict[str, int]:
-        """Count on the primary. This reads all documents once for each field."""
+        """Return by field how many documents have it, counted on the primary.
+
+        This reads all documents once per field.
+        """
         names = self._named(addresses, name)
         return {field: self._count(names, {field: {"$exists": True}}, addresses) for field in fields}
 
     def _named(self, addresses: Sequence[str], name: str) -> list[str]:
+        """Return the daily collections for a name such as `ads-*`; otherwise the name alone."""
         return daily_collections(name, self._leader(addresses).collections(DATABASE))
 
     def _count(self, names: Sequence[str], match: Mapping[str, Any], addresses: Sequence[str]) -> int:
+        """Return the number of documents in these collections that the filter `match` selects."""
         total = 0
         for name in names:
             command = {"aggregate": name, "pipeline": [{"$match": match}, {"$count": "n"}], "cursor": {}}
@@ -397,13 +428,13 @@ class MongoDB(Store):
         return by_node
 
     def _servers(self, addresses: Sequence[str]) -> list[str]:
-        """Return the given servers; for routers also all shards and config servers."""
+        """Return the given addresses; for routers also those of all shards and config servers."""
         server, hello = self._hello(addresses)
         behind = [*shards.members(server), *shards.configuration(server)] if _is_router(hello) else []
         return list(dict.fromkeys([*addresses, *behind]))
 
     def _name(self, address: str) -> str:
-        """Return the name of a server and remember it, or return the address if its command line cannot be read."""
+        """Return the name of the server at an address, from its command line; the address if that cannot be read."""
         if address not in self._names:
             try:
                 self._names[address] = name_of(self.client(address).ask({"getCmdLineOpts": 1}), address)
@@ -414,10 +445,12 @@ class MongoDB(Store):
 
 
 def _is_router(hello: Mapping[str, Any]) -> bool:
+    """Whether `hello` is from a router."""
     return hello.get("msg") == "isdbgrid"
 
 
 def _is_member(hello: Mapping[str, Any]) -> bool:
+    """Whether `hello` is from a member of a replica set, formed or not."""
     return "setName" in hello or bool(hello.get("isreplicaset"))
 
 
@@ -428,6 +461,7 @@ def _set_name(server: Client) -> str:
 
 
 def _index_name(key: Mapping[str, Any]) -> str:
+    """Return the name that MongoDB gives an index by default: `a_1_b_-1` for {a: 1, b: -1}."""
     return "_".join(f"{field}_{order}" for field, order in key.items())
 
 

@@ -33,7 +33,10 @@ ADMINISTRATOR, _SERVER = "loadframe", "__system"
 
 
 def server_key(password: str) -> str:
-    """Return the key with which a cluster's servers authenticate, in the characters that a key file allows."""
+    """Return the key with which a cluster's servers authenticate, derived from the administrator's password.
+
+    It has only characters that a key file allows.
+    """
     return base64.b64encode(hashlib.sha256(f"servers:{password}".encode()).digest()).decode()
 
 
@@ -52,7 +55,7 @@ class Client:
     """
 
     def __init__(self, address: str, access: Access) -> None:
-        """Store address and credentials."""
+        """Store address and credentials; the first command connects."""
         self.address = address
         self._access = access
         self._as_server = False
@@ -88,7 +91,7 @@ class Client:
         )
 
     def ask(self, command: Mapping[str, Any], database: str = "admin") -> dict[str, Any]:
-        """Send a command and return the answer."""
+        """Send a command to a database, and return the answer; errors are as of the class."""
         from pymongo import errors
 
         try:
@@ -121,7 +124,10 @@ class Client:
         return True
 
     def create_administrator(self, members: int) -> None:
-        """Create the administrator of a new cluster, and wait until `members` members know it."""
+        """Create the user of the credentials as administrator, and wait until `members` members know it.
+
+        Do nothing without credentials.
+        """
         auth = self._access.auth
         if auth is not None:
             made = {"createUser": auth.user, "pwd": auth.secret, "roles": ["root"], "mechanisms": ["SCRAM-SHA-256"]}
@@ -287,7 +293,10 @@ _MEBIBYTE = 2**20
 
 
 def figures(status: Mapping[str, Any]) -> dict[str, float]:
-    """Return a server's statistics, as far as its version has them. Counters start with the server."""
+    """Return a server's statistics by our names, from serverStatus; those that its version lacks are left out.
+
+    Counters start with the server.
+    """
     figures = {}
     for places in (_LATER, _PLACES):
         for name, place in places.items():
@@ -308,7 +317,7 @@ def figures(status: Mapping[str, Any]) -> dict[str, float]:
 
 
 def of_database(stats: Mapping[str, Any]) -> dict[str, float]:
-    """Return a server's documents, their uncompressed bytes, and the compressed bytes of data and indexes on disk."""
+    """Return statistics from dbStats: documents, and bytes of data (uncompressed), of indexes and of both on disk."""
     figures = {name: float(stats[key]) for name, key in _OF_DATABASE.items() if key in stats}
     if "storageSize" in stats:
         figures["store_bytes"] = float(stats["storageSize"]) + figures.get("index_bytes", 0.0)
@@ -343,6 +352,7 @@ def name_of(options: Mapping[str, Any], address: str) -> str:
 
 
 def _at(status: Mapping[str, Any], place: str) -> Any:
+    """Return the value at a path of keys with dots, or None."""
     value: Any = status
     for part in place.split("."):
         if not isinstance(value, Mapping) or part not in value:
@@ -357,7 +367,10 @@ _NO_COLLECTION = 26
 
 
 def sampled_documents(server: Client, name: str, documents: int, database: str) -> Sample:
-    """Return up to `documents` random documents. Ids that the server created are left out."""
+    """Return up to `documents` random documents, and the collection's indexes; none if it does not exist.
+
+    Ids are left out unless all are texts or whole numbers, as of a user's documents.
+    """
     from bson import json_util
 
     pipeline = [{"$sample": {"size": documents}}]
@@ -376,7 +389,7 @@ def sampled_documents(server: Client, name: str, documents: int, database: str) 
 
 
 def _indexes_of(server: Client, name: str, database: str) -> dict[str, Any]:
-    """Return the keys of a collection's indexes; text indexes and conditions are left out."""
+    """Return {"indexes": keys of each index} of a collection, or an empty dict; text indexes are left out."""
     try:
         indexes = server.ask({"listIndexes": name, "cursor": {"batchSize": _BATCH}}, database)["cursor"]["firstBatch"]
     except MongoError as error:

@@ -59,7 +59,7 @@ _MODES = {Encryption.HTTP: "allowTLS", Encryption.TRANSPORT: "preferTLS", Encryp
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Raise BadInput for a setting that Loadframe controls, or an invalid value."""
+    """Raise BadInput for a setting that Loadframe controls, an invalid value, or a setting that needs shards."""
     for key, value in settings.items():
         if any(key == ours or key.startswith(f"{ours}.") for ours in OURS):
             raise BadInput(f"the setting {key} is controlled by Loadframe", remedy="leave it out")
@@ -82,7 +82,7 @@ def check(settings: Mapping[str, Any]) -> None:
 
 
 def shard_settings(routers: int | None, config_servers: int | None) -> dict[str, Any]:
-    """Return the settings of a sharded cluster with these numbers of routers and config servers."""
+    """Return the settings of a sharded cluster with these numbers; None leaves a number out. Shards have one member."""
     given = {"routers": routers, "config_members": config_servers}
     return {"members": 1, **{key: value for key, value in given.items() if value is not None}}
 
@@ -119,7 +119,10 @@ def program(installation: Installation, name: str) -> Path | None:
 
 
 def plan(node: NodeSpec, installation: Installation) -> NodePlan:
-    """Bind one address, write only into the folder, and start the program of the node's role."""
+    """Return the plan of a server or a router, which binds one address and writes only into its folder.
+
+    BadInput if a program is missing.
+    """
     mongod, mongos = program(installation, "mongod"), program(installation, "mongos")
     if mongod is None:
         raise BadInput("mongod is missing in this installation", where=str(installation.home))
@@ -135,14 +138,17 @@ def plan(node: NodeSpec, installation: Installation) -> NodePlan:
 
 
 def parameter(name: str, value: Any) -> dict[str, Any]:
-    """Return a setting as a server parameter, which can change while the server runs."""
+    """Return the command field that changes a setting (`cache` or `setParameter.NAME`) of a running server."""
     if name == "cache":
         return {"wiredTigerEngineRuntimeConfig": f"cache_size={max(parse_size(value), _MIN_CACHE) // 2**20}M"}
     return {name.removeprefix(PARAMETER): value}
 
 
 def cache(node: NodeSpec) -> int:
-    """Return a node's cache size in bytes; a config server next to a shard gets the minimum."""
+    """Return a server's cache size in bytes: the setting, half of the memory limit, or 1 GiB; at least 256 MiB.
+
+    A config server that shares the machine of a shard gets the minimum.
+    """
     if node.role == CONFIG and together(node.settings):
         return _MIN_CACHE
     if "cache" in node.settings:
@@ -153,6 +159,7 @@ def cache(node: NodeSpec) -> int:
 
 
 def _server(node: NodeSpec, mongod: Path) -> NodePlan:
+    """Return the plan of a mongod: a single server, or a member of a set, of a shard or of the config servers."""
     flat: dict[str, Any] = {
         "storage.wiredTiger.engineConfig.cacheSizeGB": round(cache(node) / 2**30, 3),
         # A primary that stops waits this long for the other members, which stop as well.
@@ -177,7 +184,10 @@ def _server(node: NodeSpec, mongod: Path) -> NodePlan:
 
 
 def _router(node: NodeSpec, mongos: Path) -> NodePlan:
-    """Return a router's plan: wait for the addresses of the config servers, which form their set later."""
+    """Return the plan of a mongos.
+
+    A shell waits for the config servers' addresses in the file SEEDS, then starts it.
+    """
     seeds, config = node.folder / SEEDS, node.folder / _CONFIG
     command = f"{shlex.quote(str(mongos))} --config {shlex.quote(str(config))} --configdb"
     place = shlex.quote(str(seeds))
@@ -194,12 +204,13 @@ def _router(node: NodeSpec, mongos: Path) -> NodePlan:
 
 
 def _with_key(node: NodeSpec, command: str) -> tuple[str, ...]:
-    """Return a shell command line that copies the key, then runs a command."""
+    """Return a shell command line that copies the servers' key with owner-only permissions, then runs a command."""
     key, copy = (shlex.quote(str(node.folder / name)) for name in (KEY_FILE, _OWN_KEY))
     return ("/bin/sh", "-c", f"(umask 077 && rm -f {copy} && cat {key} > {copy}) || exit 1; {command}")
 
 
 def _common(node: NodeSpec) -> dict[str, Any]:
+    """Return the settings, with dotted names, of all kinds of process: address, port, PID file, key and TLS."""
     return {
         "net.bindIp": node.address,
         "net.port": node.port,
@@ -229,6 +240,7 @@ def _encrypted(node: NodeSpec) -> dict[str, Any]:
 
 
 def _secrets(node: NodeSpec) -> dict[str, str]:
+    """Return the files with the servers' key and the certificates, by path in the node's folder."""
     return {KEY_FILE: server_key(node.password), **(node.certificates.files(bundled=True) if node.certificates else {})}
 
 

@@ -30,7 +30,10 @@ _CATCH_UP = 30
 
 
 def initiate(name: str, members: Sequence[Member], clients: Clients, watch: Watch, **more: Any) -> None:
-    """Form a set of newly started servers, and wait until it has a primary."""
+    """Form a set of newly started servers, and wait until it has a primary; accept a set that is formed already.
+
+    `more` are further keys of the set's configuration.
+    """
     wait([clients(member.address) for member in members], watch)
     config = {"_id": name, "members": [_entry(number, member) for number, member in enumerate(members)], **more}
     try:
@@ -47,9 +50,10 @@ def wait(servers: Sequence[Client], watch: Watch) -> None:
 
 
 def elect(servers: Sequence[Client], watch: Watch) -> None:
-    """Wait for a primary that all members know, and trigger elections instead of waiting for the election timeout."""
+    """Wait until there is a primary that all servers know; make a secondary stand for election if there is none."""
 
     def elected() -> bool:
+        """Whether all servers know a primary; without one, ask a secondary to stand for election."""
         seen = [server.hello() for server in servers]
         if any(hello.get("isWritablePrimary") for hello in seen):
             return all(hello.get("primary") for hello in seen)
@@ -65,7 +69,10 @@ def elect(servers: Sequence[Client], watch: Watch) -> None:
 
 
 def primary(addresses: Sequence[str], clients: Clients) -> Client:
-    """Return the primary of a set, or the server itself if it is a router or not a member."""
+    """Return the client of a set's primary, or of the first server if it is a router or not a member.
+
+    StoreFailed without a primary, Unreachable if no server answers.
+    """
     failure: LoadframeError | None = None
     for address in addresses:
         try:
@@ -82,7 +89,10 @@ def primary(addresses: Sequence[str], clients: Clients) -> Client:
 
 
 def health(server: Client) -> Health:
-    """Return a set's state as one member reports it. Pieces are members, since each holds all data."""
+    """Return a set's state as one member reports it: ready if all members serve and there is a primary.
+
+    Pieces are members, since each holds all data.
+    """
     try:
         status = server.ask({"replSetGetStatus": 1})
     except MongoError as error:
@@ -108,11 +118,13 @@ def join(addresses: Sequence[str], member: Member, clients: Clients, watch: Watc
     wait([newcomer], watch)
 
     def add(config: dict[str, Any]) -> None:
+        """Add the member to a configuration without a vote, if it is not there."""
         if not any(entry["host"] == member.address for entry in config["members"]):
             number = 1 + max(int(entry["_id"]) for entry in config["members"])
             config["members"].append(_entry(number, member) | {"votes": 0, "priority": 0})
 
     def empower(config: dict[str, Any]) -> None:
+        """Give the member a vote in a configuration, unless the set has the most voters allowed."""
         voters = sum(int(entry["votes"]) for entry in config["members"])
         for entry in config["members"]:
             if entry["host"] == member.address and not entry["votes"] and voters < _VOTERS:
@@ -148,13 +160,14 @@ def remove(addresses: Sequence[str], member: Member, clients: Clients, watch: Wa
     """Remove a member from the set's configuration; do nothing if it is not there."""
 
     def without(config: dict[str, Any]) -> None:
+        """Drop the member from the configuration."""
         config["members"] = [entry for entry in config["members"] if entry["host"] != member.address]
 
     reconfigure([address for address in addresses if address != member.address], clients, watch, without)
 
 
 def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
-    """Update the addresses of restarted members, and wait until they have a primary."""
+    """Replace the addresses of restarted members in the set's configuration, by force, and wait for a primary."""
     servers = [clients(member.address) for member in members]
     wait(servers, watch)
     at = {member.name: member.address for member in members}
@@ -176,9 +189,13 @@ def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
 def reconfigure(
     addresses: Sequence[str], clients: Clients, watch: Watch, change: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Change the set's configuration, unless it is already as wanted; wait while another change is in progress."""
+    """Apply `change`, which edits the set's configuration in place, and install the result; retry during other changes.
+
+    Do nothing if `change` leaves the members as they are.
+    """
 
     def done() -> bool:
+        """Try the change once; return whether the configuration is as wanted, False during another change."""
         try:
             leader = primary(addresses, clients)
             config = leader.ask({"replSetGetConfig": 1})["config"]
@@ -198,6 +215,7 @@ def reconfigure(
 
 
 def _entry(number: int, member: Member) -> dict[str, Any]:
+    """Return the configuration of a member; the first seven numbers have a vote."""
     voter = 1 if number < _VOTERS else 0
     return {"_id": number, "host": member.address, "votes": voter, "priority": voter, "tags": {"node": member.name}}
 
@@ -217,7 +235,7 @@ def _require_others(addresses: Sequence[str], member: Member, clients: Clients) 
 
 
 def _initial_sync(newcomer: Client) -> Balancing:
-    """Return the progress of a new member's initial sync."""
+    """Return the progress of a new member's initial sync: the bytes left, and its state."""
     with contextlib.suppress(MongoError):
         status = newcomer.ask({"replSetGetStatus": 1, "initialSync": 1})
         sync: Mapping[str, Any] = status.get("initialSyncStatus") or {}
@@ -228,6 +246,7 @@ def _initial_sync(newcomer: Client) -> Balancing:
 
 
 def _answers(server: Client) -> bool:
+    """Whether a server answers `hello`; other errors than Unreachable are raised."""
     try:
         server.hello()
     except Unreachable:

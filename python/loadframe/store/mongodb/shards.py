@@ -20,7 +20,10 @@ _NO_SHARD, _NO_COMMAND = 70, 59
 
 
 def form(members: Sequence[Member], settings: Mapping[str, Any], clients: Clients, watch: Watch) -> None:
-    """Form the sets, start the routers with the config servers' addresses, and add the shards."""
+    """Form the sets, start the routers with the config servers' addresses, and add the shards.
+
+    Apply the settings `chunk_size` and `balancer`.
+    """
     name = _cluster(members, clients, watch)
     config = [member for member in members if member.role == CONFIG]
     sets.initiate(f"{name}-{CONFIG}", config, clients, watch, configsvr=True)
@@ -45,7 +48,10 @@ def form(members: Sequence[Member], settings: Mapping[str, Any], clients: Client
 
 
 def tell(routers: Sequence[Member], name: str, config: Sequence[Member]) -> None:
-    """Write the config servers' addresses for the routers, which wait for them."""
+    """Write the config servers' addresses into the routers' folders, which starts the routers.
+
+    `name` is the name of the config servers' set.
+    """
     for router in routers:
         assert router.folder
         router.call(nofollow.rewrite_text, router.folder, SEEDS, _seeds(name, config))
@@ -78,7 +84,7 @@ def reunite(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
 
 
 def join(router: Client, member: Member, clients: Clients, watch: Watch) -> None:
-    """Form a set of a new shard's processes, and add it as a shard."""
+    """Form the replica set of a new shard's processes, and add it to the cluster."""
     of_it = [member, *member.others]
     sets.wait([clients(server.address) for server in of_it], watch)
     cluster = _names(router)[0].rpartition("-node-")[0]
@@ -99,7 +105,10 @@ def balance(router: Client, watch: Watch) -> None:
 
 
 def leave(router: Client, member: Member, watch: Watch) -> None:
-    """Move a shard's chunks and databases to the others, even if the balancer is off; BadInput for the last shard."""
+    """Move a shard's chunks and databases to the others, even if the balancer is off, and remove it.
+
+    BadInput for the last shard.
+    """
     shard = shard_of(member.name)
     if not _staying(router, shard):
         raise BadInput("the last shard of a cluster cannot leave it", remedy="stop it with `loadframe cluster down`")
@@ -119,7 +128,7 @@ def leave(router: Client, member: Member, watch: Watch) -> None:
 
 
 def stay(router: Client, member: Member) -> None:
-    """Stop draining a shard. Before version 8.3 that is impossible: draining continues, and the shard is a member."""
+    """Stop draining a shard. Before version 8.3 that is impossible: draining continues without an error."""
     try:
         router.ask({"stopShardDraining": shard_of(member.name)})
     except MongoError as error:
@@ -128,7 +137,7 @@ def stay(router: Client, member: Member) -> None:
 
 
 def health(router: Client, clients: Clients) -> Health:
-    """Return the health: ready if each shard has a primary and all its members."""
+    """Return the health: ready if each shard has a primary and all its members. Draining shards count as moving."""
     shards = router.ask({"listShards": 1})["shards"]
     states = [_shard_health(str(shard["host"]), clients) for shard in shards]
     broken = [f"{shard['_id']}: {state.status}" for shard, state in zip(shards, states, strict=True) if not state.ready]
@@ -142,7 +151,7 @@ def health(router: Client, clients: Clients) -> Health:
 
 
 def members(router: Client) -> list[str]:
-    """Return the addresses of all servers that hold data."""
+    """Return the addresses of the members of all shards."""
     hosts = [str(shard["host"]).partition("/")[2] for shard in router.ask({"listShards": 1})["shards"]]
     return [address for members_of_shard in hosts for address in members_of_shard.split(",")]
 
@@ -157,12 +166,13 @@ def configuration(router: Client) -> list[str]:
 
 
 def _shard_health(host: str, clients: Clients) -> Health:
+    """Return the health of a shard's set; `host` is NAME/ADDRESS,ADDRESS as in listShards."""
     addresses = host.partition("/")[2].split(",")
     return sets.health(sets.primary(addresses, clients))
 
 
 def _removal(router: Client, shard: str) -> dict[str, Any] | None:
-    """Start to remove a shard, or return the progress, or None once it is removed."""
+    """Start removing a shard, or continue; return the store's progress, or None once the shard is removed."""
     try:
         answer = router.ask({"removeShard": shard})
     except MongoError as error:
@@ -192,6 +202,7 @@ def _balancing(router: Client) -> Iterator[None]:
 
 
 def _is_off(router: Client) -> bool:
+    """Whether the balancer is off."""
     return bool(router.ask({"balancerStatus": 1})["mode"] == "off")
 
 
@@ -203,6 +214,7 @@ def _sharded(router: Client) -> list[dict[str, Any]]:
 
 
 def _unbalanced(router: Client) -> int:
+    """Return the number of sharded collections that the balancer has yet to balance."""
     states = [router.ask({"balancerCollectionStatus": entry["_id"]}) for entry in _sharded(router)]
     return sum(not state["balancerCompliant"] for state in states)
 
@@ -221,6 +233,7 @@ def _idle(router: Client) -> str:
 
 
 def _names(router: Client) -> list[str]:
+    """Return the names of the shards' replica sets."""
     return [str(shard["host"]).partition("/")[0] for shard in router.ask({"listShards": 1})["shards"]]
 
 
@@ -233,4 +246,5 @@ def _cluster(members: Sequence[Member], clients: Clients, watch: Watch) -> str:
 
 
 def _seeds(name: str, members: Sequence[Member]) -> str:
+    """Return the connection string of a set, NAME/ADDRESS,ADDRESS."""
     return f"{name}/{','.join(member.address for member in members)}"

@@ -43,7 +43,10 @@ _WHOLE = {ID: "text", DOCUMENT: "jsonb"}
 
 
 def create(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the statements that create a table and its indexes. A key that is not a declared column is a text."""
+    """Yield the statements that create a table and its indexes.
+
+    A key that is not a declared column becomes a text column.
+    """
     parts = _columns(definition)
     if (key := definition.get("key", ID)) is not None:
         parts.append(f"PRIMARY KEY ({quoted(key)})")
@@ -57,7 +60,8 @@ def create(name: str, definition: Mapping[str, Any]) -> Iterator[str]:
 def create_partitioned(name: str, definition: Mapping[str, Any], shards: Sequence[str]) -> Iterator[str]:
     """Yield the coordinator's statements for a table whose rows are spread over it and its shards.
 
-    The rows go by the hash of the column `partition_by`. Each partition is a table NAME_NUMBER of its server.
+    The rows go by the hash of the column `partition_by`, or the key; BadInput without both. Each partition is a table
+    NAME_NUMBER of its server.
     """
     column = definition.get("partition_by") or definition.get("key", ID)
     if column is None:
@@ -76,7 +80,7 @@ def create_partitioned(name: str, definition: Mapping[str, Any], shards: Sequenc
 
 
 def _columns(definition: Mapping[str, Any]) -> list[str]:
-    """Return the columns of a table, as in CREATE TABLE."""
+    """Return the columns of a table, as in CREATE TABLE: key and declared columns, or key and document."""
     columns: Mapping[str, str] = definition.get("columns") or {DOCUMENT: "jsonb NOT NULL"}
     if (key := definition.get("key", ID)) is not None:
         columns = {key: "text", **columns}
@@ -84,7 +88,7 @@ def _columns(definition: Mapping[str, Any]) -> list[str]:
 
 
 def quoted(name: str) -> str:
-    """Return a quoted identifier."""
+    """Return a name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -120,7 +124,7 @@ class Postgresql(Store):
     watched = WATCHED
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Store how to connect."""
+        """Store TLS and credentials; clients connect on first use."""
         self._access = access
         self._clients: dict[str, Client] = {}
 
@@ -146,7 +150,10 @@ class Postgresql(Store):
         return Distribution("postgresql", version, None, (), (), wheel=_WHEEL)
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
-        """Return the installation at `home`, or on the PATH; None if the wheel has to be downloaded."""
+        """Return the installation at `home`, or on the PATH; None if the PATH lacks postgres.
+
+        BadInput if `home` lacks it.
+        """
         server = (
             distribution.program(None, "postgres") if home is None else distribution.require_program(home, "postgres")
         )
@@ -156,11 +163,11 @@ class Postgresql(Store):
         return FoundInstallation(version, server.resolve().parent)
 
     def read_from(self, settings: Mapping[str, Any]) -> str | None:
-        """Return the setting `read_from`."""
+        """Return the setting `read_from` (primary, replica, prefer_replica or any), or None."""
         return settings.get(config.READ_FROM)
 
     def durability(self, settings: Mapping[str, Any]) -> str:
-        """Return the parameters that decide when a commit is on disk; the server's defaults are on."""
+        """Return `fsync` and `synchronous_commit` with their values, or the server's default, on."""
         given = {key.lower(): value for key, value in settings.items()}
         words = {name: given.get(name, True) for name in ("fsync", "synchronous_commit")}
         return ", ".join(
@@ -168,7 +175,7 @@ class Postgresql(Store):
         )
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Check server parameters, by their names in postgresql.conf, and `read_from`."""
+        """Refuse parameters that Loadframe controls, and invalid names or values, also of its own two settings."""
         config.check(settings)
 
     def require_encryption(
@@ -178,7 +185,10 @@ class Postgresql(Store):
         nodes: int,
         installation: Installation | None = None,
     ) -> None:
-        """Refuse conflicting settings, and an installation without TLS."""
+        """Refuse conflicting settings, and an installation without TLS.
+
+        In a partitioned cluster, connections between nodes must be encrypted if those of clients are.
+        """
         refuse_settings(encryption, settings, lambda name: name.lower() in config.TLS)
         if settings.get(config.PARTITIONED) and encryption.clients and not encryption.nodes:
             raise BadInput(
@@ -189,16 +199,17 @@ class Postgresql(Store):
             config.require_tls(installation)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Return the node's files and command line."""
+        """Return the node's files and command line; BadInput if a program is missing."""
         return config.plan(node, installation)
 
     def client(self, address: str) -> Client:
-        """Return the client of a server."""
+        """Return the client of a server, always the same for an address; it connects on first use."""
         if address not in self._clients:
             self._clients[address] = Client(address, self._access)
         return self._clients[address]
 
     def _primary(self, addresses: Sequence[str]) -> Client:
+        """Return the client of the writable server; StoreFailed without one."""
         return replication.primary(addresses, self.client)
 
     def version(self, addresses: Sequence[str]) -> str:
@@ -220,7 +231,7 @@ class Postgresql(Store):
             )
 
     def _first(self, addresses: Sequence[str]) -> Client:
-        """Return the first server that answers; Unreachable if none answers."""
+        """Return the client of the first server that answers; Unreachable if none answers."""
 
         def greet(address: str) -> Client:
             self.client(address).ask("SELECT 1")
@@ -236,7 +247,7 @@ class Postgresql(Store):
         return replication.health(addresses, self.client)
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Create the database on the first member, and wait until the others have copied it, or connect them."""
+        """Create the database on the first member, and wait until the others have copied it; connect shards instead."""
         if not settings.get(config.PARTITIONED):
             replication.form(members, self.client, watch)
             return
@@ -246,7 +257,7 @@ class Postgresql(Store):
         partitions.connect(members[0], members[1:], self.client, secret)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Point replicas to the primary at its current address, or a coordinator to its shards."""
+        """Wait for the primary, and point replicas to its current address, or coordinator and shards to each other."""
         coordinator = replication.restarted_primary(members, self.client, watch)
         if partitions.linked(coordinator):
             replication.answering(members, self.client, watch)
@@ -255,7 +266,7 @@ class Postgresql(Store):
             replication.reunite(coordinator, members, self.client)
 
     def require_growing(self, addresses: Sequence[str]) -> None:
-        """BadInput for a partitioned cluster."""
+        """BadInput for a partitioned cluster, StoreFailed without a primary."""
         partitions.refuse_change(self._primary(addresses))
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
@@ -286,7 +297,10 @@ class Postgresql(Store):
         return row
 
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
-        """Read parameters from pg_settings; the explicit value is that of ALTER SYSTEM."""
+        """Return parameters by name from pg_settings of the first server that answers; BadInput for an unknown one.
+
+        The explicit value is that of ALTER SYSTEM.
+        """
         settings = {}
         for name in names:
             row = self._parameter(addresses, name)
@@ -308,12 +322,15 @@ class Postgresql(Store):
         replication.balance(addresses, self.client, watch)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Remove a replica, or a primary after it has handed over. BadInput for a partitioned cluster."""
+        """Hand over from a primary to a replica; a replica leaves without a change.
+
+        BadInput for a partitioned cluster, or without a replica to promote.
+        """
         partitions.refuse_change(self._primary([*addresses, member.address]))
         replication.leave(addresses, member, self.client, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Drop the slot of a removed replica on the primary, and close the connection to the replica."""
+        """Drop the slot of a removed replica on the primary, and close and drop the client of the replica."""
         replication.forget(addresses, member, self.client)
         if (client := self._clients.pop(member.address, None)) is not None:
             client.close()
@@ -324,7 +341,10 @@ class Postgresql(Store):
             replication.stay(member, self.client)
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Create the table with its indexes; without columns it has an id and the document as jsonb."""
+        """Create the table with its indexes, on all shards, and wait up to 10 s for the replicas.
+
+        Without columns it has an id and the document as jsonb. Creates the database if it is missing.
+        """
         server = self._primary(addresses)
         shards = partitions.linked(server)
         statements = list(create_partitioned(name, definition, list(shards)) if shards else create(name, definition))
@@ -355,7 +375,7 @@ class Postgresql(Store):
         return bool(row["there"])
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
-        """Drop the table; do nothing if it does not exist."""
+        """Drop the table and its partitions on shards; do nothing if it does not exist."""
         try:
             server = self._primary(addresses)
             server.ask(f"DROP TABLE IF EXISTS {quoted(name)}", DATABASE, within=SLOW)
@@ -367,11 +387,14 @@ class Postgresql(Store):
                 raise
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
-        """Return random rows of `[SCHEMA.]TABLE`, read from the first server that answers."""
+        """Return up to `documents` random rows of `[SCHEMA.]TABLE`, read from the first server that answers.
+
+        BadInput if it does not exist.
+        """
         return sampled_rows(self._first(addresses), name, documents, database or DATABASE, _WHOLE)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Count on the primary, which has all writes. This reads the whole table."""
+        """Return the number of rows on the primary, which has all writes. This reads the whole table."""
         (row,) = self._primary(addresses).ask(f"SELECT count(*) AS rows FROM {quoted(name)}", DATABASE, within=SLOW)
         return int(row["rows"])
 

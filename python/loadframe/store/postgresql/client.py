@@ -57,7 +57,7 @@ class Client:
     """
 
     def __init__(self, address: str, access: Access) -> None:
-        """Store address and credentials."""
+        """Store address and credentials; the first statement connects."""
         self.address = address
         self._access = access
         self._lock = threading.Lock()
@@ -139,6 +139,7 @@ class Client:
         return connection
 
     def _forget(self, database: str) -> None:
+        """Close the connection to a database, if there is one; errors of closing are ignored."""
         connection = self._connections.pop(database, None)
         if connection is not None:
             with contextlib.suppress(Exception):
@@ -188,6 +189,7 @@ class Client:
             raise self._silent(error) from error
 
     def _silent(self, error: Exception) -> Unreachable:
+        """Return the Unreachable for a server that does not answer."""
         return Unreachable(
             f"the server does not answer ({error.__cause__ or error})",
             where=self.address,
@@ -196,7 +198,7 @@ class Client:
 
 
 def _timed_out(error: BaseException | None) -> bool:
-    """Whether a timeout caused an error."""
+    """Whether an error is or was caused by a TimeoutError."""
     while error is not None:
         if isinstance(error, TimeoutError):
             return True
@@ -259,7 +261,7 @@ SELECT CASE WHEN pg_is_in_recovery() THEN 0 ELSE 1 END AS "primary",
 
 
 def figures(client: Client) -> dict[str, float]:
-    """Return a server's statistics, without its lag."""
+    """Return a server's statistics by our names; totals are over all databases. The lag is added by `lags`."""
     figures: dict[str, float] = {}
     (vacuums,) = client.ask(_VACUUMS)
     checkpoints = _CHECKPOINTS_17 if vacuums.pop("version") >= 170000 else _CHECKPOINTS
@@ -273,7 +275,7 @@ def figures(client: Client) -> dict[str, float]:
 
 
 def lags(figures: dict[str, dict[str, float]]) -> None:
-    """Add the lag behind the primary to each server's statistics, in bytes of the log."""
+    """Add `lag_bytes`, the log behind the primary, to each server's statistics in place; 0 without a primary."""
     primary = max((node["log_bytes"] for node in figures.values() if node.get("primary")), default=None)
     for node in figures.values():
         # Servers are read in turn, so that a replica may appear to be ahead.

@@ -47,7 +47,7 @@ _NAME = re.compile(r"[A-Za-z_][\w$]*(?:\.[A-Za-z_][\w$]*)?")
 
 
 def check(settings: Mapping[str, Any]) -> None:
-    """Raise BadInput for a setting that Loadframe controls, or an invalid name or value."""
+    """Raise BadInput for a setting that Loadframe controls, an invalid name or value, or wal_level minimal."""
     if (where := settings.get(READ_FROM, _PLACES[0])) not in _PLACES:
         raise BadInput(f"the setting {READ_FROM} must be one of {', '.join(_PLACES)}", where=str(where))
     if not isinstance(settings.get(PARTITIONED, False), bool):
@@ -64,7 +64,7 @@ def check(settings: Mapping[str, Any]) -> None:
 
 
 def parameters(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings that are server parameters."""
+    """Return the settings that are server parameters: all but `read_from` and `partitioned`."""
     return {name: value for name, value in settings.items() if name not in (READ_FROM, PARTITIONED)}
 
 
@@ -82,14 +82,15 @@ def program(installation: Installation, name: str) -> Path:
 
 
 def slot(name: str) -> str:
-    """Return a node's name as a replica: of its replication slot and its connection to the primary."""
+    """Return a node's name as a replica, of its slot and its connection: lower case, with _ for other characters."""
     return re.sub(r"[^a-z0-9_]", "_", name.lower())
 
 
 def plan(node: NodeSpec, installation: Installation) -> NodePlan:
-    """Bind one address, and write only into the folder. The first founder is the primary; others copy its data.
+    """Return the plan of a server that binds one address and writes only into its folder; BadInput without a program.
 
-    In partitioned clusters, the others have their own data, which only the coordinator may change.
+    The first founder is the primary, and the others copy its data. In partitioned clusters, the others have their own
+    data, which only the coordinator may change.
     """
     fixed: dict[str, Any] = {
         "listen_addresses": node.address,
@@ -147,6 +148,7 @@ def require_tls(installation: Installation) -> None:
 
 
 def _encrypted(node: NodeSpec) -> dict[str, Any]:
+    """Return the parameters for TLS; empty without certificates."""
     if node.certificates is None:
         return {}
     files = {"ssl_ca_file": AUTHORITY, "ssl_cert_file": CERTIFICATE, "ssl_key_file": KEY}
@@ -159,7 +161,7 @@ def _by(tls: bool) -> str:
 
 
 def _as_client(node: NodeSpec) -> dict[str, str]:
-    """Return the environment with which a replica connects to the primary."""
+    """Return the environment for TLS, with which a replica connects to the primary; empty if nothing is encrypted."""
     if not node.encryption.nodes:
         # By default libpq uses TLS if the server offers it.
         return {"PGSSLMODE": "disable"} if node.certificates else {}
@@ -167,7 +169,7 @@ def _as_client(node: NodeSpec) -> dict[str, str]:
 
 
 def cache(node: NodeSpec) -> int:
-    """Return a node's default of `shared_buffers` in bytes."""
+    """Return a node's default of `shared_buffers` in bytes: a quarter of the memory limit, or 128 MiB."""
     return int(node.memory * _CACHE_SHARE) if node.memory else _CACHE
 
 
@@ -225,6 +227,6 @@ exec {postgres} --config-file={config} {options}
 
 
 def quoted(value: object) -> str:
-    """Return a value for postgresql.conf. All types of parameters accept quotes."""
+    """Return a value quoted for postgresql.conf or SQL; a bool becomes true or false. All parameters accept quotes."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
     return "'" + text.replace("\\", "\\\\").replace("'", "''") + "'"

@@ -32,7 +32,7 @@ ORDER BY pg_foreign_server.oid
 def connect(coordinator: Member, members: Sequence[Member], clients: Callable[[str], Client], password: str) -> None:
     """Create the database on each shard, and foreign servers: the shards on the coordinator, and it on each shard.
 
-    BadInput if the installation lacks `postgres_fdw`.
+    `members` are the shards, `password` is the superuser's. BadInput if the installation lacks `postgres_fdw`.
     """
     first = clients(coordinator.address)
     try:
@@ -64,6 +64,7 @@ def connect(coordinator: Member, members: Sequence[Member], clients: Callable[[s
 
 
 def _server(member: Member, options: str = "") -> str:
+    """Return the statement that makes a member a foreign server; `options` starts with a comma."""
     host, port = split_address(member.address)
     place = f"host {literal(host)}, port {literal(port)}"
     return f"CREATE SERVER {slot(member.name)} FOREIGN DATA WRAPPER postgres_fdw OPTIONS ({place}{options})"
@@ -84,7 +85,7 @@ def linked(server: Client) -> dict[str, str]:
 
 
 def reconnect(members: Sequence[Member], clients: Callable[[str], Client]) -> None:
-    """Correct the addresses of restarted nodes on the others."""
+    """Correct the addresses of restarted nodes in the foreign servers of the others."""
     for member in members:
         known = linked(clients(member.address))
         for other in members:
@@ -96,7 +97,7 @@ def reconnect(members: Sequence[Member], clients: Callable[[str], Client]) -> No
 
 
 def health(known: Mapping[str, str], clients: Callable[[str], Client]) -> Health:
-    """Return the health of a partitioned cluster: ready if each shard answers."""
+    """Return the health of a partitioned cluster, whose shards are `known` (name -> address): ready if each answers."""
     missing = 0
     for address in known.values():
         try:
@@ -119,7 +120,7 @@ def refuse_change(coordinator: Client) -> None:
 
 @contextlib.contextmanager
 def writing(server: Client, database: str = DATABASE) -> Iterator[Callable[[str], Any]]:
-    """Yield a function that sends statements to a shard, in a session that may write."""
+    """Yield a function that sends statements to a shard, in a session that may write until the end of the block."""
     server.ask("SET default_transaction_read_only = off", database)
     try:
         yield lambda statement: server.ask(statement, database, within=SLOW)

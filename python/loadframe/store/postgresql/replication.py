@@ -119,7 +119,7 @@ def health(addresses: Sequence[str], clients: Clients) -> Health:
 
 
 def form(members: Sequence[Member], clients: Clients, watch: Watch) -> None:
-    """Create the database on the first member, and wait until the others have copied it."""
+    """Wait for the first member, create the database on it, and wait until the others have copied it and stream."""
     server = clients(members[0].address)
     wait_until(lambda: role(server).writable, watch, Balancing(0, "bytes", "starting"))
     create_database(server)
@@ -143,10 +143,11 @@ def answering(members: Sequence[Member], clients: Clients, watch: Watch) -> None
 
 
 def restarted_primary(members: Sequence[Member], clients: Clients, watch: Watch) -> Client:
-    """Return the restarted member that accepts writes, and wait for it."""
+    """Wait until one of the restarted members accepts writes, and return its client."""
     server: Client | None = None
 
     def there() -> bool:
+        """Whether a member accepts writes; keep its client in `server`."""
         nonlocal server
         for member in members:
             with contextlib.suppress(Unreachable):
@@ -161,7 +162,7 @@ def restarted_primary(members: Sequence[Member], clients: Clients, watch: Watch)
 
 
 def reunite(server: Client, members: Sequence[Member], clients: Clients) -> None:
-    """Point restarted replicas to the primary `server`, and drop the slots of removed replicas."""
+    """Point restarted replicas to the primary `server`, and drop the slots of replicas that are not in `members`."""
     replicas = [member for member in members if member.address != server.address]
     expected = {slot(member.name) for member in replicas}
     for row in server.ask(_AWAY):
@@ -174,11 +175,12 @@ def reunite(server: Client, members: Sequence[Member], clients: Clients) -> None
 
 
 def join(addresses: Sequence[str], member: Member, clients: Clients, watch: Watch) -> None:
-    """Wait while a node copies the primary's data, until it streams and answers."""
+    """Create a slot for the node, and wait while it copies the primary's data, until it streams and answers."""
     server = primary(addresses, clients)
     _invite(server, member)
 
     def progress() -> Balancing:
+        """Return the bytes that base backups have yet to copy."""
         (row,) = server.ask(_COPIED)
         return Balancing(max(float(row["left"] or 0), 0.0), "bytes", "copying")
 
@@ -188,13 +190,14 @@ def join(addresses: Sequence[str], member: Member, clients: Clients, watch: Watc
 
 
 def balance(addresses: Sequence[str], clients: Clients, watch: Watch) -> None:
-    """Wait until each replica has applied the primary's current log position."""
+    """Wait until each replica has applied the primary's current log position; warn if writes arrive faster."""
     server = primary(addresses, clients)
     position = str(server.ask(_WRITTEN)[0]["position"])
     replicas = [clients(address) for address in addresses if address != server.address]
     replicas = [replica for replica in replicas if role(replica).replica]
 
     def left() -> float:
+        """Return the most bytes of the log, up to `position`, that a replica has yet to apply."""
         return max((_behind(replica, position) for replica in replicas), default=0.0)
 
     while (missing := left()) > 0:
@@ -211,7 +214,8 @@ def balance(addresses: Sequence[str], clients: Clients, watch: Watch) -> None:
 def leave(addresses: Sequence[str], member: Member, clients: Clients, watch: Watch) -> None:
     """Hand over from a primary to the most advanced replica; a replica leaves without further steps.
 
-    BadInput if there is no replica to promote.
+    The old primary becomes read-only, and its sessions end. BadInput if there is no replica to promote, StoreFailed if
+    the promotion fails.
     """
     leaving = clients(member.address)
     if role(leaving).replica:
@@ -245,7 +249,7 @@ def leave(addresses: Sequence[str], member: Member, clients: Clients, watch: Wat
 
 
 def stay(member: Member, clients: Clients) -> None:
-    """Make a primary writable again after an interrupted hand-over."""
+    """Make a primary writable again after an interrupted hand-over; do nothing for a replica."""
     server = clients(member.address)
     if not role(server).replica:
         server.ask("ALTER SYSTEM RESET default_transaction_read_only")
@@ -253,14 +257,17 @@ def stay(member: Member, clients: Clients) -> None:
 
 
 def forget(addresses: Sequence[str], member: Member, clients: Clients) -> None:
-    """Drop the slot of a stopped replica, so that the primary no longer keeps the log for it."""
+    """Drop the slot of a stopped replica, so that the primary no longer keeps the log for it.
+
+    Do nothing without a primary.
+    """
     server = find_primary(addresses, clients)
     if server is not None:
         _drop_slot(server, slot(member.name))
 
 
 def caught_up(addresses: Sequence[str], clients: Clients, within: float) -> None:
-    """Wait up to `within` s until the replicas that answer have applied the primary's log."""
+    """Wait up to `within` s until the replicas that answer have applied the primary's log; return in any case."""
     end = time.monotonic() + within
     server = primary(addresses, clients)
     position = str(server.ask(_WRITTEN)[0]["position"])
@@ -279,12 +286,13 @@ def _invite(server: Client, member: Member) -> None:
 
 
 def _make_slot(server: Client, name: str) -> None:
+    """Create the replication slot of a replica, unless it exists."""
     with _ignoring(_THERE):
         server.ask("SELECT pg_create_physical_replication_slot(:name)", name=slot(name))
 
 
 def _drop_slot(server: Client, name: str) -> None:
-    """Drop a slot, and retry while a replica that has just stopped still holds it."""
+    """End the session that uses a slot, and drop it; retry for 5 s while it is in use. Ignore a missing slot."""
     with _ignoring(_NOT_THERE):
         server.ask(
             "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = :name", name=name
@@ -313,6 +321,7 @@ def _redirect(server: Client, name: str, address: str) -> None:
 
 
 def _follows(server: Client, member: Member, clients: Clients) -> bool:
+    """Whether the replica streams from the primary and answers."""
     names = {str(row["name"]) for row in server.ask(_REPLICAS) if row["state"] == "streaming"}
     return slot(member.name) in names and _answers(clients(member.address))
 
@@ -327,15 +336,18 @@ def _writable_again(server: Client) -> bool:
 
 
 def _behind(replica: Client, position: str) -> float:
+    """Return the bytes of the log up to `position` that a replica has yet to apply; infinite if unknown."""
     value = replica.ask(_BEHIND, position=position)[0]["bytes"]
     return float("inf") if value is None else max(float(value), 0.0)
 
 
 def _position(replica: Client) -> float:
+    """Return a number that is lower, the more of the log a replica has applied."""
     return _behind(replica, "FFFFFFFF/FFFFFFFF")
 
 
 def _answers(server: Client) -> bool:
+    """Whether a server answers; other errors than Unreachable are raised."""
     try:
         role(server)
     except Unreachable:
@@ -345,6 +357,7 @@ def _answers(server: Client) -> bool:
 
 @contextlib.contextmanager
 def _ignoring(code: str):  # type: ignore[no-untyped-def]
+    """Suppress the PostgresError with this code in the block."""
     try:
         yield
     except PostgresError as error:

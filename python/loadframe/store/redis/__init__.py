@@ -92,7 +92,7 @@ class Redis(Store):
     )
 
     def __init__(self, access: Access = OPEN) -> None:
-        """Store how to connect."""
+        """Store TLS and credentials; clients connect on first use."""
         self._access = access
         #: Open connections by node, for statistics every second.
         self._clients: dict[str, Client] = {}
@@ -123,13 +123,13 @@ class Redis(Store):
         return FoundInstallation(name + version, server)
 
     def durability(self, settings: Mapping[str, Any]) -> str:
-        """Return whether writes are logged, and when the log is synchronised."""
+        """Return `appendonly` and (if the log is on) `appendfsync`, from the settings or by default, as text."""
         values = {key: _config_value(settings.get(key, value)) for key, value in _DURABLE.items()}
         logs = values["appendonly"] != "no"
         return ", ".join(f"{key} {value}" for key, value in values.items() if logs or key == "appendonly")
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Check settings of redis.conf, and `cluster`."""
+        """Refuse settings that Loadframe controls, and a value of `cluster` other than true or false."""
         for key in settings:
             if key in _OURS:
                 raise BadInput(f"the setting {key} is controlled by Loadframe", remedy="leave it out")
@@ -152,7 +152,10 @@ class Redis(Store):
             )
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Bind one address, write only into the folder, and enable cluster mode unless the user disables it."""
+        """Return the plan of a server that binds one address and writes only into its folder.
+
+        It runs in cluster mode if `_clustered` says so. Data may take 75 % of the memory limit.
+        """
         clustered = _clustered(node)
         lines: dict[str, Any] = {
             "bind": node.address,
@@ -204,7 +207,7 @@ class Redis(Store):
         )
 
     def client(self, address: str) -> Client:
-        """Return the client of a node."""
+        """Return the client of a node, always the same for an address; it connects on first use."""
         if address not in self._clients:
             self._clients[address] = Client(address, self._access)
         return self._clients[address]
@@ -266,13 +269,13 @@ class Redis(Store):
             return None
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set parameters on every node with CONFIG SET."""
+        """Set parameters on every node with CONFIG SET; StoreFailed if a node refuses one."""
         for node in self._every(addresses):
             for name, value in settings.items():
                 node.ask("CONFIG", "SET", name, str(value))
 
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
-        """Read parameters of every node with CONFIG GET."""
+        """Return parameters by name, from CONFIG GET; BadInput for an unknown one, or if nodes differ."""
         settings = {}
         for name in names:
             answers = [list(node.ask("CONFIG", "GET", name)) for node in self._every(addresses)]
@@ -293,7 +296,10 @@ class Redis(Store):
         return [self.client(node.address) for node in seen.nodes] if seen else [self.client(a) for a in addresses]
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Introduce the nodes to each other, and assign their slots; do nothing for a single server."""
+        """Assign slots to the nodes, and introduce them to each other; do nothing for a single server.
+
+        BadInput for several nodes with `cluster: false`.
+        """
         if len(members) == 1 and not settings.get("cluster"):
             return
         if not settings.get("cluster", True):
@@ -301,33 +307,36 @@ class Redis(Store):
         ring.form([self.client(member.address) for member in members], members, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Introduce restarted nodes to each other at their current addresses."""
+        """Wait for restarted nodes, and introduce those of a cluster to each other at their current addresses."""
         clients = [self.client(member.address) for member in members]
         ring.wait(clients, watch)
         if _is_clustered(clients[0].info()):
             ring.meet(clients, members, watch)
 
     def require_growing(self, addresses: Sequence[str]) -> None:
-        """BadInput for a single server."""
+        """BadInput for a single server, which cannot grow or shrink."""
         self._clustered_only(addresses)
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Introduce the node to the others; it does not have slots yet."""
+        """Introduce the node to the others, and wait until all know it. It has no slots yet.
+
+        BadInput for a single server.
+        """
         self._clustered_only(addresses)
         ring.join(ring.Ring.read(self.client(addresses[0])), member, self.client, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Move slots until nodes differ by one slot at most."""
+        """Move slots until nodes differ by one slot at most; do nothing for a single server."""
         if (seen := self._ring(addresses)) is not None:
             ring.balance(seen, self.client, watch)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Move the node's slots to the others."""
+        """Move the node's slots to the others; BadInput for a single server or the last node."""
         self._clustered_only(addresses)
         ring.leave(ring.Ring.read(self.client(addresses[0])), member, self.client, watch)
 
     def forget(self, addresses: Sequence[str], member: Member) -> None:
-        """Make every node forget a removed node, before gossip announces it again."""
+        """Make every node forget a removed node, before gossip announces it again; also drop its client here."""
         if (seen := self._ring(addresses)) is not None:
             ring.forget(seen, member, self.client)
         self._clients.pop(member.address, None)
@@ -352,7 +361,10 @@ class Redis(Store):
         return self.client(seen.serving(_COLLECTIONS) if seen else self._first(addresses)[0])
 
     def create_collection(self, addresses: Sequence[str], name: str, definition: Mapping[str, Any], nodes: int) -> None:
-        """Store the collection's definition; keys need no preparation. A cluster does not index documents."""
+        """Store the collection's definition; keys need no preparation.
+
+        In a cluster, `index` becomes False: only a single server indexes documents.
+        """
         if definition.get("index") and self._ring(addresses) is not None:
             definition = {**definition, "index": False}
         self._registry(addresses).ask("HSET", _COLLECTIONS, name, json.dumps(dict(definition)))
@@ -368,7 +380,7 @@ class Redis(Store):
         return any(keys for master in self._masters(addresses) for keys in master.keys(name))
 
     def drop_collection(self, addresses: Sequence[str], name: str) -> None:
-        """Delete all keys of the collection, and its definition."""
+        """Delete all keys of the collection, its definition, and its index, if it was created."""
         for master in self._masters(addresses):
             for keys in master.keys(name):
                 # One command per key, since the keys of a command would have to share a slot.
@@ -380,12 +392,12 @@ class Redis(Store):
             registry.ask("HDEL", _COLLECTIONS, name)
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
-        """Return the values of keys `NAME:...`, of all nodes of a cluster."""
+        """Return up to `documents` values of keys `NAME:...`, from all nodes; BadInput for a database."""
         self._refuse_database(database)
         return sampled_values(self._masters(addresses), name, documents)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Count the collection's distinct keys."""
+        """Return the number of the collection's distinct keys on all masters."""
         return len({key for master in self._masters(addresses) for keys in master.keys(name) for key in keys})
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
@@ -417,10 +429,12 @@ def _clustered(node: NodeSpec) -> bool:
 
 
 def _is_clustered(info: Mapping[str, str]) -> bool:
+    """Whether a server runs in cluster mode, by its INFO."""
     return info.get("cluster_enabled") == "1"
 
 
 def _config_value(value: object) -> str:
+    """Return a setting as redis.conf needs it: yes or no for a bool, quotes around a path with special characters."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Path) and shlex.quote(str(value)) != str(value):

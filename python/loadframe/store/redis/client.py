@@ -91,6 +91,7 @@ class Connection:
                 raise _not_resp(line)
 
     def _text(self, length: int) -> str:
+        """Read a text of `length` bytes and its line end; ConnectionResetError if the server closes before."""
         read = self._replies.read(length + 2)
         if len(read) < length + 2:
             raise ConnectionResetError("the server closed the connection")
@@ -98,21 +99,25 @@ class Connection:
 
 
 def _encoded(command: Command) -> bytes:
+    """Return a command in RESP. Its first item, the name, may have several words; each becomes an element."""
     name, *arguments = command
     words = [_bytes(word) for word in (*str(name).split(), *arguments)]
     return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in words)
 
 
 def _bytes(word: str | int) -> bytes:
+    """Return a word as UTF-8; surrogate escapes become the original bytes."""
     return str(word).encode(errors="surrogateescape")
 
 
 def _decoded(text: bytes) -> str:
+    """Return UTF-8 as text, with surrogate escapes for other bytes."""
     # Keys may be any bytes; surrogate escapes return them to the server unchanged.
     return text.decode(errors="surrogateescape")
 
 
 def _number(text: str) -> int:
+    """Return the integer in a reply; OSError if it is not one."""
     try:
         return int(text)
     except ValueError as error:
@@ -120,6 +125,7 @@ def _number(text: str) -> int:
 
 
 def _not_resp(line: bytes) -> OSError:
+    """Return the OSError for an answer that is not RESP."""
     return OSError(f"the answer is not RESP: {line[:60]!r}")
 
 
@@ -139,7 +145,7 @@ class Client:
     """A client that connects on first use. BadInput if access is denied, Unreachable if the server does not answer."""
 
     def __init__(self, address: str, access: Access) -> None:
-        """Store address and credentials."""
+        """Store address and credentials; connections are opened on first use."""
         self.address = address
         self._access = access
         self._auth = access.auth
@@ -153,11 +159,11 @@ class Client:
         return ["AUTH2", self._auth.user or USER, self._auth.secret] if self._auth else []
 
     def ask(self, *words: str | int) -> Any:
-        """Send a command and return its reply."""
+        """Send a command, given as its words, and return its reply; an error reply is raised (see `_refused`)."""
         return self._send(self._commands, [words])[0]
 
     def ask_all(self, commands: Sequence[Command]) -> list[Any]:
-        """Send commands in one write, and return their replies."""
+        """Send commands in one write, and return their replies in order; the first error reply is raised."""
         return self._send(self._commands, commands)
 
     def info(self) -> dict[str, str]:
@@ -278,6 +284,7 @@ class _Reconnecting:
         return connection
 
     def _close(self) -> None:
+        """Close the connection if there is one; the next command opens another."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -321,11 +328,12 @@ def _of(master: Client, name: str, most: int) -> list[dict[str, Any]]:
 
 
 def _hash(reply: Sequence[str]) -> dict[str, Any]:
+    """Return the fields of an HGETALL reply, which alternates names and values; JSON values are parsed."""
     return {_text(field): _value(value) for field, value in zip(reply[::2], reply[1::2], strict=True)}
 
 
 def _value(text: str) -> Any:
-    """Return a number, list or object that a text holds as JSON, or the text."""
+    """Return the number, list or object that a text holds as JSON; otherwise the text, with invalid bytes replaced."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):
@@ -335,5 +343,6 @@ def _value(text: str) -> Any:
 
 
 def _text(text: str) -> str:
+    """Return a text in which bytes that are not UTF-8 (surrogate escapes) are replaced."""
     # Bytes that are not UTF-8 are surrogates, which JSON files cannot hold.
     return text.encode(errors="surrogateescape").decode(errors="replace")

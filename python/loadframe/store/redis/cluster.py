@@ -52,7 +52,7 @@ class RedisNode:
 
     @classmethod
     def parse(cls, line: str) -> Self:
-        """Parse a line of CLUSTER NODES."""
+        """Return the node that a line of CLUSTER NODES describes."""
         node, address, flags, _, _, _, _, link, *rest = line.split()
         ranges: list[range] = []
         migrating: dict[int, str] = {}
@@ -80,7 +80,7 @@ Routes = dict[tuple[str, str], list[int]]
 
 
 def balancing_moves(nodes: Sequence[RedisNode]) -> Routes:
-    """Return the moves after which nodes differ by one slot at most."""
+    """Return the slots to move by (source id, target id), after which nodes differ by one slot at most."""
     least, over = divmod(SLOTS, len(nodes))
     # The largest nodes keep the remainder, so that fewest slots move.
     by_size = sorted(nodes, key=lambda node: -node.size)
@@ -90,7 +90,7 @@ def balancing_moves(nodes: Sequence[RedisNode]) -> Routes:
 
 
 def leaving_moves(gone: RedisNode, others: Sequence[RedisNode]) -> Routes:
-    """Return the moves that empty a node; its slots go first to the nodes with the fewest."""
+    """Return the slots to move by (source id, target id), which empty a node; the smallest nodes get slots first."""
     demand = dict.fromkeys((node.id for node in others), 0)
     sizes = {node.id: node.size for node in others}
     for _ in range(gone.size):
@@ -101,7 +101,7 @@ def leaving_moves(gone: RedisNode, others: Sequence[RedisNode]) -> Routes:
 
 
 def _spare(node: RedisNode, count: int) -> list[range]:
-    """Return `count` slots of a node: its shortest ranges, and the end of the next one."""
+    """Return ranges of `count` slots that a node gives away: its shortest ranges, and the end of the next one."""
     pieces: list[range] = []
     for piece in sorted(node.ranges, key=lambda piece: (len(piece), piece.start)):
         if count <= 0:
@@ -114,12 +114,16 @@ def _spare(node: RedisNode, count: int) -> list[range]:
 def _routes(
     surplus: Sequence[tuple[RedisNode, range]], targets: Sequence[RedisNode], demand: Mapping[str, int]
 ) -> Routes:
-    """Distribute the ranges over the targets, with `demand` slots each, preferring ranges next to a target's own."""
+    """Return the slots to move by (source id, target id): `surplus` (source, range), distributed over the targets.
+
+    Each target gets `demand` slots by its id, preferably next to its own ranges.
+    """
     left = dict(demand)
     routes: Routes = {}
     rest: list[tuple[RedisNode, range]] = []
 
     def give(source: RedisNode, target: str, piece: range) -> None:
+        """Add a range to the route from `source` to `target`, and reduce the target's remaining demand."""
         routes.setdefault((source.id, target), []).extend(piece)
         left[target] -= len(piece)
 
@@ -166,13 +170,13 @@ class Ring:
 
     @classmethod
     def read(cls, client: Client) -> Self:
-        """Read the view of one node."""
+        """Ask one node for its view of the cluster, and return it."""
         nodes = _nodes_known_to(client)
         return cls(nodes, _myself(nodes), client.look("CLUSTER INFO")["cluster_state"])
 
     @property
     def masters(self) -> list[RedisNode]:
-        """Reachable masters, by address."""
+        """All masters that are not failed or still joining, sorted by address."""
         masters = (node for node in self.nodes if "master" in node.flags and not node.flags & ABSENT)
         return sorted(masters, key=lambda node: split_address(node.address))
 
@@ -190,6 +194,7 @@ class Ring:
 
 
 def _nodes_known_to(client: Client) -> tuple[RedisNode, ...]:
+    """Return all nodes in a node's CLUSTER NODES."""
     nodes = (RedisNode.parse(line) for line in client.look_at("CLUSTER NODES") if line)
     # A node that has met no other node does not know its own host.
     host = client.address.rpartition(":")[0]
@@ -197,6 +202,7 @@ def _nodes_known_to(client: Client) -> tuple[RedisNode, ...]:
 
 
 def _myself(nodes: Sequence[RedisNode]) -> RedisNode:
+    """Return the node that reported these nodes."""
     return next(node for node in nodes if "myself" in node.flags)
 
 
@@ -247,12 +253,12 @@ def form(clients: Sequence[Client], members: Sequence[Member], watch: Watch) -> 
 
 
 def wait(clients: Sequence[Client], watch: Watch) -> None:
-    """Wait until all nodes answer."""
+    """Wait until all nodes answer PING."""
     _until(lambda: all(_answers(client) for client in clients), watch, "starting")
 
 
 def meet(clients: Sequence[Client], members: Sequence[Member], watch: Watch) -> None:
-    """Introduce all nodes to each other at their current addresses, and wait until the cluster is ok."""
+    """Send CLUSTER MEET for all pairs of nodes, and wait until all see a complete cluster in state ok."""
     # All pairs, because waiting for gossip takes a second or two.
     for number, client in enumerate(clients):
         for member in members[number + 1 :]:
@@ -261,7 +267,7 @@ def meet(clients: Sequence[Client], members: Sequence[Member], watch: Watch) -> 
 
 
 def join(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
-    """Introduce a node to the cluster, and wait until all nodes know each other."""
+    """Introduce a node to the cluster, and wait until all nodes see each other and consider the cluster ok."""
     newcomer = clients(member.address)
     wait([newcomer], watch)
     mine = Ring.read(newcomer).myself.id
@@ -281,7 +287,7 @@ def balance(seen: Ring, clients: Clients, watch: Watch) -> None:
 
 
 def finish(seen: Ring, clients: Clients, watch: Watch) -> None:
-    """Finish interrupted moves of slots."""
+    """Complete interrupted moves of slots, and clear the other migrating and importing marks."""
     by_id = {node.id: node for node in seen.masters}
     views = {node.id: Ring.read(clients(node.address)).myself for node in seen.masters}
     begun: Routes = {}
@@ -297,7 +303,10 @@ def finish(seen: Ring, clients: Clients, watch: Watch) -> None:
 
 
 def leave(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
-    """Move all slots of a node to the others, first to those with the fewest; BadInput for the last node."""
+    """Complete interrupted moves, then move all slots of a node to the others; do nothing for an unknown node.
+
+    The nodes with the fewest slots get them first. BadInput for the last node.
+    """
     finish(seen, clients, watch)
     seen = Ring.read(clients(seen.myself.address))
     leaving = seen.at(member.address)
@@ -310,7 +319,7 @@ def leave(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
 
 
 def forget(seen: Ring, member: Member, clients: Clients) -> None:
-    """Make all other nodes forget a removed node."""
+    """Send CLUSTER FORGET for a removed node to all reachable nodes; do nothing if it is unknown."""
     gone = seen.at(member.address)
     if gone is None:
         return
@@ -324,7 +333,7 @@ def forget(seen: Ring, member: Member, clients: Clients) -> None:
 
 
 def move(planned: Routes, masters: Sequence[RedisNode], clients: Clients, watch: Watch) -> None:
-    """Move slots with their keys, in batches."""
+    """Move slots, by (source id, target id), with their keys, 64 at a time; `watch` gets the slots left."""
     nodes = {node.id: node for node in masters}
     left = sum(len(slots) for slots in planned.values())
     watch(Balancing(left, "slots"))
@@ -361,25 +370,30 @@ def _keys(giver: Client, slots: Sequence[int]) -> Iterator[list[str]]:
 
 
 def _tell(client: Client, words: Sequence[tuple[int, str, str]]) -> None:
+    """Send CLUSTER SETSLOT for each (slot, state, node id); states are IMPORTING, MIGRATING and NODE."""
     client.ask_all([("CLUSTER SETSLOT", *word) for word in words])
 
 
 def _introduce(client: Client, member: Member) -> None:
+    """Make a node contact another one, with CLUSTER MEET."""
     host, port = split_address(member.address)
     more = [split_address(member.peer_address)[1]] if member.peer_address else []
     client.ask("CLUSTER MEET", host, port, *more)
 
 
 def _sees(client: Client, nodes: int) -> bool:
+    """Whether a node sees exactly `nodes` nodes, all of them reachable, and the cluster in state ok."""
     seen = Ring.read(client)
     return len(seen.nodes) == nodes == sum(node.present for node in seen.nodes) and seen.state == "ok"
 
 
 def _present_ids(client: Client) -> set[str]:
+    """Return the ids of the nodes that a node considers reachable members."""
     return {node.id for node in Ring.read(client).nodes if node.present}
 
 
 def _answers(client: Client) -> bool:
+    """Whether a server answers PING; other errors than Unreachable are raised."""
     try:
         client.ask("PING")
     except Unreachable:
@@ -388,6 +402,7 @@ def _answers(client: Client) -> bool:
 
 
 def _until(met: Callable[[], bool], watch: Watch, state: str) -> None:
+    """Poll `met` every 0.05 s until it returns True; `watch` gets `state` meanwhile."""
     while not met():
         watch(Balancing(0, "slots", state))
         time.sleep(_POLL)

@@ -97,16 +97,16 @@ class SearchStore(Store):
         self._is_serverless = bool(access.auth and access.auth.aws and access.auth.aws.service == _SERVERLESS)
 
     def with_access(self, access: Access) -> Self:
-        """Return the store with TLS, credentials or both."""
+        """Return the store with TLS, credentials and compression as in `access`."""
         return self if access == OPEN else type(self)(access)
 
     def durability(self, settings: Mapping[str, Any]) -> str:
-        """Return the durability of the translog without one in the collection."""
+        """Return the same text for all settings: durability `request`, unless the collection sets another."""
         return "index.translog.durability request, unless the collection has another"
 
     @property
     def hidden(self) -> list[str]:
-        """Figures that the service refused to show so far."""
+        """Names of the figures that the service has refused to show so far, such as `health`."""
         return list(self._hidden)
 
     def request(
@@ -142,6 +142,7 @@ class SearchStore(Store):
         return _content(answer, method, path, self._auth)
 
     def _unreachable(self, addresses: Sequence[str], reason: str) -> LoadframeError:
+        """Return the Unreachable for an unanswered request; BadInput if the server requires a client certificate."""
         if "certificate required" in reason.lower():
             return BadInput(
                 "the server requires a client certificate", where=addresses[-1], remedy="give --cert and --key"
@@ -173,7 +174,7 @@ class SearchStore(Store):
         return number if distribution == self.kind else f"{distribution} {number}"
 
     def software(self, version: str) -> dict[str, str]:
-        """Return product and version; a serverless service does not tell its version."""
+        """Return product and version; for a serverless service the version whose API it has, 2.11.0."""
         return super().software(_SERVERLESS_VERSION if version == SERVERLESS else version)
 
     def require_product(self, addresses: Sequence[str], version: str) -> None:
@@ -204,12 +205,13 @@ class SearchStore(Store):
         )
 
     def _declared(self, addresses: Sequence[str]) -> tuple[tuple[int, int], ...]:
+        """Return (number of shards, copies of each shard) for each index."""
         answer = self.request(addresses, "GET", "/_cluster/health?level=indices", timeout=10.0)
         indices = answer.get("indices", {}).values()
         return tuple((index["number_of_shards"], 1 + index["number_of_replicas"]) for index in indices)
 
     def configure(self, addresses: Sequence[str], settings: Mapping[str, Any]) -> None:
-        """Set dynamic cluster settings; null resets a setting to its default."""
+        """Set persistent, dynamic cluster settings; None resets a setting to its default."""
         self.request(addresses, "PUT", "/_cluster/settings", {"persistent": dict(settings)})
 
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
@@ -237,7 +239,7 @@ class SearchStore(Store):
         membership.join(self.request, addresses, member, watch)
 
     def balance(self, addresses: Sequence[str], watch: Watch) -> None:
-        """Wait until the store, which balances automatically, moves no shards."""
+        """Make the store reassign shards, and wait until it moves none; it balances automatically."""
         membership.balance(self.request, addresses, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
@@ -245,7 +247,7 @@ class SearchStore(Store):
         membership.introduce(members)
 
     def electors(self, nodes: int) -> int | None:
-        """Return the number of nodes that can be elected manager."""
+        """Return the number of nodes that can be elected manager: 1 below three nodes, else 3."""
         return membership.electors(nodes)
 
     def resign(self, addresses: Sequence[str], member: Member) -> None:
@@ -253,7 +255,7 @@ class SearchStore(Store):
         membership.take_vote(self.request, addresses, member.name)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Move all shards off the node, and wait until it holds none; then exclude it from elections."""
+        """Move all shards off the node, wait until it holds none, and take its vote. BadInput if it must stay."""
         membership.require_electors(self.request, addresses, member)
         membership.leave(self.request, addresses, member, watch)
         membership.take_vote(self.request, addresses, member.name)
@@ -366,7 +368,7 @@ class SearchStore(Store):
         return {field: details.kind for field, details in self._explored(addresses, name).items()}
 
     def explore(self, addresses: Sequence[str], question: Question) -> Findings:
-        """Answer a question with searches."""
+        """Answer a question with searches; BadInput for an unknown collection or field, StoreFailed if one fails."""
         known = self._explored(addresses, question.collection)
         require_known(question, {field: details.kind for field, details in known.items()})
         with exploring.understood(addresses):
@@ -386,7 +388,7 @@ class SearchStore(Store):
             return exploring.fields(self.request, addresses, name)
 
     def count(self, addresses: Sequence[str], name: str) -> int:
-        """Refresh the index, and count its documents."""
+        """Refresh the index, and return its number of documents."""
         self._refresh(addresses, name)
         return self._count(addresses, name, {"match_all": {}})
 
@@ -396,7 +398,7 @@ class SearchStore(Store):
         return {field: self._count(addresses, name, {"exists": {"field": field}}) for field in fields}
 
     def _refresh(self, addresses: Sequence[str], name: str) -> None:
-        """Refresh the index. If the service does not offer that, counts lag."""
+        """Refresh the index. If the service does not offer that, set `count_lag`, since counts then lag."""
         try:
             self.request(addresses, "POST", f"/{name}/_refresh", repeatable=True)
         except _HIDDEN:
@@ -467,6 +469,7 @@ _LOGIN = (
 
 
 def _not_a_cluster(answer: Answer, what: str, remedy: str) -> BadInput:
+    """Return the BadInput for a server of another kind; `what` is the problem with its answer."""
     return BadInput(f"not a cluster of Elasticsearch or OpenSearch: {what}", where=answer.address, remedy=remedy)
 
 
@@ -486,6 +489,7 @@ def _reason(answer: Answer) -> str:
 
 
 def _number_of_shards(settings: Mapping[str, Any]) -> Any:
+    """Return the number of shards in index settings of any notation; a false value if they do not set it."""
     nested = settings.get("index", {})
     return (
         settings.get("number_of_shards")
@@ -543,6 +547,7 @@ _FILTER = ",".join(["nodes.*.name", *(f"nodes.*.{path}" for path in METRICS.valu
 
 
 def _figures(node: Mapping[str, Any]) -> dict[str, float]:
+    """Return the METRICS that a node's entry in `_nodes/stats` contains, by our names."""
     figures = {}
     for metric, path in METRICS.items():
         value: Any = node

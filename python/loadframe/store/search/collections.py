@@ -19,7 +19,7 @@ class Request(Protocol):
 
 
 def create(request: Request, addresses: Sequence[str], name: str, definition: Mapping[str, Any]) -> None:
-    """Create a data stream with its template."""
+    """Create a data stream, and a template with the index `definition`."""
     _put_template(request, addresses, name, [name], definition, {"data_stream": {}})
     request(addresses, "PUT", f"/_data_stream/{name}")
 
@@ -62,7 +62,7 @@ def data_streams(request: Request, addresses: Sequence[str]) -> set[str]:
 
 
 def behind(request: Request, addresses: Sequence[str], name: str) -> list[str]:
-    """Return the indices of an alias; empty if the name is not an alias."""
+    """Return the sorted names of the indices behind an alias; empty if the name is not an alias."""
     indices = request(addresses, "GET", f"/{name}?ignore_unavailable=true")
     return sorted(index for index, details in indices.items() if index != name and name in details.get("aliases", {}))
 
@@ -75,11 +75,13 @@ def _put_template(
     definition: Mapping[str, Any],
     more: Mapping[str, Any],
 ) -> None:
+    """Create or replace a composable template for indices that match `patterns`; `more` are further keys."""
     body = {"index_patterns": list(patterns), "priority": _PRIORITY, "template": dict(definition), **more}
     request(addresses, "PUT", f"/_index_template/{name}", body)
 
 
 def _templates(request: Request, addresses: Sequence[str], place: str, *, composed: bool) -> set[str]:
+    """Return the names of the templates that the endpoint `place` lists; `composed` tells their format."""
     answer = request(addresses, "GET", f"/{place}")
     return {str(template["name"]) for template in answer["index_templates"]} if composed else set(answer)
 
@@ -90,7 +92,10 @@ _KEEP_OPEN = "1m"
 
 
 def sample(request: Any, addresses: Sequence[str], name: str, documents: int, indices: Mapping[str, Any]) -> Sample:
-    """Return up to `documents` random documents. `indices` are its definitions."""
+    """Return up to `documents` random documents, with settings and mappings of the newest index.
+
+    `indices` are the definitions of the indices behind the name, by index. Requests a scroll, and deletes it.
+    """
     # Of a series of indices, the last has the newest mappings.
     newest = indices[max(indices)]
     settings = newest.get("settings", {}).get("index", {})

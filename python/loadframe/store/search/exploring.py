@@ -52,7 +52,7 @@ class Field:
 
 @contextlib.contextmanager
 def understood(addresses: Sequence[str]) -> Iterator[None]:
-    """StoreFailed if reading an answer in the block fails because of its shape."""
+    """Turn an error that an unexpected answer causes in the block into StoreFailed with these addresses."""
     try:
         yield
     except RecursionError as error:
@@ -160,7 +160,7 @@ def _inside(field: Field, parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nested(field: Field, query: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a query for documents that have a nested object with the field that the query selects."""
+    """Return `query`, which selects by the field; for a field in nested objects, as a query for their documents."""
     # Indices may lack the nested objects.
     return {"nested": {"path": field.path, "query": query, "ignore_unmapped": True}} if field.path else query
 
@@ -196,6 +196,7 @@ def _range(
 
 
 def _query(question: Question, known: Mapping[str, Field]) -> dict[str, Any]:
+    """Return the search query for the question's filters and time range."""
     filters: list[Any] = [_nested(known[name], {"term": {name: value}}) for name, value in question.filters]
     bounds = {"gte": question.start, "lt": question.end}
     limits = {name: round(value * 1000) for name, value in bounds.items() if value is not None}
@@ -220,19 +221,23 @@ def _search(
 
 
 def _path(name: str) -> str:
+    """Return a collection's name as a path segment, quoted except for `*`."""
     return quote(name, safe="*")
 
 
 def _total(answer: Mapping[str, Any]) -> int:
+    """Return the number of hits of a search's answer, in the format of any version."""
     total = answer["hits"]["total"]
     return int(total["value"] if isinstance(total, dict) else total)
 
 
 def _statistics(answer: Mapping[str, Any]) -> dict[str, float | None]:
+    """Return `count`, `min`, `mean`, `max` and `sum` from the answer of a `stats` aggregation."""
     names = {"count": "count", "min": "min", "mean": "avg", "max": "max", "sum": "sum"}
     return {name: answer[key] for name, key in names.items()}
 
 
 def _period(bucket: Mapping[str, Any]) -> Period:
+    """Return the period of a histogram's bucket: start in s, documents, and mean and maximum of the field, if any."""
     numbers = bucket.get("objects", bucket).get("numbers", {})
     return Period(bucket["key"] / 1000, bucket["doc_count"], numbers.get("avg"), numbers.get("max"))

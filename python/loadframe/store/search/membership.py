@@ -47,7 +47,7 @@ def roles(node: NodeSpec, *, by_name: bool) -> dict[str, Any]:
 
 
 def founders(node: NodeSpec) -> list[str]:
-    """Return the names of the nodes that elect the first manager of a new cluster."""
+    """Return the names of the founders that can be elected; they elect a new cluster's first manager."""
     return [name for name in node.founders if node.electors is None or name in node.electors]
 
 
@@ -66,7 +66,7 @@ class Request(Protocol):
 
 
 def seeds(peers: Iterable[str]) -> str:
-    """Return the content of the file with addresses."""
+    """Return the content of the file SEEDS: each `address:peer_port` on a line."""
     return "".join(f"{peer}\n" for peer in peers)
 
 
@@ -83,13 +83,14 @@ def introduce(members: Sequence[Member]) -> None:
 
 
 def _introduce(folder: Path, text: str) -> None:
+    """Replace the file SEEDS in a node's folder by `text`, if the node has such a file."""
     if os.path.lexists(folder / SEEDS):
         # Atomically, since the node may be reading the file.
         nofollow.rewrite_text(folder, SEEDS, text)
 
 
 def join(request: Request, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-    """Wait until the others list the node, and it reports the same cluster."""
+    """Wait until the others list the node as a data node, and it reports the same cluster."""
     while True:
         watch(Balancing(1, "nodes to join", f"waiting for {member.name}"))
         try:
@@ -104,7 +105,10 @@ def join(request: Request, addresses: Sequence[str], member: Member, watch: Watc
 
 
 def balance(request: Request, addresses: Sequence[str], watch: Watch) -> None:
-    """Wait until no shard moves, long enough for the store to start moving another."""
+    """Make the store reassign shards, and wait until none has moved for some polls.
+
+    The last call of `watch` has a warning if nodes hold no shards.
+    """
     request(addresses, "POST", "/_cluster/reroute?metric=none")
     calm = 0
     while True:
@@ -122,7 +126,10 @@ def balance(request: Request, addresses: Sequence[str], watch: Watch) -> None:
 
 
 def leave(request: Request, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-    """Wait until the node holds no shard; BadInput if the others cannot hold all copies."""
+    """Exclude the node from holding shards, and wait until it has none.
+
+    BadInput if the others cannot hold all copies.
+    """
     _require_place(request, addresses, member)
     _exclude(request, addresses, _excluded(request, addresses) | {member.name})
     while left := _shards(request, addresses).get(member.name, 0):
@@ -157,14 +164,14 @@ def majority(nodes: int) -> int:
 
 
 def allow(request: Request, addresses: Sequence[str], name: str) -> None:
-    """Allow shards on a node again."""
+    """Allow shards on the node of that name again."""
     excluded = _excluded(request, addresses)
     if name in excluded:
         _exclude(request, addresses, excluded - {name})
 
 
 def names(request: Request, addresses: Sequence[str], role: str = "data") -> list[str]:
-    """Return the names of data nodes, or of electable nodes (`master`)."""
+    """Return the names of the nodes with a role: `data`, or `master` for electable nodes."""
     nodes = request(addresses, "GET", f"/_nodes/{role}:true/none?filter_path=nodes.*.name", timeout=10.0)
     return [node["name"] for node in nodes.get("nodes", {}).values()]
 
@@ -229,10 +236,12 @@ def _require_place(request: Request, addresses: Sequence[str], member: Member) -
 
 
 def _excluded(request: Request, addresses: Sequence[str]) -> set[str]:
+    """Return the names of the nodes that a cluster setting excludes from holding shards."""
     settings = request(addresses, "GET", "/_cluster/settings?flat_settings=true")
     return set(filter(None, settings["persistent"].get(_EXCLUDED, "").split(",")))
 
 
 def _exclude(request: Request, addresses: Sequence[str], names: set[str]) -> None:
+    """Set the nodes that may not hold shards, by a persistent cluster setting; the empty set resets it."""
     body = {"persistent": {_EXCLUDED: ",".join(sorted(names)) or None}}
     request(addresses, "PUT", "/_cluster/settings", body)

@@ -57,12 +57,12 @@ logger.deprecation.level = error
 
 
 def options(node: NodeSpec) -> tuple[int, list[str]]:
-    """Return the heap in bytes, and the JVM's options."""
+    """Return the heap in bytes, and the JVM's options: the vendors' and the user's. BadInput for too large a heap."""
     return jvm.options(node, JVM, besides=_BESIDES)
 
 
 def logging(package: str) -> str:
-    """Return the logging configuration; `package` is the package of the server's classes."""
+    """Return the text of log4j2.properties; `package` is the Java package of the server's classes."""
     return _LOGGING.replace("DEPRECATION", f"{package}.deprecation")
 
 

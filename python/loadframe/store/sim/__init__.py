@@ -33,7 +33,7 @@ class Sim(SearchStore):
     )
 
     def installation(self, home: Path | None) -> FoundInstallation | None:
-        """Return Loadframe's Python: the store is part of Loadframe."""
+        """Return Loadframe's Python, which runs the nodes; BadInput for a `home`."""
         return super().installation(home) if home else FoundInstallation(VERSION, Path(sys.executable))
 
     def distribution(self, version: str) -> Distribution:
@@ -41,7 +41,7 @@ class Sim(SearchStore):
         raise BadInput(f"unknown version {version} of the simulated store", remedy=f"use {VERSION}")
 
     def software(self, version: str) -> dict[str, str]:
-        """Return OpenSearch, because it speaks OpenSearch's protocol."""
+        """Return OpenSearch 3.0 for any version, because it speaks OpenSearch's protocol."""
         return {"distribution": "opensearch", "version": "3.0"}
 
     def electors(self, nodes: int) -> int | None:
@@ -49,15 +49,18 @@ class Sim(SearchStore):
         return None
 
     def durability(self, settings: Mapping[str, Any]) -> str:
-        """Return nothing: the simulated store keeps documents in memory."""
+        """Return an empty text: the simulated store keeps documents in memory."""
         return ""
 
     def check_settings(self, settings: Mapping[str, Any]) -> None:
-        """Check the parameters of the model."""
+        """Refuse unknown or invalid parameters of the model."""
         SimModel.from_settings(settings)
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
-        """Run the server with Loadframe's Python."""
+        """Return the command line that runs `loadframe.store.sim.server` with Loadframe's Python.
+
+        No files are written.
+        """
         argv = (
             str(installation.home),
             "-m",

@@ -60,6 +60,7 @@ class SimModel:
     move_cost: float = 0.0  #: share of a node's speed that sending or receiving data costs
 
     def __post_init__(self) -> None:
+        """Refuse parameters outside their ranges with BadInput."""
         if self.distribution not in DISTRIBUTIONS:
             raise BadInput(
                 f"unknown distribution {self.distribution!r}", remedy=f"use one of {', '.join(DISTRIBUTIONS)}"
@@ -75,7 +76,7 @@ class SimModel:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> "SimModel":
-        """Read a node's settings; BadInput for an unknown or invalid one."""
+        """Return the model of a node's settings; BadInput for an unknown or invalid one."""
         known = {field.name: field.type for field in fields(cls)}
         values: dict[str, Any] = {}
         for name, value in settings.items():
@@ -96,7 +97,7 @@ class SimModel:
         return cls(**values)
 
     def draw(self, source: random.Random) -> float:
-        """Draw the service time of a single request on a cluster of one node, s."""
+        """Draw from `source` the service time of a single request on a cluster of one node, s."""
         if self.distribution == "constant":
             return self.service
         if self.distribution == "exponential":
@@ -105,7 +106,10 @@ class SimModel:
         return source.lognormvariate(math.log(self.service) - spread / 2, math.sqrt(spread))
 
     def slowdown(self, nodes: int, present: int, *, moving: bool = False) -> float:
-        """Return the factor by which a service time grows."""
+        """Return the factor on a service time with `nodes` members and `present` requests at the node.
+
+        `moving` is whether the node sends or receives data, which costs `move_cost`.
+        """
         over_clients = inflation(present, self.client_sigma, self.client_kappa)
         cost = 1 - self.move_cost if moving else 1.0
         return inflation(nodes, self.sigma, self.kappa) * over_clients / cost
@@ -150,5 +154,6 @@ def inflation(size: float, sigma: float, kappa: float) -> float:
 
 
 def _require(name: str, holds: bool, what: str) -> None:
+    """BadInput unless `holds`; `what` are the allowed values of the setting, as text."""
     if not holds:
         raise BadInput(f"the setting {name} of the simulated store must be {what}")

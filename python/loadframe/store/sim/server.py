@@ -35,6 +35,7 @@ class Refused(Exception):
     """A request to answer with an error."""
 
     def __init__(self, status: int, kind: str, reason: str) -> None:
+        """`status` is the HTTP status, `kind` and `reason` are the error's type and text in the answer."""
         super().__init__(reason)
         self.status = status
         self.answer = {"error": {"type": kind, "reason": reason}}
@@ -78,7 +79,10 @@ class WriteEffect:
 
 
 def data(request: Request, shared: SharedState) -> tuple[dict[str, Any], WriteEffect | None]:
-    """Return answer and effect of a request for data; Refused for an unknown collection."""
+    """Return the answer to a request for data, and its effect (None for reads). Refused for an unknown collection.
+
+    Shared state does not change: the caller applies the effect.
+    """
     kind, collection = request.timed, request.parts[0]
     if kind == "_bulk":
         return _bulk(request, shared)
@@ -100,6 +104,10 @@ def data(request: Request, shared: SharedState) -> tuple[dict[str, Any], WriteEf
 
 
 def _search(body: Mapping[str, Any], collection: str, shared: SharedState) -> dict[str, Any]:
+    """Return the answer to a search: all documents match, and up to `size` of `body` (10) equal hits are returned.
+
+    An empty `collection` counts as one without documents.
+    """
     there = shared.documents.get(collection, 0)
     shards, lost = len(shared.placement.shards(collection)), shared.placement.lost(collection)
     hits = [_HIT] * min(int(body.get("size", 10)), there)
@@ -128,6 +136,7 @@ def _bulk(request: Request, shared: SharedState) -> tuple[dict[str, Any], WriteE
 
 
 def _write_effect(collection: str, documents: int, request: Request, shared: SharedState) -> WriteEffect:
+    """Return the effect of adding `documents` documents (negative for deletions), with the bytes of the request."""
     return WriteEffect(collection, shared.definitions[collection]["created"], documents, len(request.body))
 
 
@@ -182,6 +191,10 @@ def _of_cluster(path: tuple[str, ...], request: Request, shared: SharedState, no
 
 
 def _of_collection(name: str, rest: tuple[str, ...], request: Request, shared: SharedState, now: float) -> Any:
+    """Create, drop or describe a collection, and return the answer; `rest` are the path's segments after its name.
+
+    Refused if it is unknown, exists already, or the request is unsupported.
+    """
     known = name in shared.definitions
     answer: Any = {"acknowledged": True, "index": name}
     match request.method, rest:
@@ -207,9 +220,11 @@ def _of_collection(name: str, rest: tuple[str, ...], request: Request, shared: S
 
 
 def _create(name: str, settings: Mapping[str, Any], shared: SharedState, now: float) -> None:
+    """Register a new collection with its numbers of shards and replicas, and place the copies on members."""
     flat = {**settings, **{f"index.{key}": value for key, value in settings.get("index", {}).items()}}
 
     def number(key: str, default: int) -> int:
+        """Return an integer setting, with or without the prefix `index.`."""
         return int(flat.get(key, flat.get(f"index.{key}", default)))
 
     shards, replicas = number("number_of_shards", 1), number("number_of_replicas", 0)
@@ -219,10 +234,12 @@ def _create(name: str, settings: Mapping[str, Any], shared: SharedState, now: fl
 
 
 def _shards(name: str, shared: SharedState) -> dict[str, int]:
+    """Return the total and the failed shards of a collection, for an answer."""
     return {"total": shared.definitions[name]["shards"], "failed": shared.placement.lost(name)}
 
 
 def _health(shared: SharedState) -> dict[str, Any]:
+    """Return the answer to a health request: red if a shard is lost, yellow if a copy is missing."""
     placement = shared.placement
     lost = any(placement.lost(name) for name in shared.definitions)
     return {
@@ -255,16 +272,19 @@ def _statistics(shared: SharedState, name: str, now: float) -> dict[str, Any]:
 
 
 def _recovery(shared: SharedState, now: float, begins: float, ends: float) -> dict[str, str]:
+    """Return the bytes copied and to copy of a move from `begins` to `ends` (s), at the time `now`."""
     total = (ends - begins) * shared.placement.model.bandwidth
     done = total * min((now - begins) / (ends - begins), 1.0) if ends > begins else total
     return {"bytes_recovered": str(int(done)), "bytes_total": str(int(total))}
 
 
 def _no_such(collection: str) -> Refused:
+    """Return the error for an unknown collection (404)."""
     return Refused(404, "index_not_found_exception", f"no such index [{collection}]")
 
 
 def _unknown(request: Request) -> Refused:
+    """Return the error for an unsupported request (400)."""
     path = "/".join(request.parts)
     return Refused(400, "unknown_request", f"the simulated store does not support {request.method} /{path}")
 
@@ -279,7 +299,7 @@ class SimNode:
     """A node's logic: it chooses the node that serves a request, and the time of the answer."""
 
     def __init__(self, folder: Path, name: str, model: SimModel, *, founding: bool) -> None:
-        """Join the cluster."""
+        """Create or enter the shared state in `folder`, which holds the nodes' folders, and register as started."""
         self.name = name
         self._model = model
         #: The number of the seed from which `_random` draws.
@@ -295,7 +315,7 @@ class SimNode:
         self.tick()
 
     def tick(self) -> None:
-        """Process due events of the cluster, and publish the documents that were written here."""
+        """Process due events, drop ended nodes, and publish the documents that were written through this node."""
         with self.shared.locked(now := time.monotonic()):
             self.shared.bury(now)
             for written in self._written:
@@ -307,7 +327,11 @@ class SimNode:
             self._written.clear()
 
     def serve(self, request: Request) -> tuple[float, int, object]:
-        """Return the time (monotonic clock), status and body of the answer to a request for data."""
+        """Queue a request for data; return the time (monotonic clock), status and body of its answer.
+
+        Status 503 before the node is a member, 429 if the queue is full. The effect of a write is published at the next
+        tick.
+        """
         now = time.monotonic()
         with self.shared.queues() as stations:
             placement = self.shared.placement
@@ -325,12 +349,15 @@ class SimNode:
         return end, 200, answer
 
     def _reseed(self) -> None:
-        """Draw from the run's seed if a run has begun."""
+        """Replace the random generator by one seeded with the run's seed and the node's name, once for each run."""
         if self.shared.seeds != self._seeds:
             self._seeds, self._random = self.shared.seeds, random.Random(f"{self.shared.seed}/{self.name}")
 
     def _server(self) -> str:
-        """Return the node that serves the next request."""
+        """Return the node that serves the next request: this one, or in its turn one with more data.
+
+        A node with less than its fair share of data forwards the missing share of its requests.
+        """
         shares = self.shared.placement.shares()
         self._surplus += 1 - min(shares[self.name], 1.0)
         if self._surplus < 1:
@@ -342,7 +369,7 @@ class SimNode:
         return ample[next(self._passed_on) % len(ample)]
 
     def answer(self, request: Request) -> tuple[float, int, object]:
-        """Return the time, status and body of the answer to any request."""
+        """Return the time (monotonic clock), status and body of the answer to any request; errors become answers."""
         now = time.monotonic()
         try:
             if request.timed:

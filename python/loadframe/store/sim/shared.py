@@ -66,11 +66,11 @@ class Placement:
     sizes: dict[str, float] = field(default_factory=dict)
 
     def start(self, node: str, now: float, *, founding: bool) -> None:
-        """Register a started node as a member: now if it is a founder, else after the delay."""
+        """Note when a started node becomes a member: at `now` if it is a founder, else `join_delay` later."""
         self.joining[node] = now if founding else now + self.model.join_delay
 
     def gone(self, nodes: Iterable[str], now: float) -> None:
-        """Remove nodes that ended. Their data is missing until they return."""
+        """Remove nodes that ended, and moves from or to them. Their data is missing until they return."""
         lost = set(nodes)
         self.members = [name for name in self.members if name not in lost]
         self.joining = {name: at for name, at in self.joining.items() if name not in lost}
@@ -80,14 +80,17 @@ class Placement:
         self._begin(now)
 
     def create(self, collection: str, shards: int, replicas: int, now: float) -> None:
-        """Place the copies of a new collection, each on the member with the fewest copies and none of that shard."""
+        """Place the copies of a new collection, each on the member with the fewest copies and none of that shard.
+
+        Copies without such a member stay unassigned.
+        """
         for _ in range(1 + replicas):
             for shard in range(shards):
                 self.copies.append(Copy(collection, shard, self._roomiest(collection, shard)))
         self._begin(now)
 
     def drop(self, collection: str, now: float) -> None:
-        """Remove a collection's copies."""
+        """Remove a collection's copies and their moves."""
         kept = [index for index, copy in enumerate(self.copies) if copy.collection != collection]
         place = {old: new for new, old in enumerate(kept)}
         self.moves = [
@@ -97,12 +100,12 @@ class Placement:
         self._begin(now)
 
     def exclude(self, nodes: Iterable[str], now: float) -> None:
-        """Set the nodes that must not hold data, and start moving it away."""
+        """Replace the set of nodes that must not hold data, and start moving their data away."""
         self.excluded = set(nodes)
         self._begin(now)
 
     def advance(self, now: float) -> bool:
-        """Process all events up to `now` in order; return whether anything changed."""
+        """Process joins and ended moves up to `now` in order; return whether there were any."""
         changed = False
         while True:
             due = [(at, 0, name) for name, at in self.joining.items() if at <= now]
@@ -121,7 +124,7 @@ class Placement:
             changed = True
 
     def next(self) -> float | None:
-        """Return the time of the next event, or None."""
+        """Return the time of the next join or end of a move, s; None if none is due."""
         return min([*self.joining.values(), *(move.ends for move in self.moves)], default=None)
 
     def counts(self) -> Counter[str]:
@@ -136,7 +139,7 @@ class Placement:
         return sum(copy.node not in self.members for copy in self.copies)
 
     def shards(self, collection: str) -> set[int]:
-        """Return a collection's shards."""
+        """Return the numbers of a collection's shards."""
         return {copy.shard for copy in self.copies if copy.collection == collection}
 
     def lost(self, collection: str) -> int:
@@ -145,7 +148,7 @@ class Placement:
         return len(self.shards(collection) - there)
 
     def shares(self) -> dict[str, float]:
-        """Return each member's copies over its fair share; all 1 without data."""
+        """Return each member's number of copies over the mean of all members; all 1 without data."""
         counts = self.counts()
         if not counts.total():
             return dict.fromkeys(self.members, 1.0)
@@ -170,12 +173,13 @@ class Placement:
         )
 
     def _place_unassigned(self) -> None:
+        """Assign copies without a node to members, if any can hold them."""
         for copy in self.copies:
             if copy.node is None:
                 copy.node = self._roomiest(copy.collection, copy.shard)
 
     def _roomiest(self, collection: str, shard: int) -> str | None:
-        """Return the member with the fewest copies without a copy of that shard, or None."""
+        """Return the member with the fewest copies that may hold data and has no copy of that shard, or None."""
         there = {copy.node for copy in self.copies if (copy.collection, copy.shard) == (collection, shard)}
         counts = self.counts()
         free = [name for name in self.members if name not in there and name not in self.excluded]
@@ -213,6 +217,7 @@ class Placement:
         return None
 
     def _holds(self, node: str, copy: Copy) -> bool:
+        """Whether a node holds a copy of the same shard, or is receiving one."""
         coming = [move.copy for move in self.moves if move.target == node]
         return any(
             (other.collection, other.shard) == (copy.collection, copy.shard) and (other.node == node or index in coming)
@@ -220,7 +225,7 @@ class Placement:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the state for `from_dict`, without the model and the sizes."""
+        """Return the state as JSON values for `from_dict`, without the model and the sizes."""
         return {
             "members": self.members,
             "joining": self.joining,
@@ -231,7 +236,7 @@ class Placement:
 
     @classmethod
     def from_dict(cls, model: SimModel, content: Mapping[str, Any]) -> "Placement":
-        """Restore a state from `as_dict`."""
+        """Return the placement that `as_dict` described."""
         return cls(
             model,
             list(content["members"]),
@@ -255,18 +260,22 @@ class Stations:
     """Queues of up to MOST_NODES nodes in a buffer of SIZE bytes, which processes may share under a lock."""
 
     def __init__(self, buffer: bytearray | mmap.mmap, model: SimModel) -> None:
-        """Use a buffer; a new one must be zeroed."""
+        """View `buffer` as the nodes' queues; a new one must be zeroed. Writes go into it."""
         numbers = np.frombuffer(buffer, dtype=np.float64, count=MOST_NODES * _ROW)
         self._rows: npt.NDArray[np.float64] = numbers.reshape(MOST_NODES, _ROW)
         self._model = model
         self._most = model.servers + model.queue
 
     def clear(self, station: int) -> None:
-        """Empty a node's queue, and reset its sums."""
+        """Empty the queue of the node in row `station`, and reset its sums."""
         self._rows[station] = 0.0
 
     def admit(self, station: int, now: float, nodes: int, source: random.Random, *, moving: bool) -> float | None:
-        """Admit a request that arrives now and return its end; None if the queue is full, which rejects it."""
+        """Queue a request that arrives at `now`, and return its end, s; None if the queue is full, which rejects it.
+
+        `station` is the node's row, `nodes` the number of members, `source` draws the service time, and `moving` is
+        whether the node sends or receives data.
+        """
         row = self._rows[station]
         free = row[: self._model.servers]
         ends = row[MOST_SERVERS : MOST_SERVERS + self._most]
@@ -285,7 +294,7 @@ class Stations:
         return end
 
     def load(self, station: int, now: float) -> tuple[int, int]:
-        """Return the number of requests in service, and of waiting requests."""
+        """Return the numbers of requests in service and waiting at `now`, of the node in row `station`."""
         row = self._rows[station]
         served = int(np.count_nonzero(row[: self._model.servers] > now))
         present = int(np.count_nonzero(row[MOST_SERVERS : MOST_SERVERS + self._most] > now))
@@ -304,7 +313,10 @@ class SharedState:
     """A node's view of the cluster's state. Use its members only inside `locked`."""
 
     def __init__(self, folder: Path, node: str, model: SimModel) -> None:
-        """Join the cluster with nodes' folders in `folder`, or found it."""
+        """Create or open the shared folder below `folder`, which holds the nodes' folders, and lock this node's file.
+
+        The lock shows the other nodes that this process lives. `start` then registers the node.
+        """
         self._folder = folder / FOLDER
         self._own = folder / node
         self._node = node
@@ -334,7 +346,10 @@ class SharedState:
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def _enter(self) -> BufferedRandom:
-        """Create or open the shared folder and return its lock, held; retry if another node removes the folder."""
+        """Create or open the shared folder and return its lock file, locked; retry if another node removes the folder.
+
+        A former member restores the state from its own copy if the shared one is gone.
+        """
         while True:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             try:
@@ -369,7 +384,7 @@ class SharedState:
 
     @contextlib.contextmanager
     def queues(self) -> Iterator[Stations]:
-        """Hold the lock for the stations; the rest of the state is read-only."""
+        """Hold the lock, with the current state; yield the stations. Changes to the rest of the state are not saved."""
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
             self._read()
@@ -378,7 +393,7 @@ class SharedState:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def start(self, now: float, *, founding: bool) -> None:
-        """Register this process as started; call it in `locked`."""
+        """Register this node as started, in a free row of the stations, and remove ended nodes; call it in `locked`."""
         self._bury({self._node, *self._dead()}, now)
         self.slots[self._node] = next(slot for slot in range(MOST_NODES) if slot not in self.slots.values())
         self.stations.clear(self.slots[self._node])
@@ -390,9 +405,11 @@ class SharedState:
             self._bury(dead, now)
 
     def _dead(self) -> set[str]:
+        """Return the registered nodes, except this one, whose processes have ended."""
         return {name for name in self.slots if name != self._node and not self._is_alive(name)}
 
     def _bury(self, dead: set[str], now: float) -> None:
+        """Remove nodes from the placement and from the rows of the stations."""
         self.placement.gone(dead, now)
         self.slots = {name: slot for name, slot in self.slots.items() if name not in dead}
 
@@ -420,6 +437,7 @@ class SharedState:
         return False
 
     def _copy_size(self, collection: str) -> float:
+        """Return the bytes of a copy of one shard: the collection's bytes over its shards."""
         return self.bytes.get(collection, 0) / max(len(self.placement.shards(collection)), 1)
 
     def _read(self) -> None:
@@ -437,6 +455,7 @@ class SharedState:
         self.seed, self.seeds = str(content.get("seed", "")), int(content.get("seeds", 0))
 
     def _content(self) -> str:
+        """Return the state as JSON text."""
         return json.dumps(
             {
                 "placement": self.placement.as_dict(),
