@@ -70,7 +70,7 @@ def install_environment(environment: Environment, name: str, report: Callable[[s
 
 
 def _fill(draft: Path, environment: Environment) -> None:
-    """Install the packages into an empty environment, with `uv` if available, else with pip."""
+    """Install the packages into an empty environment, with `uv` if available, else with pip; BadInput if that fails."""
     wanted = draft / "requirements.lock"
     wanted.write_text(environment.lock)
     python = draft / "bin" / "python"
@@ -94,6 +94,8 @@ def _fill(draft: Path, environment: Environment) -> None:
 
 @dataclass(frozen=True)
 class _Python:
+    """A Python interpreter for environments."""
+
     path: Path
     version: str  #: major and minor version
 
@@ -125,7 +127,7 @@ _STAMP = "installed.json"
 
 
 def home(distribution: Distribution) -> Path:
-    """Return the installation folder, which may not exist yet."""
+    """Return the installation folder of a distribution, which may not exist yet."""
     if distribution.wheel:
         return java.home(distribution.wheel)
     if distribution.environment:
@@ -196,6 +198,7 @@ def _unpacked(archive: Archive, target: Path) -> bool:
 
 
 def _stamp(target: Path) -> dict[str, Any]:
+    """Return the content of an installation's stamp: path -> checksum, size and time. Empty if missing or invalid."""
     try:
         content: dict[str, Any] = json.loads((target / _STAMP).read_text())
     except (OSError, json.JSONDecodeError):
@@ -204,16 +207,18 @@ def _stamp(target: Path) -> dict[str, Any]:
 
 
 def _tree(target: Path) -> dict[str, list[int]]:
-    """Return size and modification time of each file of the installation."""
+    """Return size (bytes) and modification time (ns) of each file of the installation, except the stamp, by path."""
     paths = (path for path in target.rglob("*") if path.is_file() and path.name != _STAMP)
     return {str(path.relative_to(target)): _size_and_time(path) for path in paths}
 
 
 def _has_text(path: Path, content: str) -> bool:
+    """Whether the file exists with that content."""
     return path.exists() and path.read_text() == content
 
 
 def _size_and_time(path: Path) -> list[int]:
+    """Return a file's size in bytes and modification time in ns; empty if it cannot be accessed."""
     try:
         status = path.stat()
     except OSError:
@@ -222,6 +227,7 @@ def _size_and_time(path: Path) -> list[int]:
 
 
 def _matches(path: Path, jar: Jar) -> bool:
+    """Whether the file exists with the jar's size and SHA-256."""
     if not path.exists() or path.stat().st_size != jar.size:
         return False
     with path.open("rb") as handle:
@@ -248,7 +254,7 @@ def _place_text(path: Path, content: str) -> None:
 def _fetch(jars: list[Jar], target: Path, what: str, report: Callable[[str], None]) -> None:
     """Download jars in parallel into the installation folder; the first error stops the other downloads.
 
-    Jars that were complete before the error remain.
+    `what` is the title of the progress. Jars that were complete before the error remain.
     """
     staging = target.with_name(f"{target.name}.part")
     # Remove partial downloads of a killed attempt. Complete files were moved out at once.

@@ -63,9 +63,13 @@ class NoMetadata(Exception):
 
 
 def of_program(command: str, where: str) -> Fetch:
-    """Return a function that runs the `credential_process` of a profile in the file `where`."""
+    """Return a function that runs `command`, the `credential_process` of a profile in the file `where`, for a key.
+
+    The function raises BadInput if the command fails.
+    """
 
     def fetch() -> Key:
+        """Run the command, and return the key in its output; BadInput if it fails."""
         remedy = "run the command by hand, and correct it"
         try:
             done = subprocess.run(
@@ -85,7 +89,10 @@ def of_program(command: str, where: str) -> Fetch:
 
 
 def of_container(environment: Mapping[str, str]) -> Fetch | None:
-    """Return a function that asks the container service; None outside of a container with a role."""
+    """Return a function that asks the container service for a key; None outside of a container with a role.
+
+    BadInput if the container's token would be sent unencrypted.
+    """
     relative = environment.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI")
     url = f"{_CONTAINER}{relative}" if relative else environment.get("AWS_CONTAINER_CREDENTIALS_FULL_URI")
     if not url:
@@ -97,6 +104,7 @@ def of_container(environment: Mapping[str, str]) -> Fetch | None:
         raise BadInput(what, where=f"{parts.scheme}://{host}", remedy="use https://, or an address of this machine")
 
     def fetch() -> Key:
+        """Ask the container service for a key; BadInput if it refuses or does not answer."""
         # The file is renewed, too.
         file = environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")
         token = environment.get("AWS_CONTAINER_AUTHORIZATION_TOKEN")
@@ -121,6 +129,7 @@ def of_instance(environment: Mapping[str, str]) -> tuple[Fetch, str]:
     endpoint = (environment.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or _ENDPOINT).rstrip("/")
 
     def fetch() -> Key:
+        """Ask the instance metadata for a key; NoMetadata if they are disabled or do not answer."""
         if environment.get("AWS_EC2_METADATA_DISABLED", "").lower() == "true":
             raise NoMetadata
         lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "300"}
@@ -134,6 +143,7 @@ def of_instance(environment: Mapping[str, str]) -> tuple[Fetch, str]:
 
 
 def _is_loopback(host: str) -> bool:
+    """Whether the host is a loopback IP address; False for a name."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -163,7 +173,10 @@ def _request(method: str, url: str, headers: Mapping[str, str]) -> bytes:
 
 
 def _read(content: bytes, names: tuple[str, str, str], where: str, what: str) -> Key:
-    """Return the key in a JSON document, which is not quoted in messages."""
+    """Return the key in a JSON document, which is not quoted in messages; BadInput if it holds none.
+
+    `names` are the fields of access key, secret and token; `what` and `where` describe the document in messages.
+    """
     try:
         document: dict[str, Any] = json.loads(content)
         access_key, secret, token = (document.get(name) for name in names)
@@ -185,7 +198,11 @@ _files: dict[str, tuple[Key, Path]] = {}
 
 
 def issued(source: str, fetch: Fetch) -> tuple[Key, Path]:
-    """Return a key and the private file that holds the newest one while this process runs; `source` identifies it."""
+    """Return a key and the private file that holds the newest one while this process runs.
+
+    The first call for a `source`, which identifies it, fetches the key, writes the file, and starts a thread that
+    renews a key that expires. The file is deleted at exit.
+    """
     if source not in _files:
         key = fetch()
         folder = folders.make(folders.state() / "aws")
@@ -201,7 +218,10 @@ def issued(source: str, fetch: Fetch) -> tuple[Key, Path]:
 
 
 def _remove_left_over(folder: Path) -> None:
-    """Delete the files of killed processes. Running ones write theirs again with each renewed key."""
+    """Delete key files in `folder` that are older than two days, which killed processes left.
+
+    Running processes write theirs again with each renewed key.
+    """
     for file in folder.glob("*.credentials"):
         with contextlib.suppress(OSError):
             if time.time() - file.stat().st_mtime > _LEFT_OVER:
@@ -209,7 +229,7 @@ def _remove_left_over(folder: Path) -> None:
 
 
 def _renew(source: str, fetch: Fetch) -> None:
-    """Fetch the key again before it expires, as long as this process runs."""
+    """Fetch the key of a source again and again before it expires, and replace its file; run in a thread."""
     key, file = _files[source]
     leaving = threading.Event()
     while key.expires:
@@ -225,6 +245,7 @@ def _renew(source: str, fetch: Fetch) -> None:
 
 
 def _write(file: Path, key: Key) -> None:
+    """Replace the file with a key by a new one, in the format of AWS's credentials file."""
     token = f"aws_session_token = {key.token}\n" if key.token else ""
     text = f"[{_PROFILE}]\naws_access_key_id = {key.access_key}\naws_secret_access_key = {key.secret}\n{token}"
     nofollow.write_text(file.parent, file.name, text)
@@ -262,7 +283,7 @@ class AwsOptions:
 def sign(options: AwsOptions, check: Callable[[Path], None], environment: Mapping[str, str]) -> Auth:
     """Return the credentials that sign requests to the service; BadInput if service, region or key are unknown.
 
-    `check` receives the file with the key.
+    `check` is called with the credentials file that holds the key, and may refuse it.
     """
     named = options.profile or ("AWS_ACCESS_KEY_ID" not in environment and environment.get("AWS_PROFILE")) or None
     if named:
@@ -290,7 +311,8 @@ def _issued(
 ) -> tuple[Key, Path]:
     """Return a key that a program or service issues, and its file; BadInput without one.
 
-    Only without a `named` profile are the container service and the instance metadata asked, as by AWS's tools.
+    `section` is the profile's part of the credentials file `file`. Only without a `named` profile are the container
+    service and the instance metadata asked, as by AWS's tools.
     """
     configured = {**_configured(profile, environment), **(section or {})}
     if command := configured.get("credential_process"):
@@ -310,7 +332,10 @@ def _issued(
 
 
 def _scope(options: AwsOptions, profile: str, environment: Mapping[str, str]) -> tuple[str, str]:
-    """Return service and region; BadInput if they are unknown or invalid."""
+    """Return service and region; BadInput if they are unknown or invalid.
+
+    The options come first, then the addresses, and for the region also the environment and the profile.
+    """
     names = [address.rpartition(":")[0] for address in options.addresses]
     host = next((match for name in names for known in _HOSTS if (match := known.search(name))), None)
     service = options.service or (host and _SIGNED_AS[host["service"]])
@@ -343,6 +368,7 @@ def _scope(options: AwsOptions, profile: str, environment: Mapping[str, str]) ->
 
 
 def _no_key(profile: str, file: Path, section: Mapping[str, str] | None, environment: Mapping[str, str]) -> BadInput:
+    """Return the BadInput for a profile without a key, with the reason."""
     issued = {**_configured(profile, environment), **(section or {})}
     if any(key in issued for key in _ISSUED):
         return BadInput(
@@ -360,10 +386,12 @@ def _no_key(profile: str, file: Path, section: Mapping[str, str] | None, environ
 
 
 def _key_file(environment: Mapping[str, str]) -> Path:
+    """Return the path of AWS's credentials file."""
     return Path(environment.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials").expanduser().absolute()
 
 
 def _config_file(environment: Mapping[str, str]) -> Path:
+    """Return the path of AWS's config file."""
     return Path(environment.get("AWS_CONFIG_FILE") or "~/.aws/config").expanduser().absolute()
 
 

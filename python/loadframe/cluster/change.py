@@ -27,6 +27,7 @@ class ChangeWatch:
     """
 
     def __init__(self, what: str, nodes: Sequence[Node], within: float, tell: Tell | None = None) -> None:
+        """Start the timeout; `tell` receives the step and its progress at each call."""
         self._what = what
         self._nodes = list(nodes)
         self._within = within
@@ -60,19 +61,19 @@ class ChangeWatch:
 
 
 def describe(balancing: Balancing) -> str:
-    """Describe a state, such as `3 shards left (relocating)`."""
+    """Return a description of the progress, such as `3 shards left (relocating)`."""
     left = f"{balancing.left:,.0f} {balancing.unit} left"
     return f"{left} ({balancing.state})" if balancing.state else left
 
 
 def node_ended(node: Node, doing: str) -> StoreFailed:
-    """Return the error for a node that has ended, with the end of its log."""
+    """Return the error for a node that has ended, with the end of its log; `doing` completes the message."""
     status = node.process.exit_status() if node.process else None
     return not_up(node, f"ended{'' if status is None else f' with status {status}'} {doing}")
 
 
 def not_up(node: Node, how: str) -> StoreFailed:
-    """Return the error for a node that failed, with the end of its log."""
+    """Return the error for a node that failed, with the end of its log; `how` completes `NAME ...` in the message."""
     indented = "\n".join(f"    {line}" for line in node.log_end().splitlines())
     return StoreFailed(
         f"{node.name} {how}; the end of its log:\n{indented}",
@@ -146,5 +147,5 @@ class ClusterChange:
             process.keep()
 
     def mark(self, number: int, state: State) -> None:
-        """Store a state of a node in the record."""
+        """Set the state of all processes of data node `number`, and store it in the record."""
         self.node_table.advance(self.node_table.of(number), state)

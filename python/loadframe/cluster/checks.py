@@ -42,7 +42,7 @@ class Check:
 
 
 def checks(network: bool) -> Iterator[Check]:
-    """Run the checks. With `network`, also check the package registry."""
+    """Run the checks, and yield their results. With `network`, also download a file from the package registry."""
     yield _cores()
     yield _memory()
     yield from _disks()
@@ -59,6 +59,7 @@ def checks(network: bool) -> Iterator[Check]:
 
 
 def _cores() -> Check:
+    """Check that this process may use more than one core."""
     cores = len(os.sched_getaffinity(0))
     if cores > 1:
         return Check("cores", "ok", f"{cores}")
@@ -66,6 +67,7 @@ def _cores() -> Check:
 
 
 def _memory() -> Check:
+    """Check that the available memory suffices for a small node."""
     available = psutil.virtual_memory().available
     nodes = available // _NODE_MEMORY
     finding = f"{format_size(available)} available, enough for about {nodes} small nodes"
@@ -73,6 +75,7 @@ def _memory() -> Check:
 
 
 def _disks() -> Iterator[Check]:
+    """Yield checks that the folders of the cache and of clusters are writable, with 1 GiB of free disk space."""
     for purpose, folder in (("cache", folders.cache()), ("clusters", folders.state())):
         there = next(parent for parent in (folder, *folder.parents) if parent.exists())
         free = shutil.disk_usage(there).free
@@ -121,6 +124,7 @@ def _hosts() -> Iterator[Check]:
 
 
 def _user() -> Check:
+    """Check which user servers would run as."""
     try:
         user = LocalHost().server_user()
         named = LocalHost().server_user(named=True)
@@ -138,7 +142,7 @@ def _user() -> Check:
 
 
 def _authentication() -> Check:
-    """Check which stores accept every local user."""
+    """Return a note on the stores whose nodes accept every local user."""
     kinds = (store for store in stores.stores().values() if not store.administrator)
     open_to_all = ", ".join(store.kind for store in kinds if not store.only_elsewhere)
     return Check(
@@ -150,6 +154,7 @@ def _authentication() -> Check:
 
 
 def _java() -> Check:
+    """Check that a Java runtime is available."""
     try:
         runtime = java.find(0, None)
     except LoadframeError as error:
@@ -158,6 +163,7 @@ def _java() -> Check:
 
 
 def _software() -> Iterator[Check]:
+    """Yield an optional check for each installed and embedded version of a store, with the size of its download."""
     for store in stores.stores().values():
         if store.versions and (present := store.found_here()):
             finding = f"installed in {present.home}; nodes use it unless --version or --home selects another"
@@ -170,6 +176,7 @@ def _software() -> Iterator[Check]:
 
 
 def _files() -> Check:
+    """Check the limit of open files."""
     machine = Machine.here()
     if machine.opens_enough:
         return Check("open files", "ok", "unlimited" if machine.files < 0 else f"{machine.files}")
@@ -178,6 +185,7 @@ def _files() -> Check:
 
 
 def _programs() -> Iterator[Check]:
+    """Yield optional checks of the programs that benchmarks need."""
     for program in ("wrk", "nginx"):
         path = shutil.which(program)
         remedy = None if path else f"install the package {program}; only `make bench` needs it"

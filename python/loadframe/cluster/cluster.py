@@ -37,7 +37,7 @@ _LAST_CHANGE = 60.0
 
 
 def _silent(_message: str) -> None:
-    pass
+    """Ignore a progress message."""
 
 
 class Cluster(ClusterView):
@@ -49,7 +49,7 @@ class Cluster(ClusterView):
     def __init__(
         self, store: Store, node_table: NodeTable, folder: Path | None = None, *, attached: int | None = None
     ) -> None:
-        """Use `start`, `attach` or `load` instead."""
+        """Use `start`, `attach` or `load` instead. `attached` is the size of a cluster that loadframe did not start."""
         super().__init__(store, node_table, attached=attached)
         #: Folder of the cluster, or None if loadframe did not start it.
         self._folder = folder
@@ -104,7 +104,7 @@ class Cluster(ClusterView):
 
     @staticmethod
     def prospect(spec: ClusterSpec) -> dict[str, Any]:
-        """Return the part of `target` that is known before the start."""
+        """Return `{"store": product and version}`, the part of `target` that is known before the start."""
         store = stores.find(spec.store)
         return {"store": store.software(version(store, spec))}
 
@@ -283,7 +283,7 @@ class Cluster(ClusterView):
         return cluster
 
     def _set_access(self, *, new: bool) -> None:
-        """Set the administrator's credentials if the store has them, and TLS if clients use it."""
+        """Set password and `access`, and replace the store by one with this access; a `new` cluster gets a password."""
         assert self._folder and self.spec
         folder = self._folder if self.spec.name else None
         self._password = credentials.password(self.store, self.spec.settings, folder, new=new)
@@ -337,7 +337,7 @@ class Cluster(ClusterView):
     def shrink(
         self, nodes: int | str = 1, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None
     ) -> list[str]:
-        """Remove the node of that name, or the given number of nodes, newest first; see scaling.shrink."""
+        """Remove a node by name, or that number of nodes, newest first; return their names. See scaling.shrink."""
         if self._scale and isinstance(nodes, int):
             return self.resize(self.size - nodes, report, tell=tell)
         with self._held(report):
@@ -440,7 +440,7 @@ class Cluster(ClusterView):
         self._emit(ClusterEvent(event_kinds.RESUMED, (name,)))
 
     def cut(self, name: str) -> None:
-        """Drop all packets on a node's link, in both directions. Requires the host netns."""
+        """Drop all packets on a node's link, in both directions; BadInput unless the host is netns."""
         with self._node_table.held():
             node, link = self._linked(name)
             link.cut()
@@ -493,7 +493,7 @@ class Cluster(ClusterView):
         return node.number
 
     def _process(self, node: Node) -> Process:
-        """Return the running process of a node; BadInput if it does not run, or Loadframe did not start the cluster."""
+        """Return the running process of a node; BadInput if it does not run, or if the cluster is not ours."""
         self._of_ours()
         if node.process is None or not node.process.alive():
             raise BadInput(f"{node.name} is not running", remedy="see `loadframe cluster status`")
@@ -501,7 +501,7 @@ class Cluster(ClusterView):
 
     @contextlib.contextmanager
     def _held(self, report: Report = _silent) -> Iterator[None]:
-        """Hold the locks for a change, in this process and against other commands."""
+        """Hold the locks for a change, against threads and other commands; LoadframeError after `stop`."""
         spec = self._of_ours()
         lock = named.locked(spec.name, report) if spec.name else contextlib.nullcontext()
         with self._changing, lock:
@@ -511,6 +511,7 @@ class Cluster(ClusterView):
                 yield
 
     def _change(self, report: Report, within: float = WITHIN, tell: Tell | None = None) -> ClusterChange:
+        """Return the context of a change: `within` is the timeout of each step, s, and `tell` receives progress."""
         assert self._folder
         return ClusterChange(
             store=self.store,
@@ -551,7 +552,7 @@ class Cluster(ClusterView):
         return self.store.console.format(host=host, port=port, file=shlex.quote(str(credentials.file_of(self._folder))))
 
     def keep(self) -> None:
-        """Let a named cluster outlive this process; `load` finds it again."""
+        """Let a named cluster outlive this process; `load` finds it again. BadInput without a name."""
         if self.spec is None or self.spec.name is None:
             raise BadInput("only a cluster with a name can be kept", remedy="give it a name")
         for node in self._node_table.nodes:
@@ -587,6 +588,7 @@ class Cluster(ClusterView):
 
     @staticmethod
     def _stop_processes(processes: Sequence[Process]) -> None:
+        """Lift the limits of processes, make all stop at once, and wait until they have ended."""
         for process in processes:
             # Lift the quota, because a throttled server shuts down slowly. Ignore errors: it stops anyway.
             with contextlib.suppress(LoadframeError):

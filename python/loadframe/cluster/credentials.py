@@ -39,7 +39,10 @@ def certificate(folder: Path) -> Path:
 
 
 def certify(folder: Path, name: str, address: str) -> Certificates:
-    """Return a certificate for a node and its IP address, signed by the cluster's authority."""
+    """Return a new certificate and key for a node and its IP address, signed by the cluster's authority.
+
+    Creates the authority in `folder` if it is missing.
+    """
     from loadframe._engine import issue_certificate
 
     ours = certificate(folder)
@@ -53,6 +56,7 @@ def discard(folder: Path) -> None:
 
 
 def _write(file: Path, text: str) -> None:
+    """Write a file that only its owner can read."""
     with folders.writing("the cluster's certificates", file), open(file, "w", opener=folders.ours_alone) as handle:
         handle.write(text)
 
@@ -67,10 +71,11 @@ def file_of(folder: Path) -> Path:
 
 
 def password(store: Store, settings: Mapping[str, Any], folder: Path | None, *, new: bool) -> str | None:
-    """Return the password of the cluster in that folder, or a new one without a folder.
+    """Return the password of the cluster in that folder, or a random one without a folder.
 
-    Empty if neither the store nor a store behind an application has passwords. If the cluster is `new`, creates a
-    missing password. None for an existing cluster without a password, made by an earlier version.
+    Empty if neither the store nor a store behind an application has passwords. If the cluster is `new`, a missing
+    password is created and written into the folder. None for an existing cluster without a password, made by an earlier
+    version.
     """
     if not any(one.administrator for one in (store, *store.parts(settings).values())):
         return ""

@@ -29,7 +29,7 @@ _FILE = "events.jsonl"
 
 
 def write(folder: Path, event: ClusterEvent) -> None:
-    """Append an event. Write errors are ignored, because the change has already happened."""
+    """Append an event to the log in the cluster's folder. Write errors are ignored: the change has already happened."""
     line = json.dumps({**dataclasses.asdict(event), "by": os.getpid()}) + "\n"
     with contextlib.suppress(OSError), open(folder / _FILE, "a+", opener=ours_alone) as file:
         # A full disk or a killed command can leave a partial line.
@@ -37,7 +37,7 @@ def write(folder: Path, event: ClusterEvent) -> None:
 
 
 def length(folder: Path) -> int:
-    """Return the current size of the log in bytes."""
+    """Return the current size of the log in bytes; 0 if it does not exist."""
     try:
         return (folder / _FILE).stat().st_size
     except FileNotFoundError:
@@ -45,7 +45,7 @@ def length(folder: Path) -> int:
 
 
 def by_others(folder: Path, since: int) -> Iterator[ClusterEvent]:
-    """Yield the events of other processes after byte `since`."""
+    """Yield the events of other processes after byte `since` of the log; incomplete lines are skipped."""
     try:
         with (folder / _FILE).open() as file:
             file.seek(since)

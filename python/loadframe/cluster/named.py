@@ -72,7 +72,7 @@ def names() -> list[str]:
 
 
 def _elsewhere(path: Path) -> str | None:
-    """Return the other machine on which the nodes run, according to a shared record, or None if none."""
+    """Return the host name of another machine on which the nodes run, by the record at `path`, or None."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         runs = json.loads(path.read_text())["runs_on"]
         if runs and runs["identity"] != identity.machine():
@@ -82,7 +82,10 @@ def _elsewhere(path: Path) -> str | None:
 
 @contextlib.contextmanager
 def locked(name: str, report: Callable[[str], None]) -> Iterator[Path]:
-    """Lock a named cluster for one command and yield its folder; `report` is called if the lock must be awaited."""
+    """Lock a named cluster for one command and yield its folder, which may not exist.
+
+    `report` is called with a message if another command has the lock.
+    """
     parent = folders.make(folder_of(name).parent)
     folders.shut(parent)
     folder = parent / name
@@ -303,7 +306,10 @@ def delete(name: str) -> list[str]:
 
 
 def remove(host: Host, folder: Path, nodes: Sequence[Node] = (), copies: Sequence[Copy] = ()) -> list[str]:
-    """Remove a cluster's folder here, and its nodes' folders on each machine; returns the same as `delete`."""
+    """Remove a cluster's folder here, and its nodes' folders and copies on each machine.
+
+    Returns one sentence for each folder that is unreachable and so stays.
+    """
     left = []
     for node in nodes:
         assert node.machine and node.folder
@@ -322,7 +328,7 @@ def remove(host: Host, folder: Path, nodes: Sequence[Node] = (), copies: Sequenc
 
 
 def _removed(node: str, machine: Machine, folder: Path) -> list[str]:
-    """Remove a node's folder; return a sentence if its machine is unreachable."""
+    """Remove a node's folder; return one sentence if its machine is unreachable, else an empty list."""
     trouble = machine.trouble()
     if trouble is None:
         try:
@@ -336,7 +342,7 @@ def _removed(node: str, machine: Machine, folder: Path) -> list[str]:
 
 
 def passing_folder() -> Path:
-    """Create a new folder for a cluster without a name.
+    """Create and return a new folder for a cluster without a name.
 
     Side effect: removes such folders that survived a crash of this machine, but not those of other machines.
     """

@@ -29,6 +29,7 @@ class NodeTable:
         formed: bool = False,
         copies: Sequence[named.Copy] = (),
     ) -> None:
+        """Hold these nodes. `facts` are recorded values, such as the version. `spec` is None for a foreign cluster."""
         self.spec = spec
         self.facts = dict(facts)
         #: Whether the cluster was ready once.
@@ -56,7 +57,7 @@ class NodeTable:
         return [node for node in serving if node.alive] or serving
 
     def of(self, number: int | None) -> list[Node]:
-        """Return the processes of a data node. The first one represents the node."""
+        """Return the processes of a data node, the first of which represents it; for None, the companions."""
         return [node for node in self._nodes if node.number == number]
 
     @property
@@ -65,7 +66,10 @@ class NodeTable:
         return sorted({node.number for node in self._nodes if node.number is not None})
 
     def update(self, put: Collection[Node] = (), drop: Collection[str] = (), size: int | None = None) -> None:
-        """Replace nodes of the same name or append them, drop nodes by name, and set the target size."""
+        """Replace nodes of the same name or append them, drop nodes by name, and set the target size, if given.
+
+        Stores the result in the record of a named cluster.
+        """
         with self.held():
             new = {node.name: node for node in put}
             kept = [new.pop(node.name, node) for node in self._nodes if node.name not in drop]
@@ -75,7 +79,7 @@ class NodeTable:
             self._save()
 
     def edit(self, nodes: Collection[Node], change: Callable[[Node], Node], size: int | None = None) -> None:
-        """Apply a change to the current state of the named nodes, and set the target size.
+        """Apply `change` to the current entries of the nodes with these names, and set the target size, if given.
 
         BadInput if another command has deleted the cluster.
         """
@@ -85,17 +89,17 @@ class NodeTable:
             self.update(put=[change(node) for node in self._nodes if node.name in names], size=size)
 
     def advance(self, nodes: Collection[Node], state: State, size: int | None = None) -> None:
-        """Set the state of nodes, except killed ones, and the target size."""
+        """Set the state of nodes, except killed ones, and the target size, if given, also in the record."""
         self.edit(nodes, lambda node: node if node.state == State.KILLED else replace(node, state=state), size)
 
     def note(self, put: Collection[named.Copy] = (), drop: Collection[named.Copy] = ()) -> None:
-        """Add and drop obsolete copies of nodes' data."""
+        """Add and drop obsolete copies of nodes' data, also in the record."""
         with self.held():
             self.copies = (*(copy for copy in self.copies if copy not in drop), *put)
             self._save()
 
     def restore(self, saved: named.SavedCluster) -> None:
-        """Restore an earlier state, except for the copies."""
+        """Restore spec, facts and nodes of an earlier state, also in the record; copies stay."""
         with self.held():
             self.before = None
             self.spec, self.facts, self._nodes = saved.spec, dict(saved.facts), tuple(saved.nodes)
@@ -147,6 +151,7 @@ class NodeTable:
                     self._holding = False
 
     def _save(self) -> None:
+        """Write the record of a named cluster; while `before` is set, its content with the current copies."""
         if self.spec and self.spec.name:
             saved = self.before or named.SavedCluster(self.spec, self.facts, self._nodes, self.formed)
             named.save(replace(saved, copies=self.copies))
@@ -175,7 +180,10 @@ class NodeTable:
         return True
 
     def _changed(self) -> tuple[int, int] | None:
-        """Return modification time (ns since the epoch) and inode of the record. Each write changes the inode."""
+        """Return modification time (ns since the epoch) and inode of the record; None without a record.
+
+        Each write changes the inode.
+        """
         if self.spec is None or self.spec.name is None:
             return None
         try:

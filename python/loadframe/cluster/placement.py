@@ -32,12 +32,12 @@ def again(node: Node) -> Planned:
 
 
 def layout_of(store: Store, number: int, settings: Mapping[str, Any]) -> list[Planned]:
-    """Return the processes of a data node."""
+    """Return the processes of data node `number`."""
     return [Planned(process, number) for process in store.node_processes(number, settings)]
 
 
 def layout(store: Store, spec: ClusterSpec) -> list[Planned]:
-    """Return the processes of a new cluster."""
+    """Return the processes of a new cluster: of all data nodes, then the companions."""
     nodes = [process for number in range(spec.nodes) for process in layout_of(store, number, spec.settings)]
     return nodes + [Planned(process, None) for process in store.companions(spec.settings)]
 
@@ -73,6 +73,7 @@ def plan(machine: Machine, store: Store, node: NodeSpec, installation: Installat
 
 
 def _plan(kind: str, node: NodeSpec, installation: Installation) -> NodePlan:
+    """Return a node's plan by the store of that kind; run on the node's machine."""
     return stores.find(kind).plan(node, installation)
 
 
@@ -122,7 +123,7 @@ def require_apart(host: Host, kind: str, nodes: int) -> None:
 
 
 def require(host: Host, limits: Limits, nodes: int, report: Callable[[str], None]) -> None:
-    """Raise BadInput if a machine lacks memory or cores for its nodes."""
+    """Raise BadInput if a machine lacks memory or cores for its nodes; warn if the generator must share cores."""
     for hostname, count in counts(host, nodes).items():
         machine = host.machine(hostname)
         _require_memory(machine, limits, count)
@@ -200,7 +201,10 @@ def preview(limits: Limits, nodes: int) -> list[tuple[int, ...]]:
 def _assign_cores(
     limits: Limits, size: int, numbers: Sequence[int | None], had: Mapping[int | None, tuple[int, ...]]
 ) -> CoreAssignment:
-    """Assign cores of this machine, of a pool for `size` nodes."""
+    """Return number -> cores of this machine for these data nodes (None: companions), of a pool for `size` nodes.
+
+    `had` are the cores that nodes already have, by number; a node keeps its own.
+    """
     dealt: CoreAssignment = {}
     for number in sorted(number for number in numbers if number is not None):
         others = [core for other, cores_of_node in had.items() if other != number for core in cores_of_node]
@@ -349,7 +353,7 @@ def _previous_ports(machine: Machine, nodes: Sequence[Node]) -> tuple[list[int],
 
 
 def _addresses(machine: Machine, numbers: Sequence[int | None], taken: set[str]) -> list[str]:
-    """Return an address for each process: the address of its number, or the next free one."""
+    """Return an address for each process: the address of its number, or the next that is free. Adds them to `taken`."""
     addresses = []
     for number in numbers:
         address = next(
@@ -363,13 +367,15 @@ def _addresses(machine: Machine, numbers: Sequence[int | None], taken: set[str])
 
 
 def _distinct(machine: Machine, wanted: int, taken: set[int]) -> list[int]:
-    """Return free ports that are not in `taken`."""
+    """Return `wanted` free ports of a machine that are not in `taken`."""
     return [port for port in machine.free_ports(wanted + len(taken)) if port not in taken][:wanted]
 
 
 def _host(address: str) -> str:
+    """Return the host of `host:port`."""
     return address.rpartition(":")[0]
 
 
 def _port(address: str) -> int:
+    """Return the port of `host:port`."""
     return int(address.rpartition(":")[2])

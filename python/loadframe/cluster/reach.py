@@ -100,7 +100,7 @@ def warn_if_open(file: Path, warn: Warn) -> None:
 
 
 def _basic(user: str, password_file: Path | None, warn: Warn, environment: Mapping[str, str]) -> Auth:
-    """Return a user with the password from the file, LOADFRAME_PASSWORD, or a prompt on the terminal.
+    """Return the credentials of a user with the password from the file, LOADFRAME_PASSWORD, or a prompt.
 
     BadInput if there is no terminal, or the user name contains a colon.
     """
@@ -180,7 +180,7 @@ def access_to(kind: str, hosts: str, given: Mapping[str, Any], warn: Warn) -> tu
 
 
 def _proxied(addresses: Sequence[str], scheme: str) -> list[tuple[str, Proxy]]:
-    """Return the addresses that the environment names a proxy for, with the proxy."""
+    """Return (address, proxy) for each address that the environment names a proxy for."""
     return [(address, proxy) for address in addresses if (proxy := proxy_for(address, scheme))]
 
 
@@ -208,7 +208,7 @@ def share_a_node(hosts: Collection[str], others: Collection[str]) -> bool:
 
 
 def _resolved(addresses: Collection[str]) -> set[str]:
-    """Return the addresses, and those with the IP addresses of their hosts."""
+    """Return the addresses, and the same addresses with each IP address of their hosts instead."""
     resolved = set(addresses)
     for address in addresses:
         # The host of an old ledger may be unknown by now.
@@ -242,7 +242,7 @@ _SCHEMES: Mapping[Scheme, Sequence[str]] = {
 
 
 def _check_support(store: Store, given: Mapping[str, Any], tls: Tls | None) -> None:
-    """Refuse options that the store does not support, before secrets are read; BadInput is the store's own message."""
+    """Raise the store's BadInput for options that it does not support, before secrets are read."""
     schemes = [scheme for scheme, options in _SCHEMES.items() if any(given.get(name) for name in options)]
     for scheme in schemes or (None,):
         store.with_access(Access(tls, scheme and Auth(scheme, "", ""), bool(given.get("compress"))))
@@ -251,7 +251,10 @@ def _check_support(store: Store, given: Mapping[str, Any], tls: Tls | None) -> N
 def _tls(
     secure: bool | None, ca: Path | None, cert: Path | None, key: Path | None, insecure: bool, warn: Warn
 ) -> Tls | None:
-    """Return the TLS settings, None without TLS. `secure` is the addresses' scheme, None if they have none."""
+    """Return the TLS settings, None without TLS; BadInput if the options contradict each other or the addresses.
+
+    `secure` is whether the addresses request TLS, None if they do not say. `warn` is called for an exposed key.
+    """
     given = next((name for name, value in (("--ca", ca), ("--cert", cert), ("--insecure", insecure)) if value), None)
     if key and not cert:
         raise BadInput("--key requires --cert", remedy="give --cert, too")

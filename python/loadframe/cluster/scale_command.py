@@ -32,7 +32,7 @@ Progress = Callable[[str, Balancing], None]
 
 
 def _quiet(_what: str, _progress: Balancing) -> None:
-    pass
+    """Ignore the progress."""
 
 
 @dataclass(frozen=True)
@@ -133,26 +133,29 @@ class ScaleCommand:
 
     @staticmethod
     def _wait(what: str, health: Health | None, tell: Progress) -> None:
-        """Report progress, raise if the program was interrupted, and sleep until the next poll."""
+        """Report progress with `tell`, raise if the program was interrupted, and sleep 0.2 s."""
         left, state = (float(health.moving), health.status) if health else (0.0, "")
         tell(what, Balancing(left, "pieces", state))
         interrupts.check()
         time.sleep(_POLL)
 
     def _words(self, nodes: int) -> list[str]:
+        """Return the words of the command with the number of nodes; one empty word for an empty command."""
         return [word.replace(NODES, str(nodes)) for word in shlex.split(self.command)] or [""]
 
     def text(self, nodes: int) -> str:
-        """Return the command for a number of nodes."""
+        """Return the command with the number of nodes, for messages."""
         return self.command.replace(NODES, str(nodes))
 
 
 def _text(file: IO[bytes]) -> str:
+    """Return the whole content of a file from its beginning."""
     file.seek(0)
     return file.read().decode(errors="replace")
 
 
 def _is_address(line: str) -> bool:
+    """Whether the line is `host:port`."""
     try:
         split_address(line)
     except BadInput:

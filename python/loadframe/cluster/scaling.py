@@ -67,14 +67,14 @@ def grow(change: ClusterChange, count: int) -> list[str]:
 
 
 def join(change: ClusterChange, number: int) -> None:
-    """Make a running node a member of the cluster."""
+    """Make a running node a member of the cluster, and record it as such."""
     nodes = change.node_table.of(number)
     change.store.join(change.addresses, nodes[0].member(nodes[1:]), change.patience(f"adding {nodes[0].name}", nodes))
     _admit(change, number)
 
 
 def balance(change: ClusterChange) -> None:
-    """Distribute the data over all members, and wait until that is complete."""
+    """Distribute the data over all members, wait until that is complete, and mark new members as settled."""
     moving = [node for node in change.node_table.nodes if node.state == State.BALANCING]
     patience = change.patience("balancing the data", moving)
     change.report("balancing the data")
@@ -93,7 +93,7 @@ def balance(change: ClusterChange) -> None:
 
 
 def _admit(change: ClusterChange, number: int) -> None:
-    """Record a node as a member, with its quota and the cluster's lifetime."""
+    """Record a node as a member, apply CPU quota and lifetime of the cluster to it, and emit the event."""
     nodes = change.node_table.of(number)
     for node in nodes:
         assert node.process
@@ -107,7 +107,7 @@ def _admit(change: ClusterChange, number: int) -> None:
 
 
 def _resolve_join(change: ClusterChange, number: int) -> None:
-    """After an interrupted join: keep the node if it is a member, else stop and drop it."""
+    """After an interrupted join: record the node if it is a member, else stop and drop it; report the result."""
     nodes = change.node_table.of(number)
     if not nodes:
         return
@@ -123,6 +123,7 @@ def _resolve_join(change: ClusterChange, number: int) -> None:
 
 
 def _is_member(change: ClusterChange) -> bool:
+    """Whether the store counts more nodes than the recorded size; False if it does not answer."""
     try:
         return change.store.health(change.addresses).nodes > change.spec.nodes
     except LoadframeError:
@@ -130,13 +131,14 @@ def _is_member(change: ClusterChange) -> bool:
 
 
 def _stop(nodes: Sequence[Node]) -> None:
+    """Stop the processes of nodes, and wait for their end."""
     for node in nodes:
         if node.process:
             node.process.stop()
 
 
 def _next_number(change: ClusterChange) -> int:
-    """Return the first unused number above all current ones; old folders on the machines count as used."""
+    """Return the first unused number above all current ones; numbers with a folder on a machine count as used."""
     number = max(change.node_table.numbers, default=-1) + 1
     while any(
         machine.call(files.exists, machine.folder(change.folder) / process.spec.name)
@@ -232,7 +234,7 @@ def _drain(change: ClusterChange, number: int) -> None:
 
 
 def depart(change: ClusterChange, number: int) -> None:
-    """Stop a node after its data has moved, and remove its folder."""
+    """Give clients 5 s to leave a node without data, stop it, drop it from the record, and remove its folder."""
     nodes = change.node_table.of(number)
     time.sleep(_FAREWELL)
     for node in nodes:
@@ -250,7 +252,7 @@ def depart(change: ClusterChange, number: int) -> None:
 
 
 def settle(change: ClusterChange, software: Software) -> None:
-    """Restart surplus voting nodes without a vote. Their data stays in place."""
+    """Restart surplus voting nodes without a vote, one after the other. Their data stays in place."""
     for node in _surplus(change.store, change.node_table.nodes, change.spec.nodes):
         change.report(f"restarting {node.name} without its vote")
         change.store.resign(change.addresses, node.member())
@@ -277,6 +279,7 @@ def settle(change: ClusterChange, software: Software) -> None:
 
 
 def _surplus(store: Store, nodes: Collection[Node], size: int) -> list[Node]:
+    """Return the data nodes with a vote beyond the number that a cluster of `size` nodes needs, by name, last first."""
     wanted = store.electors(size)
     elected = sorted((node for node in nodes if node.elects and node.number is not None), key=lambda node: node.name)
     return [] if wanted is None else elected[wanted:][::-1]
@@ -288,9 +291,9 @@ def needed(change: ClusterChange) -> bool:
 
 
 def mend(change: ClusterChange, software: Software, size: int | None = None) -> None:
-    """Restart all ended nodes with their data, and wait until the cluster is complete and balanced.
+    """Restart all ended nodes with their data, finish interrupted changes, and wait until the data is balanced.
 
-    `size` is its number of nodes after that, by default the current number.
+    `size` is the number of nodes after that, by default the current number. BadInput if a node's folder is missing.
     """
     gone = [node for node in change.node_table.nodes if not node.alive and node.state != State.LEFT]
     for node in gone:
@@ -327,6 +330,7 @@ def mend(change: ClusterChange, software: Software, size: int | None = None) -> 
 
 
 def _state(change: ClusterChange, number: int) -> State:
+    """Return the recorded state of data node `number`."""
     return change.node_table.of(number)[0].state
 
 

@@ -39,12 +39,12 @@ class Software:
         return f"{self.version} ({further})" if further else self.version
 
     def on(self, machine: Machine) -> Installation:
-        """Return the installation on a machine."""
+        """Return the installation on a machine of the cluster."""
         return self.elsewhere.get(machine.hostname, self.installation)
 
 
 def version(store: Store, spec: ClusterSpec) -> str:
-    """Return the version that the spec selects, without a look at PATH."""
+    """Return the version of the installation in `home`, or the spec's or the default version; PATH is not searched."""
     if spec.home and (installation := _installed(store, spec)):
         return installation.version
     return spec.version or next(iter(store.versions), "")
@@ -102,7 +102,7 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
 def _on_machines(
     software: Software, spec: ClusterSpec, machines: Sequence[Machine], report: Report
 ) -> dict[str, Installation]:
-    """Copy the software to remote machines where necessary; return host name -> installation."""
+    """Copy software and Java to remote machines where necessary; return host name -> installation there."""
     store, installation = software.store, software.installation
     users = {machine.hostname: server_user(machine, store) for machine in machines}
     name = f"{store.kind} {software.version}"

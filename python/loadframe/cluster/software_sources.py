@@ -23,7 +23,10 @@ from loadframe.store.distribution import Archive, Jar, Offer
 
 
 def unpack(path: Path, archive: Archive, target: Path) -> None:
-    """Extract the entries below the root of a zip file into `target`, except `archive.without`; delete the file."""
+    """Extract the entries below the root of a zip file into `target`, except `archive.without`; delete the file.
+
+    LoadframeError for an entry outside `target`.
+    """
     with zipfile.ZipFile(path) as content:
         for entry in content.infolist():
             name = entry.filename.removeprefix(f"{archive.root}/")
@@ -87,7 +90,10 @@ def _extract(content: tarfile.TarFile, entry: tarfile.TarInfo, path: Path, targe
 
 
 def _resolve_inside(folder: Path, name: str, archive: Path, shown: str, within: Path | None = None) -> Path:
-    """Resolve a name below a folder, following links; LoadframeError if the result is outside."""
+    """Return the path of a name below a folder, following links; LoadframeError if it leaves `within`.
+
+    `within` is by default the folder. `archive` and `shown`, the entry, appear in the message.
+    """
     resolved = (folder / name).resolve()
     if not resolved.is_relative_to((within or folder).resolve()):
         raise _outside(archive, shown)
@@ -95,6 +101,7 @@ def _resolve_inside(folder: Path, name: str, archive: Path, shown: str, within: 
 
 
 def _outside(archive: Path, name: str) -> LoadframeError:
+    """Return the error for an archive's entry outside its folder."""
     return LoadframeError(f"the archive has a file outside its folder: {name}", where=str(archive))
 
 
@@ -105,7 +112,7 @@ _UNPACKED = 4
 
 
 def mirror(store: str) -> str:
-    """Return the environment variable with the URL of a mirror of the vendor's folder."""
+    """Return the name of the environment variable for the URL of a mirror of the vendor's folder."""
     return f"LOADFRAME_MIRROR_{store.upper()}"
 
 
@@ -145,7 +152,10 @@ def install(offer: Offer, report: Callable[[str], None]) -> Path:
 
 
 def _published(offer: Offer, url: str, otherwise: str) -> str:
-    """Return the checksum from the file next to an archive."""
+    """Return the checksum from the file next to the archive at `url`.
+
+    BadInput if it does not exist, LoadframeError if it is invalid. `otherwise` is a further remedy in messages.
+    """
     from loadframe.base import download
 
     checksum_url = f"{url}.{offer.checksum}"
@@ -195,7 +205,10 @@ def download_jar(jar: Jar, staging: Path, count: Callable[[int], None], stop: th
 
     @contextlib.contextmanager
     def counting(_name: str, _size: int) -> Iterator[Callable[[int], None]]:
+        """Yield a function that counts arrived bytes, and raises StoppedError once `stop` is set."""
+
         def add(amount: int) -> None:
+            """Count `amount` more bytes; StoppedError once `stop` is set."""
             nonlocal arrived
             if stop.is_set():
                 raise StoppedError

@@ -69,6 +69,7 @@ class ClusterSpec:
     encryption: Encryption = Encryption.NONE  #: connections that use TLS, with generated certificates
 
     def __post_init__(self) -> None:
+        """Make a path in `store` absolute; refuse invalid names, numbers, racks and paths, and links without netns."""
         # Absolute, because a later command can run in another folder.
         object.__setattr__(self, "store", below(self.store, Path.cwd()))
         if self.link and self.host != NetnsHost.name:
@@ -151,7 +152,7 @@ class ClusterSpec:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> "ClusterSpec":
-        """Create the spec from a record."""
+        """Return the spec in a record of `to_record`; BadInput if it is invalid."""
         limits: dict[str, Any] = {key: record.get(key) for key in ("cpus", "memory", "cores", "cores_each", "disk")}
         rest = {key: value for key, value in record.items() if key not in (*limits, *_NOT_PLAIN)}
         limits["cores"] = limits["cores"] and tuple(limits["cores"])

@@ -43,21 +43,21 @@ class File:
 
 @cache
 def listing(folder: Path) -> tuple[File, ...]:
-    """Return all files, links and folders below a folder. Some software needs its empty folders."""
+    """Return all files, links and folders below a folder, with checksums; the result is cached."""
     with nofollow.folder(folder) as top:
         entries = nofollow.walk(top)
         return tuple(_file(entry, folder) for entry in entries if entry.is_link or entry.is_file or entry.is_folder)
 
 
 def system(kind: str) -> FoundInstallation | None:
-    """Return the installation of a store in this machine's system, or None if there is none."""
+    """Return the installation that the store finds on this machine without a given home, or None."""
     return stores.find(kind).installation(None)
 
 
 def require_machines(
     store: Store, settings: Mapping[str, Any], memory: int | None, machines: Sequence[Machine]
 ) -> None:
-    """Raise BadInput if a machine would refuse a node of this store."""
+    """Raise BadInput, with the machine's name, if a machine would refuse a node of this store."""
     for machine in machines:
         if store.refuses_root:
             machine.server_user(named=store.needs_account)
@@ -68,6 +68,7 @@ def require_machines(
 
 
 def _require_here(kind: str, settings: Mapping[str, Any], memory: int | None, address: str) -> None:
+    """Raise BadInput if this machine cannot run a node; see Store.require_machine."""
     stores.find(kind).require_machine(settings, memory, address)
 
 
@@ -126,6 +127,7 @@ def _copy_to(machine: Machine, place: Path, name: str, user: int | None, report:
 
 
 def _file(entry: nofollow.TreeEntry, folder: Path) -> File:
+    """Return the description of an entry below the folder, with the checksum of a file."""
     name, status = entry.path, entry.status
     signs = (status.st_ino, status.st_mtime_ns)
     if entry.is_link:
@@ -136,6 +138,7 @@ def _file(entry: nofollow.TreeEntry, folder: Path) -> File:
 
 
 def _sha256(folder: Path, name: str) -> str:
+    """Return the SHA-256 of a file below a folder, in hexadecimal digits."""
     with nofollow.reading(folder, name) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -166,7 +169,8 @@ def _same(place: Path, file: File) -> bool:
 def _begin(digest: str, size: int, name: str) -> tuple[Path, Path | None]:
     """Return the cache folder for a digest, and a temporary folder to fill, or None for that if it is already cached.
 
-    Side effect: removes old remains. Fails if the disk lacks `size` bytes.
+    Side effect: removes remains that are older than a day. BadInput if the disk lacks `size` bytes; `name` is the
+    software in the message.
     """
     parent = folders.make(folders.cache() / "brought")
     for left in parent.glob(".*"):
@@ -180,12 +184,13 @@ def _begin(digest: str, size: int, name: str) -> tuple[Path, Path | None]:
 
 
 def _append(draft: Path, name: str, piece: bytes) -> None:
+    """Append a piece to a file below the draft of a copy."""
     with folders.writing("a copy of the store's software", draft / name):
         nofollow.append(draft, name, piece)
 
 
 def _verify_and_place(draft: Path, target: Path, files: Sequence[File]) -> None:
-    """Verify the copied files, set their modes, and move them to `target`.
+    """Verify the copied files, set their modes, and move them to `target`; keep an existing `target`.
 
     LoadframeError, with the copy removed, if a file differs.
     """

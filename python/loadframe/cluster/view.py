@@ -18,7 +18,7 @@ from loadframe.store import OPEN, Health, Store
 
 
 def describe(node_table: NodeTable) -> dict[str, Any]:
-    """Describe how the cluster was started. Sizes in bytes, period in seconds."""
+    """Return the manifest's description of how the cluster was started. Sizes in bytes, period in seconds."""
     spec, facts = node_table.spec, node_table.facts
     limits = spec.limits if spec else Limits()
     return {
@@ -65,7 +65,7 @@ def sharing(nodes: Sequence[Node]) -> dict[str, str]:
 
 
 def _remote_machines(node_table: NodeTable) -> dict[str, Any]:
-    """Describe the remote machines and their nodes; empty if all nodes are on this machine."""
+    """Return the entries on remote machines and their nodes; empty if all nodes are on this machine."""
     if node_table.spec is None:
         return {}
     machines = [machine for machine in node_table.spec.place().machines if not machine.here]
@@ -164,6 +164,7 @@ def unready(health: Health, size: int) -> list[str]:
 
 
 def _end_message(node: Node) -> str:
+    """Return the sentence for a node that has ended, with the cause if it is known."""
     return f"{node.name} has ended{_cause(node)}"
 
 
@@ -219,7 +220,7 @@ class ClusterView:
 
     @property
     def _answering(self) -> list[str]:
-        """Same as `addresses`, with paused and cut off nodes last, because they would delay requests."""
+        """Same addresses as `addresses`, with paused and cut off nodes last, because they would delay requests."""
         return [node.address for node in sorted(self._node_table.asked, key=lambda node: node.paused or node.cut)]
 
     @property
@@ -251,7 +252,7 @@ class ClusterView:
         return self.spec
 
     def begin_run(self, seed: str) -> None:
-        """Make a simulated store draw its random numbers from `seed`."""
+        """Make a simulated store draw its random numbers from `seed`; do nothing for other stores."""
         self.store.begin_run(self._answering, seed)
 
     def create_collection(self, name: str, definition: Mapping[str, Any]) -> None:
@@ -346,5 +347,6 @@ class ClusterView:
 
 
 def _silence(error: LoadframeError) -> str:
+    """Return the sentence for a cluster that does not answer, with the error."""
     silent = "the cluster does not answer"
     return error.what if error.what.startswith(silent) else f"{silent} ({error.what})"
