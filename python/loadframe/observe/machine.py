@@ -19,16 +19,17 @@ _KINDS = {"cpu": ("some",), "memory": ("some", "full"), "io": ("some", "full")}
 
 
 def of_machine(proc: Path) -> dict[str, float]:
-    """Return the pressure totals of the machine, s."""
+    """Return the pressure totals of the machine by metric, s. `proc` is the mount point of proc(5)."""
     return _stalls({resource: proc / "pressure" / resource for resource in _KINDS})
 
 
 def of_group(folder: Path) -> dict[str, float]:
-    """Return the pressure totals of a control group of version 2, s."""
+    """Return the pressure totals of a control group of version 2 by metric, s."""
     return _stalls({resource: folder / f"{resource}.pressure" for resource in _KINDS})
 
 
 def _stalls(files: Mapping[str, Path]) -> dict[str, float]:
+    """Return metric -> total stalled time, s, from pressure files by resource; unreadable files are skipped."""
     stalls = {}
     for resource, file in files.items():
         try:
@@ -59,7 +60,7 @@ class CgroupSampler:
         self._rates = Rates()
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield the figures of each node's groups, or a gap for unreadable groups."""
+        """Yield each node's memory (bytes), and throttling and pressure as rates, or a gap for unreadable groups."""
         for node, controllers in self._folders().items():
             source = f"node:{node}"
             try:
@@ -94,11 +95,12 @@ class OwnGroupSampler:
     waits = False
 
     def __init__(self, folders: Sequence[Path] | None = None):
+        """`folders` are the groups to sum, by default the groups of this process."""
         self._folders = own_groups() if folders is None else folders
         self._rates = Rates()
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield throttled periods and time, summed over all groups; a gap if a group cannot be read."""
+        """Yield throttled periods and time per second, summed over all groups; a gap if a group cannot be read."""
         sums: dict[str, float] = {}
         for folder in self._folders:
             try:
@@ -121,7 +123,11 @@ Carried = tuple[int, int]
 
 
 class HostSampler:
-    """Sampler of this process's machine. `proc` and `sys` are the mount points of proc(5) and sysfs(5)."""
+    """Sampler of this process's machine.
+
+    Pressure is read below `proc`, and interfaces below `sys` (the mount points of proc(5) and sysfs(5)). Other figures
+    are always read below /proc and /sys.
+    """
 
     name = "host"
     waits = False
@@ -134,7 +140,7 @@ class HostSampler:
         self._cpu: tuple[float, float, float] | None = None
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield the figures that this kernel counts."""
+        """Yield CPU shares, load, memory, and rates of pressure, networks and disks; without those the kernel lacks."""
         yield from self._processors()
         yield Sample(_MACHINE_SOURCE, "load.1m", os.getloadavg()[0])
         yield Sample(_MACHINE_SOURCE, "memory.available", self._available())
@@ -145,6 +151,7 @@ class HostSampler:
         yield from self._network_share(now, interfaces)
 
     def _processors(self) -> Iterator[Sample]:
+        """Yield the shares of busy and stolen CPU time since the last call; nothing at the first."""
         with (_PROC / "stat").open() as lines:
             # Ticks of user, nice, system, idle, iowait, irq, softirq and steal; user includes guests.
             times = [float(ticks) for ticks in lines.readline().split()[1:9]]
@@ -157,14 +164,14 @@ class HostSampler:
             yield Sample(_MACHINE_SOURCE, "cpu.stolen", min(max(stolen / elapsed, 0.0), 1.0))
 
     def _available(self) -> float:
-        """Return the memory available without swapping, bytes."""
+        """Return the memory available without swapping, bytes; 0 if the kernel does not report it."""
         for line in (_PROC / "meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return 1024.0 * int(line.split()[1])
         return 0.0
 
     def _carried_by(self) -> dict[str, Carried]:
-        """Return the received and sent bytes of each interface (proc(5), /proc/net/dev)."""
+        """Return (received, sent) bytes of each interface (proc(5), /proc/net/dev)."""
         rows = (line.partition(":") for line in (_PROC / "net" / "dev").read_text().splitlines()[2:])
         return {name.strip(): (int(row.split()[0]), int(row.split()[8])) for name, _, row in rows}
 
@@ -179,7 +186,7 @@ class HostSampler:
         return totals
 
     def _network_share(self, now: float, interfaces: Mapping[str, Carried]) -> Iterator[Sample]:
-        """Yield the utilisation of the busiest interface with a known speed."""
+        """Yield the utilisation, from 0 to 1, of the busiest direction of an interface with a known speed."""
         shares = []
         for name, counters in interfaces.items():
             speed = self._speed(name)
@@ -190,7 +197,7 @@ class HostSampler:
             yield Sample(_MACHINE_SOURCE, "network.share", max(shares))
 
     def _of_nodes(self, interface: str) -> bool:
-        """Return whether an interface is a node's link or their bridge, whose traffic stays on the machine."""
+        """Return whether an interface is a node's link or the links' bridge. Their traffic stays on the machine."""
         for alias in ("ifalias", "master/ifalias"):
             with contextlib.suppress(OSError):
                 if (self._interfaces / interface / alias).read_text().startswith("loadframe "):
@@ -207,6 +214,7 @@ class HostSampler:
 
 
 def _networks(interfaces: Mapping[str, Carried]) -> dict[str, float]:
+    """Return the total bytes of all interfaces by metric, with loopback apart from the others."""
     totals: dict[str, float] = {"network.received": 0, "network.sent": 0}
     for name, counters in interfaces.items():
         if name == _LOOPBACK:
@@ -242,6 +250,7 @@ class _Watch:
         )
 
     def look(self, wanted: SampleTargets) -> list[Sample | Gap]:
+        """Return the samples and gaps of the processes and groups in `wanted`, and of this machine."""
         self._wanted, now = wanted, time.monotonic()
         samplers = (self._processes[wanted.families], *self._rest)
         return [seen for sampler in samplers for seen in sampler.sample(now)]
@@ -251,7 +260,7 @@ _WATCHES: dict[str, _Watch] = {}
 
 
 def look(watch: str, wanted: SampleTargets) -> list[Sample | Gap]:
-    """Sample this machine; rates are relative to the last call with the same `watch`."""
+    """Sample this machine and return samples and gaps; rates are since the last call with the same name `watch`."""
     return _WATCHES.setdefault(watch, _Watch()).look(wanted)
 
 

@@ -55,7 +55,7 @@ class Sampler(Protocol):
         """Whether samples wait for answers, so that the sampler needs its own thread."""
 
     def sample(self, now: float) -> Iterable[Sample | Gap]:
-        """Take samples; `now` is the time for rates, s."""
+        """Return or yield samples, and gaps for sources that failed; `now` is the time for rates, s."""
 
 
 class Rates:
@@ -65,7 +65,10 @@ class Rates:
         self._last: dict[str, dict[str, tuple[float, float]]] = {}
 
     def of(self, source: str, now: float, totals: Mapping[str, float]) -> Iterator[Sample]:
-        """Yield the growth per second of each counter; nothing for its first sample and after a reset."""
+        """Yield the growth per second of each counter in `totals` (metric -> value) since the last call for `source`.
+
+        Nothing for a counter's first value and after a reset. `now` is in s.
+        """
         last = self._last.setdefault(source, {})
         for metric, total in totals.items():
             before = last.get(metric)
@@ -74,7 +77,7 @@ class Rates:
                 yield Sample(source, metric, (total - before[1]) / (now - before[0]))
 
     def forget(self, source: str) -> None:
-        """Forget the counters of `source`, whose name is reused for another object."""
+        """Forget the counters of `source`, because another object gets its name."""
         self._last.pop(source, None)
 
 
@@ -95,7 +98,7 @@ class Observer:
         writer: "RunWriter",
         machine_of: Callable[[str], str | None] = lambda _: platform.node(),
     ):
-        """`machine_of` returns the machine of a source; None for a source without a single machine."""
+        """`machine_of` returns the machine of a source, or None for a source without a single machine."""
         self._writer = writer
         self._machine_of = machine_of
         self._lock = threading.Lock()
@@ -129,6 +132,10 @@ class Observer:
             raise self._failure
 
     def _run(self, samplers: Sequence[Sampler]) -> None:
+        """Run samplers once a second until the observer is left, and write their results and the thread's CPU time.
+
+        A LoadframeError ends the loop, and is raised on leaving.
+        """
         gaps: dict[str, set[str]] = {sampler.name: set() for sampler in samplers}
         cost, source = Rates(), f"observer:{_title(samplers)}"
         try:
@@ -164,6 +171,7 @@ class Observer:
 
 
 def _title(samplers: Sequence[Sampler]) -> str:
+    """Return the name of a group of samplers for its thread: of the only one, or `system`."""
     return samplers[0].name if samplers[0].waits else "system"
 
 
@@ -184,7 +192,7 @@ class Live:
     _rates: Rates = field(default_factory=Rates)
 
     def look(self, now: float) -> Look:
-        """Run all samplers and return their results; `now` is the time on the caller's clock, s."""
+        """Run all samplers and return their results, with rates; `now` is the time on the caller's clock, s."""
         figures: dict[str, dict[str, float]] = {}
         gaps = {}
         for sampler in self.samplers:
@@ -271,6 +279,8 @@ class SourcesSampler:
 
     def tell(self, sources: Mapping[str, Mapping[str, Any]]) -> None:
         """Set the current metrics of each source by name; empty after the end of a phase.
+
+        Counters of ended sources restart.
 
         A source whose metric `stdin` is true reads standard input.
         """

@@ -45,7 +45,7 @@ class ProcessSampler:
         self._rates = Rates()
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield the figures of each node's process, or a gap for an ended process."""
+        """Yield each node's memory, threads, and rates of CPU, storage and network, or a gap for an ended process."""
         children = _children() if self._families else {}
         for node, pid in self._pids().items():
             source = f"node:{node}"
@@ -55,6 +55,7 @@ class ProcessSampler:
                 yield Gap(source, f"process {pid} is gone")
 
     def _look(self, source: str, pid: int, children: Mapping[int, list[int]], now: float) -> Iterator[Sample]:
+        """Yield the figures of a process, with its descendants in `children` (id -> children); OSError if it ended."""
         stat = stat_fields(pid)
         known = (pid, stat[19])
         # The counters of a restarted process begin at zero.
@@ -73,7 +74,7 @@ class ProcessSampler:
 
 
 def _figures(pid: int, stat: list[str]) -> dict[str, float]:
-    """Return the levels and counters of one process."""
+    """Return the levels and counters of a process by metric; `stat` are its fields of /proc/PID/stat."""
     return {
         "process.resident": int(stat[21]) * _PAGE,
         "process.threads": int(stat[17]),
@@ -85,7 +86,7 @@ def _figures(pid: int, stat: list[str]) -> dict[str, float]:
 
 
 def _children() -> dict[int, list[int]]:
-    """Return the children of all processes of this machine."""
+    """Return process id -> ids of its children, for all processes of this machine."""
     return _by_parent((pid, stat) for pid, (_, stat) in _all_processes())
 
 
@@ -98,6 +99,7 @@ def _all_processes(without: Collection[int] = ()) -> Iterator[tuple[int, tuple[s
 
 
 def _by_parent(stats: Iterable[tuple[int, list[str]]]) -> dict[int, list[int]]:
+    """Return process id -> ids of its children, from pairs of process id and stat fields."""
     children = defaultdict(list)
     for pid, stat in stats:
         children[int(stat[1])].append(pid)
@@ -105,6 +107,7 @@ def _by_parent(stats: Iterable[tuple[int, list[str]]]) -> dict[int, list[int]]:
 
 
 def _descendants(pid: int, children: Mapping[int, list[int]]) -> Iterator[int]:
+    """Yield the ids of all descendants of a process; `children` maps parents to children."""
     for child in children.get(pid, ()):
         yield child
         yield from _descendants(child, children)
@@ -182,7 +185,7 @@ class ProgramSampler:
                 yield Sample("host", f"{PROGRAM}{' '.join(printable(name).split())}", used[name])
 
     def _search(self, nodes: Iterable[int], now: float) -> None:
-        """Read all processes, and select the programs that Loadframe did not start."""
+        """Read all processes, keep the programs that Loadframe did not start, and set the time of the next search."""
         present = dict(_all_processes(self._kernel))
         # They may be more than the processes, and rarely end.
         self._kernel.update(pid for pid, (_, stat) in present.items() if int(stat[6]) & _KERNEL_THREAD)
@@ -209,6 +212,7 @@ class ProgramSampler:
         self._pause = min(2 * self._pause, self.PAUSE)
 
     def _read_busy(self, now: float) -> None:
+        """Read the processes that were busy at the last search, and drop ended ones."""
         for pid in self._busy:
             if (before := self._programs.get(pid)) is None:
                 continue
@@ -221,7 +225,10 @@ class ProgramSampler:
             del self._programs[pid]
 
     def _keep(self, pid: int, program: _Program, before: _Program) -> None:
-        """Keep a program with its CPU use since `before`, without that of children that was counted for them."""
+        """Keep a program with its CPU use since `before`.
+
+        CPU time of children that was already counted is subtracted.
+        """
         spent = program.spent - before.spent - self._inherited.pop(pid, 0.0)
         if program.time > before.time:
             program.cores = max(spent, 0.0) / (program.time - before.time)
@@ -229,6 +236,7 @@ class ProgramSampler:
 
 
 def _program(name: str, stat: Sequence[str], now: float) -> _Program:
+    """Return a process as a program, from its name and stat fields at the time `now`, s."""
     spent = _cpu_seconds(stat) + (int(stat[13]) + int(stat[14])) / _TICKS
     return _Program(name, int(stat[1]), int(stat[19]), now, spent)
 
@@ -253,11 +261,15 @@ def _ours(nodes: Iterable[int], present: Mapping[int, tuple[str, list[str]]]) ->
 
 
 def _cpu_seconds(stat: Sequence[str]) -> float:
+    """Return the CPU time of a process, user and system, s, from its stat fields."""
     return (int(stat[11]) + int(stat[12])) / _TICKS
 
 
 def _network(pid: int) -> dict[str, float]:
-    """Return the traffic of a process's network namespace (proc(5), /proc/PID/net/dev); empty for this namespace."""
+    """Return the bytes received and sent in a process's network namespace (proc(5), /proc/PID/net/dev).
+
+    Empty for this process's namespace.
+    """
     try:
         if Path(f"/proc/{pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():
             return {}
@@ -274,7 +286,7 @@ def _network(pid: int) -> dict[str, float]:
 
 
 def _storage(pid: int) -> dict[str, float]:
-    """Return the bytes read from and written to storage; empty if unknown."""
+    """Return the bytes that a process has read from and written to storage, by metric; empty if unreadable."""
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except OSError:
@@ -323,6 +335,7 @@ class JvmSampler:
 
 
 def _content(file: Path) -> bytes:
+    """Return the first MiB of an hsperfdata file; BadInput for links below the process's root directory."""
     # The kernel's link to the process's root is followed, links below it are not.
     top = os.open(file.parents[1], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
