@@ -71,8 +71,8 @@ pub fn client(message: &str) -> Failure {
     Failure::new(ErrorClass::Client, message)
 }
 
-/// Judges the answer to a verb's request and captures values for later requests. Returns the number of documents that
-/// it counts for.
+/// Checks status and assertion of the answer to a verb's request, and captures values into `memory`. Returns the number
+/// of documents, which is 1.
 pub fn judge(
     neutral: &Neutral,
     answer: &Response<'_>,
@@ -95,7 +95,7 @@ pub fn judge(
     Ok(1)
 }
 
-/// Returns the document of an answer as JSON.
+/// Returns the document of an answer as JSON. For a read of some fields, it contains those that exist.
 pub fn document(neutral: &Neutral, answer: &Response<'_>, values: &Values) -> Vec<u8> {
     match neutral {
         Neutral::Read(read) if !read.fields.is_empty() => {

@@ -18,7 +18,7 @@ use crate::pipeline;
 use crate::pipeline::{Document, fail, group_by_node, open_each, send_each};
 use loadframe_engine::util::json::Cursor;
 
-/// Sends the documents of request `k`, or those at the indices `only`.
+/// Sends the documents of request `k`, or those at the indices `only`. Returns one reply with the outcome of each.
 pub async fn ask(
     connections: &mut ConnectionSet,
     nodes: &CouchbaseNodes,
@@ -60,11 +60,13 @@ pub async fn ask(
     pipeline::reply(documents, whole, node)
 }
 
+/// Returns the failure of an answer whose status is not 0.
 fn judge(answer: &Response<'_>) -> Result<(), Failure> {
     if answer.status == 0 { Ok(()) } else { Err(refusal(answer)) }
 }
 
-/// Builds the request of each document. If `bulk.id` is `None`, an id is the line number in the corpus.
+/// Builds the request of each document; one that cannot be sent is marked as failed. If `bulk.id` is `None`, an id is
+/// the line number in the corpus.
 fn requests((bulk, only): (&Bulk, Option<&[u32]>), bucket: &Bucket, durability: Option<u8>, k: u64) -> Vec<Document> {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);
@@ -75,6 +77,8 @@ fn requests((bulk, only): (&Bulk, Option<&[u32]>), bucket: &Bucket, durability: 
     made.collect()
 }
 
+/// Builds the request of the document `line`. `number` is its id if `bulk.id` is `None`. The error says why it cannot
+/// be sent.
 fn request(
     bulk: &Bulk,
     bucket: &Bucket,

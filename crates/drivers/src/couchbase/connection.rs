@@ -37,7 +37,7 @@ pub struct ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// Reads certificates. The error names credentials that the protocol does not support.
+    /// Reads certificates and credentials. Refuses credentials that the protocol does not support. Ignores `auth_file`.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         // Connections stay authenticated, so a file with a newer password changes nothing.
         let access = Access::new(&Target { auth_file: None, ..target.clone() })?;
@@ -60,12 +60,14 @@ impl Default for NodeConnection {
 }
 
 impl Wired for NodeConnection {
+    /// Returns the socket, `None` while disconnected.
     fn wire(&mut self) -> &mut Option<Wire> {
         &mut self.wire
     }
 }
 
 impl Pipelined for NodeConnection {
+    /// Sends `count` requests and waits for all of their answers.
     async fn send(&mut self, requests: &[u8], count: usize, limit: Limit) -> (Exchanged, Result<(), Trouble>) {
         self.speak(requests, count, limit).await
     }
@@ -106,7 +108,7 @@ impl NodeConnection {
         self.granted(Opcode::SelectBucket, bucket.as_bytes(), b"", limit).await
     }
 
-    /// Sends a request, and returns the failure that the status of its answer reports.
+    /// Sends a request, waits for its answer, and returns the failure that the answer's status reports.
     async fn granted(&mut self, opcode: Opcode, key: &[u8], value: &[u8], limit: Limit) -> Result<(), Failure> {
         self.ask(opcode, key, value, limit).await?;
         match self.answers().read().next() {
@@ -125,7 +127,7 @@ impl NodeConnection {
         Ok(outcome?)
     }
 
-    /// Sends `count` requests and waits for all of their answers.
+    /// Sends `requests`, which are `count` requests, and waits for all of their answers.
     pub async fn speak(&mut self, requests: &[u8], count: usize, limit: Limit) -> (Exchanged, Result<(), Trouble>) {
         self.client.answer_mut().begin(count);
         self.client.speak(&mut self.wire, [requests, b""], limit).await

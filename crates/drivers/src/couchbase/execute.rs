@@ -32,7 +32,7 @@ pub struct SentRequest {
 }
 
 impl ConnectionSet {
-    /// Returns the answer to the last request, if there was one.
+    /// Returns the first answer to the last request; `None` if answers are missing.
     pub fn answer(&self, sent_request: &SentRequest) -> Option<Response<'_>> {
         let connection = self.by_node.get(sent_request.bucket)?.get(usize::from(sent_request.node))?;
         connection.answers().is_complete().then(|| connection.answers().read().next())?
@@ -43,7 +43,8 @@ impl ConnectionSet {
         element(&mut self.by_node, bucket.number)
     }
 
-    /// Opens a connection to a node. A failure marks the bucket's configuration as possibly outdated.
+    /// Opens a connection to a node if there is none. A failure marks the bucket's configuration as possibly outdated.
+    /// With `durable`, returns a failure if the node does not support durable writes.
     pub async fn open(
         &mut self,
         nodes: &CouchbaseNodes,
@@ -67,7 +68,8 @@ impl ConnectionSet {
         if durable { connection.require_durable() } else { Ok(()) }
     }
 
-    /// Sends one request for a vbucket.
+    /// Sends one request to the node that owns a vbucket. If the node has lost it, refreshes the configuration and
+    /// resends the request to the new owner, until `limit`. The status of the answer is not checked.
     pub async fn ask(
         &mut self,
         nodes: &CouchbaseNodes,

@@ -13,7 +13,7 @@ use crate::net::target_node::Host;
 use crate::net::trouble::Trouble;
 use crate::net::wire::Wire;
 
-/// Sends a GET request for `path` on a new connection.
+/// Sends a GET request for `path` on a new connection and returns the response, whose status is not checked.
 pub async fn get(host: &Host, connect_options: &ConnectOptions, path: &str, limit: Limit) -> Result<Response, Failure> {
     let mut service = Service::default();
     service.open(host, connect_options, limit).await?;
@@ -64,7 +64,7 @@ impl Service {
         Ok(())
     }
 
-    /// Sends a request and waits for its answer.
+    /// Sends the head and the body of a request and waits for its answer.
     pub async fn speak(&mut self, parts: [&[u8]; 2], limit: Limit) -> (Exchanged, Result<(), Trouble>) {
         self.client.exchange(&mut self.wire, parts, Body::Read, limit).await
     }
@@ -75,7 +75,8 @@ impl Service {
     }
 }
 
-/// Returns the head of a request with a JSON body of `length` bytes, or without a body.
+/// Returns the head of a request with a JSON body of `length` bytes, or without a body if 0. `trace` becomes the header
+/// `traceparent`.
 pub fn head(
     method: &str,
     path: &str,

@@ -59,28 +59,34 @@ impl Driver for Couchbase {
     const CAPTURES: bool = true;
     type Connection = Connection;
 
+    /// Creates the driver of a target. Resolves its hosts; does not connect.
     fn new(target: &Target) -> Result<Self, PlanError> {
         let connect_options = ConnectOptions::new(target)?;
         let topology = Topology::new(&target.hosts, target.spread, connect_options.tls.clone())?;
         Ok(Self { nodes: Arc::new(CouchbaseNodes::new(Arc::new(topology), connect_options)) })
     }
 
+    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, context, &self.nodes)
     }
 
+    /// Returns the names of the operation's recorded parts; empty if it has none.
     fn parts(&self, operation: &Operation) -> &'static [&'static str] {
         if let Kind::Neutral(neutral, _) = &operation.kind { neutral.parts() } else { &[] }
     }
 
+    /// Returns true: some operations can carry a trace context.
     fn has_traces(&self) -> bool {
         true
     }
 
+    /// Returns whether the operation's requests carry a trace context, as a header.
     fn traces(&self, operation: &Operation) -> bool {
         matches!(operation.kind, Kind::Query(_) | Kind::Neutral(Neutral::Scan(_), _))
     }
 
+    /// Returns the number of requests that send each document of the operation's corpus once; `None` without a corpus.
     fn requests(&self, operation: &Operation) -> Option<u64> {
         if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
     }
@@ -94,22 +100,26 @@ impl Driver for Couchbase {
         Ok(())
     }
 
+    /// Changes the target's hosts while load runs, and marks the buckets' configurations as possibly outdated.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.nodes.topology.set_hosts(hosts)?;
         self.nodes.buckets().iter().for_each(|bucket| bucket.doubt());
         Ok(())
     }
 
+    /// Returns all hosts that the target ever had, by node number.
     fn hosts(&self) -> Vec<String> {
         self.nodes.hosts()
     }
 
+    /// Creates the state of client number `client`, without connections.
     fn connection(&self, _client: u64) -> Connection {
         Connection::default()
     }
 
     execute_with_memory!();
 
+    /// Returns the request `draw` as text without sending it; `None` for a bulk request. Captured values are empty.
     fn render(
         &self,
         connection: &mut Connection,
@@ -133,7 +143,8 @@ impl Driver for Couchbase {
 }
 
 impl Couchbase {
-    /// Runs an operation: a verb on the node of its document, a statement on a query node.
+    /// Runs an operation: a verb on the node of its document, a statement on a query node. `only` selects documents of
+    /// a bulk request by index.
     async fn ask(
         &self,
         connection: &mut Connection,
@@ -228,7 +239,7 @@ impl Couchbase {
     }
 }
 
-/// Formats a request for display.
+/// Formats a request for display, such as `GET key (vbucket 3)`; empty if it is incomplete.
 fn words(request: &[u8]) -> String {
     let Some((opcode, vbucket, key, value)) = read_request(request) else { return String::new() };
     let (key, value) = (String::from_utf8_lossy(key), String::from_utf8_lossy(value));

@@ -156,8 +156,8 @@ impl CouchbaseNodes {
         Err(client(&format!("the bucket {:?} does not exist", bucket.name)).into())
     }
 
-    /// Applies a configuration that `host` sent. Returns false if `json` is not a configuration. Ignores an older
-    /// revision than the known one.
+    /// Applies a configuration that `host` sent: the vbuckets' nodes and the query nodes. Returns false if `json` is
+    /// not a configuration. Ignores an older revision than the known one.
     pub async fn learn(&self, bucket: &Bucket, json: &[u8], host: &Host) -> bool {
         let Some(configuration) = Configuration::parse(json) else { return false };
         if bucket.rev.fetch_max(configuration.rev, Ordering::AcqRel) > configuration.rev {
@@ -178,7 +178,8 @@ impl CouchbaseNodes {
         true
     }
 
-    /// Looks up a node of the query service. It keeps its number as a document node if it has one.
+    /// Resolves a node of the query service. Returns its address, and its number, which is that of its document service
+    /// if it has one; `None` if the name cannot be resolved.
     async fn asked(&self, seat: &ServiceAddress) -> Option<(u16, Arc<Host>)> {
         let known = self.known.texts().iter().position(|text| *text == seat.name);
         let number = match known {

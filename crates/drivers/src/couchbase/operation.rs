@@ -57,7 +57,8 @@ pub enum Kind {
 }
 
 impl Operation {
-    /// Parses `{"read": {...}, "timeout": 5}` or `{"query": {...}}`.
+    /// Parses `{"read": {...}, "timeout": 5}` or `{"query": {...}}`, and registers the bucket. Refuses more than 16
+    /// fields, an invalid id, and assertions or captures on a verb that reads no document.
     pub fn map(form: &Value, context: &Context, nodes: &CouchbaseNodes) -> Result<Self, PlanError> {
         let kinds: Vec<_> = VERBS.into_iter().chain(["query"]).collect();
         let (name, argument) = form::kind(form, &kinds, &OPTIONS)?;
@@ -87,7 +88,7 @@ impl Operation {
     }
 }
 
-/// Parses a durability level.
+/// Parses a durability level. Returns its protocol number, `None` for the level "none".
 fn durability(value: &Value) -> Result<Option<u8>, PlanError> {
     let name = value.as_str().ok_or_else(|| PlanError::new(format!("\"durability\" wants a name, not {value}")))?;
     let names = DURABILITIES.iter().map(|(known, _)| *known);
@@ -95,6 +96,7 @@ fn durability(value: &Value) -> Result<Option<u8>, PlanError> {
     level.map(|(_, number)| *number).ok_or_else(|| PlanError::new(unknown("durability", name, names)))
 }
 
+/// Refuses a verb that reads or changes more fields than one request can.
 fn require_few_fields(neutral: &Neutral) -> Result<(), PlanError> {
     let fields = match neutral {
         Neutral::Update(write) | Neutral::Upsert(write) | Neutral::ReadModifyWrite(write) => write.document.len(),
@@ -115,6 +117,7 @@ pub fn misnamed(id: &[u8]) -> Option<&'static str> {
     }
 }
 
+/// Returns the template of the JSON request body, from `{"statement": "...", "parameters": [...]}`.
 fn query(argument: &Value, context: &Context) -> Result<Template, PlanError> {
     let form = Form::new(argument, &["statement", "parameters"])?;
     let mut body = Map::new();
@@ -145,17 +148,19 @@ pub struct Buffers {
 }
 
 impl Buffers {
+    /// Renders a document id into the buffer `key`.
     fn key(&mut self, key: &Key, values: &Values) {
         self.key.clear();
         key.id.render(values, &mut self.key);
     }
 
-    /// Returns the failure of the last request if its document id is invalid.
+    /// Returns the failure of the last request if its document id is empty or too long.
     pub fn refusal(&self) -> Option<Failure> {
         misnamed(&self.key).map(client)
     }
 
-    /// Writes a verb's first request and returns its vbucket. Scans and bulk requests are written elsewhere.
+    /// Replaces `request` by a verb's first request and returns its vbucket. Returns `None` for scans and bulk
+    /// requests.
     pub fn verb(&mut self, neutral: &Neutral, bucket: &Bucket, durability: Option<u8>, values: &Values) -> Option<u16> {
         self.request.clear();
         Some(match neutral {
@@ -175,6 +180,7 @@ impl Buffers {
         })
     }
 
+    /// Appends the request that adds a document, and returns its vbucket.
     fn insert(&mut self, write: &Write, bucket: &Bucket, durability: Option<u8>, values: &Values) -> u16 {
         self.key(&write.key, values);
         let vbucket = bucket.vbuckets.of(&self.key);
@@ -184,6 +190,7 @@ impl Buffers {
         vbucket
     }
 
+    /// Appends the request for a whole document, and returns its vbucket.
     fn get(&mut self, key: &Key, bucket: &Bucket, values: &Values) -> u16 {
         self.key(key, values);
         let vbucket = bucket.vbuckets.of(&self.key);
@@ -191,6 +198,7 @@ impl Buffers {
         vbucket
     }
 
+    /// Appends the request for the fields of a read, or for the whole document, and returns its vbucket.
     fn read(&mut self, read: &Read, bucket: &Bucket, values: &Values) -> u16 {
         if read.fields.is_empty() {
             return self.get(&read.key, bucket, values);
@@ -203,7 +211,8 @@ impl Buffers {
         vbucket
     }
 
-    /// Writes a change of some fields and returns its vbucket.
+    /// Replaces `request` by the change of some fields, and returns its vbucket. With [`Action::Upsert`], it creates a
+    /// missing document.
     pub fn change(
         &mut self,
         action: Action,
@@ -228,7 +237,7 @@ impl Buffers {
         vbucket
     }
 
-    /// Writes the body of a scan's statement.
+    /// Replaces `request` by the JSON body of a scan's statement.
     pub fn scan(&mut self, scan: &Scan, values: &Values) {
         self.request.clear();
         self.key(&scan.from, values);
@@ -253,7 +262,7 @@ pub fn stored() -> [u8; 8] {
     extras
 }
 
-/// Extras of a change of some fields.
+/// Extras of a change of some fields: for [`Action::Upsert`], the flag to create a missing document.
 pub fn changed(action: Action) -> &'static [u8] {
     if action == Action::Upsert { &[MAKE] } else { &[] }
 }

@@ -47,7 +47,8 @@ pub struct Packet {
 }
 
 impl Packet {
-    /// Begins a request at the end of `out`. The caller appends the value, then calls `end`.
+    /// Begins a request at the end of `out`. The caller appends the value, then calls `end` with `out`. `durability` is
+    /// the level's protocol number.
     pub fn begin(
         out: &mut Vec<u8>,
         opcode: Opcode,
@@ -67,7 +68,7 @@ impl Packet {
         Self { start, opcode, vbucket, frames, extras: extras.len(), key: key.len() }
     }
 
-    /// Fills in the head.
+    /// Fills in the request's head in `out`.
     pub fn end(self, out: &mut [u8]) {
         let body = (out.len() - self.start - HEAD) as u32;
         let key = self.key as u16;
@@ -154,7 +155,8 @@ impl Answers {
     }
 }
 
-/// Returns the answer at the start of `bytes` and its length, or `None` if it is incomplete.
+/// Returns the answer at the start of `bytes` and its length, or `None` if it is incomplete. Refuses a wrong first
+/// byte, inconsistent lengths and more than 64 MiB.
 fn split(bytes: &[u8]) -> Result<Option<(Response<'_>, usize)>, Malformed> {
     let Some(head) = bytes.get(..HEAD) else { return Ok(None) };
     let (frames, key) = match head[0] {
@@ -178,10 +180,12 @@ fn split(bytes: &[u8]) -> Result<Option<(Response<'_>, usize)>, Malformed> {
 impl Frame for Answers {
     type Error = Malformed;
 
+    /// Returns the buffer for the next bytes; never empty. Fails if the answer exceeds the size limit.
     fn space(&mut self) -> Result<&mut [u8], Malformed> {
         self.bytes.space(LIMIT).ok_or(Malformed("they are longer than 64 MiB"))
     }
 
+    /// Adds `count` bytes that were written to `space`. Returns whether all expected answers are complete.
     fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
         self.bytes.advance(count);
         while self.left > 0 {
@@ -192,14 +196,17 @@ impl Frame for Answers {
         Ok(true)
     }
 
+    /// Returns false: the end of the connection never completes an answer.
     fn end(&mut self) -> bool {
         false
     }
 
+    /// Returns the number of bytes received.
     fn received(&self) -> u64 {
         self.bytes.len() as u64
     }
 
+    /// Returns whether the connection can serve another exchange: all answers are complete, and no bytes follow.
     fn reusable(&self) -> bool {
         self.left == 0 && self.at == self.bytes.len()
     }

@@ -46,7 +46,8 @@ pub struct Request<'a> {
 }
 
 impl Statements {
-    /// Sends a request and judges its answer.
+    /// Sends a request and judges its answer. Captures values into `memory`, and puts request and answer into `shown`
+    /// if set.
     pub async fn ask(
         &mut self,
         nodes: &CouchbaseNodes,
@@ -72,8 +73,8 @@ impl Statements {
         Reply { status, ..exchanged.judged(node, judged) }
     }
 
-    /// Sends a statement to a node with the query service, after connecting if necessary. The status of the answer
-    /// is not checked.
+    /// Sends a statement to a node with the query service, after connecting if necessary. Returns times and bytes, the
+    /// node's number, and a failure if there was no answer. The status of the answer is not checked.
     async fn send(
         &mut self,
         nodes: &CouchbaseNodes,
@@ -93,6 +94,7 @@ impl Statements {
     }
 }
 
+/// Checks errors, HTTP status and assertion of an answer, and captures values. Returns the number of results.
 fn judge(
     operation: &Operation,
     (status, body): (u16, &[u8]),
@@ -147,7 +149,7 @@ fn class(status: u16, code: i64) -> ErrorClass {
     }
 }
 
-/// Formats a request for display.
+/// Formats a request with this JSON body for display.
 pub fn shown(body: &[u8]) -> String {
     let pretty = from_slice::<Value>(body).ok().and_then(|body| to_string_pretty(&body).ok());
     format!("POST {PATH}\n{}", pretty.unwrap_or_else(|| String::from_utf8_lossy(body).into_owned()))

@@ -13,16 +13,17 @@ const PUT: u8 = 0xc8;
 /// Flag in the extras of a change: create the document if it does not exist.
 pub const MAKE: u8 = 0x01;
 
-/// Appends the read of a field.
+/// Appends the read of a field to `out`.
 pub fn get(out: &mut Vec<u8>, field: &[u8]) {
     spec(out, GET, field, None);
 }
 
-/// Appends the change of a field.
+/// Appends the change of a field to `out`; `value` is JSON.
 pub fn put(out: &mut Vec<u8>, field: &[u8], value: &[u8]) {
     spec(out, PUT, field, Some(value));
 }
 
+/// Appends the read or change of one field: opcode, flags, lengths, path and value.
 fn spec(out: &mut Vec<u8>, opcode: u8, field: &[u8], value: Option<&[u8]>) {
     let start = out.len();
     out.extend_from_slice(&[opcode, 0, 0, 0]);

@@ -12,6 +12,7 @@ const NOBODY: u16 = u16::MAX;
 /// CRC-32 table as in zlib, for the reflected polynomial 0xedb88320.
 const TABLE: [u32; 256] = table();
 
+/// Computes [`TABLE`].
 const fn table() -> [u32; 256] {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -28,6 +29,7 @@ const fn table() -> [u32; 256] {
     table
 }
 
+/// Returns the CRC-32 of `bytes`, as zlib computes it.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(u32::MAX, |crc, byte| (crc >> 8) ^ TABLE[usize::from(crc as u8 ^ byte)])
 }
@@ -50,7 +52,7 @@ impl Vbuckets {
         self.count.load(Ordering::Acquire) > 0
     }
 
-    /// Returns the vbucket of a key.
+    /// Returns the vbucket of a key; 0 while the mapping is unknown.
     pub fn of(&self, key: &[u8]) -> u16 {
         let count = self.count.load(Ordering::Acquire).max(1);
         (((crc32(key) >> 16) & 0x7fff) as usize % count) as u16
@@ -129,7 +131,8 @@ impl Configuration {
             .filter(|configuration| !configuration.v_bucket_server_map.v_bucket_map.is_empty())
     }
 
-    /// Returns the nodes with vbuckets, in index order. `host` is the host that sent the configuration.
+    /// Returns the nodes with vbuckets, in index order. `host` is the host that sent the configuration; `tls` selects
+    /// encrypted ports.
     pub fn seats(&self, host: &str, tls: bool) -> Vec<ServiceAddress> {
         let with_host = |text: &str| text.replace("$HOST", host);
         let seat = |address: &String| {
@@ -142,13 +145,14 @@ impl Configuration {
         self.v_bucket_server_map.server_list.iter().map(seat).collect()
     }
 
-    /// Returns the index of the owning node for each vbucket.
+    /// Returns, for each vbucket, the index in `seats` of its active node; `None` if it has none.
     pub fn owners(&self) -> impl ExactSizeIterator<Item = Option<usize>> {
         let owner = |places: &Vec<i64>| places.first().and_then(|place| usize::try_from(*place).ok());
         self.v_bucket_server_map.v_bucket_map.iter().map(owner)
     }
 
-    /// Returns the addresses of the query service.
+    /// Returns the addresses of the query service. `host` is the host that sent the configuration; `tls` selects
+    /// encrypted ports.
     pub fn query(&self, host: &str, tls: bool) -> Vec<ServiceAddress> {
         let seat = |ext: &NodeExt| {
             let address = ext.at(host, if tls { ext.services.n1ql_tls } else { ext.services.n1ql })?;
@@ -159,16 +163,19 @@ impl Configuration {
 }
 
 impl NodeExt {
+    /// Returns the node's `name:port`; `None` without a port. `host` replaces a missing host name.
     fn at(&self, host: &str, port: Option<u16>) -> Option<String> {
         let name = self.hostname.as_deref().unwrap_or(host);
         let bare = name.contains(':') && !name.starts_with('[');
         port.map(|port| if bare { format!("[{name}]:{port}") } else { format!("{name}:{port}") })
     }
 
+    /// Returns the address of the key-value service, or `None` if the node lacks it.
     fn kv(&self, host: &str, tls: bool) -> Option<String> {
         self.at(host, if tls { self.services.kv_tls } else { self.services.kv })
     }
 
+    /// Returns the address of the management service, or `None` if the node lacks it.
     fn management(&self, host: &str, tls: bool) -> Option<String> {
         self.at(host, if tls { self.services.mgmt_tls } else { self.services.mgmt })
     }

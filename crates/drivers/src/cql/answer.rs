@@ -28,7 +28,7 @@ impl Documents for Answer {
 }
 
 impl Answer {
-    /// Parses the rows of an answer.
+    /// Reads the rows of an answer; a write without a condition has none.
     pub fn new(result: QueryResult) -> Result<Self, Failure> {
         if !result.is_rows() {
             return Ok(Self { rows: None });
@@ -53,6 +53,7 @@ impl Answer {
         if self.refused() { Err(Failure::new(ErrorClass::Client, message)) } else { Ok(self) }
     }
 
+    /// Returns whether the answer reports that a condition of the statement was not met.
     fn refused(&self) -> bool {
         let Some(rows) = &self.rows else { return false };
         let conditional = rows.column_specs().get_by_index(0).is_some_and(|column| column.name() == "[applied]");
@@ -60,7 +61,7 @@ impl Answer {
         conditional && !rows.maybe_first_row::<Row>().ok().flatten().as_ref().is_some_and(applied)
     }
 
-    /// Checks the answer against the workload's assertion. Fields refer to the first row.
+    /// Returns a failure if the answer contradicts the workload's assertion. Fields refer to the first row.
     pub fn judge(&self, assertion: &Assertion, values: &Values) -> Result<(), Failure> {
         assertion.judge_hits(self.documents(), "")?;
         if !assertion.has_fields() {
@@ -72,7 +73,7 @@ impl Answer {
         assertion.judge_fields(values, |name| assertion::field(&first, name).cloned())
     }
 
-    /// Returns the texts in the first column.
+    /// Returns the texts in the first column; skips rows with another value there.
     pub fn texts(&self) -> impl Iterator<Item = String> {
         self.documents_as_json()
             .into_iter()
@@ -146,6 +147,7 @@ fn json(value: CqlValue) -> Value {
     }
 }
 
+/// Converts the key of a map to text; a value that is not text becomes JSON.
 fn key_text(key: CqlValue) -> String {
     match json(key) {
         Value::String(text) => text,

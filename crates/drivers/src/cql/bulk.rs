@@ -19,7 +19,7 @@ use crate::tally::Tally;
 /// Maximum number of documents of one request in flight.
 const IN_FLIGHT: usize = 64;
 
-/// Sends the documents of request `k`.
+/// Sends the documents of request `k`, or those at the indices `only`. Returns one reply with the outcome of each.
 pub async fn ask(
     execution: &Execution<'_>,
     table: &Table,
@@ -42,7 +42,8 @@ pub async fn ask(
 /// A statement with its values, and the index of its document in the request.
 pub type Placed = (usize, (Rc<PreparedStatement>, Row));
 
-/// Executes statements. `tally` already counts documents without a statement.
+/// Executes statements, at most 64 at a time, and returns one reply for all. `tally` already counts documents without a
+/// statement. `shown`, if set, gets the first statement and its answer.
 pub async fn execute(
     execution: &Execution<'_>,
     ready: &[Placed],
@@ -64,6 +65,7 @@ pub async fn execute(
     tally.reply(whole, node)
 }
 
+/// Returns the prepared statement for the document `line` and the values to execute it with.
 async fn bind(
     execution: &Execution<'_>,
     table: &Table,

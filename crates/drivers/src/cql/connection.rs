@@ -89,8 +89,8 @@ pub struct Thread {
     deadlines: RefCell<Vec<Deadline>>,
 }
 
-/// Opens a session within `patience`. A keep-alive check may take the longer of `patience` and `CHECK`: when it
-/// fails, all requests on its connection fail.
+/// Opens a session, with `patience` as the time limit of each connection attempt. A keep-alive check may take the
+/// longer of `patience` and `CHECK`: when it fails, all requests on its connection fail.
 pub async fn open(
     contacts: &[SocketAddr],
     settings: &Settings,
@@ -153,6 +153,7 @@ impl Thread {
         Ok(session)
     }
 
+    /// Returns the session, if it was opened.
     fn current(&self) -> Option<Rc<Session>> {
         self.session.borrow().clone()
     }
@@ -187,7 +188,8 @@ impl Thread {
         other
     }
 
-    /// Returns whether any node is connected. Records lost nodes and reconnects.
+    /// Returns whether any node is connected. Counts nodes lost and reconnected since the last call. Sets `doubted` if
+    /// a node is disconnected.
     fn is_connected(&self, session: &Session) -> bool {
         let state = session.get_cluster_state();
         let mut down = self.down.borrow_mut();
@@ -211,7 +213,8 @@ impl Thread {
         connected > 0
     }
 
-    /// Returns a table's metadata. The session must be open.
+    /// Returns a table's metadata, from the session's or from the store if the session's lacks it. The session must be
+    /// open.
     pub async fn table(&self, session: &Session, name: &TableName) -> Result<Rc<Table>, Failure> {
         if let Some(table) = self.tables.borrow().get(name) {
             return Ok(table.clone());
@@ -227,8 +230,8 @@ impl Thread {
         Ok(table)
     }
 
-    /// Returns the prepared statement of an operation for those columns. On first use, prepares the statement that
-    /// `text` writes, within `limit`.
+    /// Returns the prepared statement of operation number `operation` for the columns `names`. On first use, prepares
+    /// the statement that `text` returns, within `limit`.
     pub async fn prepared(
         &self,
         session: &Session,
@@ -251,7 +254,7 @@ impl Thread {
         prepared.cloned()
     }
 
-    /// Executes a statement. The outcome has times, but no bytes.
+    /// Executes a statement with the values `row`, within `limit`. The outcome has times, but no bytes.
     pub async fn execute(
         &self,
         session: &Session,
@@ -286,7 +289,7 @@ impl Thread {
         }
     }
 
-    /// Returns the number of a node, which is remembered; 0 if the session does not know the node.
+    /// Returns the number of the node with this host id, which is remembered; 0 if the session does not know the node.
     fn place(&self, session: &Session, nodes: &CqlNodes, id: Uuid) -> u16 {
         if let Some((_, place)) = self.places.borrow().iter().find(|(known, _)| *known == id) {
             return *place;
@@ -299,7 +302,7 @@ impl Thread {
     }
 }
 
-/// Prepares a statement on a node.
+/// Prepares the statement `text` on the nodes, within `limit`, and sets its consistency level.
 pub async fn prepare(
     session: &Session,
     text: String,

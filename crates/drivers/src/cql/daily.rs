@@ -27,7 +27,7 @@ impl<'a> Days<'a> {
         Self { execution, of, buckets, exchanges: Exchanges::default() }
     }
 
-    /// Creates a day's table, unless it exists.
+    /// Creates a day's table like the base table, unless it exists, and waits until all nodes know it.
     pub async fn make(&mut self, day: &TableName) -> Result<(), Failure> {
         let described = self.ask(format!("DESCRIBE TABLE {}", self.of.quoted())).await?;
         let statement = described.first().and_then(|row| Some(row["create_statement"].as_str()?.to_owned()));
@@ -44,8 +44,8 @@ impl<'a> Days<'a> {
         }
     }
 
-    /// Executes a statement on the same node for all clients. Two nodes that create a table concurrently would create
-    /// two tables of one name.
+    /// Executes a statement on the same node for all clients, and adds it to `exchanges`. Two nodes that create a table
+    /// concurrently would create two tables of one name.
     async fn ask(&mut self, text: String) -> Result<Answer, Failure> {
         let Execution { session, operation, limit, .. } = *self.execution;
         let prepared = prepare(session, text, operation.statement_options, limit).await;
@@ -63,16 +63,19 @@ impl<'a> Days<'a> {
 }
 
 impl crate::daily::Days for Days<'_> {
+    /// Returns the exchanges so far.
     fn exchanges(&mut self) -> &mut Exchanges {
         &mut self.exchanges
     }
 
+    /// Lists the starts of the days that have a table, in milliseconds since 1970.
     async fn begins(&mut self) -> Result<Vec<i64>, Failure> {
         let text = format!("SELECT table_name FROM system_schema.tables WHERE keyspace_name = '{}'", self.of.keyspace);
         let tables = self.ask(text).await?;
         Ok(tables.texts().filter_map(|name| self.buckets.generations.begin_of(&name)).collect())
     }
 
+    /// Drops the table of the day that starts at `begin`, if it exists.
     async fn drop(&mut self, begin: i64) -> Result<(), Failure> {
         let day = self.of.day(&self.buckets.generations.name(begin));
         self.ask(format!("DROP TABLE IF EXISTS {}", day.quoted())).await.map(drop)

@@ -5,7 +5,7 @@ use scylla::errors::{DbError, ExecutionError, NewSessionError, PrepareError, Req
 
 use super::value::Mismatch;
 
-/// The failure for a value that does not fit its column.
+/// The failure for a value that does not fit the column named `column`.
 pub fn unfit(column: &str, mismatch: &Mismatch) -> Failure {
     Failure::new(ErrorClass::Client, format!("column \"{column}\": {}", mismatch.0))
 }
@@ -33,6 +33,8 @@ pub fn session(error: &NewSessionError) -> Failure {
     Failure::new(ErrorClass::Connect, error.to_string())
 }
 
+/// The failure for an error of one attempt. It is marked as denied if the store refused more than the statement's
+/// contents.
 fn attempt(error: &RequestAttemptError) -> Failure {
     match error {
         RequestAttemptError::DbError(error, message) => {
@@ -53,6 +55,7 @@ fn attempt(error: &RequestAttemptError) -> Failure {
     }
 }
 
+/// Classifies an error answer of the store.
 fn class(error: &DbError) -> ErrorClass {
     match error {
         DbError::Overloaded | DbError::RateLimitReached { .. } => ErrorClass::Rejected,

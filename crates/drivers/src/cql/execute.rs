@@ -37,11 +37,12 @@ pub struct Execution<'a> {
 pub type StatementOutcome = Outcome<Answer>;
 
 impl Execution<'_> {
+    /// Returns a table's metadata.
     pub async fn table(&self, name: &TableName) -> Result<std::rc::Rc<Table>, Failure> {
         self.thread.table(self.session, name).await
     }
 
-    /// Returns the operation's prepared statement for those columns.
+    /// Returns the operation's prepared statement for the columns `names`. On first use, prepares the text from `text`.
     pub async fn statement(
         &self,
         names: &[u8],
@@ -51,7 +52,7 @@ impl Execution<'_> {
         self.thread.prepared(self.session, *number, names, (*statement_options, self.limit), text).await
     }
 
-    /// Executes a statement with the drawn values.
+    /// Executes a statement with the values in the connection's buffers. Puts both into `shown` if set.
     pub async fn run(&self, connection: &mut Connection, statement: &PreparedStatement) -> StatementOutcome {
         let Connection { buffers, shown, .. } = connection;
         let asked = self.execute(statement, &buffers.row).await;
@@ -61,7 +62,7 @@ impl Execution<'_> {
         asked
     }
 
-    /// Executes a statement with the given values.
+    /// Executes a statement with the given values. An unmet condition, such as `IF NOT EXISTS`, is a failure.
     pub async fn execute(&self, statement: &PreparedStatement, row: &Row) -> StatementOutcome {
         let executed = self.thread.execute(self.session, self.nodes, (statement, row), self.limit).await;
         let answer = executed.answer.and_then(Answer::new);
@@ -75,7 +76,8 @@ impl Execution<'_> {
         Outcome { exchanged, node: executed.node, answer: answer.and_then(Answer::applied) }
     }
 
-    /// Checks the answer against the workload's assertions and captures values for the user's later requests.
+    /// Returns the outcome, or a failure if the answer contradicts the workload's assertions. Captures values into
+    /// `memory`.
     pub fn judged(&self, asked: StatementOutcome, values: &Values, memory: &mut Memory) -> StatementOutcome {
         let Operation { assertion, captures, .. } = self.operation;
         asked.then(|answer| {

@@ -67,6 +67,7 @@ pub async fn ingest(
     Ok(Reply { sent: sent.unwrap_or(reply.sent), ..reply })
 }
 
+/// Returns the prepared insert for an event and the values to execute it with: the document id and the line.
 async fn bind(
     execution: &Execution<'_>,
     table: &Table,

@@ -79,6 +79,7 @@ impl Driver for Cql {
     const CAPTURES: bool = true;
     type Connection = Connection;
 
+    /// Creates the driver of a target. Resolves its hosts; does not connect.
     fn new(target: &Target) -> Result<Self, PlanError> {
         let nodes = Arc::new(CqlNodes::default());
         nodes.set(&target.hosts)?;
@@ -95,6 +96,7 @@ impl Driver for Cql {
         })
     }
 
+    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         let number = self.operations.fetch_add(1, Ordering::Relaxed);
         let operation = Operation::map(form, number, context, &self.buckets, self.timeout)?;
@@ -108,6 +110,7 @@ impl Driver for Cql {
         Ok(operation)
     }
 
+    /// Returns the names of the operation's recorded parts; empty if it has none.
     fn parts(&self, operation: &Operation) -> &'static [&'static str] {
         match &operation.kind {
             Kind::Neutral(neutral, _) => neutral.parts(),
@@ -116,6 +119,7 @@ impl Driver for Cql {
         }
     }
 
+    /// Returns the number of requests that send each document of the operation's corpus once; `None` without a corpus.
     fn requests(&self, operation: &Operation) -> Option<u64> {
         if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
     }
@@ -131,24 +135,29 @@ impl Driver for Cql {
         }
     }
 
+    /// Changes the target's hosts while load runs. Refuses hosts that cannot be resolved.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.nodes.set(hosts)
     }
 
+    /// Returns all hosts that the target ever had, by node number.
     fn hosts(&self) -> Vec<String> {
         self.nodes.texts()
     }
 
+    /// Creates the state of client number `client`, without connections.
     fn connection(&self, _client: u64) -> Connection {
         Connection::default()
     }
 
     execute_with_memory!();
 
+    /// Returns whether the operation ingests the events of a source.
     fn ingests(&self, operation: &Operation) -> bool {
         matches!(operation.kind, Kind::Ingest(..))
     }
 
+    /// Sends the events of a batch, or those at the indices `only`. Returns one reply for all.
     async fn ingest(
         &self,
         connection: &mut Connection,
@@ -183,7 +192,7 @@ impl Cql {
         ask(execution).await.unwrap_or_else(Reply::unsent)
     }
 
-    /// Executes an operation with drawn values.
+    /// Executes an operation with drawn values. `only` selects documents of a bulk request by index.
     async fn ask(
         &self,
         connection: &mut Connection,
@@ -194,6 +203,7 @@ impl Cql {
         self.execution(operation, async |execution| execution.ask(connection, values, values.draw.k, only).await).await
     }
 
+    /// Returns the settings to open a session with.
     fn settings(&self) -> Settings {
         let keyspaces = self.keyspaces.lock().unwrap_or_else(PoisonError::into_inner);
         Settings { user: self.user.clone(), tls: self.tls.clone(), keyspaces: keyspaces.clone().unwrap_or_default() }
@@ -211,7 +221,7 @@ fn refused_tls(error: &NewSessionError) -> Option<String> {
     crate::net::tls::refusal(error)
 }
 
-/// Returns the error of the last connection attempt.
+/// Returns the error of the last connection attempt, or `None` if the session failed for another reason.
 fn connecting(error: &NewSessionError) -> Option<&ConnectionError> {
     let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
         last_connection_error,

@@ -42,7 +42,7 @@ impl CqlNodes {
         known.iter().map(|host| host.text.clone()).collect()
     }
 
-    /// Returns the addresses that a session may connect to first.
+    /// Returns the addresses of the hosts that requests go to now, from which a session discovers the others.
     pub fn contacts(&self) -> Vec<SocketAddr> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.iter().filter(|host| host.present).flat_map(|host| host.addresses.iter().copied()).collect()

@@ -76,7 +76,8 @@ pub struct Native {
 }
 
 impl Operation {
-    /// Parses `{"read": {...}, "timeout": 5}` or `{"cql": {...}}`. `timeout` is the default if the form has none.
+    /// Parses `{"read": {...}, "timeout": 5}` or `{"cql": {...}}`. `number` is the operation's index, `register` holds
+    /// the daily tables of all operations, `timeout` is the default if the form has none.
     pub fn map(
         form: &Value,
         number: usize,
@@ -127,7 +128,7 @@ impl Operation {
 }
 
 impl Kind {
-    /// Returns the assertion, or an error if this kind of answer does not support it.
+    /// Returns the assertion, or an error if answers of this kind lack the rows or fields that it checks.
     fn asserted(&self, assertion: Assertion) -> Result<Assertion, PlanError> {
         let finds = matches!(self, Self::Native(_) | Self::Neutral(Neutral::Scan(_), _));
         let reads = finds || matches!(self, Self::Neutral(neutral, _) if neutral.reads());
@@ -142,6 +143,8 @@ impl Kind {
 }
 
 impl Native {
+    /// Parses `{"statement": "...", "values": [...], "consistency": "one"}` and returns the consistency level apart.
+    /// Refuses a statement with `${...}`.
     fn map(argument: &Value, context: &Context) -> Result<(Self, Option<Consistency>), PlanError> {
         let form = Form::new(argument, &["statement", "values", "consistency"])?;
         let statement = form.text("statement")?.to_owned();
@@ -161,6 +164,7 @@ impl Native {
     }
 }
 
+/// Parses the name of a consistency level.
 fn consistency(value: &Value) -> Result<Consistency, PlanError> {
     let name = value.as_str().ok_or_else(|| PlanError::new(format!("\"consistency\" wants a name, not {value}")))?;
     let level = CONSISTENCIES.iter().find(|(known, _)| *known == name);

@@ -25,12 +25,12 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Draws the names of a document's columns.
+    /// Replaces `names` by the names of a document's columns, rendered with `values`.
     pub fn draw_names(&mut self, write: &Write, values: &Values) {
         self.draw_fields(write.document.iter().map(|(name, _)| name), values);
     }
 
-    /// Draws column names.
+    /// Replaces `names` by these column names, rendered with `values`.
     pub fn draw_fields<'a>(&mut self, fields: impl IntoIterator<Item = &'a Template>, values: &Values) {
         self.names.clear();
         for name in fields {
@@ -39,7 +39,8 @@ impl Buffers {
         }
     }
 
-    /// Draws an id and a document's values. The statement determines whether the id is first or last.
+    /// Replaces `row` by a document's id and values. `id_first`: whether the id is the statement's first or last
+    /// marker.
     pub fn draw_write(
         &mut self,
         statement: &PreparedStatement,
@@ -61,7 +62,7 @@ impl Buffers {
         Ok(())
     }
 
-    /// Draws an id, and the value of the second marker, if any.
+    /// Replaces `row` by an id and, if given, the value `then` for the second marker.
     pub fn draw_id(
         &mut self,
         statement: &PreparedStatement,
@@ -76,7 +77,7 @@ impl Buffers {
         then.map_or(Ok(()), |cell| bind_cell(&mut self.row, statement, 1, cell, values, &mut self.cell))
     }
 
-    /// Draws the values of a native statement.
+    /// Replaces `row` by the values of a native statement. Their number must be that of the statement's markers.
     pub fn draw_values(
         &mut self,
         statement: &PreparedStatement,
@@ -116,7 +117,7 @@ pub struct Document<'a> {
 }
 
 impl<'a> Document<'a> {
-    /// Parses a line. `id` names the field with the id.
+    /// Parses a line. `id` names the field with the id. Refuses a line without this field or that is not a JSON object.
     pub fn read(line: &'a [u8], id: &str) -> Result<Self, Failure> {
         let mut document = Self::default();
         let read = fields(line, |name, value| {
@@ -136,7 +137,8 @@ impl<'a> Document<'a> {
         }
     }
 
-    /// Binds the id and, unless `only_id`, the other values.
+    /// Returns a row of the id and, unless `only_id`, the other values. `id_first`: whether the id is the first or last
+    /// marker.
     pub fn bind(&self, statement: &PreparedStatement, id_first: bool, only_id: bool) -> Result<Row, Failure> {
         let mut row = Row::default();
         let cells = if only_id { &[][..] } else { &self.cells[..] };
@@ -152,6 +154,7 @@ impl<'a> Document<'a> {
         Ok(row)
     }
 
+    /// Adds the document's id to `row`, as the value of marker number `at`.
     fn bind_own_id(&self, row: &mut Row, statement: &PreparedStatement, at: usize) -> Result<(), Failure> {
         match &self.id {
             Some(Scalar::Text(text)) => bind_id(row, statement, at, text.as_bytes()),
@@ -171,11 +174,13 @@ pub fn event_row(statement: &PreparedStatement, id: &str, line: &str) -> Result<
     Ok(row)
 }
 
+/// Adds an id to `row`, converted to the type of marker number `at`. Refuses an id that is not text.
 fn bind_id(row: &mut Row, statement: &PreparedStatement, at: usize, id: &[u8]) -> Result<(), Failure> {
     let id = std::str::from_utf8(id).map_err(|_| Failure::new(ErrorClass::Client, "the id is not text"))?;
     bind(row, statement, at, |column, out| encode_id(id, column, out).map(|()| true))
 }
 
+/// Adds a drawn value to `row`, as the value of marker number `at`. `buffer` is scratch memory.
 fn bind_cell(
     row: &mut Row,
     statement: &PreparedStatement,
@@ -188,6 +193,8 @@ fn bind_cell(
     bind(row, statement, at, |column, out| encode(&value, column, out))
 }
 
+/// Adds the value that `encode` writes to `row`, as the value of marker number `at`. Refuses a value that does not fit
+/// the marker's column.
 fn bind(
     row: &mut Row,
     statement: &PreparedStatement,

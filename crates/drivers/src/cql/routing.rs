@@ -32,16 +32,19 @@ impl RecordingPolicy {
 }
 
 impl LoadBalancingPolicy for RecordingPolicy {
+    /// Returns the node that the inner policy picks, and records its host id in this thread.
     fn pick<'a>(&'a self, request: &'a RoutingInfo, cluster: &'a ClusterState) -> Option<(NodeRef<'a>, Option<Shard>)> {
         let picked = self.policy.pick(request, cluster);
         PICKED.set(picked.map(|(node, _)| node.host_id));
         picked
     }
 
+    /// Returns the inner policy's other nodes for a request.
     fn fallback<'a>(&'a self, request: &'a RoutingInfo, cluster: &'a ClusterState) -> FallbackPlan<'a> {
         self.policy.fallback(request, cluster)
     }
 
+    /// Returns the inner policy's name.
     fn name(&self) -> String {
         self.policy.name()
     }

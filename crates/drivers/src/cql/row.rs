@@ -35,6 +35,7 @@ impl Row {
 }
 
 impl SerializeRow for Row {
+    /// Writes all values into a frame; each is already in its column's format.
     fn serialize(&self, _: &RowSerializationContext<'_>, writer: &mut RowWriter) -> Result<(), SerializationError> {
         let mut start = 0;
         for end in &self.ends {
@@ -50,6 +51,7 @@ impl SerializeRow for Row {
         Ok(())
     }
 
+    /// Returns whether there are no values.
     fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

@@ -53,7 +53,7 @@ impl TableName {
 }
 
 impl Table {
-    /// Looks up a table by name.
+    /// Looks up a table in a session's metadata. Fails if it does not exist or its key has several columns.
     pub fn find(state: &ClusterState, name: &TableName) -> Result<Self, Failure> {
         let TableName { keyspace, table } = name;
         let wrong = |message: String| Failure::new(ErrorClass::Client, message);
@@ -65,11 +65,12 @@ impl Table {
         }
     }
 
+    /// Creates the table with this key column.
     fn new(name: &TableName, key: &str) -> Self {
         Self { name: name.quoted(), key: key.to_owned() }
     }
 
-    /// Returns an INSERT statement. The key is the first value, then the columns.
+    /// Returns an INSERT statement for the key and `columns`. The key is the first value.
     pub fn insert(&self, columns: &[&str]) -> String {
         let mut text = format!("INSERT INTO {} ({}", self.name, quoted(&self.key));
         columns
@@ -81,7 +82,7 @@ impl Table {
         text
     }
 
-    /// Returns an UPDATE statement. The columns come first, then the key.
+    /// Returns an UPDATE statement for `columns` of one row. The columns' values come first, then the key.
     pub fn update(&self, columns: &[&str]) -> String {
         let set: Vec<_> = columns.iter().map(|column| format!("{} = ?", quoted(column))).collect();
         format!("UPDATE {} SET {} WHERE {} = ?", self.name, set.join(", "), quoted(&self.key))
@@ -106,6 +107,7 @@ impl Table {
     }
 }
 
+/// Quotes a name for use in a statement.
 fn quoted(name: &str) -> String {
     format!("\"{}\"", name.replace('"', "\"\""))
 }

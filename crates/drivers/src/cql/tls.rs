@@ -27,6 +27,7 @@ struct ByHost {
 }
 
 impl ServerCertVerifier for ByHost {
+    /// Accepts a certificate that is valid for the node's address or for one of its configured names.
     fn verify_server_cert(
         &self,
         certificate: &CertificateDer<'_>,
@@ -48,6 +49,7 @@ impl ServerCertVerifier for ByHost {
         verified
     }
 
+    /// Verifies a signature as the inner verifier does.
     fn verify_tls12_signature(
         &self,
         message: &[u8],
@@ -57,6 +59,7 @@ impl ServerCertVerifier for ByHost {
         self.verifier.verify_tls12_signature(message, certificate, signature)
     }
 
+    /// Verifies a signature as the inner verifier does.
     fn verify_tls13_signature(
         &self,
         message: &[u8],
@@ -66,6 +69,7 @@ impl ServerCertVerifier for ByHost {
         self.verifier.verify_tls13_signature(message, certificate, signature)
     }
 
+    /// Returns the signature schemes of the inner verifier.
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.verifier.supported_verify_schemes()
     }

@@ -17,7 +17,8 @@ use loadframe_engine::util::json::Cursor;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch(pub String);
 
-/// Appends the value's bytes without their length. Returns false for null and appends nothing.
+/// Appends the value's bytes in the format of `column`, without their length. Returns false for null and appends
+/// nothing.
 pub fn encode(value: &Scalar, column: &ColumnType, out: &mut Vec<u8>) -> Result<bool, Mismatch> {
     match column {
         _ if *value == Scalar::Null => return Ok(false),
@@ -62,7 +63,7 @@ pub fn encode(value: &Scalar, column: &ColumnType, out: &mut Vec<u8>) -> Result<
     Ok(true)
 }
 
-/// Appends an id's bytes. Workloads write ids as text for every column type.
+/// Appends the bytes of an id in the format of `column`. Workloads write ids as text; a numeric column gets a number.
 pub fn encode_id(id: &str, column: &ColumnType, out: &mut Vec<u8>) -> Result<(), Mismatch> {
     let value = match column {
         ColumnType::Native(
@@ -83,7 +84,8 @@ fn counted(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<i32, Mis
     Ok(())
 }
 
-/// Appends the elements of a JSON array and returns their number. `sized` elements have a length prefix.
+/// Appends the elements of a JSON array and returns their number. `column` returns the type of each index, `sized`
+/// elements have a length prefix, `within` makes the error for a malformed array.
 fn elements<'t, 'f: 't>(
     json: &[u8],
     out: &mut Vec<u8>,
@@ -106,7 +108,8 @@ fn elements<'t, 'f: 't>(
     failure.map_or(Ok(count), Err)
 }
 
-/// Appends the members of a JSON object as keys and values, and returns their number.
+/// Appends the members of a JSON object as keys and values, and returns their number. `key` and `element` are their
+/// types; `within` makes the error for a malformed object.
 fn pairs(
     json: &[u8],
     key: &ColumnType,
@@ -127,6 +130,7 @@ fn pairs(
     failure.map_or(Ok(count), Err)
 }
 
+/// Appends one JSON value with its length, in the format of `column`. `within` makes the error if `json` is malformed.
 fn one(json: &[u8], column: &ColumnType, out: &mut Vec<u8>, within: &impl Fn() -> Mismatch) -> Result<(), Mismatch> {
     let value = Scalar::parse(json).ok_or_else(within)?;
     sized(out, |out| encode(&value, column, out))
@@ -141,6 +145,8 @@ fn sized(out: &mut Vec<u8>, fill: impl FnOnce(&mut Vec<u8>) -> Result<bool, Mism
     Ok(())
 }
 
+/// Appends the value's bytes in the format of a native type, without their length. Returns true. Refuses a value that
+/// does not fit the type.
 fn scalar(value: &Scalar, native: &NativeType, out: &mut Vec<u8>) -> Result<bool, Mismatch> {
     let wrong = || mismatch(value, &ColumnType::Native(native.clone()));
     let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
@@ -197,7 +203,8 @@ fn shortest(bytes: &[u8; 16]) -> &[u8] {
     rest
 }
 
-/// Writes a decimal number as its scale and its unscaled value.
+/// Appends a decimal number as its scale and its unscaled value. Returns `None` if `text` is not plain digits with an
+/// optional point.
 fn decimal(text: &str, out: &mut Vec<u8>) -> Option<()> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let unscaled: i128 = format!("{whole}{fraction}").parse().ok()?;
@@ -206,11 +213,13 @@ fn decimal(text: &str, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
+/// Converts hexadecimal digits to bytes; `None` if they are not pairs of digits.
 fn hexadecimal(digits: &str) -> Option<Vec<u8>> {
     let pair = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     if digits.len().is_multiple_of(2) { digits.as_bytes().chunks(2).map(pair).collect() } else { None }
 }
 
+/// The error that a value does not fit a column; shows at most 40 characters of the value.
 fn mismatch(value: &Scalar, column: &ColumnType) -> Mismatch {
     let shown = match value {
         Scalar::Null => "null".to_owned(),

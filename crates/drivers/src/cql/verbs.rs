@@ -19,8 +19,8 @@ use crate::ingest::without_source;
 const READING: &[u8] = b"\0";
 
 impl Execution<'_> {
-    /// Executes request `k`. For a bulk request, `only` limits it to the documents at these indices, if present. The
-    /// error says why nothing was sent.
+    /// Executes request `k`. For a bulk request, `only` limits it to the documents at these indices. The error says why
+    /// nothing was sent.
     pub async fn ask(
         &self,
         connection: &mut Connection,
@@ -52,6 +52,7 @@ impl Execution<'_> {
         })
     }
 
+    /// Executes a native statement with drawn values, and judges its answer.
     async fn native(
         &self,
         connection: &mut Connection,
@@ -64,6 +65,7 @@ impl Execution<'_> {
         Ok(self.judged(asked, values, &mut connection.memory).reply())
     }
 
+    /// Writes a document's fields with an INSERT statement if `insert`, otherwise with an UPDATE statement.
     async fn write(
         &self,
         connection: &mut Connection,
@@ -80,6 +82,7 @@ impl Execution<'_> {
         Ok(self.run(connection, &statement).await)
     }
 
+    /// Reads a row by id and judges it. A missing row is a failure.
     async fn read(
         &self,
         connection: &mut Connection,
@@ -95,6 +98,7 @@ impl Execution<'_> {
         Ok(self.judged(asked, values, &mut connection.memory))
     }
 
+    /// Reads rows in token order from an id, and judges them.
     async fn scan(
         &self,
         connection: &mut Connection,
@@ -108,6 +112,7 @@ impl Execution<'_> {
         Ok(self.judged(asked, values, &mut connection.memory))
     }
 
+    /// Reads a row by id, and updates it if it exists. The reply covers both statements.
     async fn read_modify_write(
         &self,
         connection: &mut Connection,
