@@ -80,7 +80,7 @@ impl Answer {
         counts.reduce(u64::saturating_add).or_else(|| written(answer))
     }
 
-    /// Checks the answer against the workload's assertion. Fields refer to the first document.
+    /// Returns a failure if the answer contradicts the workload's assertion. Fields refer to the first document.
     pub fn judge(&self, asserted: &Assertion, values: &Values) -> Result<(), Failure> {
         asserted.judge_hits(self.documents(), "")?;
         if !asserted.has_fields() {
@@ -110,6 +110,7 @@ impl Answer {
         self.raw().filter_map(json)
     }
 
+    /// Returns the documents of the first answer in BSON; none for the result of a command.
     fn raw(&self) -> impl Iterator<Item = &RawDocument> {
         let batch = if let Self::Documents(batch) = self { Some(batch) } else { None };
         batch.into_iter().flat_map(FoundDocuments::documents)
@@ -138,7 +139,7 @@ impl Answer {
     }
 }
 
-/// Returns a command's first failed write, or its write concern error.
+/// Returns the failure of a command's first failed write, or of its write concern; `None` if all succeeded.
 fn write_error(answer: &RawDocument) -> Option<Failure> {
     let concern = || value(answer, "writeConcernError").and_then(RawBsonRef::as_document);
     if let Some(error) = documents(answer, "writeErrors").next().or_else(concern) {
@@ -152,6 +153,7 @@ fn write_error(answer: &RawDocument) -> Option<Failure> {
     Some(first.map_or_else(|| Failure::new(ErrorClass::Client, format!("{errors} writes failed")), inside))
 }
 
+/// The failure when no document matches.
 fn missing() -> Failure {
     Failure::new(ErrorClass::Client, "not found")
 }

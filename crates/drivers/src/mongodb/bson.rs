@@ -25,7 +25,7 @@ const NULL: u8 = 0x0a;
 const INT: u8 = 0x10;
 const LONG: u8 = 0x12;
 
-/// Writes a document. `fields` writes its content.
+/// Appends a document: its length, the fields that `fields` writes, and its end.
 pub fn document<E>(out: &mut Vec<u8>, fields: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
@@ -36,34 +36,34 @@ pub fn document<E>(out: &mut Vec<u8>, fields: impl FnOnce(&mut Vec<u8>) -> Resul
     Ok(())
 }
 
-/// Writes a field of type document.
+/// Appends a field of type document. `fields` writes its content.
 pub fn nested<E>(out: &mut Vec<u8>, name: &str, fields: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
     head(out, DOCUMENT, name.as_bytes());
     document(out, fields)
 }
 
-/// Writes a field of type array. `elements` writes fields named 0, 1, and so on.
+/// Appends a field of type array. `elements` writes fields named 0, 1, and so on.
 pub fn array<E>(out: &mut Vec<u8>, name: &str, elements: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
     head(out, ARRAY, name.as_bytes());
     document(out, elements)
 }
 
-/// Writes a field of type string.
+/// Appends a field of type string.
 pub fn text(out: &mut Vec<u8>, name: &str, text: &str) {
     field(out, name.as_bytes(), &Scalar::Text(text.into())).expect("the name is of our own making");
 }
 
-/// Writes a field of type boolean.
+/// Appends a field of type boolean.
 pub fn switch(out: &mut Vec<u8>, name: &str, on: bool) {
     field(out, name.as_bytes(), &Scalar::Bool(on)).expect("the name is of our own making");
 }
 
-/// Writes an integer field.
+/// Appends an integer field, of 32 bits if it fits and else of 64.
 pub fn int(out: &mut Vec<u8>, name: &str, number: i64) {
     field(out, name.as_bytes(), &Scalar::Int(number)).expect("the name is of our own making");
 }
 
-/// Writes a field with the value's type. Fails for a name with a zero byte, and for a value that is invalid JSON or
+/// Appends a field with the value's type. Fails for a name with a zero byte, and for a value that is invalid JSON or
 /// nested too deep.
 pub fn field(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexpected> {
     match value {
@@ -72,7 +72,7 @@ pub fn field(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexp
     }
 }
 
-/// Writes a field like `field`, without the check of the nesting depth. Recursive.
+/// Appends a field like `field`, without the check of the nesting depth. Recursive.
 fn shallow(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexpected> {
     if name.contains(&0) {
         return Err(Unexpected);
@@ -99,12 +99,12 @@ fn shallow(out: &mut Vec<u8>, name: &[u8], value: &Scalar) -> Result<(), Unexpec
     Ok(())
 }
 
-/// Writes the fields of a JSON object, except the field `without`.
+/// Appends the fields of a JSON object, except the field `without`.
 pub fn fields(out: &mut Vec<u8>, json: &[u8], without: Option<&[u8]>) -> Result<(), Unexpected> {
     members(json, |name, value| if without == Some(name) { Ok(()) } else { field(out, name, &value) })
 }
 
-/// Writes the fields of an event. Fields named in `times` become dates if their values are timestamps.
+/// Appends the fields of an event, a JSON object. Fields named in `times` become dates if their values are timestamps.
 pub fn event(out: &mut Vec<u8>, json: &[u8], times: &[String]) -> Result<(), Unexpected> {
     Cursor::new(json).object(|name, cursor| {
         let value = cursor.value()?;
@@ -123,6 +123,7 @@ fn members(json: &[u8], mut member: impl FnMut(&[u8], Scalar<'_>) -> Result<(), 
         .object(|name, cursor| member(name, Scalar::parse(cursor.value()?).ok_or(Unexpected)?).map(|()| true))
 }
 
+/// Appends a field of type array or document, or of the type that extended JSON stands for.
 fn compound(out: &mut Vec<u8>, name: &[u8], json: &[u8]) -> Result<(), Unexpected> {
     if json.first() == Some(&b'[') {
         head(out, ARRAY, name);
@@ -161,7 +162,7 @@ const EXTENDED: [&str; 16] = [
     "$undefined",
 ];
 
-/// Converts a mapping if it is extended JSON. Fails for invalid extended JSON.
+/// Converts a JSON object to a BSON value; `None` if it is not extended JSON. Fails for invalid extended JSON.
 fn extended(json: &[u8]) -> Result<Option<Bson>, Unexpected> {
     if memchr::memmem::find(json, b"\"$").is_none() {
         return Ok(None);
@@ -189,7 +190,7 @@ fn extended(json: &[u8]) -> Result<Option<Bson>, Unexpected> {
     Bson::try_from(value).map(Some).map_err(|_| Unexpected)
 }
 
-/// Writes a field of a type that JSON lacks.
+/// Appends a field of a type that JSON lacks.
 fn typed(out: &mut Vec<u8>, name: &[u8], value: Bson) -> Result<(), Unexpected> {
     match value {
         Bson::DateTime(date) => sized(out, DATE, name, &date.timestamp_millis().to_le_bytes()),
@@ -228,24 +229,27 @@ pub fn verify(form: &Value) -> Result<(), PlanError> {
     }
 }
 
+/// Parses a time of RFC 3339, or a day, which stands for its start in UTC.
 fn date(text: &str) -> Result<DateTime, Unexpected> {
     // A day stands for its start.
     let whole = if text.len() == 10 { format!("{text}T00:00:00Z") } else { text.to_owned() };
     DateTime::parse_rfc3339_str(whole).map_err(|_| Unexpected)
 }
 
+/// Appends a field's type and name.
 fn head(out: &mut Vec<u8>, kind: u8, name: &[u8]) {
     out.push(kind);
     out.extend_from_slice(name);
     out.push(0);
 }
 
+/// Appends a field's type, its name and the bytes of its value.
 fn sized(out: &mut Vec<u8>, kind: u8, name: &[u8], value: &[u8]) {
     head(out, kind, name);
     out.extend_from_slice(value);
 }
 
-/// Returns the decimal digits of an index, the name of an array element.
+/// Writes the decimal digits of an index, the name of an array element, into `digits` and returns them.
 pub fn decimal(mut number: usize, digits: &mut [u8; 20]) -> &[u8] {
     let mut at = digits.len();
     loop {
@@ -275,6 +279,7 @@ pub fn is_valid(document: &RawDocument) -> bool {
     is_valid_below(document, 0)
 }
 
+/// Like `is_valid`, for a document nested in `depth` others.
 fn is_valid_below(document: &RawDocument, depth: usize) -> bool {
     depth <= DEEPEST
         && document.into_iter().all(|element| match element.map(|(_, value)| value) {
@@ -294,7 +299,8 @@ pub fn owned(document: &RawDocument) -> Option<Document> {
     if is_valid(document) { Document::try_from(document).ok() } else { None }
 }
 
-/// Converts a document to JSON. Types that JSON lacks become extended JSON.
+/// Converts a document to JSON. Types that JSON lacks become extended JSON. `None` if it is malformed or nested too
+/// deep.
 pub fn json(document: &RawDocument) -> Option<Value> {
     Some(Bson::Document(owned(document)?).into_relaxed_extjson())
 }

@@ -20,8 +20,8 @@ const MOST: usize = 100_000;
 /// Commands, each with the indices of its documents in the request.
 pub type Commands = Vec<(RawDocumentBuf, Vec<u32>)>;
 
-/// Writes the commands of request `k`, or of its documents at the indices `only`. Counts documents that cannot be
-/// encoded in `tally`.
+/// Writes the commands of request `k`, or of its documents at the indices `only`. Documents that cannot be encoded
+/// count in `tally` as failed.
 pub fn commands(
     (bulk, only): (&Bulk, Option<&[u32]>),
     concern: Option<Concern>,
@@ -118,6 +118,7 @@ enum Verb {
     Delete,
 }
 
+/// Returns the operation for the bulk request's action.
 fn verb(bulk: &Bulk) -> Verb {
     match bulk.action {
         Action::Create => Verb::Insert,
@@ -130,7 +131,7 @@ fn verb(bulk: &Bulk) -> Verb {
     }
 }
 
-/// Writes one document's element of a command.
+/// Appends one document's element of a command to `out`. `line` is the document in JSON.
 fn item(out: &mut Vec<u8>, bulk: &Bulk, line: &[u8]) -> Result<(), Unexpected> {
     let id = match &bulk.id {
         Some(name) => Some(id(line, name.as_bytes())?),
@@ -159,7 +160,7 @@ fn item(out: &mut Vec<u8>, bulk: &Bulk, line: &[u8]) -> Result<(), Unexpected> {
     })
 }
 
-/// Returns a document's id as text, the type of ids in all stores.
+/// Returns a document's id, its field `name`, as text, the type of ids in all stores.
 fn id(line: &[u8], name: &[u8]) -> Result<String, Unexpected> {
     let mut id = None;
     crud::fields(line, |field, value| {
@@ -175,7 +176,7 @@ fn id(line: &[u8], name: &[u8]) -> Result<String, Unexpected> {
     id.ok_or(Unexpected)
 }
 
-/// Counts the outcome of one command's documents. `places` holds their indices in the request.
+/// Counts the outcome of one command's documents in `tally`. `places` holds their indices in the request.
 pub fn count(answer: Result<&RawDocument, Failure>, places: &[u32], action: Action, tally: &mut Tally) {
     let answer = match answer {
         Ok(answer) => answer,
@@ -216,18 +217,18 @@ fn overtaken(error: &RawDocument) -> bool {
         && value(error, "errmsg").and_then(RawBsonRef::as_str).is_some_and(|words| words.contains(" _id_ "))
 }
 
-/// Iterates over the documents in a list of an answer; none if the list is missing.
+/// Iterates over the documents in the list `name` of an answer; none if the list is missing.
 pub fn documents<'a>(answer: &'a RawDocument, name: &str) -> impl Iterator<Item = &'a RawDocument> {
     let list = value(answer, name).and_then(RawBsonRef::as_array);
     list.into_iter().flatten().filter_map(|element| element.ok()?.as_document())
 }
 
-/// Returns the number of documents that a command found or created.
+/// Returns the number of documents that a command found or created, if the answer has it.
 pub fn written(answer: &RawDocument) -> Option<u64> {
     value(answer, "n").and_then(number)
 }
 
-/// Reads a whole number of an answer.
+/// Converts a value of an answer to a whole number; `None` if it is negative or not an integer.
 pub fn number(number: RawBsonRef<'_>) -> Option<u64> {
     let number = number.as_i32().map(i64::from).or(number.as_i64())?;
     u64::try_from(number).ok()

@@ -51,6 +51,7 @@ impl Default for NodeConnection {
 }
 
 impl Wired for NodeConnection {
+    /// Returns the socket, `None` while disconnected.
     fn wire(&mut self) -> &mut Option<Wire> {
         &mut self.wire
     }
@@ -167,6 +168,7 @@ impl NodeConnection {
         self.enter(connect_options, limit).await
     }
 
+    /// Sends `hello`, logs in if there is a user, and returns the answer to `hello`.
     async fn enter(&mut self, connect_options: &ConnectOptions<User>, limit: Limit) -> Result<Document, Failure> {
         let driver = doc! {"name": "loadframe", "version": env!("CARGO_PKG_VERSION")};
         let client =
@@ -187,7 +189,7 @@ impl NodeConnection {
         Ok(hello)
     }
 
-    /// Sends an internal command to the database of users.
+    /// Sends an internal command to the database `admin` and returns its answer.
     async fn ask(&mut self, command: &Document, limit: Limit) -> Result<Document, Failure> {
         let command =
             RawDocumentBuf::try_from(command).map_err(|error| Failure::new(ErrorClass::Client, error.to_string()))?;
@@ -195,7 +197,8 @@ impl NodeConnection {
         owned(&answer).ok_or_else(unreadable)
     }
 
-    /// Sends a command to a database and returns its single answer.
+    /// Sends a command to a database and returns its answer. Closes a cursor that the answer opened. `preference` is
+    /// the mode of the read preference.
     pub async fn run(
         &mut self,
         database: &str,
@@ -224,7 +227,7 @@ impl NodeConnection {
         let _ = self.exchange(&cursor.database, cursor.kill(), None, limit).await;
     }
 
-    /// Sends a command to a database and reads its cursor to the end.
+    /// Sends a command to a database and reads its cursor to the end. `preference` is the mode of the read preference.
     pub async fn find(
         &mut self,
         database: &str,
@@ -257,7 +260,8 @@ impl NodeConnection {
         (whole, Err(outcome))
     }
 
-    /// Sends a command and returns its answer, or a failure if the node reports an error.
+    /// Sends a command and returns its answer, or a failure if the node reports an error. Appends the database and the
+    /// read preference to the command.
     async fn exchange(
         &mut self,
         database: &str,
@@ -285,7 +289,8 @@ impl NodeConnection {
 }
 
 impl FoundDocuments {
-    /// Adds an answer. Returns whether it is the last.
+    /// Adds the documents of an answer. Returns whether it is the last. Fails if it has no cursor, or a write concern
+    /// error.
     fn add(&mut self, answer: &CommandAnswer) -> Result<bool, Failure> {
         let batch = answer.batch.as_ref();
         let parts = batch.and_then(|batch| Some((batch.number?, batch.documents?)));
@@ -316,6 +321,7 @@ fn is_true(value: Option<RawBsonRef<'_>>) -> bool {
     }
 }
 
+/// Reads the fields of a command's answer, or returns the failure that it reports.
 fn judged(answer: Option<&RawDocument>) -> Result<CommandAnswer<'_>, Failure> {
     let whole = answer.ok_or_else(|| Failure::new(ErrorClass::Server, "the answer is not a document"))?;
     let (mut ok, mut batch, mut concern) = (None, None, None);
@@ -335,10 +341,12 @@ fn judged(answer: Option<&RawDocument>) -> Result<CommandAnswer<'_>, Failure> {
     }
 }
 
+/// The failure for an answer that is not valid BSON, or nested too deeply.
 fn unreadable() -> Failure {
     Failure::new(ErrorClass::Server, "the answer is not valid BSON, or nested too deeply")
 }
 
+/// The failure for an answer that is not valid BSON, with the library's error.
 fn malformed(error: &impl std::fmt::Display) -> Failure {
     Failure::new(ErrorClass::Server, format!("the answer is not valid BSON: {error}"))
 }

@@ -48,6 +48,7 @@ impl Listed {
         begins
     }
 
+    /// Returns the options that a collection was created with; empty if it does not exist.
     fn options(&self, name: &str) -> Document {
         self.find(name).and_then(|listed| listed.get_document("options").ok()).cloned().unwrap_or_default()
     }
@@ -59,7 +60,8 @@ impl<'a> Days<'a> {
         Self { execution, connection, buckets, exchanges: Exchanges::default() }
     }
 
-    /// Creates a day's collection, unless it exists, and updates the view.
+    /// Creates the collection of the day that starts at `begin`, with the options, indexes and shard key of the base
+    /// collection, unless it exists. Updates the view.
     pub async fn make(&mut self, begin: i64) -> Result<(), Failure> {
         let (of, day) = (&self.buckets.generations.collection, self.buckets.generations.name(begin));
         let listed = self.list().await?;
@@ -118,18 +120,22 @@ impl<'a> Days<'a> {
         }))
     }
 
+    /// Lists the collections of the load's database.
     async fn list(&mut self) -> Result<Listed, Failure> {
         self.find(DATABASE, doc! {"listCollections": 1, "cursor": {"batchSize": ALL}}).await.map(Listed)
     }
 
+    /// Runs a command and returns the documents of its cursor.
     async fn find(&mut self, database: &str, command: Document) -> Result<Vec<Document>, Failure> {
         self.ask(database, command, AnswerKind::Documents).await.map(|answer| answer.typed_documents())
     }
 
+    /// Runs a command. A failed write is a failure.
     async fn run(&mut self, database: &str, command: Document) -> Result<(), Failure> {
         self.ask(database, command, AnswerKind::Result).await?.acknowledged().map(drop)
     }
 
+    /// Sends a command, and adds it to `exchanges`.
     async fn ask(&mut self, database: &str, command: Document, kind: AnswerKind) -> Result<Answer, Failure> {
         let command = RawDocumentBuf::try_from(&command);
         let unfit = |error: bson::error::Error| Failure::new(ErrorClass::Client, error.to_string());
@@ -142,18 +148,22 @@ impl<'a> Days<'a> {
 }
 
 impl crate::daily::Days for Days<'_> {
+    /// Returns the exchanges so far.
     fn exchanges(&mut self) -> &mut Exchanges {
         &mut self.exchanges
     }
 
+    /// Lists the starts of the days that have a collection, in milliseconds since 1970, ascending.
     async fn begins(&mut self) -> Result<Vec<i64>, Failure> {
         Ok(self.list().await?.begins(self.buckets))
     }
 
+    /// Drops the collection of the day that starts at `begin`.
     async fn drop(&mut self, begin: i64) -> Result<(), Failure> {
         self.run(DATABASE, doc! {"drop": self.buckets.generations.name(begin)}).await
     }
 
+    /// Removes the dropped days from the view.
     async fn dropped(&mut self) -> Result<(), Failure> {
         self.show().await
     }

@@ -25,6 +25,7 @@ pub fn inside(error: &RawDocument) -> Failure {
     of_code(code, value(error, "errmsg").and_then(RawBsonRef::as_str).unwrap_or("no reason given"))
 }
 
+/// The failure for an error number and its message. It is marked as denied if its documents are not the cause.
 fn of_code(code: i32, message: &str) -> Failure {
     let failure = Failure::new(class(code), message);
     if DENIED.contains(&code) { failure.denied() } else { failure }
@@ -35,7 +36,7 @@ fn of_code(code: i32, message: &str) -> Failure {
 /// CommandNotSupportedOnView, ReauthenticationRequired, AtlasError.
 const DENIED: [i32; 11] = [13, 18, 20, 26, 59, 72, 73, 115, 166, 391, 8000];
 
-/// Returns whether the request needs another node.
+/// Returns whether the failure may mean that the request needs another node.
 pub fn is_displaced(failure: &Failure) -> bool {
     matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout | ErrorClass::Rejected)
 }

@@ -53,7 +53,8 @@ pub enum AnswerKind {
 }
 
 impl Execution<'_> {
-    /// Checks the answer against the workload's assertions and captures values for the user's later requests.
+    /// Returns the outcome, or a failure if the answer contradicts the workload's assertions. Captures values into
+    /// `memory`.
     pub fn judged(&self, asked: CommandOutcome, values: &Values, memory: &mut Memory) -> CommandOutcome {
         let Operation { assertion, captures, .. } = self.operation;
         asked.then(|answer| {
@@ -62,7 +63,7 @@ impl Execution<'_> {
         })
     }
 
-    /// Sends one command to its node.
+    /// Sends one command to a node for the operation's database. A command that could not be encoded is a failure.
     pub async fn send(
         &self,
         connection: &mut Connection,
@@ -75,7 +76,8 @@ impl Execution<'_> {
         }
     }
 
-    /// Sends a command to its node, for a given database.
+    /// Chooses a node by the read preference, connects if necessary, and sends it a command for `database`. Puts both
+    /// texts into `shown` if set.
     pub async fn send_to(
         &self,
         connection: &mut Connection,
@@ -144,7 +146,8 @@ impl Execution<'_> {
         Outcome { exchanged, node, answer }
     }
 
-    /// Sends the commands that write documents. Counts failed documents in `tally`.
+    /// Sends the commands that write documents, one after the other. Counts documents in `tally`, and returns the reply
+    /// for all.
     pub async fn write(
         &self,
         connection: &mut Connection,
@@ -189,7 +192,7 @@ pub fn extend(whole: &mut Option<Reply>, asked: &CommandOutcome) {
     }
 }
 
-/// Returns the answer to a write.
+/// Returns the answer to a write command, or its failure.
 pub fn write_result(asked: &CommandOutcome) -> Result<&RawDocument, Failure> {
     match &asked.answer {
         Ok(Answer::Result(answer)) => Ok(answer),

@@ -33,7 +33,7 @@ pub fn commands<'a>(
     )
 }
 
-/// Writes one event's element of a command.
+/// Appends one event's element of an update command to `out`.
 fn update(out: &mut Vec<u8>, form: &Ingest, batch: &Batch, event: &Event) -> Result<(), Unexpected> {
     let id = id(batch, event).ok_or(Unexpected)?;
     document(out, |out| {
@@ -47,8 +47,8 @@ fn update(out: &mut Vec<u8>, form: &Ingest, batch: &Batch, event: &Event) -> Res
     })
 }
 
-/// Returns the query for the documents of events, with a field for each kind of event. With days by arrival, a
-/// document's events may lie in two daily collections. The query may then return two documents of one id.
+/// Returns the command that queries the documents of all events, with a field for each kind of event. With days by
+/// arrival, a document's events may lie in two daily collections. The query may then return two documents of one id.
 pub fn look(form: &Ingest, batch: &Batch) -> Result<RawDocumentBuf, Unexpected> {
     let every_day = form.daily.map(|_| daily::view(&form.collection));
     command(|out| {

@@ -58,6 +58,7 @@ impl From<connect_options::User> for User {
 }
 
 impl fmt::Debug for User {
+    /// Writes the name without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("User").field("name", &self.name).finish_non_exhaustive()
     }
@@ -75,6 +76,7 @@ impl Mechanism {
         }
     }
 
+    /// Returns the mechanism's name in commands.
     fn name(self) -> &'static str {
         match self {
             Self::Sha1 => "SCRAM-SHA-1",
@@ -82,6 +84,7 @@ impl Mechanism {
         }
     }
 
+    /// Returns the keyed hash of a message by the mechanism's hash function.
     fn hmac(self, key: &[u8], message: &[u8]) -> hmac::Tag {
         let algorithm = match self {
             Self::Sha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
@@ -90,6 +93,7 @@ impl Mechanism {
         hmac::sign(&hmac::Key::new(algorithm, key), message)
     }
 
+    /// Returns the hash of `bytes` by the mechanism's hash function.
     fn hash(self, bytes: &[u8]) -> digest::Digest {
         let algorithm = match self {
             Self::Sha1 => &digest::SHA1_FOR_LEGACY_USE_ONLY,
@@ -100,12 +104,12 @@ impl Mechanism {
 }
 
 impl User {
-    /// Returns the user name in the form that `hello` expects.
+    /// Returns the user name in the form that `hello` expects, `admin.NAME`.
     pub fn of_admin(&self) -> String {
         format!("admin.{}", self.name)
     }
 
-    /// Begins an authentication.
+    /// Begins an authentication with a random nonce.
     pub fn login(&self, mechanism: Mechanism) -> Result<Login<'_>, Failure> {
         let mut random = [0; NONCE];
         let filled = SystemRandom::new().fill(&mut random);
@@ -114,6 +118,7 @@ impl User {
         Ok(Login::with(self, mechanism, STANDARD.encode(random)))
     }
 
+    /// Returns the key that is derived from the password, from the cache or in milliseconds of work.
     fn key(&self, mechanism: Mechanism, salt: Vec<u8>, iterations: NonZeroU32) -> Vec<u8> {
         let place = (mechanism, salt, iterations.get());
         // Concurrent connections wait here while one client derives the key.
@@ -144,12 +149,13 @@ impl User {
 }
 
 impl<'a> Login<'a> {
+    /// Begins an authentication with the client's nonce.
     fn with(user: &'a User, mechanism: Mechanism, nonce: String) -> Self {
         let name = user.name.replace('=', "=3D").replace(',', "=2C");
         Self { user, mechanism, first: format!("n={name},r={nonce}"), nonce }
     }
 
-    /// Returns the first command.
+    /// Returns the first command, `saslStart`.
     pub fn start(&self) -> Document {
         doc! {
             "saslStart": 1, "mechanism": self.mechanism.name(), "payload": payload(&format!("n,,{}", self.first)),
@@ -157,7 +163,8 @@ impl<'a> Login<'a> {
         }
     }
 
-    /// Returns the second command and the expected server signature, from the answer to the first command.
+    /// Returns the second command and the expected server signature, from the answer to the first command. Refuses
+    /// answers that violate SCRAM, and iteration counts outside 4096 to 1,000,000.
     pub fn next(&self, answer: &Document) -> Result<(Document, String), Failure> {
         let text = words(answer)?;
         if is_done(answer) || text.split(',').any(|field| field.starts_with("m=")) {
@@ -217,19 +224,23 @@ pub fn end(answer: &Document) -> Result<(), Failure> {
     if is_done(answer) { Ok(()) } else { Err(broken()) }
 }
 
+/// Returns whether the server ended the conversation.
 fn is_done(answer: &Document) -> bool {
     answer.get_bool("done").unwrap_or(false)
 }
 
+/// Converts a message of SCRAM to the type of the commands' payload.
 fn payload(text: &str) -> Binary {
     Binary { subtype: BinarySubtype::Generic, bytes: text.as_bytes().to_vec() }
 }
 
+/// Returns the message of SCRAM in an answer.
 fn words(answer: &Document) -> Result<String, Failure> {
     let bytes = answer.get_binary_generic("payload").map_err(|_| broken())?;
     String::from_utf8(bytes.clone()).map_err(|_| broken())
 }
 
+/// The failure for an answer that violates SCRAM.
 fn broken() -> Failure {
     Failure::new(
         ErrorClass::Connect,

@@ -16,7 +16,7 @@ const BODY: usize = HEAD + 5;
 /// OP_MSG.
 const MESSAGE: u32 = 2013;
 
-/// Returns the bytes of a message before its document of `document` bytes.
+/// Returns the bytes of message number `number` before its document, which has `document` bytes.
 pub fn head(number: u32, document: usize) -> [u8; BODY] {
     let mut head = [0; BODY];
     for (at, field) in [(BODY + document) as u32, number, 0, MESSAGE].into_iter().enumerate() {
@@ -54,7 +54,8 @@ impl Message {
         RawDocument::from_bytes(self.bytes.get(BODY..)?).ok()
     }
 
-    /// Returns the total length of the message once its head has arrived.
+    /// Returns the total length of the message, in bytes; `None` before its head has arrived. Refuses another kind of
+    /// message and a length out of range.
     fn length(&self) -> Result<Option<usize>, Malformed> {
         let Some(head) = self.bytes.get(..HEAD) else { return Ok(None) };
         let field = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
@@ -72,10 +73,12 @@ impl Message {
 impl Frame for Message {
     type Error = Malformed;
 
+    /// Returns the buffer for the next bytes; never empty. Fails if the answer exceeds the size limit.
     fn space(&mut self) -> Result<&mut [u8], Malformed> {
         self.bytes.space(LIMIT).ok_or(Malformed("it is too long"))
     }
 
+    /// Adds `count` bytes that were written to `space`. Returns whether all expected answers are complete.
     fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
         self.bytes.advance(count);
         let Some(length) = self.length()? else { return Ok(false) };
@@ -91,14 +94,17 @@ impl Frame for Message {
         Ok(self.complete)
     }
 
+    /// Returns false: the end of the connection never completes an answer.
     fn end(&mut self) -> bool {
         false
     }
 
+    /// Returns the number of bytes received.
     fn received(&self) -> u64 {
         self.bytes.len() as u64
     }
 
+    /// Returns whether the connection can serve another exchange: all answers are complete, and no bytes follow.
     fn reusable(&self) -> bool {
         self.complete
     }

@@ -75,15 +75,18 @@ impl Driver for Mongo {
     const CAPTURES: bool = true;
     type Connection = Connection;
 
+    /// Creates the driver of a target. Resolves its hosts; does not connect.
     fn new(target: &Target) -> Result<Self, PlanError> {
         let nodes = MongoNodes::new(&target.hosts, target.spread, ConnectOptions::new(target)?)?;
         Ok(Self { nodes: Arc::new(nodes), buckets: Register::default() })
     }
 
+    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, context, &self.buckets, self.nodes.connect_options.timeout)
     }
 
+    /// Returns the names of the operation's recorded parts; empty if it has none.
     fn parts(&self, operation: &Operation) -> &'static [&'static str] {
         match &operation.kind {
             Kind::Neutral(neutral) => neutral.parts(),
@@ -92,6 +95,7 @@ impl Driver for Mongo {
         }
     }
 
+    /// Returns the number of requests that send each document of the operation's corpus once; `None` without a corpus.
     fn requests(&self, operation: &Operation) -> Option<u64> {
         if let Kind::Neutral(neutral) = &operation.kind { neutral.requests() } else { None }
     }
@@ -101,28 +105,34 @@ impl Driver for Mongo {
         DiscoveryError::refusal(self.nodes.discover().await)
     }
 
+    /// Changes the target's hosts while load runs. Refuses hosts that cannot be resolved.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.nodes.set_hosts(hosts)
     }
 
+    /// Returns all hosts that the target ever had, by node number.
     fn hosts(&self) -> Vec<String> {
         self.nodes.hosts()
     }
 
+    /// Returns the hosts that are unreachable now, each with the reason.
     fn unreachable(&self) -> Vec<(String, String)> {
         self.nodes.unreachable()
     }
 
-    /// In a replica set, the members' roles determine the node.
+    /// Returns the hosts that this worker's clients choose from. In a replica set, the roles of its members choose
+    /// instead.
     fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
         let nodes = self.nodes.clone();
         self.nodes.topology.choice(worker, workers, move || nodes.mode() != Mode::Set)
     }
 
+    /// Switches a client to a node from its next request on. `keep`: connections to other nodes stay open.
     fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
         connection.assignment.turn_to(node, keep);
     }
 
+    /// Creates the state of client number `client`, without connections.
     fn connection(&self, client: u64) -> Connection {
         Connection {
             client,
@@ -136,6 +146,7 @@ impl Driver for Mongo {
         }
     }
 
+    /// Returns the documents of the client's last query as JSON, if the client has all of them.
     fn answer<'a>(&self, connection: &'a Connection, operation: &Operation) -> Option<Cow<'a, [u8]>> {
         let Kind::Query(_) = &operation.kind else { return None };
         connection.newest.as_ref()?.list().map(Cow::Owned)
@@ -143,10 +154,12 @@ impl Driver for Mongo {
 
     execute_with_memory!();
 
+    /// Returns whether the operation ingests the events of a source.
     fn ingests(&self, operation: &Operation) -> bool {
         matches!(operation.kind, Kind::Ingest(..))
     }
 
+    /// Sends the events of a batch, or those at the indices `only`. Returns one reply for all.
     async fn ingest(
         &self,
         connection: &mut Connection,
@@ -167,10 +180,12 @@ impl Driver for Mongo {
         execution.ingest(connection, (form, buckets.as_deref()), batch).await
     }
 
+    /// Accepts every operation: ingested events can be queried.
     fn looks_for(&self, _operation: &Operation) -> Result<(), PlanError> {
         Ok(())
     }
 
+    /// Queries once which events of a batch are visible. Returns a flag for each event; none if the query fails.
     async fn look_for(
         &self,
         connection: &mut Connection,
@@ -190,6 +205,8 @@ impl Driver for Mongo {
         execution.look_for(connection, form, batch).await
     }
 
+    /// Returns the command of request `draw`, or the first of several, as JSON without sending it. Captured values are
+    /// empty.
     fn render(
         &self,
         connection: &mut Connection,
@@ -210,6 +227,7 @@ impl Driver for Mongo {
         bson::json(&command.ok()?).map(|command| command.to_string())
     }
 
+    /// Returns the request for a batch of events as text without sending it.
     fn render_events(
         &self,
         _connection: &mut Connection,
@@ -228,7 +246,8 @@ impl Driver for Mongo {
 }
 
 impl Mongo {
-    /// Discovers the kind of target, if it is unknown. Starts a background refresh if members may be outdated.
+    /// Discovers the kind of target, if it is unknown. Starts a background refresh if members may be outdated. Fails if
+    /// nothing is found within `limit`.
     async fn find_out(&self, limit: Limit) -> Result<(), Failure> {
         if self.nodes.mode() == Mode::Unknown {
             match limit.within(self.nodes.discover()).await {
@@ -245,7 +264,8 @@ impl Mongo {
         Ok(())
     }
 
-    /// Discovers the kind of target, if it is unknown, then executes the operation.
+    /// Discovers the kind of target, if it is unknown, then executes the operation. `only` selects documents of a bulk
+    /// request by index.
     async fn ask(
         &self,
         connection: &mut Connection,

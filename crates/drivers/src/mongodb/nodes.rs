@@ -114,20 +114,20 @@ impl MongoNodes {
         if self.mode() == Mode::Set { self.known.texts() } else { self.topology.hosts() }
     }
 
-    /// Returns the hosts that accept no connections at present.
+    /// Returns the hosts that accept no connections at present, each with the reason.
     pub fn unreachable(&self) -> Vec<(String, String)> {
         if self.mode() == Mode::Set { self.members().missing.clone() } else { self.topology.unreachable() }
     }
 
-    /// Changes the hosts. Those of a set list its members.
+    /// Changes the hosts, and marks the members as possibly outdated. The hosts of a set list its members.
     pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.topology.set_hosts(hosts)?;
         self.doubt();
         Ok(())
     }
 
-    /// Selects the member for a request of client number `client`, in turn. Marks the members as possibly outdated if
-    /// none fits.
+    /// Returns the number of the member for a request of client number `client`, in turn. Fails and marks the members
+    /// as possibly outdated if none fits `prefer`.
     pub fn pick(&self, prefer: Prefer, client: u64, draw: &Draw) -> Result<u16, Failure> {
         let turn = draw.turn_of(client, self.spread == Spread::Fixed);
         self.members.load().pick(prefer, turn).ok_or_else(|| {
@@ -153,8 +153,8 @@ impl MongoNodes {
         self.refresh_throttle.claim()
     }
 
-    /// Queries all hosts, and the members that they list, for their roles. The error is the last host's, if none
-    /// answers.
+    /// Queries all hosts, and the members that they list, for their roles. Schedules the next query of a replica set.
+    /// The error is the last host's, if none answers.
     pub async fn discover(&self) -> Result<(), DiscoveryError> {
         let outcome = self.ask_all().await;
         self.refresh_throttle.over();
@@ -170,6 +170,7 @@ impl MongoNodes {
         outcome
     }
 
+    /// Does the queries of `discover`, and stores the kind of target and the members.
     async fn ask_all(&self) -> Result<(), DiscoveryError> {
         let mut asked: Vec<String> = Vec::new();
         let mut next = self.topology.members().iter().map(|node| node.host.text.clone()).collect::<Vec<_>>();
@@ -226,6 +227,7 @@ impl MongoNodes {
         last.map_or(Ok(()), Err)
     }
 
+    /// Connects to a host and queries its role.
     async fn ask(&self, host: &str) -> Result<HostReport, DiscoveryError> {
         let resolved = Host::look_up(host).await.map_err(|error| Failure::new(ErrorClass::Connect, error.message))?;
         let limit = Limit::starting_now(PATIENCE.min(self.connect_options.timeout));
@@ -241,6 +243,7 @@ impl MongoNodes {
 }
 
 impl Members {
+    /// Returns the number of the member that `prefer` selects; members that fit equally take turns by `turn`.
     fn pick(&self, prefer: Prefer, turn: u64) -> Option<u16> {
         let secondary = || {
             let count = self.secondaries.len() as u64;
@@ -261,6 +264,7 @@ impl Members {
 }
 
 impl HostReport {
+    /// Reads a host's answer to `hello`.
     fn read(answer: &Document) -> Self {
         let is = |name: &str| answer.get_bool(name).unwrap_or(false);
         if answer.get_str("setName").is_err() {

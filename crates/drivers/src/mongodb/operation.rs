@@ -118,7 +118,8 @@ impl Prefer {
 }
 
 impl Operation {
-    /// Parses `{"read": {...}, "timeout": 5}` or `{"find": {...}}`. `timeout` is the default if the form has none.
+    /// Parses `{"read": {...}, "timeout": 5}` or `{"find": {...}}`. `register` holds the daily collections of all
+    /// operations, `timeout` is the default if the form has none.
     pub fn map(
         form: &Value,
         context: &Context,
@@ -178,7 +179,8 @@ impl Operation {
 }
 
 impl Kind {
-    /// Refuses options that this kind of request ignores.
+    /// Refuses a write concern or read preference that this kind of request ignores. `name` names the kind in the
+    /// error.
     fn check(&self, name: &str, concern: Option<Concern>, prefer: Option<Prefer>) -> Result<(), PlanError> {
         let reads = match self {
             Self::Neutral(neutral) => matches!(neutral, Neutral::Read(_) | Neutral::Scan(_)),
@@ -200,7 +202,7 @@ impl Kind {
         Ok(())
     }
 
-    /// Returns the assertion, or an error if this kind of answer does not support it.
+    /// Returns the assertion, or an error if answers of this kind lack the documents or fields that it checks.
     fn asserted(&self, assertion: Assertion) -> Result<Assertion, PlanError> {
         let finds = matches!(self, Self::Query(_) | Self::Neutral(Neutral::Scan(_)));
         let reads = finds || matches!(self, Self::Neutral(neutral) if neutral.reads());
@@ -214,7 +216,7 @@ impl Kind {
     }
 }
 
-/// Returns the value of option `key` by its name in `words`.
+/// Returns the value of option `key` by its name in `words`; `None` without the option. Refuses other names.
 fn word<T: Copy>(form: &Value, key: &str, words: &[(&str, T)]) -> Result<Option<T>, PlanError> {
     let Some(value) = form.get(key).filter(|value| !value.is_null()) else { return Ok(None) };
     let name = value.as_str().ok_or_else(|| PlanError::new(format!("\"{key}\" wants a name, not {value}")))?;
@@ -224,6 +226,7 @@ fn word<T: Copy>(form: &Value, key: &str, words: &[(&str, T)]) -> Result<Option<
     }
 }
 
+/// Returns the template of a `find` command.
 fn find(argument: &Value, variables: &Variables) -> Result<Template, PlanError> {
     let form = Form::new(argument, &["collection", "filter", "projection", "sort", "skip", "limit"])?;
     let mut command = Map::new();
@@ -249,6 +252,7 @@ fn find(argument: &Value, variables: &Variables) -> Result<Template, PlanError> 
     Template::json(&Value::Object(command), variables)
 }
 
+/// Returns the template of an `aggregate` command, from a collection and a list of stages.
 fn aggregate(argument: &Value, variables: &Variables) -> Result<Template, PlanError> {
     let form = Form::new(argument, &["collection", "pipeline"])?;
     let pipeline = form.require("pipeline")?;
@@ -259,6 +263,7 @@ fn aggregate(argument: &Value, variables: &Variables) -> Result<Template, PlanEr
     Template::json(&command, variables)
 }
 
+/// Returns the template of a native command, such as `{"ping": 1}`.
 fn command(argument: &Value, variables: &Variables) -> Result<Template, PlanError> {
     match argument.as_object() {
         Some(command) if !command.is_empty() => Template::json(argument, variables),

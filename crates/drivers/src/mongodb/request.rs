@@ -48,17 +48,18 @@ impl Buffers {
         command(|out| fields(out, &self.value, None))
     }
 
+    /// Renders a document id into the buffer `id`.
     fn draw(&mut self, key: &Key, values: &Values) {
         self.id.clear();
         key.id.render(values, &mut self.id);
     }
 
-    /// Writes the field with the drawn id.
+    /// Appends the field with the drawn id to `out`.
     fn id(&self, out: &mut Vec<u8>) -> Result<(), Unexpected> {
         field(out, ID, &Scalar::Text(String::from_utf8_lossy(&self.id)))
     }
 
-    /// Writes the names and values of a write, without the id.
+    /// Appends the names and values of a write to `out`, without the id.
     fn document(&mut self, out: &mut Vec<u8>, write: &Write, values: &Values) -> Result<(), Unexpected> {
         for (name, cell) in &write.document {
             self.name.clear();
@@ -70,6 +71,7 @@ impl Buffers {
         Ok(())
     }
 
+    /// Returns a command that inserts a document.
     fn insert(
         &mut self,
         write: &Write,
@@ -89,7 +91,7 @@ impl Buffers {
         })
     }
 
-    /// Returns a command that changes fields of a document. `make` creates the document if it does not exist.
+    /// Returns a command that changes fields of a document. `make`: it creates the document if it does not exist.
     pub fn update(
         &mut self,
         write: &Write,
@@ -114,6 +116,7 @@ impl Buffers {
         })
     }
 
+    /// Returns a command that deletes a document.
     fn delete(&mut self, key: &Key, concern: Option<Concern>, values: &Values) -> Result<RawDocumentBuf, Unexpected> {
         self.draw(key, values);
         command(|out| {
@@ -129,6 +132,7 @@ impl Buffers {
         })
     }
 
+    /// Returns a command that reads the fields of a document; all of them if `fields` is empty.
     fn read(&mut self, key: &Key, fields: &[Template], values: &Values) -> Result<RawDocumentBuf, Unexpected> {
         self.draw(key, values);
         command(|out| {
@@ -143,7 +147,7 @@ impl Buffers {
         })
     }
 
-    /// Writes the projection of a read. Documents include the id unless it is excluded.
+    /// Appends the projection of a read to `out`. Documents include the id unless it is excluded.
     fn projection(&mut self, out: &mut Vec<u8>, fields: &[Template], values: &Values) -> Result<(), Unexpected> {
         let mut with_id = false;
         for template in fields {
@@ -158,6 +162,7 @@ impl Buffers {
         Ok(())
     }
 
+    /// Returns a command that reads documents in the order of their ids.
     fn scan(&mut self, scan: &Scan, values: &Values) -> Result<RawDocumentBuf, Unexpected> {
         self.draw(&scan.from, values);
         let Some(Scalar::Int(count)) = scan.count.scalar(values, &mut self.value) else { return Err(Unexpected) };
@@ -178,14 +183,14 @@ impl Buffers {
     }
 }
 
-/// Builds a command, which is a document.
+/// Builds a command, which is a document, from the fields that `fields` appends.
 pub fn command(fields: impl FnOnce(&mut Vec<u8>) -> Result<(), Unexpected>) -> Result<RawDocumentBuf, Unexpected> {
     let mut out = Vec::with_capacity(256);
     document(&mut out, fields)?;
     RawDocumentBuf::from_bytes(out).map_err(|_| Unexpected)
 }
 
-/// Writes the write concern, if there is one.
+/// Appends the write concern to `out`, if there is one.
 pub fn write_concern(out: &mut Vec<u8>, concern: Option<Concern>) -> Result<(), Unexpected> {
     let Some(concern) = concern else { return Ok(()) };
     nested(out, "writeConcern", |out| {

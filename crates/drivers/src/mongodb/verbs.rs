@@ -28,7 +28,7 @@ fn is_write(command: &RawDocument) -> bool {
 }
 
 impl Execution<'_> {
-    /// Executes the operation.
+    /// Executes the operation: sends its commands, judges the answers, captures values, and returns the reply.
     pub async fn ask(&self, connection: &mut Connection, values: &Values<'_>) -> Reply {
         let concern = self.operation.concern;
         let (command, kind) = match &self.operation.kind {
@@ -77,13 +77,15 @@ impl Execution<'_> {
         }
     }
 
+    /// Sends the documents of a bulk request, or those at the indices `only`.
     async fn bulk(&self, connection: &mut Connection, bulk: &Bulk) -> Reply {
         let mut tally = Tally::default();
         let commands = bulk::commands((bulk, self.only), self.operation.concern, self.draw.k, &mut tally);
         self.write(connection, commands, bulk.action, tally).await
     }
 
-    /// Sends the events of a batch. Uses daily collections if events are partitioned by day.
+    /// Sends the events of a batch, or those at the indices `only`. Uses daily collections if events are partitioned by
+    /// day.
     pub async fn ingest(
         &self,
         connection: &mut Connection,
@@ -116,7 +118,8 @@ impl Execution<'_> {
         Reply { sent: sent.unwrap_or(reply.sent), ..reply }
     }
 
-    /// Sends each list of events to its collection. Counts failed events in `tally`.
+    /// Sends each list of events to the collection that it names. Counts failed events in `tally`, and returns the
+    /// reply for all.
     ///
     /// The server rejects a whole command for one unreadable document, without naming the document. The function halves
     /// such a command until the document is alone.
@@ -157,7 +160,8 @@ impl Execution<'_> {
         settle(whole, tally)
     }
 
-    /// Queries once which events of a batch are visible. Returns a flag for each event; none if the query fails.
+    /// Queries once which events of a batch are visible. Returns a flag for each event; an empty list if the query
+    /// fails.
     pub async fn look_for(&self, connection: &mut Connection, form: &Ingest, batch: &Batch) -> (Reply, Vec<bool>) {
         let asked = self.send(connection, ingest::look(form, batch), AnswerKind::Documents).await;
         let seen = asked.answer.as_ref().map(|answer| ingest::seen(batch, answer.read()));

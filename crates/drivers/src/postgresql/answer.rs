@@ -31,6 +31,7 @@ pub struct Answer {
 }
 
 impl Documents for Answer {
+    /// Returns the number of rows returned or written.
     fn documents(&self) -> u64 {
         self.documents
     }
@@ -46,7 +47,8 @@ impl Answer {
         self.first.get_or_insert(row);
     }
 
-    /// Ends the answer of a prepared statement. `written`: the number of rows written by a statement without columns.
+    /// Ends the answer of a prepared statement and returns it. `written`: the number of rows written by a statement
+    /// without columns.
     pub fn end(mut self, written: Option<u64>) -> Self {
         self.documents = written.unwrap_or(self.rows);
         self
@@ -68,6 +70,7 @@ impl Answer {
         }
     }
 
+    /// Keeps a row for display, unless enough are kept; only then calls `text`.
     fn show(&mut self, text: impl FnOnce() -> String) {
         if self.texts.len() < SHOWN && self.bytes < SHOWN_BYTES {
             let text = text();
@@ -76,12 +79,13 @@ impl Answer {
         }
     }
 
-    /// Fails without a row: the requested document is missing.
+    /// Returns the answer, or a failure if it has no row: the requested document is missing.
     pub fn there(self) -> Result<Self, Failure> {
         if self.documents == 0 { Err(Failure::new(ErrorClass::Client, "no document has this id")) } else { Ok(self) }
     }
 
-    /// Checks the answer against the assertion. It compares fields of the first row, or of its column `document`.
+    /// Returns a failure if the answer contradicts the assertion, which compares fields of the first row, or of its
+    /// column `document`.
     pub fn judge(&self, assertion: &Assertion, document: Option<&str>, values: &Values) -> Result<(), Failure> {
         assertion.judge_hits(self.documents, "")?;
         if !assertion.has_fields() {
@@ -100,7 +104,7 @@ impl Answer {
         inner.or(Some(first))
     }
 
-    /// The rows as readable text.
+    /// Formats the answer for display: the number of rows, and the rows that are kept.
     pub fn text(&self) -> String {
         let left = self.rows - self.texts.len() as u64;
         let mut lines = vec![format!("{} rows", self.documents)];

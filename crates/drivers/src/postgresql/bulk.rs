@@ -33,7 +33,7 @@ struct Document<'a> {
 /// Documents with the same columns; the key contains the column names.
 type Group<'a> = (Vec<u8>, Vec<Document<'a>>);
 
-/// Sends request `k`, or its documents at the positions `only`.
+/// Sends the documents of request `k`, or those at the positions `only`. Returns one reply with the outcome of each.
 pub async fn ask(
     turn: &mut Turn<'_>,
     table: &Table,
@@ -89,7 +89,8 @@ pub async fn ask(
     Ok(reply)
 }
 
-/// Reads the column names and values of a document of the corpus.
+/// Reads a document of the corpus. Returns the names of its columns, each followed by a zero byte, and the document.
+/// `number` is its id if the workload names no id field; `place` is its position in the request.
 fn read<'a>(
     bulk: &Bulk,
     table: &Table,
@@ -130,6 +131,7 @@ fn read<'a>(
     Ok((names, Document { place, id, values }))
 }
 
+/// Returns the statement for an action on `rows` documents with these columns.
 fn text(table: &Table, action: Action, columns: &[String], rows: usize) -> String {
     match action {
         Action::Index => table.replace(columns, rows),
@@ -143,7 +145,8 @@ fn text(table: &Table, action: Action, columns: &[String], rows: usize) -> Strin
 /// The prepared statements of one chunk: for one document, and for all of them if they fit one statement.
 type Statements = (Statement, Option<Statement>);
 
-/// Prepares the statements for `rows` documents with these columns, unless already prepared.
+/// Returns the statements for `rows` documents with these columns; prepares them unless already prepared. `key`
+/// distinguishes columns.
 async fn prepare(
     turn: &mut Turn<'_>,
     table: &Table,
@@ -162,7 +165,8 @@ async fn prepare(
     Ok((single, many))
 }
 
-/// Sends documents with the same columns, and counts their outcomes.
+/// Sends documents with the same columns, and counts their outcomes in `tally`. `kept`: a statement that changes no row
+/// counts as a success.
 async fn send(
     turn: &mut Turn<'_>,
     documents: &[Document<'_>],
@@ -251,18 +255,20 @@ async fn one_by_one(
 }
 
 impl Document<'_> {
-    /// Returns the values of its statement, in their order.
+    /// Returns the values of its statement: the id first, or last if `id_last`.
     fn params(&self, id_last: bool) -> Vec<&Param<'_>> {
         let id = std::iter::once(&self.id);
         if id_last { self.values.iter().chain(id).collect() } else { id.chain(&self.values).collect() }
     }
 }
 
+/// The positions of documents in the request.
 fn places(documents: &[Document<'_>]) -> Vec<u32> {
     documents.iter().map(|document| document.place).collect()
 }
 
-/// Counts the outcome of each document. `kept`: a statement that changes no row counts as a success.
+/// Counts the outcome of each document, its number of changed rows, in `tally`. `kept`: a statement that changes no row
+/// counts as a success.
 fn count(places: &[u32], outcomes: impl Iterator<Item = Result<u64, Failure>>, kept: bool, tally: &mut Tally) {
     for (place, outcome) in places.iter().zip(outcomes) {
         match outcome {
@@ -273,8 +279,8 @@ fn count(places: &[u32], outcomes: impl Iterator<Item = Result<u64, Failure>>, k
     }
 }
 
-/// Counts the documents of one statement that wrote `rows` of `sent`. The server does not report which rows a trigger
-/// dropped.
+/// Counts the documents of one statement that wrote `rows` of `sent` in `tally`. `kept`: all count as successes. The
+/// server does not report which rows a trigger dropped.
 fn written(rows: u64, sent: u64, kept: bool, tally: &mut Tally) {
     if kept || rows >= sent {
         return tally.succeed(sent);

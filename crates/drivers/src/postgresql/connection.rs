@@ -92,6 +92,7 @@ impl ConnectOptions {
         }
     }
 
+    /// Returns the library's settings: the database, and the user with a password if there is one.
     fn config(&self) -> Config {
         let mut config = Config::new();
         config.dbname(DATABASE).application_name("loadframe").ssl_mode(SslMode::Disable).user(USER);
@@ -103,6 +104,7 @@ impl ConnectOptions {
 }
 
 impl fmt::Debug for ConnectOptions {
+    /// Writes the timeout and the user's name; the password is hidden.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ConnectOptions")
             .field("timeout", &self.timeout)
@@ -145,14 +147,14 @@ impl NodeConnection {
         self.statements.get(operation)?.get(key).cloned()
     }
 
-    /// Prepares the operation's statement for `key`.
+    /// Prepares the operation's statement for `key` from its `text`, and keeps it for `prepared`.
     pub async fn prepare(&mut self, operation: usize, key: &[u8], text: &str) -> Result<Statement, Failure> {
         let statement = drive(&mut self.driven, self.client.prepare(text)).await.map_err(|broken| broken.failure())?;
         element(&mut self.statements, operation).insert(key.into(), statement.clone());
         Ok(statement)
     }
 
-    /// Returns the result of a request sent by `ask`.
+    /// Runs the request that `ask` sends, and returns its result.
     pub async fn run<'a, T, F>(&'a mut self, ask: impl FnOnce(&'a Client) -> F) -> Result<T, Broken>
     where
         F: Future<Output = Result<T, Error>>,
@@ -160,7 +162,8 @@ impl NodeConnection {
         drive(&mut self.driven, ask(&self.client)).await
     }
 
-    /// Closes the connection in the middle of a request. Cancels the request on the server in the background.
+    /// Closes the connection in the middle of a request. Cancels the request on the server in the background, within 2
+    /// s.
     pub fn abandon(self, host: Host, connect_options: &ConnectOptions) {
         let (token, tls): (CancelToken, Option<Tls>) = (self.client.cancel_token(), connect_options.tls.clone());
         let cancels = connect_options.cancels.clone();
@@ -185,7 +188,7 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// Converts it to the engine's failure.
+    /// Returns the engine's failure for it.
     pub fn failure(&self) -> Failure {
         match self {
             Self::Error(error) => request(error),

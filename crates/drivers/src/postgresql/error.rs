@@ -15,7 +15,7 @@ pub fn request(error: &Error) -> Failure {
     Failure::new(class(code), format!("{} [{code}]{detail}", told.message()))
 }
 
-/// Whether the server refuses this user or lacks the database.
+/// Whether the failure of a login means that the server refuses this user or lacks the database.
 pub fn is_refusal(failure: &Failure) -> bool {
     failure.class == ErrorClass::Client
 }

@@ -18,8 +18,9 @@ use crate::net::route::element;
 type Unsent = (Failure, u16);
 
 impl Execution<'_> {
-    /// Sends request `k`; for a bulk request, only the documents at the positions `only`, if given. The error is a
-    /// failure before sending.
+    /// Sends request `k` to a server that it selects, after connecting if necessary; for a bulk request, only the
+    /// documents at the positions `only`, if given. Closes the connection after a broken or late request. The error is
+    /// a failure before sending.
     pub async fn ask(
         &self,
         connection: &mut Connection,
@@ -70,17 +71,20 @@ impl Execution<'_> {
         Ok(Reply { node, bytes_sent: after.0 - before.0, bytes_received: after.1 - before.1, ..reply })
     }
 
+    /// Calls `look_at` and returns the failure.
     fn doubting(&self, failure: Failure) -> Failure {
         self.look_at(&failure);
         failure
     }
 
+    /// Marks the roles as possibly out of date if the failure suggests another primary.
     fn look_at(&self, failure: &Failure) {
         if is_displaced(failure) {
             self.nodes.doubt();
         }
     }
 
+    /// Sends the statements of the operation's kind on `turn`'s connection.
     async fn dispatch(
         &self,
         mut turn: Turn<'_>,
@@ -102,7 +106,7 @@ impl Execution<'_> {
     }
 }
 
-/// Closes an unusable connection.
+/// Closes an unusable connection, if there is one, and counts it as lost.
 fn drop_connection(connection: &mut Option<NodeConnection>) {
     if connection.take().is_some() {
         reconnects::lost();

@@ -59,16 +59,19 @@ impl Driver for Postgres {
     const CAPTURES: bool = true;
     type Connection = Connection;
 
+    /// Creates the driver of a target. Resolves its hosts; does not connect.
     fn new(target: &Target) -> Result<Self, PlanError> {
         let nodes = PostgresNodes::new(&target.hosts, target.spread, ConnectOptions::new(target)?)?;
         Ok(Self { nodes: Arc::new(nodes), operations: AtomicUsize::new(0) })
     }
 
+    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         let number = self.operations.fetch_add(1, Ordering::Relaxed);
         Operation::map(form, number, context, &self.nodes.connect_options)
     }
 
+    /// Returns the names of the operation's recorded parts; empty if it has none.
     fn parts(&self, operation: &Operation) -> &'static [&'static str] {
         match &operation.kind {
             Kind::Neutral(neutral) => neutral.parts(),
@@ -78,6 +81,7 @@ impl Driver for Postgres {
         }
     }
 
+    /// Returns the number of requests that send each document of the operation's corpus once; `None` without a corpus.
     fn requests(&self, operation: &Operation) -> Option<u64> {
         if let Kind::Neutral(neutral) = &operation.kind { neutral.requests() } else { None }
     }
@@ -90,18 +94,22 @@ impl Driver for Postgres {
         }
     }
 
+    /// Changes the target's hosts while load runs. Refuses hosts that cannot be resolved.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.nodes.set_hosts(hosts)
     }
 
+    /// Returns all hosts that the target ever had, by node number.
     fn hosts(&self) -> Vec<String> {
         self.nodes.topology.hosts()
     }
 
+    /// Returns the hosts that are unreachable now, each with the reason.
     fn unreachable(&self) -> Vec<(String, String)> {
         self.nodes.roles().missing.clone()
     }
 
+    /// Creates the state of client number `client`, without connections.
     fn connection(&self, client: u64) -> Connection {
         Connection {
             client,
@@ -117,7 +125,8 @@ impl Driver for Postgres {
 }
 
 impl Postgres {
-    /// Finds the primary if it is unknown, then sends the request.
+    /// Finds the primary if it is unknown, then sends the request. Starts a background refresh if the roles may be out
+    /// of date. `only` selects documents of a bulk request by index.
     async fn ask(
         &self,
         connection: &mut Connection,

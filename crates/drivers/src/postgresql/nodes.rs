@@ -92,14 +92,15 @@ impl PostgresNodes {
         self.roles.load_full()
     }
 
-    /// Changes the hosts.
+    /// Changes the hosts, and marks the roles as possibly out of date.
     pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.topology.set_hosts(hosts)?;
         self.doubt();
         Ok(())
     }
 
-    /// Chooses the server for a request of client number `client`, by its turn; returns its number.
+    /// Returns the number of the server for a request of client number `client`, by its turn. Fails and marks the roles
+    /// as possibly out of date if no server fits `from`.
     pub fn pick(&self, from: ReadFrom, client: u64, draw: &Draw) -> Result<u16, Failure> {
         let turn = draw.turn_of(client, self.spread == Spread::Fixed);
         self.roles.load().pick(from, turn).ok_or_else(|| {
@@ -110,7 +111,8 @@ impl PostgresNodes {
         })
     }
 
-    /// Returns the host of the server with this number.
+    /// Returns the host of the server with this number. Fails and marks the roles as possibly out of date if it has
+    /// left.
     pub fn host(&self, number: u16) -> Result<Host, Failure> {
         match self.topology.members().iter().find(|node| node.number == number) {
             Some(node) => Ok(node.host.clone()),
@@ -131,7 +133,8 @@ impl PostgresNodes {
         self.refresh_throttle.claim()
     }
 
-    /// Queries the roles of all hosts. If none answers, the error is a refusal of this user, or else the last error.
+    /// Queries the roles of all hosts and stores them. Schedules another query while a server is missing. If none
+    /// answers, the error is a refusal of this user, or else the last error.
     pub async fn discover(&self) -> Result<(), Failure> {
         let members = self.topology.members();
         let answers = join_all(members.iter().map(|node| self.ask(&node.host))).await;
@@ -171,6 +174,7 @@ impl PostgresNodes {
         self.is_known().then(|| REACH.max(slowest * REACHES))
     }
 
+    /// Connects to a host and queries its role.
     async fn ask(&self, host: &Host) -> Result<Role, Failure> {
         let limit = Limit::starting_now(PATIENCE.min(self.connect_options.timeout));
         let mut connection = NodeConnection::open(host, &self.connect_options, limit, self.reach()).await?;
@@ -191,6 +195,7 @@ impl PostgresNodes {
 }
 
 impl Roles {
+    /// Returns the number of the server that `from` selects; servers that fit equally take turns by `turn`.
     fn pick(&self, from: ReadFrom, turn: u64) -> Option<u16> {
         let replica = || {
             let count = self.replicas.len() as u64;

@@ -95,7 +95,8 @@ pub struct Transaction {
 }
 
 impl Operation {
-    /// Maps `{"read": {...}, "timeout": 5}` or `{"sql": {...}}`. `connect_options` has the defaults.
+    /// Maps `{"read": {...}, "timeout": 5}` or `{"sql": {...}}`. `number` is the operation's index. `connect_options`
+    /// has the defaults of `timeout` and `read_from`.
     pub fn map(
         form: &Value,
         number: usize,
@@ -142,6 +143,7 @@ impl Operation {
 }
 
 impl Kind {
+    /// Maps the value of `sql`: one statement, or a list in `transaction`.
     fn native(argument: &Value, context: &Context) -> Result<Self, PlanError> {
         let form =
             Form::new(argument, &["statement", "values", "rows", "transaction", "isolation", "protocol", "expect"])?;
@@ -210,7 +212,7 @@ impl Kind {
         }
     }
 
-    /// Returns the assertion. Refuses it if answers lack the rows or fields that it needs.
+    /// Returns the assertion, or an error if answers of this kind lack the rows or fields that it checks.
     fn asserted(&self, assertion: Assertion) -> Result<Assertion, PlanError> {
         let (counts, has_fields) = self.answers();
         if assertion.counts() && !counts {
@@ -224,6 +226,8 @@ impl Kind {
 }
 
 impl Native {
+    /// Maps `{"statement": "...", "values": [...], "rows": 1}`. `simple`: use the simple protocol. Refuses a statement
+    /// with `${...}`, and a wrong number of values.
     fn map(form: &Form, simple: bool, variables: &Variables) -> Result<Self, PlanError> {
         let text = form.text("statement")?;
         if text.contains("${") {

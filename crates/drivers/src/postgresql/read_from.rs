@@ -25,13 +25,13 @@ const PLACES: [(&str, ReadFrom); 4] = [
 ];
 
 impl ReadFrom {
-    /// Parses the keyword.
+    /// Parses the keyword, such as "replica". Refuses others.
     pub fn parse(value: &Value) -> Result<Self, PlanError> {
         word("read_from", value, &PLACES)
     }
 }
 
-/// Returns the meaning of the keyword at `key`.
+/// Returns the meaning of the keyword `value` in `words`. Refuses others; `key` names the option in the error.
 pub fn word<T: Copy>(key: &str, value: &Value, words: &[(&str, T)]) -> Result<T, PlanError> {
     let name = value.as_str().ok_or_else(|| PlanError::new(format!("\"{key}\" wants a name, not {value}")))?;
     match words.iter().find(|(known, _)| *known == name) {

@@ -24,6 +24,8 @@ pub enum Param<'a> {
 }
 
 impl ToSql for Param<'_> {
+    /// Appends the value as text; JSON text in quotes for a JSON parameter, a JSON list as an array for an array
+    /// parameter.
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         let scalar = match self {
             Self::Scalar(scalar) => scalar,
@@ -46,10 +48,12 @@ impl ToSql for Param<'_> {
         Ok(IsNull::No)
     }
 
+    /// Returns true: the server parses the text.
     fn accepts(_: &Type) -> bool {
         true
     }
 
+    /// Returns the text format.
     fn encode_format(&self, _: &Type) -> Format {
         Format::Text
     }
@@ -57,7 +61,7 @@ impl ToSql for Param<'_> {
     to_sql_checked!();
 }
 
-/// Writes a value as text.
+/// Appends a value as text; null as nothing.
 fn plain(scalar: &Scalar, out: &mut BytesMut) {
     let mut writer = out.writer();
     match scalar {
@@ -71,7 +75,7 @@ fn plain(scalar: &Scalar, out: &mut BytesMut) {
     .expect("writing to a buffer cannot fail");
 }
 
-/// Converts a JSON list to the server's text form of an array: `{1,"a",{2}}`.
+/// Appends a JSON list in the server's text form of an array: `{1,"a",{2}}`.
 fn array(json: &[u8], out: &mut BytesMut) -> Result<(), Unexpected> {
     out.put_u8(b'{');
     Cursor::new(json).array(|place, cursor| {
@@ -91,7 +95,7 @@ fn array(json: &[u8], out: &mut BytesMut) -> Result<(), Unexpected> {
     Ok(())
 }
 
-/// Writes a quoted element of an array.
+/// Appends a quoted element of an array.
 fn quote(text: &[u8], out: &mut BytesMut) {
     out.put_u8(b'"');
     for byte in text {
@@ -123,7 +127,7 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// Draws a value for each cell.
+    /// Replaces the values by one value for each cell.
     pub fn draw<'a>(&mut self, cells: impl IntoIterator<Item = &'a Cell>, values: &Values) {
         self.json.clear();
         self.ends.clear();
@@ -148,7 +152,7 @@ impl Drawn {
     }
 }
 
-/// Renders an id into a buffer, in place of the buffer's content, and returns it as a text parameter.
+/// Replaces the content of `buffer` by an id and returns it as a text parameter.
 pub fn id<'a>(template: &Template, values: &Values, buffer: &'a mut Vec<u8>) -> Param<'a> {
     buffer.clear();
     template.render(values, buffer);
@@ -169,7 +173,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Splits a statement at its `$1`, `$2`, ..., but not inside quotes or comments.
+    /// Splits a statement at its `$1`, `$2`, ..., but not inside quotes or comments. Refuses `$0`.
     pub fn new(statement: &str) -> Result<Self, PlanError> {
         let mut pieces = Self::default();
         let mut text = String::new();
@@ -212,7 +216,7 @@ impl Pieces {
     }
 }
 
-/// Returns the length of the quoted text or comment at the start of `rest`, if any.
+/// Returns the length in bytes of the quoted text or comment at the start of `rest`; `None` if it starts with neither.
 fn opaque(rest: &str) -> Option<usize> {
     Some(match *rest.as_bytes().first()? {
         quote @ (b'\'' | b'"') => rest[1..].find(char::from(quote)).map_or(rest.len(), |end| end + 2),
@@ -227,7 +231,7 @@ fn opaque(rest: &str) -> Option<usize> {
     })
 }
 
-/// Splits a statement into its commands at semicolons, and removes comments.
+/// Splits a statement into its commands at semicolons outside quotes, and replaces comments by spaces.
 pub fn commands(statement: &str) -> Vec<String> {
     let mut commands = vec![String::new()];
     let mut rest = statement;
@@ -244,7 +248,7 @@ pub fn commands(statement: &str) -> Vec<String> {
     commands
 }
 
-/// Writes a value as an SQL literal. A space before a negative number prevents `--`, which starts a comment.
+/// Appends a value as an SQL literal. A space before a negative number prevents `--`, which starts a comment.
 fn literal(param: &Param, out: &mut String) {
     let text = match param {
         Param::Scalar(Scalar::Null) => return out.push_str("NULL"),

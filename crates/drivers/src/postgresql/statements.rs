@@ -61,7 +61,8 @@ pub struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Returns the table of the operation's collection. Queries the server until it knows the table.
+    /// Returns the table of the operation's collection, which all clients share. Queries the server until one has
+    /// answered.
     pub async fn table(&mut self, collection: &str) -> Result<&'a Table, Failure> {
         let known = &self.execution.operation.table;
         if let Some(table) = known.get() {
@@ -74,7 +75,8 @@ impl<'a> Turn<'a> {
         Ok(known.get_or_init(|| table))
     }
 
-    /// Returns the operation's statement for this key. Prepares it at the first call.
+    /// Returns the operation's statement for `key`. On first use on this connection, prepares the statement that `text`
+    /// returns.
     pub async fn statement(&mut self, key: &[u8], text: impl FnOnce() -> String) -> Result<Statement, Failure> {
         let Execution { operation, limit, .. } = self.execution;
         if let Some(statement) = self.connection.prepared(operation.number, key) {
@@ -85,7 +87,7 @@ impl<'a> Turn<'a> {
         limit.within(preparing).await.unwrap_or_else(|| Err(limit.missed()))
     }
 
-    /// Waits for the result of a request, within the operation's limit.
+    /// Waits for the result of a request, within the operation's limit. A timeout is a failure.
     pub async fn within<T>(
         deadline: &mut Deadline,
         limit: Limit,
@@ -102,7 +104,7 @@ impl<'a> Turn<'a> {
         (self.connection, self.deadline, self.execution.limit)
     }
 
-    /// Executes a prepared statement.
+    /// Executes a prepared statement. Fails without sending if the number of values is wrong.
     async fn execute(&mut self, statement: &Statement, params: &[Param<'_>]) -> StatementOutcome {
         let wanted = statement.params().len();
         if wanted != params.len() {
@@ -148,13 +150,14 @@ impl<'a> Turn<'a> {
         self.asked(begun, answer)
     }
 
-    /// Builds the outcome of a statement that started at `begun`.
+    /// Returns the outcome of a statement that started at `begun`, with its times and bytes.
     fn asked(&self, begun: RequestStart, answer: Result<Answer, Failure>) -> StatementOutcome {
         let exchanged = self.connection.marks.end(begun, is_answered(answer.as_ref().err()));
         Outcome { exchanged, node: 0, answer }
     }
 
-    /// Executes one SQL statement: prepared, or by the simple protocol.
+    /// Executes one SQL statement with drawn values: `prepared`, or by the simple protocol if the workload says so. A
+    /// number of rows other than the asserted one is a failure.
     async fn one(&mut self, native: &Native, prepared: Option<&Statement>, values: &Values<'_>) -> StatementOutcome {
         let mut drawn = std::mem::take(&mut self.buffers.drawn);
         drawn.draw(&native.values, values);
@@ -187,6 +190,7 @@ impl<'a> Turn<'a> {
         })
     }
 
+    /// Returns the prepared statement number `place` of the operation; `None` for the simple protocol.
     async fn prepare(&mut self, native: &Native, place: usize) -> Result<Option<Statement>, Failure> {
         if native.pieces.is_some() {
             return Ok(None);
@@ -194,14 +198,16 @@ impl<'a> Turn<'a> {
         self.statement(&place.to_ne_bytes(), || native.text.clone()).await.map(Some)
     }
 
-    /// Executes a statement as its own transaction.
+    /// Executes a statement as its own transaction, and judges its answer. The error is a failure before sending.
     pub async fn native(&mut self, native: &Native, values: &Values<'_>) -> Result<Reply, Failure> {
         let prepared = self.prepare(native, 0).await?;
         let asked = self.one(native, prepared.as_ref(), values).await;
         Ok(self.judged(asked, None, values).reply())
     }
 
-    /// Executes the statements in sequence; the first failure ends the transaction.
+    /// Executes the statements in sequence; the first failure rolls the transaction back. The reply has parts; it
+    /// counts committed documents only. If a rollback is expected, a commit is a failure. The error is a failure before
+    /// sending.
     pub async fn transaction(&mut self, transaction: &Transaction, values: &Values<'_>) -> Result<Reply, Failure> {
         let mut prepared = Vec::with_capacity(transaction.statements.len());
         for (place, native) in transaction.statements.iter().enumerate() {
@@ -279,7 +285,7 @@ impl<'a> Turn<'a> {
         Ok(whole)
     }
 
-    /// Executes a verb other than bulk.
+    /// Executes a verb other than bulk. The error is a failure before sending.
     pub async fn neutral(&mut self, neutral: &Neutral, table: &Table, values: &Values<'_>) -> Result<Reply, Failure> {
         let mut buffers = std::mem::take(self.buffers);
         let reply = self.verb(neutral, table, values, &mut buffers).await;
@@ -287,6 +293,7 @@ impl<'a> Turn<'a> {
         reply
     }
 
+    /// Does the work of `neutral`, with the client's buffers in `buffers`.
     async fn verb(
         &mut self,
         neutral: &Neutral,
@@ -336,6 +343,7 @@ impl<'a> Turn<'a> {
         })
     }
 
+    /// Writes one document: whole, if the table has a document column, or else field by field.
     async fn write(
         &mut self,
         table: &Table,
@@ -371,6 +379,7 @@ impl<'a> Turn<'a> {
         self.ask(names.as_bytes(), || kind.text(table, &quoted_columns(names)), &given).await
     }
 
+    /// Executes the operation's statement for `key`, which `text` returns, with the values `given`.
     async fn ask(
         &mut self,
         key: &[u8],
@@ -394,8 +403,8 @@ impl<'a> Turn<'a> {
         Ok(asked)
     }
 
-    /// Checks the answer against the assertion, and captures values for the user's later requests. `document` is the
-    /// column that holds whole documents, if any.
+    /// Returns the outcome, or a failure if the answer contradicts the assertion. Captures values for the user's later
+    /// requests. `document` is the column that holds whole documents, if any.
     fn judged(&mut self, asked: StatementOutcome, document: Option<&str>, values: &Values) -> StatementOutcome {
         let Operation { assertion, captures, .. } = self.execution.operation;
         asked.then(|answer| {
@@ -404,6 +413,7 @@ impl<'a> Turn<'a> {
         })
     }
 
+    /// Appends a statement, its values and its answer to the exchange for display, if there is one.
     fn show<'v>(&mut self, text: &str, values: impl Iterator<Item = &'v [u8]>, asked: &StatementOutcome) {
         let Some(shown) = self.shown else { return };
         let values: Vec<_> = values.map(String::from_utf8_lossy).collect();
@@ -416,7 +426,8 @@ impl<'a> Turn<'a> {
     }
 }
 
-/// Whether the server answered a statement with this failure.
+/// Whether the server answered a statement: without a `failure`, or with one that is neither a broken connection nor a
+/// timeout.
 pub fn is_answered(failure: Option<&Failure>) -> bool {
     failure.is_none_or(|failure| !matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout))
 }
@@ -435,6 +446,7 @@ enum WriteKind {
 }
 
 impl WriteKind {
+    /// Returns the statement that writes one document with these columns.
     fn text(self, table: &Table, columns: &[String]) -> String {
         match self {
             Self::Insert => table.insert(columns, 1),
@@ -444,20 +456,22 @@ impl WriteKind {
     }
 }
 
-/// Returns the columns in a key of prepared statements, each quoted.
+/// Returns the columns in a key of prepared statements, each quoted. Refuses a name that is not text.
 pub fn columns(key: &[u8]) -> Result<Vec<String>, Failure> {
     names(key).map(quoted_columns)
 }
 
-/// Returns a key of prepared statements as text.
+/// Returns a key of prepared statements as text. Refuses a name that is not text.
 fn names(key: &[u8]) -> Result<&str, Failure> {
     std::str::from_utf8(key).map_err(|_| Failure::new(ErrorClass::Client, "the name of a field is not text"))
 }
 
+/// Returns the columns in `names`, each quoted.
 fn quoted_columns(names: &str) -> Vec<String> {
     names.split_terminator(char::from(SEPARATOR)).map(quoted).collect()
 }
 
+/// Formats a value for display.
 fn shown_param(param: &Param) -> Vec<u8> {
     match param {
         Param::Text(text) => format!("{:?}", String::from_utf8_lossy(text)).into_bytes(),

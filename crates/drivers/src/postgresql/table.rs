@@ -31,7 +31,7 @@ impl Table {
         )
     }
 
-    /// Reads the answer to that query.
+    /// Reads the answer to `question`. Fails if the table does not exist or its primary key has several columns.
     pub fn read(collection: &str, answer: &[SimpleQueryMessage]) -> Result<Self, Failure> {
         let mut keys = Vec::new();
         let mut columns = Vec::new();
@@ -60,7 +60,7 @@ impl Table {
         Ok(Self { name: quoted(collection), key: key.clone(), columns, document })
     }
 
-    /// Inserts one or several rows. Values per row: the key, then `columns`.
+    /// Returns a statement that inserts `rows` rows. Values per row: the key, then `columns`.
     pub fn insert(&self, columns: &[String], rows: usize) -> String {
         let mut text = format!("INSERT INTO {} ({}", self.name, self.key);
         columns.iter().for_each(|column| {
@@ -80,7 +80,8 @@ impl Table {
         text
     }
 
-    /// Inserts rows, or updates `columns` in existing ones.
+    /// Returns a statement that inserts `rows` rows, or updates `columns` in existing ones; a document column is
+    /// merged. Values as for `insert`.
     pub fn upsert(&self, columns: &[String], rows: usize) -> String {
         let merged = |column: &String| format!("{column} = {}.{column} || EXCLUDED.{column}", self.name);
         let taken = |column: &String| format!("{column} = EXCLUDED.{column}");
@@ -88,7 +89,8 @@ impl Table {
         format!("{} {change}", self.insert(columns, rows))
     }
 
-    /// Inserts rows or replaces existing ones; columns that are not named get their defaults.
+    /// Returns a statement that inserts `rows` rows or replaces existing ones; columns that are not named get their
+    /// defaults. Values as for `insert`.
     pub fn replace(&self, columns: &[String], rows: usize) -> String {
         format!(
             "{} {}",
@@ -97,6 +99,8 @@ impl Table {
         )
     }
 
+    /// Returns the clause for existing rows: `set` returns the assignment of each column. Without columns, they stay
+    /// unchanged.
     fn change(&self, columns: &[String], set: impl Fn(&String) -> String) -> String {
         if columns.is_empty() {
             return format!("ON CONFLICT ({}) DO NOTHING", self.key);
@@ -104,7 +108,7 @@ impl Table {
         format!("ON CONFLICT ({}) DO UPDATE SET {}", self.key, columns.iter().map(set).collect::<Vec<_>>().join(", "))
     }
 
-    /// Updates one row. Values: `columns`, then the key.
+    /// Returns a statement that updates one row. Values: `columns`, then the key.
     pub fn update(&self, columns: &[String]) -> String {
         let set = |(place, column): (usize, &String)| match &self.document {
             Some(_) => format!("{column} = {column} || ${}", place + 1),
@@ -116,21 +120,22 @@ impl Table {
         format!("UPDATE {} SET {sets} WHERE {} = ${}", self.name, self.key, columns.len() + 1)
     }
 
-    /// Selects one row, or some fields of it.
+    /// Returns a statement that selects one row by its key, or some fields of it.
     pub fn select(&self, fields: &[String]) -> String {
         format!("SELECT {} FROM {} WHERE {} = $1", self.fields(fields), self.name, self.key)
     }
 
-    /// Selects rows in the order of their keys. Values: the first key, and the number of rows.
+    /// Returns a statement that selects rows in the order of their keys. Values: the first key, and the number of rows.
     pub fn scan(&self) -> String {
         format!("SELECT * FROM {} WHERE {key} >= $1 ORDER BY {key} LIMIT $2", self.name, key = self.key)
     }
 
-    /// Deletes one row.
+    /// Returns a statement that deletes one row by its key.
     pub fn delete(&self) -> String {
         format!("DELETE FROM {} WHERE {} = $1", self.name, self.key)
     }
 
+    /// Returns the columns to select for these fields; all of them if `fields` is empty.
     fn fields(&self, fields: &[String]) -> String {
         if fields.is_empty() {
             return "*".to_owned();

@@ -14,10 +14,12 @@ const ARRAY_HEAD: usize = 12;
 struct Raw<'a>(&'a [u8]);
 
 impl<'a> FromSql<'a> for Raw<'a> {
+    /// Keeps the bytes of a value.
     fn from_sql(_: &Type, bytes: &'a [u8]) -> Result<Self, Box<dyn Error + Sync + Send>> {
         Ok(Self(bytes))
     }
 
+    /// Returns true: any type is kept as bytes.
     fn accepts(_: &Type) -> bool {
         true
     }
@@ -38,7 +40,7 @@ pub fn object(row: &Row) -> Value {
     )
 }
 
-/// Converts a value to JSON; the bytes, if the type is unknown here.
+/// Converts a value of type `kind` to JSON; to hexadecimal text, if the type is unknown here.
 pub fn json(kind: &Type, bytes: &[u8]) -> Value {
     if let Kind::Array(element) = kind.kind() {
         return array(element, bytes).unwrap_or_else(|| hex(bytes));
@@ -69,10 +71,12 @@ pub fn json(kind: &Type, bytes: &[u8]) -> Value {
     known.unwrap_or_else(|| hex(bytes))
 }
 
+/// Converts a number to JSON; NaN and the infinities to text.
 fn float(number: f64) -> Value {
     Number::from_f64(number).map_or_else(|| Value::String(number.to_string()), Value::Number)
 }
 
+/// Converts bytes to the text `\x` and hexadecimal digits.
 fn hex(bytes: &[u8]) -> Value {
     Value::String(bytes.iter().fold("\\x".to_owned(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("writing to a String cannot fail");
@@ -80,11 +84,13 @@ fn hex(bytes: &[u8]) -> Value {
     }))
 }
 
+/// Reads a big-endian 32-bit integer at offset `at`.
 fn word(bytes: &[u8], at: usize) -> Option<i32> {
     Some(i32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Converts an array: the length of each dimension, then the elements, each preceded by its length.
+/// Converts an array: the length of each dimension, then the elements, each preceded by its length. `None` if it is
+/// malformed.
 fn array(element: &Type, bytes: &[u8]) -> Option<Value> {
     let dimensions = usize::try_from(word(bytes, 0)?).ok()?;
     let lengths: Vec<_> = (0..dimensions)
@@ -94,6 +100,7 @@ fn array(element: &Type, bytes: &[u8]) -> Option<Value> {
     nested(element, bytes, &lengths, &mut at)
 }
 
+/// Converts the elements from offset `at` to nested lists, one level per length in `lengths`, and moves `at` past them.
 fn nested(element: &Type, bytes: &[u8], lengths: &[usize], at: &mut usize) -> Option<Value> {
     let Some((count, inner)) = lengths.split_first() else { return Some(Value::Array(Vec::new())) };
     let mut values = Vec::new();
@@ -116,7 +123,7 @@ fn nested(element: &Type, bytes: &[u8], lengths: &[usize], at: &mut usize) -> Op
 }
 
 /// Converts a number in base 10,000: the number of digits, the weight of the first, the sign, and the number of decimal
-/// places.
+/// places. A number that JSON cannot represent becomes text.
 fn numeric(bytes: &[u8]) -> Option<Value> {
     let short = |place: usize| Some(i16::from_be_bytes(bytes.get(2 * place..2 * place + 2)?.try_into().ok()?));
     let (count, weight, sign, scale) = (short(0)?, short(1)?, short(2)?, short(3)?);
