@@ -12,7 +12,7 @@ use crate::assertion::Assertion;
 use crate::capture::Memory;
 use crate::crud::Neutral;
 
-/// Judges the answer to the write of a read_modify_write.
+/// Returns a failure if the write of a read_modify_write failed or found no document.
 pub fn changed(mut answer: Reader<'_>) -> Result<(), Failure> {
     match answer.next() {
         Some(Item::Error(words)) => Err(refusal(words)),
@@ -21,8 +21,8 @@ pub fn changed(mut answer: Reader<'_>) -> Result<(), Failure> {
     }
 }
 
-/// Judges the answer to an operation's command, and captures values for later requests. Returns the number of documents
-/// in the answer.
+/// Judges the answer to an operation's command, and captures values into `memory`. Returns the number of documents in
+/// the answer.
 pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values, memory: &mut Memory) -> Result<u64, Failure> {
     let first = answer.clone().next().ok_or_else(|| client("no answer"))?;
     if let Item::Error(words) = first {
@@ -50,12 +50,13 @@ pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values, memory:
     take(operation, &answer, values, memory).map(|()| documents)
 }
 
-/// Whether all fields are null: the document is missing.
+/// Whether all fields of a document are null, or there are none: the document is missing.
 fn is_empty(mut answer: Reader<'_>) -> bool {
     let elements = answer.list().unwrap_or(0);
     (0..elements).all(|_| answer.next() == Some(Item::Null))
 }
 
+/// Returns a failure if the answer, with this number of `documents`, contradicts the assertion.
 fn judge_content(
     operation: &Operation,
     assertion: &Assertion,
@@ -95,13 +96,14 @@ pub fn documents(operation: &Operation, mut answer: Reader<'_>, values: &Values)
     }
 }
 
+/// Reads a list of alternating names and values as a document.
 fn document(answer: &mut Reader<'_>) -> Map<String, Value> {
     let pairs = answer.list().unwrap_or(0) / 2;
     let pair = |_| Some((String::from_utf8_lossy(answer.text()?).into_owned(), value(answer.text()?)));
     (0..pairs).filter_map(pair).collect()
 }
 
-/// Captures values from an answer, as the operation defines.
+/// Captures values from an answer into `memory`, as the operation defines.
 fn take(operation: &Operation, answer: &Reader<'_>, values: &Values, memory: &mut Memory) -> Result<(), Failure> {
     if operation.captures.is_empty() {
         return Ok(());

@@ -21,7 +21,7 @@ use crate::pipeline::{Document, fail, group_by_node, open_each, send_each};
 /// Number of rounds: a node that lacks the script gets the documents again, with the script.
 const ROUNDS: usize = 2;
 
-/// Sends the documents of a request, or those at the positions `only`.
+/// Sends the documents of a request, or those at the positions `only`. Returns one reply with the outcome of each.
 pub async fn ask(
     connections: &mut ConnectionSet,
     nodes: &RedisNodes,
@@ -109,6 +109,8 @@ fn commands(
     Bulk::chosen(&lines, only).map(|(n, line)| command(bulk, collection, buffers, line, first + n)).collect()
 }
 
+/// Builds the command of the document `line`. `number` is its id if `bulk.id` is `None`. A document that cannot be sent
+/// is marked as failed.
 fn command(bulk: &Bulk, collection: &Collection, buffers: &mut Buffers, line: &[u8], number: u64) -> Document {
     let mut id = bulk.id.is_none().then(|| number.to_string());
     let mut count = 0;

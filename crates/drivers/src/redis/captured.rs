@@ -23,6 +23,8 @@ pub enum CapturedReply {
 impl Source for CapturedReply {
     const KEYS: &'static [&'static str] = &["field", "json", "reply"];
 
+    /// Reads `{"reply": true}`, `{"reply": 2}`, `{"field": "a.b"}` or `{"json": "/a/b"}`; returns `None` if the form
+    /// has none of them.
     fn read(form: &Form) -> Result<Option<Self>, PlanError> {
         Ok(match form.get("reply") {
             None => Place::read(form)?.map(Self::Document),
@@ -36,8 +38,8 @@ impl Source for CapturedReply {
     }
 }
 
-/// Reads the captures of an operation. Refuses a document's value for a command or a verb that does not read, and a
-/// reply's value for a verb.
+/// Reads the captures of an operation. Refuses a document's value unless it `reads` documents, and a reply's value
+/// unless it is a `command`.
 pub fn taken(
     form: &Value,
     reads: bool,
@@ -61,7 +63,8 @@ pub fn value(text: &[u8]) -> Value {
     parsed.unwrap_or_else(|| Value::String(String::from_utf8_lossy(text).into_owned()))
 }
 
-/// Returns a reply, or an item of a list reply, as a number or as text converted by [`value`].
+/// Looks up a reply, or item number `number` of a list reply: a number, or text converted by [`value`]. `name` is the
+/// captured value's name, for the failure.
 pub fn reply<'a>(name: &str, number: Option<usize>, mut answer: Reader<'a>) -> Lookup<'a> {
     let nothing = |what: &str| Lookup::Missing(assertion(format!("cannot capture \"{name}\": {what}")));
     if let Some(number) = number {

@@ -33,7 +33,7 @@ impl Collection {
 pub struct Collections(Mutex<Vec<Arc<Collection>>>);
 
 impl Collections {
-    /// Returns the collection with this name; all callers share it.
+    /// Returns the collection with this name, which the first call creates; all callers share it.
     pub fn get(&self, name: &str) -> Arc<Collection> {
         let mut collections = self.lock();
         if let Some(known) = collections.iter().find(|known| known.name == name) {
@@ -51,6 +51,7 @@ impl Collections {
         }
     }
 
+    /// Locks and returns the collections.
     fn lock(&self) -> MutexGuard<'_, Vec<Arc<Collection>>> {
         self.0.lock().expect("no thread panics while it holds the lock")
     }

@@ -29,12 +29,14 @@ impl Default for NodeConnection {
 }
 
 impl Wired for NodeConnection {
+    /// Returns the socket, `None` while disconnected.
     fn wire(&mut self) -> &mut Option<Wire> {
         &mut self.wire
     }
 }
 
 impl Pipelined for NodeConnection {
+    /// Sends `requests`, which are `count` commands, and waits for all their answers.
     async fn send(&mut self, requests: &[u8], count: usize, limit: Limit) -> (Exchanged, Result<(), Trouble>) {
         self.speak([requests, b""], count, limit).await
     }
@@ -59,7 +61,7 @@ impl NodeConnection {
         Ok(())
     }
 
-    /// Sends one command and returns its answer.
+    /// Sends one command of these words and returns its answer, which may be an error reply.
     pub async fn ask(&mut self, words: &[&[u8]], limit: Limit) -> Result<Reader<'_>, Failure> {
         let (mut request, mut buffers) = (Vec::new(), Vec::new());
         let mut writer = Writer::new(&mut request, &mut buffers);
@@ -70,7 +72,7 @@ impl NodeConnection {
         Ok(self.answers())
     }
 
-    /// Sends `commands` commands and waits for all their answers.
+    /// Sends `parts`, which together are `commands` commands, and waits for all their answers.
     pub async fn speak(
         &mut self,
         parts: [&[u8]; 2],

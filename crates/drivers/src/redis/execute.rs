@@ -51,14 +51,14 @@ impl ConnectionSet {
         self.assignment.turn_to(node, keep);
     }
 
-    /// The answer to the last request.
+    /// Returns a reader of the answer to the last request, which must have one.
     pub fn answer(&self, sent_request: &SentRequest) -> Reader<'_> {
         let mut answers = self.by_node[usize::from(sent_request.node)].answers();
         (0..sent_request.before).for_each(|_| answers.skip());
         answers
     }
 
-    /// Whether it was answered.
+    /// Whether the last request received its answer.
     pub fn is_answered(&self, sent_request: &SentRequest) -> bool {
         self.by_node.get(usize::from(sent_request.node)).is_some_and(NodeConnection::is_answered)
     }
@@ -69,7 +69,7 @@ impl ConnectionSet {
     }
 
     /// Sends one command: in a cluster to the node of `slot`, otherwise to the node chosen by `turn`. Follows
-    /// redirections. Resends the command with its script if the node lacks it.
+    /// redirections. Resends the command with its script if the node lacks it. Error replies are not failures here.
     pub async fn ask(
         &mut self,
         nodes: &RedisNodes,
@@ -114,7 +114,7 @@ impl ConnectionSet {
         (node.number, opened)
     }
 
-    /// Connects to a node of a cluster.
+    /// Connects to a node of a cluster, if necessary. A failure marks the slots as possibly out of date.
     pub async fn open(&mut self, nodes: &RedisNodes, node: u16, limit: Limit) -> Result<(), Failure> {
         let connection = route::element(&mut self.by_node, usize::from(node));
         if connection.is_open() {
@@ -131,6 +131,7 @@ impl ConnectionSet {
         opened
     }
 
+    /// Does the work of `ask` in a cluster. Stores the new node of a slot that has moved.
     async fn follow(
         &mut self,
         nodes: &RedisNodes,

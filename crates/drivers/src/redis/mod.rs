@@ -60,20 +60,24 @@ impl Driver for Redis {
     const CAPTURES: bool = true;
     type Connection = Connection;
 
+    /// Creates the driver of a target. Resolves its hosts; does not connect.
     fn new(target: &Target) -> Result<Self, PlanError> {
         let connect_options = ConnectOptions::new(target)?;
         let topology = Topology::new(&target.hosts, target.spread, connect_options.tls.clone())?;
         Ok(Self { nodes: Arc::new(RedisNodes::new(Arc::new(topology), connect_options)) })
     }
 
+    /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, context, &self.nodes.collections, self.nodes.connect_options.timeout)
     }
 
+    /// Returns the names of the operation's recorded parts; empty if it has none.
     fn parts(&self, operation: &Operation) -> &'static [&'static str] {
         if let Kind::Neutral(neutral, _) = &operation.kind { neutral.parts() } else { &[] }
     }
 
+    /// Returns the number of requests that send each document of the operation's corpus once; `None` without a corpus.
     fn requests(&self, operation: &Operation) -> Option<u64> {
         if let Kind::Neutral(neutral, _) = &operation.kind { neutral.requests() } else { None }
     }
@@ -83,24 +87,28 @@ impl Driver for Redis {
         DiscoveryError::refusal(self.nodes.discover(Limit::starting_now(self.nodes.connect_options.timeout)).await)
     }
 
+    /// Changes the target's hosts while load runs. Refuses hosts that cannot be resolved.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.nodes.set_hosts(hosts)
     }
 
+    /// Returns all hosts that the target ever had, by node number.
     fn hosts(&self) -> Vec<String> {
         self.nodes.hosts()
     }
 
-    /// `None` in a cluster, where the key determines the node.
+    /// Returns the hosts that this worker's clients choose from. In a cluster, the key determines the node.
     fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
         let nodes = self.nodes.clone();
         self.nodes.topology.choice(worker, workers, move || nodes.mode() != Mode::Cluster)
     }
 
+    /// Switches a client to a node from its next request on. `keep`: connections to other nodes stay open.
     fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
         connection.connections.turn_to(node, keep);
     }
 
+    /// Creates the state of client number `client`, without connections.
     fn connection(&self, client: u64) -> Connection {
         let connections = ConnectionSet::new(Assignment::new(self.nodes.topology.clone(), client));
         Connection { connections, buffers: Buffers::default(), memory: Memory::default(), shown: None }
@@ -108,6 +116,8 @@ impl Driver for Redis {
 
     execute_with_memory!();
 
+    /// Returns the command of request `draw` as text without sending it; `None` for a bulk request. Captured values are
+    /// empty.
     fn render(
         &self,
         connection: &mut Connection,
@@ -127,7 +137,8 @@ impl Driver for Redis {
 }
 
 impl Redis {
-    /// Detects the kind of target if it is unknown, then executes an operation.
+    /// Detects the kind of target if it is unknown, then executes an operation. Starts a background refresh if the
+    /// slots may be out of date. `only` selects documents of a bulk request by index.
     async fn ask(
         &self,
         connection: &mut Connection,

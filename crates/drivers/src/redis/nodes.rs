@@ -85,7 +85,8 @@ impl RedisNodes {
         }
     }
 
-    /// Changes the configured hosts. For a cluster, these are the hosts that list its nodes.
+    /// Changes the configured hosts, and marks the slots as possibly out of date. For a cluster, these are the hosts
+    /// that list its nodes.
     pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.topology.set_hosts(hosts)?;
         self.doubt();
@@ -97,7 +98,7 @@ impl RedisNodes {
         self.stale.store(true, Ordering::Relaxed);
     }
 
-    /// Returns true to exactly one caller if the slots must be queried again.
+    /// Clears the mark of `doubt`. Returns true to exactly one caller per mark, who must query the slots.
     pub fn claim(&self) -> bool {
         self.stale.load(Ordering::Relaxed) && self.stale.swap(false, Ordering::Relaxed)
     }
@@ -115,6 +116,7 @@ impl RedisNodes {
         outcome
     }
 
+    /// Connects to a host, and stores the kind of target and its slots or collections.
     async fn ask(&self, host: &Host, limit: Limit) -> Result<(), DiscoveryError> {
         let mut connection = NodeConnection::default();
         // A refusal of AUTH is permanent.
@@ -139,7 +141,8 @@ impl RedisNodes {
         Ok(())
     }
 
-    /// Stores ranges of slots and their nodes: `[first, last, [address, port, ...], ...]`.
+    /// Stores ranges of slots and their nodes: `[first, last, [address, port, ...], ...]`. `asked` is the host that
+    /// answered.
     async fn learn(&self, mut answer: Reader<'_>, ranges: usize, asked: &Host) {
         for _ in 0..ranges {
             let Some(parts) = answer.list() else { return };
@@ -170,6 +173,7 @@ pub fn unserved(slot: usize) -> Failure {
     Failure::new(ErrorClass::Server, message)
 }
 
+/// Joins an address and a port; puts an IPv6 address in brackets.
 fn host_port(address: &str, port: i64) -> String {
     if address.contains(':') && !address.starts_with('[') {
         format!("[{address}]:{port}")
@@ -178,8 +182,8 @@ fn host_port(address: &str, port: i64) -> String {
     }
 }
 
-/// Parses `MOVED 866 127.0.0.1:7001` or `ASK ...` into the slot and the address. An empty host means the host that
-/// answered.
+/// Parses `MOVED 866 127.0.0.1:7001` or `ASK ...` into the slot and the address. An empty host means `asked`, the host
+/// that answered.
 pub fn redirection(words: &[u8], asked: &Host) -> Option<(usize, String)> {
     let text = std::str::from_utf8(words).ok()?;
     let (_, rest) = text.split_once(' ')?;

@@ -54,7 +54,8 @@ pub struct Command {
 }
 
 impl Operation {
-    /// Maps `{"read": {...}, "timeout": 5}` or `{"command": [...]}`. `timeout` is the default.
+    /// Maps `{"read": {...}, "timeout": 5}` or `{"command": [...]}`, and registers the collection. `timeout` is the
+    /// default. Refuses assertions and captures that the answer cannot support.
     pub fn map(
         form: &Value,
         context: &Context,
@@ -92,6 +93,7 @@ impl Operation {
 }
 
 impl Command {
+    /// Reads a list of words, and finds the key among them by the command's name.
     fn map(argument: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let wrong = || PlanError::new(format!("a list of words is wanted, not {argument}"));
         let list = argument.as_array().filter(|words| !words.is_empty()).ok_or_else(wrong)?;
@@ -117,7 +119,7 @@ impl Command {
         Ok(Self { key: (key < words.len()).then_some(key), words })
     }
 
-    /// Writes the command; returns the slot of its key, if it has one.
+    /// Appends the command to the request; returns the slot of its key, if it has one.
     pub fn write(&self, values: &Values, buffers: &mut Buffers) -> Option<usize> {
         let Buffers { request, word, .. } = buffers;
         let mut writer = Writer::new(request, word);
@@ -143,7 +145,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Builds a document's key and records where its id starts; returns its slot.
+    /// Builds a document's key, `COLLECTION:ID`, and records where its id starts; returns its slot.
     fn key(&mut self, key: &Key, values: &Values) -> usize {
         self.key.clear();
         self.key.extend_from_slice(key.collection.as_bytes());
@@ -163,7 +165,7 @@ impl Buffers {
         slot_of(&self.key)
     }
 
-    /// Starts the command for an action on the document of the key. Names and values follow.
+    /// Starts the command for an action on the document of the key. This number of names and values must follow.
     pub fn begin(&mut self, action: Action, collection: &Collection, fields: usize) {
         let Self { request, word, key, id, .. } = self;
         let mut writer = Writer::new(request, word);
@@ -187,13 +189,14 @@ impl Buffers {
         }
     }
 
-    /// Appends a name and a value.
+    /// Appends the name and the value of a field.
     pub fn field(&mut self, name: &[u8], value: &Scalar) {
         let mut writer = Writer::new(&mut self.request, &mut self.word);
         writer.word(name);
         writer.value(value);
     }
 
+    /// Appends the names and values of a document.
     fn document(&mut self, document: &[(Template, Cell)], values: &Values) {
         for (name, cell) in document {
             let Self { request, word, value, .. } = self;
@@ -203,7 +206,7 @@ impl Buffers {
         }
     }
 
-    /// Writes a read; returns its slot.
+    /// Appends a read; returns its slot. All fields if `fields` is empty.
     pub fn read(&mut self, key: &Key, fields: &[Template], values: &Values) -> usize {
         let slot = self.key(key, values);
         let Self { request, word, key, .. } = self;
@@ -215,7 +218,7 @@ impl Buffers {
         slot
     }
 
-    /// Writes an action on one document; returns its slot.
+    /// Appends an action on one document; returns its slot.
     pub fn write(&mut self, action: Action, write: &Write, collection: &Collection, values: &Values) -> usize {
         let slot = self.key(&write.key, values);
         self.begin(action, collection, write.document.len());
@@ -223,12 +226,14 @@ impl Buffers {
         slot
     }
 
+    /// Appends a deletion; returns its slot.
     fn delete(&mut self, key: &Key, collection: &Collection, values: &Values) -> usize {
         let slot = self.key(key, values);
         self.begin(Action::Delete, collection, 0);
         slot
     }
 
+    /// Appends a call of the scan script; returns the slot of the collection's index.
     fn scan(&mut self, scan: &Scan, collection: &Collection, values: &Values) -> usize {
         self.key(&scan.from, values);
         let Self { request, word, key, id, value } = self;
@@ -243,7 +248,7 @@ impl Buffers {
         slot_of(collection.name.as_bytes())
     }
 
-    /// Writes a verb's first command; returns its slot. Bulk requests are written elsewhere.
+    /// Replaces the request by a verb's first command; returns its slot. Returns `None` for a bulk request.
     pub fn verb(&mut self, neutral: &Neutral, collection: &Collection, values: &Values) -> Option<usize> {
         self.request.clear();
         Some(match neutral {

@@ -28,14 +28,14 @@ impl<'a> Writer<'a> {
         push(self.out, word.as_ref());
     }
 
-    /// Appends a drawn word.
+    /// Appends a word that is rendered with `values`.
     pub fn drawn(&mut self, template: &Template, values: &Values) {
         self.word.clear();
         template.render(values, self.word);
         push(self.out, self.word);
     }
 
-    /// Appends the value of a field.
+    /// Appends the value of a field as a word.
     pub fn value(&mut self, value: &Scalar) {
         self.word.clear();
         text(value, self.word);
@@ -43,19 +43,21 @@ impl<'a> Writer<'a> {
     }
 }
 
+/// Appends a word with its length.
 fn push(out: &mut Vec<u8>, word: &[u8]) {
     length(out, b'$', word.len());
     out.extend_from_slice(word);
     out.extend_from_slice(b"\r\n");
 }
 
+/// Appends a line with a kind and a length.
 fn length(out: &mut Vec<u8>, kind: u8, length: usize) {
     out.push(kind);
     push_u64(out, length as u64);
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes a value as text for a hash: numbers as digits, lists and mappings as JSON, null as the empty string.
+/// Appends a value as text for a hash: numbers as digits, lists and mappings as JSON, null as the empty string.
 fn text(value: &Scalar, out: &mut Vec<u8>) {
     match value {
         Scalar::Null => {}

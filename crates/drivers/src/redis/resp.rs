@@ -74,7 +74,8 @@ impl Answers {
         self.left == 0
     }
 
-    /// Skips one item; returns false if more bytes are needed.
+    /// Processes one item of the available bytes; returns false if it needs more bytes. Refuses lengths above the
+    /// limits.
     fn step(&mut self) -> Result<bool, Malformed> {
         let from = self.searched.max(self.at);
         let Some(length_of_line) = memchr(b'\n', &self.bytes[from..]) else {
@@ -111,24 +112,29 @@ impl Answers {
 impl Frame for Answers {
     type Error = Malformed;
 
+    /// Returns the buffer for the next bytes; never empty. Fails if the answer exceeds the size limit.
     fn space(&mut self) -> Result<&mut [u8], Malformed> {
         self.bytes.space(LIMIT).ok_or(Malformed("it is longer than 64 MiB"))
     }
 
+    /// Adds `count` bytes that were written to `space`. Returns whether all expected answers are complete.
     fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
         self.bytes.advance(count);
         while self.left > 0 && self.step()? {}
         Ok(self.left == 0)
     }
 
+    /// Returns false: the end of the connection never completes an answer.
     fn end(&mut self) -> bool {
         false
     }
 
+    /// Returns the number of bytes received.
     fn received(&self) -> u64 {
         self.bytes.len() as u64
     }
 
+    /// Returns whether the connection can serve another exchange: all answers are complete, and no bytes follow.
     fn reusable(&self) -> bool {
         self.left == 0 && self.at == self.bytes.len()
     }
@@ -157,6 +163,7 @@ fn item(line: &[u8]) -> Result<ResponseLine<'_>, Malformed> {
     })
 }
 
+/// Parses a whole number.
 fn number(digits: &[u8]) -> Result<i64, Malformed> {
     let text = std::str::from_utf8(digits).ok();
     text.and_then(|text| text.parse().ok()).ok_or(Malformed("a malformed number"))
@@ -213,7 +220,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the next item if it is a string.
+    /// Takes the next item; returns it if it is a string or a status, or `None`.
     pub fn text(&mut self) -> Option<&'a [u8]> {
         match self.next()? {
             Item::Bulk(text) | Item::Status(text) => Some(text),
@@ -221,7 +228,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the next item if it is an integer.
+    /// Takes the next item; returns it if it is an integer, or `None`.
     pub fn int(&mut self) -> Option<i64> {
         match self.next()? {
             Item::Int(number) => Some(number),
@@ -229,7 +236,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the number of elements if the next item is a list.
+    /// Takes the next item; returns its number of elements, which follow, if it is a list, or `None`.
     pub fn list(&mut self) -> Option<usize> {
         match self.next()? {
             Item::List(elements) => Some(elements),

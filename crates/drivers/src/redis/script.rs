@@ -34,6 +34,7 @@ static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| {
 });
 
 impl Script {
+    /// Computes the digest of a script.
     fn new(text: &'static str) -> Self {
         let digest = Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
         Self { text, digest }
@@ -49,11 +50,12 @@ impl Script {
         Self::known(SCAN)
     }
 
+    /// Returns the script with this text, which must be one of [`SCRIPTS`].
     fn known(text: &str) -> &'static Self {
         SCRIPTS.iter().find(|script| std::ptr::eq(script.text, text) || script.text == text).expect("it is a script")
     }
 
-    /// Writes the first two words of a command that runs it.
+    /// Appends the first two words of a command that runs it by its digest.
     pub fn call(&self, writer: &mut Writer) {
         writer.word("EVALSHA");
         writer.word(&self.digest);

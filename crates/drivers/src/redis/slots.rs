@@ -13,6 +13,7 @@ const NOBODY: u16 = u16::MAX;
 /// Table of CRC-16/XMODEM (polynomial 0x1021), by high byte.
 const TABLE: [u16; 256] = table();
 
+/// Computes [`TABLE`].
 const fn table() -> [u16; 256] {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -29,6 +30,7 @@ const fn table() -> [u16; 256] {
     table
 }
 
+/// Returns the CRC-16/XMODEM of `bytes`.
 fn crc16(bytes: &[u8]) -> u16 {
     bytes.iter().fold(0, |crc, byte| (crc << 8) ^ TABLE[usize::from((crc >> 8) as u8 ^ byte)])
 }
@@ -52,7 +54,7 @@ impl Slots {
         Self((0..SLOTS).map(|_| AtomicU16::new(NOBODY)).collect())
     }
 
-    /// Returns the node of a slot, if known.
+    /// Returns the node of a slot, if known. `slot` must be below [`SLOTS`].
     pub fn get(&self, slot: usize) -> Option<u16> {
         Some(self.0[slot].load(Ordering::Relaxed)).filter(|node| *node != NOBODY)
     }

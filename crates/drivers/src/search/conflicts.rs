@@ -38,11 +38,12 @@ impl Conflicts {
         (if self.sequential { number } else { self.shuffled(draw, number) }, again)
     }
 
+    /// Whether a document gets the id of an earlier one.
     fn again(&self, draw: &Draw, document: u64) -> bool {
         document > 0 && Draw { k: document, ..*draw }.unit(CONFLICTS) < self.probability
     }
 
-    /// Returns an earlier document with a new id.
+    /// Returns the number of an earlier document with a new id.
     fn earlier(&self, draw: &Draw, document: u64) -> u64 {
         if self.probability >= 1.0 {
             return 0;
@@ -60,7 +61,7 @@ impl Conflicts {
         number
     }
 
-    /// Maps a number in [0, 1) to one of the first `count` documents.
+    /// Maps `unit`, a number in [0, 1), to one of the first `count` documents, preferably a recent one.
     fn before(&self, unit: f64, count: u64) -> u64 {
         if self.recency == 0.0 {
             return ((unit * count as f64) as u64).min(count - 1);

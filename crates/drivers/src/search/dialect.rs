@@ -47,7 +47,8 @@ pub struct DocumentPath {
 }
 
 impl Dialect {
-    /// Returns the dialect of the plan's store.
+    /// Returns the dialect of the plan's store; without a store, the newest Elasticsearch. Refuses versions that are
+    /// not numbers, and Elasticsearch before 6.2.
     pub fn new(store: Option<&Store>) -> Result<Self, PlanError> {
         let Some(Store { distribution, version }) = store else {
             return Ok(Self { product: Product::Elasticsearch, version: (u64::MAX, 0) });
@@ -87,6 +88,7 @@ impl Dialect {
         self.verb("_update")
     }
 
+    /// Returns the path of a verb such as `_update`, before or behind the id.
     fn verb(&self, verb: &'static str) -> DocumentPath {
         if self.typed() {
             DocumentPath { before: "_doc", behind: Some(verb) }
@@ -119,16 +121,17 @@ impl Dialect {
         }
     }
 
-    /// The path of ES|QL queries.
+    /// The path of ES|QL queries. Refuses stores without ES|QL.
     pub fn esql(&self) -> Result<&'static str, PlanError> {
         self.only_elasticsearch("ES|QL", (8, 11)).map(|()| "/_query")
     }
 
-    /// Path segments after the collection's name for EQL queries.
+    /// The two path segments after the collection's name for EQL queries. Refuses stores without EQL.
     pub fn eql(&self) -> Result<(&'static str, &'static str), PlanError> {
         self.only_elasticsearch("EQL", (7, 9)).map(|()| ("_eql", "search"))
     }
 
+    /// Refuses OpenSearch, and Elasticsearch before version `least`. `what` names the feature in the error.
     fn only_elasticsearch(&self, what: &str, least: (u64, u64)) -> Result<(), PlanError> {
         if self.product == Product::OpenSearch {
             return Err(PlanError::new(format!("{self} lacks {what}: only Elasticsearch has it")));
@@ -141,6 +144,7 @@ impl Dialect {
     }
 
     /// Returns the body of a search for the `k` nearest neighbours of a vector, with `candidates` considered per shard.
+    /// `filter` is a query that the neighbours must match. Refuses versions without it.
     pub fn knn(
         &self,
         field: &str,
@@ -229,7 +233,8 @@ impl Dialect {
         self.since("composed templates", (7, 8))
     }
 
-    /// Refuses a feature on Elasticsearch before this version. All OpenSearch versions have it.
+    /// Refuses a feature, named `what` in the error, on Elasticsearch before this version. All OpenSearch versions have
+    /// it.
     fn since(&self, what: &str, (major, minor): (u64, u64)) -> Result<(), PlanError> {
         if self.product == Product::OpenSearch || self.version >= (major, minor) {
             return Ok(());
@@ -250,7 +255,7 @@ impl Dialect {
         body
     }
 
-    /// Returns the body of a search for this version.
+    /// Returns the body of a search for this version, with older names of its settings where necessary.
     pub fn search(&self, body: &Value) -> Value {
         let mut body = body.clone();
         if let Some(search) = body.as_object_mut() {
@@ -265,7 +270,7 @@ impl Dialect {
         body
     }
 
-    /// Converts the aggregations of a search, or those nested in an aggregation.
+    /// Converts the aggregations of a search, or those nested in an aggregation, in place.
     fn aggregations(&self, parent: &mut Map<String, Value>) {
         for key in ["aggs", "aggregations"] {
             let Some(named) = parent.get_mut(key).and_then(Value::as_object_mut) else { continue };
@@ -281,8 +286,8 @@ impl Dialect {
         }
     }
 
-    /// Converts the interval of a date_histogram. Before 7.2 one key covered calendar and fixed intervals, and the
-    /// value distinguished them; Elasticsearch 8 accepts only the two newer keys.
+    /// Converts the interval of a date_histogram in place. Before 7.2 one key covered calendar and fixed intervals, and
+    /// the value distinguished them; Elasticsearch 8 accepts only the two newer keys.
     fn histogram(&self, aggregation: &mut Map<String, Value>) {
         if self.product == Product::OpenSearch {
             return;
@@ -329,6 +334,7 @@ fn not_calendar(interval: Value) -> Value {
 }
 
 impl std::fmt::Display for Dialect {
+    /// Writes product and version, such as `opensearch 3.8`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let name = match self.product {
             Product::Elasticsearch => "elasticsearch",

@@ -33,7 +33,8 @@ struct Placed<'a> {
 }
 
 impl Search {
-    /// Sends the events of a batch, or those at the positions `only`, to the generations of their documents.
+    /// Sends the events of a batch, or those at the positions `only`, to the generations of their documents. Events of
+    /// deleted generations are refused.
     pub(super) async fn place_events(
         &self,
         connection: &mut Connection,
@@ -76,7 +77,7 @@ impl Search {
         }
     }
 
-    /// Sends the events of a batch, or those at the positions `only`.
+    /// Sends the events of a batch, or those at the positions `only`. Halves a request that the store cannot read.
     async fn send_events(
         &self,
         connection: &mut Connection,
@@ -119,7 +120,8 @@ impl Search {
         }
     }
 
-    /// Searches once for the events of a batch, and returns which are visible, by position.
+    /// Searches once for the events of a batch. Returns whether each is visible, by position; an empty list if the
+    /// search fails.
     pub(super) async fn ask_for_events(
         &self,
         connection: &mut Connection,
@@ -144,7 +146,7 @@ impl Search {
         (reply, seen)
     }
 
-    /// Sends one request.
+    /// Sends the events of a batch, or those at the positions `only`, in one request.
     async fn send_once(
         &self,
         connection: &mut Connection,

@@ -45,6 +45,7 @@ impl Driver for Search {
     const CAPTURES: bool = true;
     type Connection = Connection;
 
+    /// Creates the driver of a target. Resolves its hosts; does not connect.
     fn new(target: &Target) -> Result<Self, PlanError> {
         Ok(Self {
             http: Http1::new(target)?,
@@ -53,58 +54,72 @@ impl Driver for Search {
         })
     }
 
+    /// Maps an operation of the workload, such as `{"search": {...}, "timeout": 5}`.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, context, (&self.dialect, &self.register), self.http.timeout())
     }
 
+    /// Returns the names of the operation's recorded parts; empty if it has none.
     fn parts(&self, operation: &Operation) -> &'static [&'static str] {
         operation.pages.as_ref().map_or(operation.parts, |pages| pages.parts())
     }
 
+    /// Returns true: some operations can carry a trace context.
     fn has_traces(&self) -> bool {
         true
     }
 
+    /// Returns whether the operation's requests carry a trace context, as a header.
     fn traces(&self, operation: &Operation) -> bool {
         operation.step.request.traces()
     }
 
+    /// Returns the number of requests that send each document of the operation's corpus once; `None` without a corpus.
     fn requests(&self, operation: &Operation) -> Option<u64> {
         operation.step.request.requests()
     }
 
+    /// Checks TLS to all hosts. A host that does not answer is not an error.
     async fn verify(&self) -> Result<(), PlanError> {
         self.http.verify().await
     }
 
+    /// Changes the target's hosts while load runs. Refuses hosts that cannot be resolved.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.http.set_hosts(hosts)
     }
 
+    /// Returns all hosts that the target ever had, by node number.
     fn hosts(&self) -> Vec<String> {
         self.http.hosts()
     }
 
+    /// Returns the hosts that are unreachable now, each with the reason.
     fn unreachable(&self) -> Vec<(String, String)> {
         self.http.unreachable()
     }
 
+    /// Limits the open connections of all clients to `connections`, divided among `workers` threads.
     fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
         self.http.cap(connections, workers)
     }
 
+    /// Returns the nodes that this worker's clients choose from; `None` unless the spread is fixed.
     fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
         self.http.nodes(worker, workers)
     }
 
+    /// Switches a client to a node from its next request on. `keep`: connections to other nodes stay open.
     fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
         connection.turn_to(node, keep);
     }
 
+    /// Creates the state of client number `client`, without connections.
     fn connection(&self, client: u64) -> Connection {
         self.http.connection(client)
     }
 
+    /// Executes the request `draw` and judges its answer. `only` selects documents of a bulk request by index.
     async fn execute(
         &self,
         connection: &mut Connection,
@@ -120,10 +135,12 @@ impl Driver for Search {
         self.remember(connection, operation, context, draw, |_, _, _| ()).await
     }
 
+    /// Returns whether the operation ingests the events of a source.
     fn ingests(&self, operation: &Operation) -> bool {
         operation.ingest.is_some()
     }
 
+    /// Sends the events of a batch, or those at the indices `only`. Returns one reply for all.
     async fn ingest(
         &self,
         connection: &mut Connection,
@@ -138,10 +155,12 @@ impl Driver for Search {
         }
     }
 
+    /// Accepts every operation: ingested events can be queried.
     fn looks_for(&self, _operation: &Operation) -> Result<(), PlanError> {
         Ok(())
     }
 
+    /// Queries once which events of a batch are visible. Returns a flag for each event; none if the query fails.
     async fn look_for(
         &self,
         connection: &mut Connection,
@@ -155,14 +174,17 @@ impl Driver for Search {
         }
     }
 
+    /// Returns the captured values of the client's current user.
     fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
         Some(&mut connection.memory)
     }
 
+    /// Returns the last answer as JSON, if it is JSON and the client has all of it.
     fn answer<'a>(&self, connection: &'a Connection, _operation: &Operation) -> Option<Cow<'a, [u8]>> {
         connection.answer().whole().map(Cow::Borrowed)
     }
 
+    /// Returns the requests of all steps as text, drawn by `draw`, without sending them. Captured values are empty.
     fn render(
         &self,
         connection: &mut Connection,
@@ -176,6 +198,7 @@ impl Driver for Search {
         Some(steps.map(&mut written).collect::<Vec<_>>().join("\n"))
     }
 
+    /// Returns the request for a batch of events as text without sending it.
     fn render_events(
         &self,
         connection: &mut Connection,
@@ -188,6 +211,7 @@ impl Driver for Search {
         self.render(connection, operation, context, &Draw::new(0, 0, 0))
     }
 
+    /// Executes the request `draw`, and returns it with its answer as text.
     async fn show(
         &self,
         connection: &mut Connection,
@@ -227,7 +251,8 @@ impl Driver for Search {
 const FIRST: usize = 2;
 
 impl Search {
-    /// Executes the operation with the captured values of its user, and captures values from its answer.
+    /// Executes the operation with the captured values of its user, and captures values from its answer. Calls `seen`
+    /// with each request and its reply.
     async fn remember(
         &self,
         connection: &mut Connection,
@@ -246,7 +271,8 @@ impl Search {
         reply
     }
 
-    /// Executes the operation's steps; calls `seen` with each request and its outcome.
+    /// Executes the operation's steps, until one fails; calls `seen` with each request and its reply. Returns one reply
+    /// for all.
     async fn run(
         &self,
         connection: &mut Connection,
@@ -293,7 +319,7 @@ impl Search {
         Reply { documents, ..tally.finish() }
     }
 
-    /// Sends a request, waits for its answer and judges it.
+    /// Sends a request, waits for its answer and judges it, also by the workload's assertion if given.
     async fn step(
         &self,
         connection: &mut Connection,

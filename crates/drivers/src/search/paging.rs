@@ -75,7 +75,7 @@ struct PagePosition {
 }
 
 impl Paging {
-    /// The recorded parts.
+    /// The names of the recorded parts.
     pub fn parts(&self) -> &'static [&'static str] {
         match (&self.open, &self.close) {
             (Some(_), _) => &PARTS,
@@ -84,8 +84,9 @@ impl Paging {
         }
     }
 
-    /// Reads all pages. The timeout applies to each exchange. Assertions on hits apply to all pages together,
-    /// assertions on fields to the first page.
+    /// Reads all pages: `first` reads the first one. Closes the scan, also after a failure. The timeout applies to each
+    /// exchange. Assertions on hits apply to all pages together, assertions on fields to the first page. Calls `seen`
+    /// with each request and its reply.
     pub async fn read(
         &self,
         search: &Search,
@@ -151,7 +152,7 @@ impl Paging {
         reply
     }
 
-    /// Writes the position into the request for the next page.
+    /// Replaces `carried` by the position for the next page's request.
     fn carry(&self, PagePosition { id, after }: &PagePosition, carried: &mut Vec<u8>) {
         carried.clear();
         match &self.continuation {
@@ -175,7 +176,8 @@ impl Paging {
         }
     }
 
-    /// Reads the position of the next page from a page; returns whether there is one.
+    /// Reads the position of the next page from a page with this number of documents into `place`; returns whether
+    /// there is a next page.
     fn turn(&self, body: &[u8], documents: u64, place: &mut PagePosition) -> Result<bool, Unexpected> {
         let PagePosition { id, after } = place;
         let keep = |kept: &mut Vec<u8>, json: &[u8]| {
@@ -217,6 +219,7 @@ impl Paging {
     }
 }
 
+/// The failure for an answer that lacks an expected field.
 fn unexpected(message: &str) -> Failure {
     Failure::new(ErrorClass::Server, message)
 }

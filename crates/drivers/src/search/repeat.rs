@@ -59,6 +59,7 @@ impl Repeat {
         Self::read(form, variables).map_err(|error| error.within("repeat"))
     }
 
+    /// Like `map`; its errors do not contain the word `repeat`.
     fn read(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let form = Form::new(form, &["until", "every", "within"])?;
         let mut until = Vec::new();
@@ -84,7 +85,7 @@ impl Repeat {
     }
 
     /// Repeats the request until the conditions hold, a retry cannot help, or the time is up. `timeout` applies to each
-    /// exchange.
+    /// exchange. Calls `seen` with the request and each reply. Returns one reply with the attempts as parts.
     pub async fn run(
         &self,
         search: &Search,
@@ -139,6 +140,8 @@ impl Repeat {
 }
 
 impl Condition {
+    /// Reads the condition on the value at `name`, a pointer or a dotted name: a value, or one of `at_least`, `at_most`
+    /// and `one_of`.
     fn read(name: &str, wanted: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let pointer = if name.starts_with('/') {
             Pointer::parse(name)?

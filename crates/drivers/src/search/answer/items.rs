@@ -29,8 +29,8 @@ const DISALLOWED: &str = "validation_exception";
 /// Statuses of documents with invalid contents.
 const OF_CONTENTS: [u16; 2] = [400, 413];
 
-/// Judges each item. `events`: a document is lost only if its contents are invalid; one that failed because of a blocked
-/// index or missing credentials may be retried.
+/// Judges each of the `sent` items. `events`: a document is lost only if its contents are invalid; one that failed
+/// because of a blocked index or missing credentials may be retried.
 pub(super) fn bulk(body: &[u8], sent: u64, events: bool) -> Result<Verdict, Unexpected> {
     let mut errors = None;
     Cursor::new(body).object(|name, cursor| {
@@ -75,7 +75,7 @@ pub(super) fn bulk(body: &[u8], sent: u64, events: bool) -> Result<Verdict, Unex
     Ok(Verdict { rejected, lost: !refused.is_empty(), refused, ..verdict })
 }
 
-/// Judges the items of deletions. A missing document has status 404 and no error.
+/// Judges the items of `sent` deletions. A missing document, which has status 404 and no error, is a failure.
 pub(super) fn deletions(body: &[u8], sent: u64) -> Result<Verdict, Unexpected> {
     let mut verdict = bulk(body, sent, false)?;
     if memchr::memmem::find(body, b"not_found").is_none() {

@@ -91,6 +91,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
+    /// Creates a judgement without hits.
     fn new(documents: u64, outcome: Result<(), Failure>) -> Self {
         Self {
             documents,
@@ -104,7 +105,8 @@ impl Verdict {
         }
     }
 
-    /// Checks the workload's assertion on an answer that `judge` accepted.
+    /// Checks the workload's assertion on an answer that `judge` accepted: hits, fields and recall. Sets outcome and
+    /// recall. Does nothing after a failure.
     pub fn assert(&mut self, judge: Judge, assertion: &Assertion, values: &Values, body: &[u8]) {
         if self.outcome.is_err() {
             return;
@@ -135,7 +137,7 @@ impl Judge {
         !matches!(self, Self::Status { .. } | Self::Document | Self::Absent | Self::Present)
     }
 
-    /// Checks the assertions on fields.
+    /// Returns a failure if a field of the document or the first hit contradicts the assertion.
     pub fn fields(self, assertion: &Assertion, values: &Values, body: &[u8]) -> Result<(), Failure> {
         if !assertion.has_fields() {
             return Ok(());
@@ -143,7 +145,8 @@ impl Judge {
         assertion.judge_json(values, self.source(body), body)
     }
 
-    /// Judges an answer to a request that carried `sent` documents.
+    /// Judges an answer with this HTTP status to a request that carried `sent` documents. An answer of another form is
+    /// a failure of the server.
     pub fn judge(self, status: u16, body: &[u8], sent: u64) -> Verdict {
         if self == Self::Absent && status == 404 {
             return Verdict::new(0, Ok(()));
@@ -189,7 +192,7 @@ impl Judge {
         })
     }
 
-    /// Returns the document of a read, or the first hit.
+    /// Returns the document of a read, or of the first hit of a search.
     fn source(self, body: &[u8]) -> Option<&[u8]> {
         let pointer = if self == Self::Search { "/hits/hits/0/_source" } else { "/_source" };
         Pointer::parse(pointer).ok()?.find(body).ok().flatten()
@@ -211,6 +214,7 @@ fn ids(body: &[u8], most: usize) -> Result<Vec<String>, Unexpected> {
     Ok(ids)
 }
 
+/// Returns a failure of this class.
 fn failure(class: ErrorClass, message: String) -> Result<(), Failure> {
     Err(Failure::new(class, message))
 }
@@ -265,7 +269,8 @@ fn first_error(body: &[u8]) -> String {
     errors.next().map_or_else(|| "\"errors\" is true".to_owned(), words)
 }
 
-/// Judges `{"responses": [...]}`, the answer to several searches. A failed search has `error` instead of hits.
+/// Judges `{"responses": [...]}`, the answer to several searches. A failed search has `error` instead of hits. The hits
+/// are those of the search with the fewest.
 fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
     let (mut total, mut failed) = (0, 0);
     let mut first = None;
@@ -298,7 +303,7 @@ fn searches(body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict { hits, ..Verdict::new(documents, outcome) })
 }
 
-/// Counts the buckets of the outermost aggregations. Named buckets are members of an object.
+/// Counts the buckets of the outermost aggregations as documents and hits. Named buckets are members of an object.
 fn aggregation(shards: &Shards, body: &[u8]) -> Result<Verdict, Unexpected> {
     let mut buckets = 0;
     Cursor::member(body, b"aggregations")?.ok_or(Unexpected)?.object(|_, cursor| {
@@ -320,7 +325,8 @@ fn aggregation(shards: &Shards, body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict { hits: buckets, ..Verdict::new(buckets, shards.outcome(body)) })
 }
 
-/// Judges a table. Its rows are `rows` in Elasticsearch SQL, `values` in ES|QL, `datarows` in OpenSearch.
+/// Judges a table, and counts its rows. They are `rows` in Elasticsearch SQL, `values` in ES|QL, `datarows` in
+/// OpenSearch.
 fn rows(body: &[u8]) -> Result<Verdict, Unexpected> {
     let (mut count, mut partial) = (None, false);
     Cursor::new(body).object(|name, cursor| {
@@ -358,7 +364,7 @@ fn events(body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict { hits: count, ..Verdict::new(count, whole(partial, timed_out)) })
 }
 
-/// Fails a partial or timed-out answer.
+/// Returns a failure if the answer is partial or timed out.
 fn whole(partial: bool, timed_out: bool) -> Result<(), Failure> {
     if timed_out {
         return failure(ErrorClass::Timeout, "the store ran out of time: \"timed_out\" is true".to_owned());
@@ -394,6 +400,7 @@ fn snapshot(body: &[u8]) -> Result<Verdict, Unexpected> {
 /// Error type if the object to create exists.
 const EXISTS: &str = "resource_already_exists_exception";
 
+/// Returns whether an answer is an error of type `kind`.
 fn is_error(body: &[u8], kind: &str) -> bool {
     serde_json::from_slice::<Value>(body).is_ok_and(|answer| answer["error"]["type"] == kind)
 }
@@ -408,7 +415,7 @@ fn blocked(body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict::new(0, outcome))
 }
 
-/// Returns the store's error message.
+/// Returns the store's error message in an answer, or the start of the answer if it has none.
 fn reason(body: &[u8]) -> String {
     let Ok(answer) = serde_json::from_slice::<Value>(body) else { return excerpt(body) };
     if answer["found"] == false || answer["result"] == "not_found" {

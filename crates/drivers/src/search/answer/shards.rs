@@ -19,6 +19,7 @@ pub(super) struct Shards {
 }
 
 impl Shards {
+    /// Reads the fields of an answer. A missing field counts as no failure.
     pub(super) fn read(body: &[u8]) -> Result<Self, Unexpected> {
         let mut shards = Self::default();
         Cursor::new(body).object(|name, cursor| {
@@ -39,6 +40,7 @@ impl Shards {
         Ok(shards)
     }
 
+    /// Reads the value of `hits`: the number of hits returned and counted.
     fn read_hits(&mut self, cursor: &mut Cursor<'_>) -> Result<(), Unexpected> {
         cursor.object(|name, cursor| {
             match name {
@@ -59,6 +61,7 @@ impl Shards {
         })
     }
 
+    /// Returns a failure if the store ran out of time or a shard failed. `body` is the answer, for the reason.
     pub(super) fn outcome(&self, body: &[u8]) -> Result<(), Failure> {
         if self.timed_out {
             failure(ErrorClass::Timeout, "the store ran out of time: \"timed_out\" is true".to_owned())
@@ -69,6 +72,7 @@ impl Shards {
         }
     }
 
+    /// Judges the answer to a search. Fails for an answer without a list of hits.
     pub(super) fn search(&self, body: &[u8]) -> Result<Verdict, Unexpected> {
         let documents = self.hits.ok_or(Unexpected)?;
         let verdict = Verdict::new(documents, self.outcome(body));

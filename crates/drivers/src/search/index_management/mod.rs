@@ -81,7 +81,8 @@ pub struct Shrink {
 }
 
 impl Managing {
-    /// Executes all due actions.
+    /// Executes all due actions: rolls over, deletes and shrinks indices. `sizes` queries the sizes of the indices;
+    /// `seen` is called with each request and its reply. Returns one reply with the parts of [`PARTS`].
     pub async fn run(
         &self,
         search: &Search,
@@ -107,6 +108,8 @@ impl Managing {
         round.exchanges.finish()
     }
 
+    /// Queries the indices and their sizes, and learns their generations. The first time, also queries the newest
+    /// document times.
     async fn look<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -130,6 +133,8 @@ impl Managing {
         Ok(StoredIndices { indices, unfinished, sizes })
     }
 
+    /// Starts a new generation, if a condition holds for the one that contains `now`, and creates its index. `now` is
+    /// in milliseconds since 1970.
     async fn roll_over<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -151,6 +156,8 @@ impl Managing {
         round.note(ROLL_OVER, began, &outcome);
     }
 
+    /// Deletes the indices of generations that ended more than `keep` milliseconds before `now`. Their later events are
+    /// refused.
     async fn delete<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -168,7 +175,7 @@ impl Managing {
         }
     }
 
-    /// Returns the end of an index's generation.
+    /// Returns the end of an index's generation, in milliseconds since 1970.
     fn end(&self, index: &Index) -> i64 {
         self.generations.list().span(index.begin).1
     }
@@ -190,13 +197,14 @@ struct Size {
 }
 
 impl Size {
+    /// Reads the size of an index from a row of the store's table.
     fn read(row: &Value) -> Self {
         let number = |key: &str| row[key].as_str().and_then(|text| text.parse().ok()).unwrap_or_default();
         Self { documents: number("docs.count"), bytes: number("pri.store.size") }
     }
 }
 
-/// Returns the newest time of each day, in milliseconds since 1970.
+/// Returns the newest time of each day in an answer, in milliseconds since 1970.
 fn instants(answer: &Value) -> Vec<i64> {
     let fields = answer["aggregations"].as_object().into_iter().flat_map(|fields| fields.values());
     let days = fields.filter_map(|field| field["buckets"].as_array()).flatten();
@@ -204,7 +212,8 @@ fn instants(answer: &Value) -> Vec<i64> {
 }
 
 impl Search {
-    /// Lists the generations in the store, once. The error is the reply of the failed request.
+    /// Lists the generations in the store, once per collection, and adds them to `generations`. The error is the reply
+    /// of the failed request.
     pub(super) async fn learn(
         &self,
         connection: &mut Connection,

@@ -30,7 +30,7 @@ pub struct Round<'a, Seen> {
 pub struct Failed;
 
 impl<Seen: FnMut(&Connection, &Request, &Reply)> Round<'_, Seen> {
-    /// Sends a request and waits for its answer, which the connection then holds.
+    /// Sends a request and waits for its answer, which the connection then holds. Calls `seen`, and adds the exchange.
     pub async fn ask(&mut self, step: &SearchStep) -> Result<(), Failed> {
         let limit = Limit::starting_now(self.timeout);
         let reply = self.search.step(self.connection, step, None, limit, self.values).await;
@@ -38,7 +38,8 @@ impl<Seen: FnMut(&Connection, &Request, &Reply)> Round<'_, Seen> {
         if self.exchanges.join(reply) { Ok(()) } else { Err(Failed) }
     }
 
-    /// Builds the request `METHOD /segment/...` and sends it like `ask`.
+    /// Builds the request `METHOD /segment/...` with a JSON body and sends it like `ask`. `judge` decides whether its
+    /// answer is a success.
     pub async fn send(&mut self, method: &str, path: &[&str], body: Option<Value>, judge: Judge) -> Result<(), Failed> {
         let line = RequestHead::new(method, self.values.variables);
         let line = path.iter().try_fold(line, |line, segment| line.segment(segment));
@@ -53,18 +54,18 @@ impl<Seen: FnMut(&Connection, &Request, &Reply)> Round<'_, Seen> {
         }
     }
 
-    /// Records a request that could not be built.
+    /// Records a request that could not be built, and returns `Failed`.
     pub fn refuse(&mut self, error: PlanError) -> Result<(), Failed> {
         self.fail(error.message)
     }
 
-    /// Records a failure with this message.
+    /// Records a failure with this message, and returns `Failed`.
     pub fn fail(&mut self, message: String) -> Result<(), Failed> {
         self.exchanges.join(Reply::unsent(Failure::new(ErrorClass::Server, message)));
         Err(Failed)
     }
 
-    /// Returns the last answer as JSON.
+    /// Returns the last answer as JSON. Records a failure if it is not JSON.
     pub fn answer(&mut self) -> Result<Value, Failed> {
         serde_json::from_slice(self.connection.answer().body()).map_err(|error| {
             let _ = self.fail(format!("an answer cannot be read: {error}"));
@@ -72,7 +73,8 @@ impl<Seen: FnMut(&Connection, &Request, &Reply)> Round<'_, Seen> {
         })
     }
 
-    /// Records the exchanges since `begun` as a part.
+    /// Records the exchanges since `begun` as the part with the index `name`. A failed part gets the class of the first
+    /// failure.
     pub fn note(&mut self, name: usize, begun: PartStart, outcome: &Result<(), Failed>) {
         let failed = outcome.as_ref().err().map(|Failed| self.exchanges.failed().unwrap_or(ErrorClass::Server));
         self.exchanges.end(name, begun, failed);

@@ -15,7 +15,8 @@ use crate::search::operation::shrink::BLOCK;
 use crate::search::request::SearchStep;
 
 impl Managing {
-    /// Shrinks the indices of generations that ended long enough ago.
+    /// Shrinks the indices of generations that ended long enough before `now`, in milliseconds since 1970, and merges
+    /// their segments.
     pub(super) async fn make_smaller<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -47,7 +48,8 @@ impl Managing {
         }
     }
 
-    /// Replaces `index` by `target`, an index with the same documents. Sets `blocked` when the write block starts.
+    /// Replaces `index` by `target`, an index with the same documents and fewer shards. `there`: `target` exists,
+    /// complete or not. Sets `blocked` when the write block starts. After a failure, writes are allowed again.
     async fn replace<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -104,7 +106,7 @@ impl Managing {
         swapped
     }
 
-    /// Fails unless both indices have the same number of documents.
+    /// Waits until `target` is ready. Fails unless it has as many documents as `index`.
     async fn compare<S: FnMut(&Connection, &Request, &Reply)>(
         &self,
         round: &mut Round<'_, S>,
@@ -131,7 +133,7 @@ impl Managing {
         round.fail(format!("{} has {before} documents, and its copy {target} has {after}", index.name))
     }
 
-    /// Removes the write block and the node restriction of an index.
+    /// Removes the write block and the node restriction of an index. Ignores a failure.
     async fn reopen<S: FnMut(&Connection, &Request, &Reply)>(&self, round: &mut Round<'_, S>, index: &Index) {
         // If this fails too, the next round starts over. Until then, events for the index are retried.
         let _ = round.send("PUT", &[&index.name, "_settings"], Some(shrink::open()), Judge::DONE).await;

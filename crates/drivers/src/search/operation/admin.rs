@@ -12,7 +12,7 @@ use crate::search::answer::Judge;
 const METHODS: [&str; 5] = ["GET", "POST", "PUT", "DELETE", "HEAD"];
 
 impl Mapping<'_> {
-    /// Maps an administrative request.
+    /// Maps an administrative operation, such as `create_collection`. Refuses other kinds and unknown keys.
     pub(super) fn administration(&self, kind: &str, argument: &Value) -> Mapped {
         let read = |known: &[&str]| Form::new(argument, known);
         match kind {
@@ -145,15 +145,18 @@ impl Mapping<'_> {
         }
     }
 
+    /// Returns the request head `METHOD /segment/...`.
     fn at_root(&self, method: &str, segments: &[&str]) -> Result<RequestHead<'_>, PlanError> {
         segments.iter().try_fold(RequestHead::new(method, self.variables()), |line, segment| line.segment(segment))
     }
 
+    /// Returns the request head `METHOD /_snapshot/REPOSITORY/NAME`.
     fn snapshot_line(&self, method: &str, form: &Form) -> Result<RequestHead<'_>, PlanError> {
         self.at_root(method, &["_snapshot"])?.segment(form.text("repository")?)?.segment(form.text("name")?)
     }
 
-    /// Waits for a cluster state. The store answers 408 with `timed_out` if it does not occur.
+    /// Maps a request that waits for a cluster state, by default 30 s for the status green. The store answers 408 with
+    /// `timed_out` if it does not occur.
     fn health(&self, form: &Form) -> Mapped {
         let mut line = self.at_root("GET", &["_cluster", "health"])?;
         if form.get("collection").is_some() {
@@ -179,6 +182,7 @@ impl Mapping<'_> {
         Ok((line.finish(Body::None), Judge::ON_SHARDS))
     }
 
+    /// Maps any request: `{"method": "GET", "path": "/_cat", "body": {...}, "parameters": {...}}`.
     pub(super) fn request(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["method", "path", "body", "parameters"])?;
         let (method, path) = (form.text("method")?, form.text("path")?);
@@ -197,7 +201,7 @@ impl Mapping<'_> {
 /// Parts of a collection's definition.
 const DEFINITION: [&str; 3] = ["settings", "mappings", "aliases"];
 
-/// Returns the keys that a form has, with their mappings.
+/// Returns the mappings that a form has at these keys, by key.
 fn taken(form: &Form, keys: &[&str]) -> Result<Value, PlanError> {
     let mut body = json!({});
     for key in keys {

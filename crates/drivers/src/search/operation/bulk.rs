@@ -38,6 +38,7 @@ const KEYS: [&str; 14] = [
 ];
 
 impl Mapping<'_> {
+    /// Maps a bulk request: `{"collection": NAME, "corpus": NAME, "size": 100, "action": "index", ...}`.
     pub(super) fn bulk(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &KEYS)?;
         let corpus = self.context.corpora.get(form.text("corpus")?)?;
@@ -62,7 +63,7 @@ impl Mapping<'_> {
     }
 }
 
-/// Reads the source of the ids.
+/// Reads the source of the ids. Refuses a source that does not fit the action or the corpus.
 fn ids(form: &Form, corpus: &Corpus, action: Action) -> Result<Ids, PlanError> {
     if form.get("conflicts").is_some() {
         let sequential = match form.text("conflicts")? {
@@ -121,6 +122,7 @@ fn field(form: &Form, key: &str, corpus: &Corpus) -> Result<Pointer, PlanError> 
     }
 }
 
+/// Reads the number from 0 to 1 at `key`, or returns `default`.
 fn share(form: &Form, key: &str, default: f64) -> Result<f64, PlanError> {
     let Some(value) = form.get(key) else { return Ok(default) };
     let share = value.as_f64().filter(|share| (0.0..=1.0).contains(share));
@@ -152,7 +154,7 @@ enum Ids {
     Conflicts(Conflicts, Action),
 }
 
-/// Returns the end of the first action line and its document in a body.
+/// Returns the offset behind the first action line and its document in a body.
 fn end_of_first(body: &[u8]) -> usize {
     let line = |from: usize| memchr(b'\n', &body[from..]).map_or(body.len(), |length| from + length + 1);
     // A deletion has an action line only.
@@ -161,6 +163,7 @@ fn end_of_first(body: &[u8]) -> usize {
 }
 
 impl Batches for Documents {
+    /// Keeps only the documents at the positions `places`, ascending, with their action lines. Returns their number.
     fn keep(&self, body: &mut Vec<u8>, places: &[u32]) -> u64 {
         let (mut kept, mut from, mut place, mut documents) = (0, 0, 0, 0);
         let mut wanted = places.iter().copied().peekable();
@@ -178,10 +181,13 @@ impl Batches for Documents {
         documents
     }
 
+    /// Returns the number of requests that send each document once.
     fn requests(&self) -> u64 {
         self.corpus.documents().div_ceil(self.size)
     }
 
+    /// Appends the action lines and documents of request `draw` to `body`. Returns the number of documents. `scratch`
+    /// is an empty buffer.
     fn append(&self, draw: &Draw, scratch: &mut Vec<u8>, body: &mut Vec<u8>) -> u64 {
         let first = draw.k % self.requests().max(1) * self.size;
         if matches!(self.ids, Ids::None) && self.per.is_none() {
@@ -231,7 +237,7 @@ fn take_line<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
     line
 }
 
-/// Returns a text without its quotes, or a number, from a document.
+/// Returns the text without its quotes, or the number, at `pointer` in a document; `None` for other values.
 fn scalar<'a>(pointer: &Pointer, document: &'a [u8]) -> Option<&'a [u8]> {
     let value = pointer.find(document).ok().flatten()?;
     match value.first()? {
@@ -251,8 +257,9 @@ fn digits(mut id: u64) -> [u8; 10] {
     digits
 }
 
-/// Appends `{"index":{"_id":"7"}}`. Without an id, the store generates one or refuses the document. With `per`, the line
-/// also has `"_index":"NAME-VALUE"`. Updates have the number of repetitions after a conflict.
+/// Appends an action line such as `{"index":{"_id":"7"}}`. Without an id, the store generates one or refuses the
+/// document. With `per`, a name and a value, the line also has `"_index":"NAME-VALUE"`. Updates have the number of
+/// repetitions after a conflict.
 fn push_action(body: &mut Vec<u8>, action: Action, per: Option<(&str, &[u8])>, id: Option<&[u8]>) {
     let name: &[u8] = match action {
         Action::Index => b"{\"index\":{",
@@ -313,6 +320,7 @@ fn push_kept(body: &mut Vec<u8>, action: Action, per: Option<(&str, &[u8])>, lin
     }
 }
 
+/// Appends the line of a document in the form of its action; nothing for a deletion.
 fn push_document(body: &mut Vec<u8>, action: Action, document: &[u8]) {
     let (before, behind): (&[u8], &[u8]) = match action {
         Action::Index | Action::Create => (b"", b"\n"),

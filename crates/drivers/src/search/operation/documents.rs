@@ -12,7 +12,7 @@ use crate::search::answer::Judge;
 /// Keys of an operation that writes one document.
 const WRITE: [&str; 5] = ["collection", "id", "document", "routing", "refresh"];
 
-/// Appends the routing value and the refresh policy, if given.
+/// Appends the routing value and the refresh policy to the query string, if given. Refuses an unknown policy.
 pub(super) fn place<'a>(mut line: RequestHead<'a>, form: &Form) -> Result<RequestHead<'a>, PlanError> {
     line = routed(line, form)?;
     match form.get("refresh") {
@@ -23,7 +23,7 @@ pub(super) fn place<'a>(mut line: RequestHead<'a>, form: &Form) -> Result<Reques
 }
 
 impl Mapping<'_> {
-    /// Reads a document or some of its fields.
+    /// Maps a read of a document or some of its fields. `known` are the allowed keys.
     pub(super) fn read(&self, argument: &Value, known: &[&str]) -> Mapped {
         let form = Form::new(argument, known)?;
         let mut line = routed(self.at("GET", &form, self.dialect.document())?, &form)?;
@@ -36,20 +36,21 @@ impl Mapping<'_> {
         Ok((line.finish(Body::None), Judge::Document))
     }
 
-    /// Reads a document, then updates it.
+    /// Maps a read of a document, followed by its update.
     pub(super) fn read_modify_write(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let (write, judge) = self.update(argument)?;
         let read = MappedSteps::from(self.read(argument, &WRITE)?);
         Ok(MappedSteps { then: vec![SearchStep::new(write, judge)], parts: &["read", "write"], ..read })
     }
 
+    /// Maps the deletion of a document.
     pub(super) fn delete(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "id", "routing", "refresh"])?;
         let line = place(self.at("DELETE", &form, self.dialect.document())?, &form)?;
         Ok((line.finish(Body::None), Judge::Shards { documents: 1 }))
     }
 
-    /// Stores a document, replacing an existing one. Without an id, the store generates one.
+    /// Maps a request that stores a document, replacing an existing one. Without an id, the store generates one.
     pub(super) fn index(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &WRITE)?;
         let line = match form.get("id") {
@@ -60,7 +61,7 @@ impl Mapping<'_> {
         Ok((place(line, &form)?.finish(body), Judge::Shards { documents: 1 }))
     }
 
-    /// Stores the listed documents by one bulk request.
+    /// Maps a bulk request that stores the listed documents.
     pub(super) fn index_many(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "documents", "routing", "refresh"])?;
         let documents = form.require("documents")?;
@@ -79,7 +80,7 @@ impl Mapping<'_> {
         Ok((place(line, &form)?.finish(Body::Lines(lines)), Judge::Items { documents: list.len() as u64 }))
     }
 
-    /// Adds a document. The store answers 409 if it exists.
+    /// Maps a request that adds a document. The store answers 409 if it exists.
     pub(super) fn insert(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &WRITE)?;
         let body = self.json(form.mapping("document")?)?;
@@ -87,16 +88,17 @@ impl Mapping<'_> {
         Ok((line.finish(body), Judge::Shards { documents: 1 }))
     }
 
-    /// Changes fields of a document. The store answers 404 if it does not exist.
+    /// Maps a change of some fields of a document. The store answers 404 if it does not exist.
     pub(super) fn update(&self, argument: &Value) -> Mapped {
         self.change(argument, |document| json!({"doc": document}))
     }
 
-    /// Changes fields of a document, and creates it if it does not exist.
+    /// Maps a change of some fields of a document, which creates it if it does not exist.
     pub(super) fn upsert(&self, argument: &Value) -> Mapped {
         self.change(argument, |document| json!({"doc": document, "doc_as_upsert": true}))
     }
 
+    /// Maps a change of a document; `body` converts its fields to the request body.
     fn change(&self, argument: &Value, body: fn(&Value) -> Value) -> Mapped {
         let form = Form::new(argument, &WRITE)?;
         let body = self.json(&body(form.mapping("document")?))?;
@@ -104,7 +106,7 @@ impl Mapping<'_> {
         Ok((place(line, &form)?.finish(body), Judge::Shards { documents: 1 }))
     }
 
-    /// Reads documents in the order of a field with their ids, because the store keeps no order of ids.
+    /// Maps a search in the order of a field with the documents' ids, because the store keeps no order of ids.
     pub(super) fn scan(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "from", "count", "by"])?;
         let by = form.get("by").map(|_| form.text("by")).transpose()?.ok_or_else(|| {

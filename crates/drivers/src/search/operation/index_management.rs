@@ -69,7 +69,7 @@ impl Mapping<'_> {
         })
     }
 
-    /// Lists all indices of generations, with their settings and aliases.
+    /// Returns the request that lists all indices of generations, with their settings and aliases.
     pub(super) fn indices(&self, collection: &str) -> Result<SearchStep, PlanError> {
         let line = RequestHead::new("GET", self.variables()).segment(&everything(collection))?;
         let line = line.parameter("flat_settings", &true.into())?;
@@ -77,11 +77,13 @@ impl Mapping<'_> {
         Ok(SearchStep::new(request, Judge::DONE))
     }
 
+    /// Returns the request head `METHOD /COLLECTION-*`, for all indices but shrunk ones.
     fn days(&self, method: &str, collection: &str) -> Result<RequestHead<'_>, PlanError> {
         RequestHead::new(method, self.variables()).segment(&format!("{collection}-*"))
     }
 
-    /// Queries the newest time per day, in each field that may hold the time of a document.
+    /// Returns the query for the newest time per day, in each field that may hold the time of a document. Refuses a
+    /// form without `times`.
     fn newest(&self, collection: &str, form: &Form) -> Result<SearchStep, PlanError> {
         let times = form.require("times")?;
         let fields = times.as_array().filter(|fields| !fields.is_empty() && fields.iter().all(Value::is_string));

@@ -17,7 +17,8 @@ use crate::search::answer::Judge;
 use crate::search::request::SearchStep;
 
 impl Mapping<'_> {
-    /// Returns the destination of the events of a form.
+    /// Returns the destination of the events of a form: its generations if there are daily indices, and its visibility
+    /// query.
     pub(super) fn ingest_target(&self, form: Ingest) -> Result<IngestTarget, PlanError> {
         let generations = match form.daily {
             None => None,
@@ -32,7 +33,7 @@ impl Mapping<'_> {
         self.register.of(collection, || Generations::new(collection, Style::Dotted))
     }
 
-    /// Returns the request for a batch. [`body`] writes its body later.
+    /// Maps the bulk request of a batch. [`body`] writes its body later.
     pub(super) fn ingest(&self, ingest: &Ingest) -> Mapped {
         let line = RequestHead::new("POST", self.variables()).segment(&ingest.collection)?;
         let line = self.dialect.bulk().iter().try_fold(line, |line, name| line.segment(name))?;
@@ -48,7 +49,8 @@ impl Mapping<'_> {
     }
 }
 
-/// Writes the bulk request for the events at the indices `only`, or for all. Returns their number.
+/// Replaces `body` by the bulk request for the events at the indices `only`, or for all. `list` has the generations.
+/// Returns the number of events.
 ///
 /// The store executes the events of one document in order. Repeated events and events of concurrent clients are
 /// harmless, because each event sets only its own field.
@@ -70,7 +72,8 @@ pub fn body(ingest: &Ingest, list: &List, batch: &Batch, only: Option<&[u32]>, b
     events
 }
 
-/// Writes the body of a request for the documents of events, with the field of each event.
+/// Replaces `body` by a request for the documents of all events, with the field of each event. `list` has the
+/// generations.
 pub fn look(ingest: &Ingest, list: &List, batch: &Batch, body: &mut Vec<u8>) {
     let mut names = Names::new(&ingest.collection, Style::Dotted, list);
     body.clear();
@@ -98,7 +101,8 @@ struct Document<'a> {
     source: BTreeMap<Cow<'a, str>, IgnoredAny>,
 }
 
-/// Returns which events of a batch are visible in an answer to [`look`]: their documents have a field of their kind.
+/// Returns, for each event of a batch, whether it is visible in an answer to [`look`]: its document has a field of its
+/// kind.
 pub fn seen(batch: &Batch, answer: &[u8]) -> Vec<bool> {
     let docs = serde_json::from_slice::<Answer<'_>>(answer).map_or_else(|_| Vec::new(), |answer| answer.docs);
     let is_seen = |(place, event)| {

@@ -87,10 +87,12 @@ impl From<(Request, Judge)> for MappedSteps {
 }
 
 impl MappedSteps {
+    /// Creates the steps of an operation with one step.
     fn of(step: SearchStep) -> Self {
         Self { step, then: Vec::new(), parts: &[], pages: None, managing: None }
     }
 
+    /// Creates the steps of an operation with pages, of which `step` reads the first.
     fn paged(step: SearchStep, pages: Paging) -> Self {
         Self { pages: Some(Box::new(pages)), ..Self::of(step) }
     }
@@ -160,7 +162,8 @@ struct Mapping<'a> {
 }
 
 impl Operation {
-    /// Maps `{"search": {...}, "timeout": 5}`. `timeout` is the default.
+    /// Maps `{"search": {...}, "timeout": 5}`. `register` holds the generations of all operations, `timeout` is the
+    /// default. Refuses options that do not fit the kind.
     pub fn map(
         form: &Value,
         context: &Context,
@@ -228,7 +231,7 @@ impl Operation {
         Ok(Self { step, then, parts, pages, repeat, assertion, timeout, captures, ingest, managing })
     }
 
-    /// Whether the number of exchanges is unlimited.
+    /// Whether the number of exchanges per request varies: pages, attempts or index management.
     pub fn exchanges_often(&self) -> bool {
         self.pages.is_some() || self.repeat.is_some() || self.managing.is_some()
     }
@@ -262,7 +265,7 @@ impl Mapping<'_> {
     }
 }
 
-/// Returns the assertion. Refuses an assertion that does not apply to answers of this kind.
+/// Returns the assertion, or an error if answers of this kind lack the hits or fields that it checks.
 fn asserted(assertion: Assertion, judge: Judge, kind: &str) -> Result<Assertion, PlanError> {
     if assertion.counts() && !judge.counts() {
         return Err(PlanError::new(format!("assert: only searches have hits, and this is {kind}")));
@@ -281,20 +284,22 @@ fn asserted(assertion: Assertion, judge: Judge, kind: &str) -> Result<Assertion,
 type Mapped = Result<(Request, Judge), PlanError>;
 
 impl Mapping<'_> {
+    /// Returns the workload's variables.
     fn variables(&self) -> &Variables {
         &self.context.variables
     }
 
+    /// Returns a JSON body with a template for `value`.
     fn json(&self, value: &Value) -> Result<Body, PlanError> {
         Template::json(value, self.variables()).map(Body::Json)
     }
 
-    /// `METHOD /collection`
+    /// Returns the request head `METHOD /collection`.
     fn line(&self, method: &str, form: &Form) -> Result<RequestHead<'_>, PlanError> {
         RequestHead::new(method, self.variables()).segment(form.text("collection")?)
     }
 
-    /// `METHOD /collection/place/id`
+    /// Returns the request head `METHOD /collection/place/id`.
     fn at(&self, method: &str, form: &Form, place: DocumentPath) -> Result<RequestHead<'_>, PlanError> {
         let line = self.line(method, form)?.segment(place.before)?.segment(&id("id", form.require("id")?)?)?;
         match place.behind {
@@ -304,7 +309,7 @@ impl Mapping<'_> {
     }
 }
 
-/// Returns the document id at `key`, a number or a text.
+/// Converts a document id, a number or a text, to text. `key` names it in the error.
 fn id(key: &str, value: &Value) -> Result<String, PlanError> {
     match value {
         Value::String(text) if !text.is_empty() => Ok(text.clone()),
@@ -313,7 +318,7 @@ fn id(key: &str, value: &Value) -> Result<String, PlanError> {
     }
 }
 
-/// Appends the routing value, if given.
+/// Appends the routing value to the query string, if given.
 fn routed<'a>(line: RequestHead<'a>, form: &Form) -> Result<RequestHead<'a>, PlanError> {
     match form.get("routing") {
         Some(routing) => line.parameter("routing", &id("routing", routing)?.into()),

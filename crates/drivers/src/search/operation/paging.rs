@@ -18,7 +18,7 @@ const OURS: [&str; 5] = ["size", "from", "search_after", "pit", "scroll"];
 const KEPT: &str = "1m";
 
 impl Mapping<'_> {
-    /// Reads pages by a scroll. The first page opens it; the driver clears it at the end.
+    /// Maps a scroll. The first page opens it; the driver clears it at the end.
     pub(super) fn scroll(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let form = Form::new(argument, &["collection", "body", "size", "pages", "keep_alive"])?;
         let (size, kept) = (form.count("size")?, kept(&form)?);
@@ -39,7 +39,7 @@ impl Mapping<'_> {
         Ok(MappedSteps::paged(SearchStep::new(first, Judge::Search), paging))
     }
 
-    /// Reads pages by searches that continue after the last hit, by default in a point in time.
+    /// Maps searches that each continue after the last hit, by default in a point in time.
     pub(super) fn search_after(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let known = ["collection", "body", "size", "pages", "point_in_time", "keep_alive"];
         let form = Form::new(argument, &known)?;
@@ -76,7 +76,7 @@ impl Mapping<'_> {
         Ok(MappedSteps::paged(SearchStep::new(page, Judge::Search), paging))
     }
 
-    /// Reads buckets by composite aggregations that continue after the last bucket.
+    /// Maps composite aggregations that each continue after the last bucket.
     pub(super) fn composite(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let form = Form::new(argument, &["collection", "sources", "aggregations", "query", "size", "pages"])?;
         let sources = form.require("sources")?;
@@ -113,7 +113,7 @@ impl Mapping<'_> {
         Ok(MappedSteps::paged(SearchStep::new(page, Judge::Aggregation), paging))
     }
 
-    /// Returns the search in a form's body, converted to this version.
+    /// Returns the search in a form's body, converted to this version. Refuses keys that the paging sets.
     fn searched(&self, form: &Form) -> Result<Map<String, Value>, PlanError> {
         let Some(body) = form.get("body") else { return Ok(Map::new()) };
         form.mapping("body")?;
@@ -137,20 +137,24 @@ impl Mapping<'_> {
     }
 }
 
+/// Returns a body with the carried bytes between two texts.
 fn around(before: &str, after: &str) -> Body {
     Body::Around(literal(before), literal(after))
 }
 
+/// Returns a template of fixed text.
 fn literal(text: &str) -> Template {
     let mut template = Template::default();
     template.push_literal(text);
     template
 }
 
+/// Reads the largest number of pages.
 fn pages(form: &Form) -> Result<Option<u64>, PlanError> {
     form.get("pages").map(|_| form.count("pages")).transpose()
 }
 
+/// Reads how long the store keeps a scroll or point in time after each page; by default one minute.
 fn kept<'a>(form: &Form<'a>) -> Result<&'a str, PlanError> {
     form.get("keep_alive").map_or(Ok(KEPT), |_| form.text("keep_alive"))
 }

@@ -10,6 +10,7 @@ use crate::http1::request::{Body, RequestHead};
 use crate::search::answer::Judge;
 
 impl Mapping<'_> {
+    /// Maps a search: `{"collection": NAME, "body": {...}, "size": 10, ...}`.
     pub(super) fn search(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "body", "size", "request_cache", "parameters", "routing"])?;
         let mut line = routed(self.line("POST", &form)?.segment("_search")?, &form)?;

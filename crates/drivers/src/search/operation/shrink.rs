@@ -24,7 +24,7 @@ const NO_WRITES: &str = "index.blocks.write";
 const ONLY_NODE: &str = "index.routing.allocation.require._name";
 
 impl Mapping<'_> {
-    /// Maps `{"from": NAME, "to": NAME, "settings": {...}}`.
+    /// Maps `{"from": NAME, "to": NAME, "settings": {...}}` to the steps of [`PARTS`].
     pub(super) fn shrink(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let form = Form::new(argument, &["from", "to", "settings"])?;
         let settings = form.get("settings").map(|_| form.mapping("settings")).transpose()?;
@@ -34,8 +34,9 @@ impl Mapping<'_> {
     }
 }
 
-/// Returns the requests in order. The store requires a copy of every shard on one node and a write block. The first
-/// steps arrange both, and wait for pending writes. The new index inherits neither setting.
+/// Returns the requests of [`PARTS`], in order, that copy the index `from` to `to` with these settings. The store
+/// requires a copy of every shard on one node and a write block. The first steps arrange both, and wait for pending
+/// writes. The new index inherits neither setting.
 pub fn steps(
     dialect: &Dialect,
     variables: &Variables,
@@ -72,17 +73,18 @@ pub fn steps(
     Ok(vec![choose, gather, gathered, block, SearchStep::new(shrink, Judge::DONE), ready(variables, to)?])
 }
 
-/// Settings that remove the write block and the node restriction.
+/// Returns settings that remove the write block and the node restriction.
 pub fn open() -> Value {
     json!({NO_WRITES: null, ONLY_NODE: null})
 }
 
-/// Waits until an index is readable.
+/// Returns the request that waits until an index is readable.
 pub fn ready(variables: &Variables, index: &str) -> Result<SearchStep, PlanError> {
     let line = RequestHead::new("GET", variables).path("/_cluster/health")?.segment(index)?;
     Ok(SearchStep::new(at_rest(line.parameter("wait_for_status", &"yellow".into())?)?, Judge::ON_SHARDS))
 }
 
+/// Completes a health request that waits until no shard moves or starts.
 fn at_rest(line: RequestHead<'_>) -> Result<Request, PlanError> {
     let line = line.parameter("wait_for_no_relocating_shards", &true.into())?;
     Ok(line.parameter("wait_for_no_initializing_shards", &true.into())?.finish(Body::None))
