@@ -43,11 +43,13 @@ struct Field {
 }
 
 impl Assertion {
-    /// Reads `{"min_hits": 1, "hits": 1, "fields": {"a.b": value}}`.
+    /// Reads `{"min_hits": 1, "hits": 1, "fields": {"a.b": value}, "recall": {...}}`. Refuses unknown keys and wrong
+    /// types.
     pub fn map(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
         Self::read(form, variables).map_err(|error| error.within("assert"))
     }
 
+    /// Like `map`; its errors do not contain the word `assert`.
     fn read(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let form = Form::new(form, &["min_hits", "hits", "fields", "recall"])?;
         let recall = form.get("recall").map(|recall| Truth::read(recall, variables)).transpose()?;
@@ -99,7 +101,8 @@ impl Assertion {
         self.recall.as_ref().map_or((None, Ok(())), |truth| truth.judge(values, &ids(truth.k)))
     }
 
-    /// Checks the number of documents found; `hint` is appended to the message for too few.
+    /// Returns a failure if `count`, the number of documents found, is below `min_hits` or differs from `hits`. `hint`
+    /// is appended to its message.
     pub fn judge_hits(&self, count: u64, hint: &str) -> Result<(), Failure> {
         match (self.min_hits, self.hits) {
             (Some(least), _) if count < least => {
@@ -112,12 +115,14 @@ impl Assertion {
         }
     }
 
-    /// Checks the fields by name. `look` returns the value of one field, or `None` if it is missing.
+    /// Returns a failure for the first asserted field that is missing or has another value. `look` returns the value of
+    /// a field by name, or `None` if it is missing.
     pub fn judge_fields(&self, values: &Values, mut look: impl FnMut(&str) -> Option<Value>) -> Result<(), Failure> {
         self.fields.iter().try_for_each(|field| field.judge(values, look(&field.name)))
     }
 
-    /// Checks the fields of a JSON document. Names that begin with `aggregations.` are looked up in the whole `answer`.
+    /// Checks the asserted fields of a JSON `document`; without a document, returns a failure. Names that begin with
+    /// `aggregations.` are looked up in the whole `answer`.
     pub fn judge_json(&self, values: &Values, document: Option<&[u8]>, answer: &[u8]) -> Result<(), Failure> {
         for field in &self.fields {
             let place = if field.name.starts_with("aggregations.") { Some(answer) } else { document };
@@ -148,7 +153,8 @@ impl Truth {
         })
     }
 
-    /// Returns the recall, and the failure if it is below `at_least`. Without a list of right ids, there is no recall.
+    /// Returns the recall of `ids` against the first `k` true ids, and a failure if it is below `at_least`. If `of`
+    /// does not render to a list with ids, returns no recall and a failure.
     fn judge(&self, values: &Values, ids: &[String]) -> (Option<Recall>, Result<(), Failure>) {
         let mut rendered = Vec::new();
         self.of.render(values, &mut rendered);
@@ -176,7 +182,7 @@ impl Truth {
 }
 
 impl Field {
-    /// Returns the failure if the field is missing or differs from the rendered value.
+    /// Returns the failure if the `actual` value is missing or differs from the expected value, rendered with `values`.
     fn judge(&self, values: &Values, actual: Option<Value>) -> Result<(), Failure> {
         let mut rendered = Vec::new();
         self.value.render(values, &mut rendered);

@@ -75,7 +75,8 @@ impl<S> Captures<S> {
         self.0.iter().map(|capture| &capture.source)
     }
 
-    /// Captures values from an answer. `find` looks up a location; it also gets the name of the value.
+    /// Puts each captured value of an answer into `memory`. `find` gets the name and the location of a value and looks
+    /// it up. `otherwise` replaces a missing or null value; without `otherwise`, a missing value is a failure.
     pub fn keep<'a>(
         &self,
         memory: &mut Captured,
@@ -98,6 +99,8 @@ impl<S> Captures<S> {
 }
 
 impl<S: Source> Capture<S> {
+    /// Reads one capture. Refuses a `name` that is not a captured variable, and a `source` without exactly one of
+    /// `S::KEYS`.
     fn new(name: &str, source: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let read = || -> Result<Self, PlanError> {
             let slot = variables.find(name).map(|id| variables.slot(id))?;
@@ -129,6 +132,7 @@ pub enum Place {
 impl Source for Place {
     const KEYS: &'static [&'static str] = &["field", "json"];
 
+    /// Reads `{"field": "a.b"}` or `{"json": "/a/b"}`; returns `None` if the form has neither.
     fn read(form: &Form) -> Result<Option<Self>, PlanError> {
         Ok(match (form.get("field"), form.get("json")) {
             (Some(_), _) => {
@@ -142,6 +146,7 @@ impl Source for Place {
 }
 
 impl Place {
+    /// Returns a [`Lookup::Missing`] for the captured value `name`. `there`: whether the answer has a document.
     fn nothing(&self, name: &str, there: bool) -> Lookup<'static> {
         let what = match self {
             Self::Field(field, _) => format!("field {field:?}"),
@@ -151,7 +156,8 @@ impl Place {
         Lookup::Missing(assertion(format!("cannot capture \"{name}\": {place} lacks {what}")))
     }
 
-    /// Looks up the location in a document; `None` stands for an answer without documents.
+    /// Looks up the location in a document; `None` stands for an answer without documents. `name` is the captured
+    /// value's name, for the failure.
     pub fn in_value(&self, name: &str, document: Option<&Value>) -> Lookup<'static> {
         let value = document.and_then(|document| match self {
             Self::Field(name, _) => field(document, name),
@@ -170,7 +176,8 @@ impl Place {
 }
 
 impl Captures<Place> {
-    /// Reads the captures of an operation. Refuses captures if its answers contain no document.
+    /// Reads the captures of an operation. Refuses captures unless `reads`, that is, unless its answers contain
+    /// documents.
     pub fn of_documents(form: &Value, reads: bool, variables: &Variables) -> Result<Self, PlanError> {
         let captures = Self::new(form.get("capture"), variables)?;
         if !reads && !captures.is_empty() {
@@ -181,7 +188,7 @@ impl Captures<Place> {
         Ok(captures)
     }
 
-    /// Captures values from a document. Calls `document` only if there are captures.
+    /// Captures values from a document into `memory`. Calls `document` only if there are captures.
     pub fn keep_of(&self, memory: &mut Memory, document: impl FnOnce() -> Option<Value>) -> Result<(), Failure> {
         if self.is_empty() {
             return Ok(());
@@ -200,12 +207,12 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Moves the captured values out, for the current request.
+    /// Returns the known values and leaves none, until `settle` returns them.
     pub fn lend(&mut self) -> Captured {
         std::mem::take(&mut self.known)
     }
 
-    /// Takes the captured values back. Adds the values from the answer if the request succeeded.
+    /// Puts the values from `lend` back. Adds the values captured from the answer if `good`, and drops them otherwise.
     pub fn settle(&mut self, mut known: Captured, good: bool) {
         if good {
             known.learn(&mut self.news);
@@ -215,7 +222,7 @@ impl Memory {
         self.known = known;
     }
 
-    /// Captures values from an answer.
+    /// Captures values from an answer, as [`Captures::keep`] does. They are known only after `settle`.
     pub fn take<'a, S>(
         &mut self,
         captures: &Captures<S>,
@@ -229,6 +236,7 @@ impl Memory {
 /// `shown`. Requests are executed by `self.ask` with the captured values of the user.
 macro_rules! execute_with_memory {
     () => {
+        /// Executes a request with the user's captured values. Adds values captured from its answer if it succeeds.
         async fn execute(
             &self,
             connection: &mut Connection,
@@ -245,6 +253,7 @@ macro_rules! execute_with_memory {
             reply
         }
 
+        /// Returns the captured values of the client's current user.
         fn memory<'a>(
             &self,
             connection: &'a mut Connection,
@@ -252,6 +261,7 @@ macro_rules! execute_with_memory {
             Some(&mut connection.memory.known)
         }
 
+        /// Returns the client's slot for the request and answer to display.
         fn exchange(connection: &mut Connection) -> Option<&mut Option<loadframe_engine::driver::Exchange>> {
             Some(&mut connection.shown)
         }

@@ -63,7 +63,7 @@ pub struct Read {
 }
 
 impl Read {
-    /// Returns the names of the fields that a request reads.
+    /// Returns the names of the fields that a request reads, rendered with `values`.
     pub fn names(&self, values: &Values) -> Vec<String> {
         let name = |field: &Template| {
             let mut name = Vec::new();
@@ -135,7 +135,7 @@ impl Action {
         ("delete", Self::Delete),
     ];
 
-    /// Returns the action with this name.
+    /// Returns the action with this name, or an error that lists the names.
     pub fn parse(name: &str) -> Result<Self, PlanError> {
         let action = Self::NAMES.iter().find(|(known, _)| *known == name);
         let names = Self::NAMES.iter().map(|(known, _)| *known);
@@ -149,7 +149,7 @@ impl Bulk {
         self.corpus.documents().div_ceil(self.size)
     }
 
-    /// Puts the documents of request `k` into `lines`, one per line; returns their number.
+    /// Replaces `lines` by the documents of request `k`, one per line; returns their number.
     pub fn documents(&self, k: u64, lines: &mut Vec<u8>) -> u64 {
         lines.clear();
         self.corpus.append(k % self.requests().max(1) * self.size, self.size, b"", lines)
@@ -163,7 +163,7 @@ impl Bulk {
 }
 
 impl Neutral {
-    /// The template of the document id that a document's action uses, if any.
+    /// The template of the document id; `None` for scans and bulk requests.
     pub fn id(&self) -> Option<&Template> {
         match self {
             Self::Insert(write) | Self::Update(write) | Self::Upsert(write) | Self::ReadModifyWrite(write) => {
@@ -225,6 +225,7 @@ impl Neutral {
 }
 
 impl Key {
+    /// Reads the collection, and the document id under the key `id` of the form: a text or a number.
     fn map(form: &Form, id: &str, variables: &Variables) -> Result<Self, PlanError> {
         let text = match form.require(id)? {
             Value::String(text) if !text.is_empty() => text.clone(),
@@ -238,6 +239,7 @@ impl Key {
 }
 
 impl Read {
+    /// Reads `{"collection": "c", "id": "1", "fields": ["a", "b"]}`.
     fn map(argument: &Value, context: &Context) -> Result<Self, PlanError> {
         let form = Form::new(argument, &["collection", "id", "fields"])?;
         let wrong = |value: &Value| PlanError::new(format!("\"fields\" wants a list of names, not {value}"));
@@ -255,6 +257,7 @@ impl Read {
 }
 
 impl Write {
+    /// Reads `{"collection": "c", "id": "1", "document": {...}}`.
     fn map(argument: &Value, context: &Context) -> Result<Self, PlanError> {
         let form = Form::new(argument, &["collection", "id", "document"])?;
         let document = form.mapping("document")?;
@@ -272,6 +275,7 @@ impl Write {
 }
 
 impl Scan {
+    /// Reads `{"collection": "c", "from": "1", "count": 10, "by": "field"}`. Refuses a count of 0.
     fn map(argument: &Value, context: &Context) -> Result<Self, PlanError> {
         let form = Form::new(argument, &["collection", "from", "count", "by"])?;
         let count = match form.require("count")? {
@@ -287,6 +291,8 @@ impl Scan {
 }
 
 impl Bulk {
+    /// Reads `{"collection": "c", "corpus": "name", "size": 100, "action": "index", "id": "field"}`. Without `id`,
+    /// refuses a corpus with ids in its action lines.
     fn map(argument: &Value, context: &Context) -> Result<Self, PlanError> {
         let form = Form::new(argument, &["collection", "corpus", "size", "action", "id"])?;
         let corpus = context.corpora.get(form.text("corpus")?)?;
@@ -306,7 +312,8 @@ impl Bulk {
     }
 }
 
-/// Refuses a corpus if its first action line has an id or cannot be read. `why` tells why ids cannot be used.
+/// Refuses a corpus whose first action line has `_id` or `routing`, or cannot be read. `why`, the reason and the
+/// remedy, ends the message.
 pub fn refuse_action_ids(corpus: &Corpus, why: &str) -> Result<(), PlanError> {
     let Some(action) = first_action(corpus)? else { return Ok(()) };
     let said = |key: &&str| action.values().any(|meta| meta.get(key).is_some());
@@ -376,7 +383,7 @@ pub enum Scalar<'a> {
 }
 
 impl<'a> Scalar<'a> {
-    /// Reads one JSON value.
+    /// Reads one JSON value; `None` if a string or number is malformed.
     pub fn parse(json: &'a [u8]) -> Option<Self> {
         Some(match json.first()? {
             b'n' => Self::Null,
@@ -398,7 +405,7 @@ impl<'a> Scalar<'a> {
     }
 }
 
-/// Iterates over the fields of a document, given as one JSON object.
+/// Calls `field` with name and value of each field of a document, given as one JSON object. Stops at the first error.
 pub fn fields<'a>(
     document: &'a [u8],
     mut field: impl FnMut(&[u8], Scalar<'a>) -> Result<(), Unexpected>,

@@ -6,7 +6,7 @@ use loadframe_engine::driver::{ErrorClass, Failure, Reply, ReplyPart};
 
 use crate::net::exchange::Exchanged;
 
-/// Executes a read_modify_write: after a successful read, `write` sends the write. The reply has both as parts, and counts
+/// Executes a read_modify_write: if `read` succeeded, `write` sends the write. The reply has both as parts, and counts
 /// the written document.
 pub async fn read_modify_write(read: Reply, write: impl AsyncFnOnce() -> Reply) -> Reply {
     let mut parts = vec![read.part(0)];
@@ -48,7 +48,7 @@ pub struct Exchanges {
 }
 
 impl Exchanges {
-    /// Adds an exchange as part number `name`; returns whether it succeeded.
+    /// Adds an exchange as the part with the index `name` in the operation's parts; returns whether it succeeded.
     pub fn add(&mut self, name: usize, reply: Reply) -> bool {
         self.parts.push(reply.part(name));
         self.join(reply)
@@ -59,7 +59,8 @@ impl Exchanges {
         PartStart(self.times.len())
     }
 
-    /// Adds a completed part: from sending its first exchange to the end of its last.
+    /// Adds the part with the index `name`: from sending its first exchange since `begun` to the end of its last.
+    /// `failed` is its error class.
     pub fn end(&mut self, name: usize, begun: PartStart, failed: Option<ErrorClass>) {
         let times = &self.times[begun.0..];
         let never = Exchanged::never();
@@ -73,7 +74,7 @@ impl Exchanges {
         self.times.first().map(|(sent, _)| *sent)
     }
 
-    /// Adds an exchange that could not start, and returns the reason.
+    /// Adds an exchange that could not start, and returns `failure`.
     pub fn unsent(&mut self, failure: Failure) -> Failure {
         self.join(Reply::unsent(failure.clone()));
         failure
@@ -107,13 +108,13 @@ impl Exchanges {
         self.whole.as_ref()?.outcome.as_ref().err().map(|failure| failure.class)
     }
 
-    /// The number of parts with this number.
+    /// The number of parts added with the index `name`.
     pub fn count(&self, name: usize) -> u64 {
         self.parts.iter().filter(|part| part.name == name).count() as u64
     }
 
-    /// Combines all exchanges into one reply: the first failure, and the time from the first send to the last
-    /// completion.
+    /// Combines all exchanges into one reply: the first failure, the sums of bytes and documents, and the time from the
+    /// first send to the last completion.
     pub fn finish(self) -> Reply {
         let whole = self.whole.expect("an operation has an exchange");
         Reply { parts: self.parts, ..whole }

@@ -4,7 +4,8 @@ use loadframe_engine::plan::PlanError;
 use loadframe_engine::util::suggestions::unknown;
 use serde_json::{Map, Value};
 
-/// Returns the kind of an operation and its argument. Refuses other keys, except `options`.
+/// Returns the kind of an operation and its argument: the only key of `form` that is not among `options`. Refuses
+/// further keys. The caller refuses a kind that is not among `kinds`.
 pub fn kind<'a>(form: &'a Value, kinds: &[&str], options: &[&str]) -> Result<(&'a str, &'a Value), PlanError> {
     let mapping = form.as_object().ok_or_else(|| PlanError::new(format!("an operation is a mapping, not {form}")))?;
     let mut named = mapping.iter().filter(|(key, _)| !options.contains(&key.as_str()));
@@ -35,7 +36,7 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The value at `key`, if present.
+    /// The value at `key`; `None` if it is missing or null.
     pub fn get(&self, key: &str) -> Option<&'a Value> {
         self.fields.get(key).filter(|value| !value.is_null())
     }
@@ -62,7 +63,7 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// The required mapping at `key`, or one template variable in its place.
+    /// The required mapping at `key`, or a string that is one template variable, such as "${name}".
     pub fn mapping_or_hole(&self, key: &str) -> Result<&'a Value, PlanError> {
         let value = self.require(key)?;
         let hole = value.as_str().is_some_and(|text| text.starts_with("${") && text.find('}') == Some(text.len() - 1));

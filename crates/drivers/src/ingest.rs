@@ -43,7 +43,8 @@ pub enum Daily {
 const DAILY: [(&str, Daily); 2] = [("event", Daily::Event), ("arrival", Daily::Arrival)];
 
 impl Ingest {
-    /// Reads `{"collection": NAME, "daily": "event", "times": ["bid.time"]}`.
+    /// Reads `{"collection": NAME, "daily": "event", "times": ["bid.time"]}`. Refuses another kind of day, and times
+    /// that are not KIND.FIELD.
     pub fn map(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new(argument, &["collection", "daily", "times"])?;
         let daily = match form.get("daily") {
@@ -69,7 +70,7 @@ impl Ingest {
         Ok(Self { collection: form.text("collection")?.to_owned(), daily, times })
     }
 
-    /// The timestamp fields of a kind of event.
+    /// The names of the timestamp fields of a kind of event.
     pub fn times_of(&self, kind: &str) -> &[String] {
         self.times.get(kind).map_or(&[], Vec::as_slice)
     }
@@ -145,7 +146,7 @@ pub fn count(batch: &Batch, only: Option<&[u32]>) -> usize {
     only.map_or(batch.events.len(), <[u32]>::len)
 }
 
-/// Returns the id of an event's document without JSON escapes; `None` if it is not a string.
+/// Returns the id of an event's document without JSON escapes; `None` if it is not valid text.
 pub fn id<'a>(batch: &'a Batch, event: &Event) -> Option<Cow<'a, str>> {
     let escaped = std::str::from_utf8(batch.id(event)).ok()?;
     if !escaped.contains('\\') {
@@ -154,7 +155,7 @@ pub fn id<'a>(batch: &'a Batch, event: &Event) -> Option<Cow<'a, str>> {
     serde_json::from_str(&format!("\"{escaped}\"")).ok().map(Cow::Owned)
 }
 
-/// Returns the failure of an ingest operation without a source.
+/// Returns the reply of an ingest operation without a source: a failure, and nothing sent.
 pub fn without_source() -> Reply {
     Reply::unsent(Failure::new(ErrorClass::Client, "take_in sends the events of a source, and its phase names none"))
 }

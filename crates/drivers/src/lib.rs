@@ -54,7 +54,7 @@ macro_rules! call_with_driver {
     };
 }
 
-/// Returns the error of a plan with an unknown driver.
+/// Returns the error for a plan whose driver `name` is not among `drivers`; it suggests the nearest one.
 pub fn unknown_driver(name: &str, drivers: &[&str]) -> PlanError {
     PlanError::new(unknown("driver", name, drivers.iter().copied()))
 }

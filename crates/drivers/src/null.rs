@@ -19,24 +19,30 @@ impl Driver for Null {
     type Operation = bool;
     type Connection = ();
 
+    /// Creates the driver. Ignores the target.
     fn new(_target: &Target) -> Result<Self, PlanError> {
         Ok(Self)
     }
 
+    /// Returns whether the operation ingests events. Accepts every form.
     fn map(&self, form: &Value, _context: &Context) -> Result<bool, PlanError> {
         Ok(form.get(TAKE_IN).is_some())
     }
 
+    /// Returns `None`: operations have no corpus.
     fn requests(&self, _operation: &bool) -> Option<u64> {
         None
     }
 
+    /// Ignores the hosts.
     fn set_hosts(&self, _hosts: &[String]) -> Result<(), PlanError> {
         Ok(())
     }
 
+    /// Returns nothing: clients have no state.
     fn connection(&self, _client: u64) {}
 
+    /// Succeeds at once with one document.
     fn execute(
         &self,
         _connection: &mut (),
@@ -49,10 +55,12 @@ impl Driver for Null {
         ready(Reply { documents: 1, ..Reply::new(sent, done, Ok(())) })
     }
 
+    /// Returns whether the operation ingests events.
     fn ingests(&self, operation: &bool) -> bool {
         *operation
     }
 
+    /// Succeeds at once with all events.
     fn ingest(
         &self,
         _connection: &mut (),
@@ -65,10 +73,12 @@ impl Driver for Null {
         ready(Reply { documents: count(batch, only) as u64, ..Reply::new(sent, done, Ok(())) })
     }
 
+    /// Accepts every operation.
     fn looks_for(&self, _operation: &bool) -> Result<(), PlanError> {
         Ok(())
     }
 
+    /// Reports all events as visible.
     fn look_for(
         &self,
         _connection: &mut (),
@@ -80,6 +90,7 @@ impl Driver for Null {
         ready((Reply::new(sent, done, Ok(())), vec![true; batch.events.len()]))
     }
 
+    /// Executes the request; request and answer are shown as "nothing".
     async fn show(&self, connection: &mut (), operation: &bool, context: &Context, draw: &Draw) -> (Reply, Exchange) {
         let exchange = Exchange { request: "nothing".into(), answer: "nothing".into() };
         (self.execute(connection, operation, context, draw, None).await, exchange)

@@ -21,12 +21,12 @@ pub struct Outcome<A> {
 }
 
 impl<A> Outcome<A> {
-    /// Creates the outcome of a request that was not sent to `node`.
+    /// Creates the outcome of a request that failed before it was sent to `node`.
     pub fn unsent(node: u16, failure: Failure) -> Self {
         Self { exchanged: Exchanged::never(), node, answer: Err(failure) }
     }
 
-    /// Judges a successful answer with `judge`.
+    /// Replaces a successful answer by the result of `judge`, which may be a failure.
     pub fn then(self, judge: impl FnOnce(A) -> Result<A, Failure>) -> Self {
         Self { answer: self.answer.and_then(judge), ..self }
     }

@@ -23,7 +23,7 @@ pub type Group = (u16, Vec<usize>);
 
 /// A connection that sends several requests at once.
 pub trait Pipelined {
-    /// Sends `count` requests and waits for all their answers.
+    /// Sends `requests`, which are `count` requests, and waits for all their answers.
     fn send(
         &mut self,
         requests: &[u8],
@@ -44,7 +44,8 @@ impl Document {
     }
 }
 
-/// Groups the documents without an outcome by the node of their shard. Without a node, a document fails.
+/// Groups the documents without an outcome by the node of their shard, which `node` returns. A document whose shard has
+/// no node fails.
 pub fn group_by_node(documents: &mut [Document], mut node: impl FnMut(u16) -> Result<u16, Failure>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (number, document) in documents.iter_mut().enumerate().filter(|(_, document)| document.outcome.is_none()) {
@@ -59,7 +60,7 @@ pub fn group_by_node(documents: &mut [Document], mut node: impl FnMut(u16) -> Re
     groups
 }
 
-/// Fails the documents with these indices.
+/// Gives the documents with the indices `numbers` this failure as their outcome.
 pub fn fail(documents: &mut [Document], numbers: &[usize], failure: &Failure) {
     numbers.iter().for_each(|at| documents[*at].outcome = Some(Err(failure.clone())));
 }
@@ -99,7 +100,8 @@ pub async fn send_each<C: Pipelined>(
     join_all(exchanges).await
 }
 
-/// Returns the reply of a request with these documents; see [`Tally::reply`].
+/// Returns the reply of a request with these documents; see [`Tally::reply`]. A document without an outcome counts as a
+/// success.
 pub fn reply(documents: Vec<Document>, whole: Option<Exchanged>, node: u16) -> Reply {
     let mut tally = Tally::default();
     for (place, document) in documents.into_iter().enumerate() {

@@ -28,7 +28,8 @@ impl Tally {
         self.succeeded += documents;
     }
 
-    /// Records a failure of documents at unknown positions, which cannot be retried.
+    /// Records a failure of documents at unknown positions, which cannot be retried. The first failure determines the
+    /// outcome.
     pub fn fail(&mut self, failure: Failure) {
         self.lost = true;
         self.wrong |= failure.class == ErrorClass::Client && !failure.denied;
@@ -48,7 +49,8 @@ impl Tally {
         }
     }
 
-    /// Records a failure of the documents at these positions.
+    /// Records a failure of the documents at these positions in the request. They may be retried unless their contents
+    /// are the cause.
     pub fn fail_at(&mut self, places: &[u32], failure: Failure) {
         if !failure.is_of_contents() {
             self.rejected.extend_from_slice(places);
@@ -59,7 +61,8 @@ impl Tally {
         }
     }
 
-    /// Records the outcome of a request that carried the documents at these positions.
+    /// Adds the outcome of `reply`, the reply to a part of the request. `places` are the positions of the part's
+    /// documents in the request.
     pub fn include(&mut self, reply: &Reply, places: &[u32]) {
         self.succeed(reply.documents);
         let Err(failure) = &reply.outcome else { return };

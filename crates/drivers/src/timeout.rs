@@ -5,7 +5,7 @@ use std::time::Duration;
 use loadframe_engine::plan::{PlanError, timeout_of};
 use serde_json::Value;
 
-/// Reads the timeout from the operation's form, or returns the target's `default`.
+/// Reads the timeout, in seconds, from the operation's form, or returns the target's `default`. Refuses 0 and below.
 pub fn of_operation(form: &Value, default: Duration) -> Result<Duration, PlanError> {
     match form.get("timeout").filter(|timeout| !timeout.is_null()) {
         Some(given) => given

@@ -102,7 +102,7 @@ impl List {
         self.deleted > i64::MIN
     }
 
-    /// Start and end of the generation that contains an instant.
+    /// Start (inclusive) and end (exclusive) of the generation that contains an instant, in milliseconds since 1970.
     pub fn span(&self, instant: i64) -> (i64, i64) {
         let midnight = instant.div_euclid(DAY) * DAY;
         let after = self.begins.partition_point(|begin| *begin <= instant);
@@ -119,6 +119,7 @@ impl Generations {
         Self { collection: collection.to_owned(), style, state, listed: OnceCell::new(), dated: OnceCell::new() }
     }
 
+    /// Locks and returns the state.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no thread panics while it holds the lock")
     }
@@ -128,8 +129,8 @@ impl Generations {
         self.state().list.clone()
     }
 
-    /// Returns the generations for placing all events of a request. Generations created later start after the newest of
-    /// these events.
+    /// Records the newest instants of the events at the indices `only`, or of all events, and returns the generations
+    /// to place them in. Generations created later start after the newest of these events.
     pub fn place(&self, form: &Ingest, batch: &Batch, only: Option<&[u32]>) -> Arc<List> {
         let mut newest: BTreeMap<i64, i64> = BTreeMap::new();
         let (mut from, mut last) = (0, -1);
@@ -151,14 +152,14 @@ impl Generations {
         self.state().note(instants.map(named).map(|instant| (instant.div_euclid(DAY) * DAY, instant)));
     }
 
-    /// Adds the generations with these names of indices or aliases.
+    /// Adds the generations with these names of indices or aliases. Ignores other names.
     pub fn learn<'a>(&self, names: impl Iterator<Item = &'a str>) {
         let begins = names.filter_map(|name| self.begin_of(name));
         self.state().change(|list| list.begins.extend(begins.filter(|begin| begin.rem_euclid(DAY) != 0)));
     }
 
-    /// Starts a generation after all documents of the instant's day, and returns its start. `None` if the day has no
-    /// documents yet, no room, or a generation with this start.
+    /// Starts a generation after all documents of the instant's day, and returns its start. Returns `None` and changes
+    /// nothing if the day has no documents yet, no room, or a generation with this start.
     pub fn begin(&self, instant: i64) -> Option<i64> {
         let day = instant.div_euclid(DAY) * DAY;
         let mut state = self.state();
@@ -175,14 +176,14 @@ impl Generations {
         self.state().change(|list| list.deleted = list.deleted.max(until));
     }
 
-    /// Returns the time of the events: the newest placed instant, but at most `clock`, so that an event with a wrong
-    /// date does not age all others. `None` before the first document.
+    /// Returns the time of the events in milliseconds since 1970: the newest placed instant, but at most `clock`, so
+    /// that an event with a wrong date does not age all others. `None` before the first document.
     pub fn now(&self, clock: i64) -> Option<i64> {
         let state = self.state();
         state.newest.range(..=clock).next_back().map(|(_, newest)| (*newest).min(clock))
     }
 
-    /// Returns the newest placed instant of the same day.
+    /// Returns the newest placed instant of the same day; `None` if the day has no events.
     pub fn newest(&self, instant: i64) -> Option<i64> {
         self.state().newest.get(&(instant.div_euclid(DAY) * DAY)).copied()
     }
@@ -199,7 +200,7 @@ impl Generations {
         Names::new(&self.collection, self.style, list)
     }
 
-    /// Returns the start of the generation with this index or alias name.
+    /// Returns the start of the generation with this index or alias name; `None` for other names.
     pub fn begin_of(&self, name: &str) -> Option<i64> {
         let (before, within) = self.style.separators();
         let (day, time) = name.strip_prefix(&self.collection)?.strip_prefix(before)?.split_at_checked(10)?;
@@ -217,6 +218,7 @@ impl Generations {
 }
 
 impl State {
+    /// Raises the newest instant of each day to the instant given for it.
     fn note(&mut self, newest: impl IntoIterator<Item = (i64, i64)>) {
         for (day, instant) in newest {
             let known = self.newest.entry(day).or_insert(instant);
@@ -224,6 +226,7 @@ impl State {
         }
     }
 
+    /// Changes the list by `change`, then sorts its starts. Lists returned earlier stay unchanged.
     fn change(&mut self, change: impl FnOnce(&mut List)) {
         let list = Arc::make_mut(&mut self.list);
         change(list);
@@ -237,10 +240,12 @@ pub fn clock() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64)
 }
 
+/// Limits an instant to the years 0 to 9999.
 fn named(instant: i64) -> i64 {
     instant.clamp(NAMED.0, NAMED.1)
 }
 
+/// Replaces `name` by the name of the generation that starts at `begin`. `days` caches the text of a day.
 fn write_name(name: &mut Vec<u8>, (collection, style): (&str, Style), begin: i64, days: &mut Days) {
     let (before, within) = style.separators();
     name.clear();
@@ -284,7 +289,7 @@ impl<'a> Names<'a> {
         Some(&self.name[..]).filter(|_| self.span.1 > self.list.deleted)
     }
 
-    /// The start of the last named generation.
+    /// The start of the generation that `of` named last.
     pub fn begin(&self) -> i64 {
         self.span.0
     }

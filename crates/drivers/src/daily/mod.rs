@@ -35,13 +35,13 @@ pub trait Days {
     /// The exchanges so far.
     fn exchanges(&mut self) -> &mut Exchanges;
 
-    /// Lists the starts of the days in the store.
+    /// Lists the starts of the days in the store, in milliseconds since 1970.
     fn begins(&mut self) -> impl Future<Output = Result<Vec<i64>, Failure>>;
 
-    /// Drops the collection of a day.
+    /// Drops the collection of the day that starts at `begin`.
     fn drop(&mut self, begin: i64) -> impl Future<Output = Result<(), Failure>>;
 
-    /// Runs after days were dropped.
+    /// Runs once after days were dropped; does nothing by default.
     fn dropped(&mut self) -> impl Future<Output = Result<(), Failure>> {
         ready(Ok(()))
     }
@@ -77,7 +77,7 @@ pub struct Bucket<'a> {
 }
 
 impl Bucket<'_> {
-    /// The positions of the events.
+    /// The positions of the events in the request.
     pub fn places(&self) -> Vec<u32> {
         self.events.iter().map(|(place, _)| *place).collect()
     }
@@ -90,12 +90,13 @@ impl Buckets {
         Self { generations, made: Mutex::default(), making: tokio::sync::Mutex::default(), flow: RwLock::default() }
     }
 
+    /// Locks and returns the starts of the days created so far.
     fn made(&self) -> MutexGuard<'_, BTreeSet<i64>> {
         self.made.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Groups the events of a batch, or those at the positions `only`, by day. Events of deleted days count in `tally`
-    /// as refused.
+    /// as refused. No day is deleted while the result exists.
     pub async fn deal<'a>(
         &'a self,
         form: &Ingest,
@@ -120,7 +121,8 @@ impl Buckets {
         Dealt { days, _flowing: flowing }
     }
 
-    /// Creates the day that starts at an instant with `make`, unless already created.
+    /// Creates the day that starts at `begin` with `make`, unless this process has created it already. Waits while
+    /// another day is created.
     pub async fn make(&self, begin: i64, make: impl AsyncFnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         if self.made().contains(&begin) {
             return Ok(());
@@ -134,12 +136,13 @@ impl Buckets {
     }
 
     /// Deletes all days, or those that ended more than `keep` milliseconds ago. Continues after a failure; the outcome
-    /// is the first failure.
+    /// is the first failure. The reply's parts are the listing and each deletion.
     pub async fn delete(&self, mut days: impl Days, keep: Option<i64>) -> Reply {
         let outcome = self.delete_by(&mut days, keep).await;
         Reply { outcome, ..std::mem::take(days.exchanges()).finish() }
     }
 
+    /// Does the work of `delete`, and adds its exchanges and parts to `days`.
     async fn delete_by(&self, days: &mut impl Days, keep: Option<i64>) -> Result<(), Failure> {
         let begun = days.exchanges().begin();
         let begins = days.begins().await;
@@ -186,7 +189,7 @@ fn class<T>(outcome: &Result<T, Failure>) -> Option<ErrorClass> {
 }
 
 /// Reads `{"collection": NAME, "keep": SECONDS}`. Returns the collection, and how long to keep days, in milliseconds.
-/// Without `keep`, all days are deleted.
+/// Without `keep`, returns `None`: all days are deleted.
 pub fn deletion(argument: &Value) -> Result<(String, Option<i64>), PlanError> {
     let form = Form::new(argument, &["collection", "keep"])?;
     Ok((form.text("collection")?.to_owned(), form.milliseconds("keep")?))

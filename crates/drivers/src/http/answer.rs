@@ -67,7 +67,7 @@ impl Expect {
         !self.json.is_empty() || self.contains.is_some()
     }
 
-    /// Judges a complete answer.
+    /// Checks a complete answer: status, JSON values, headers, then text. Returns the first failure.
     pub fn judge(&self, answer: &Answer, values: &Values) -> Result<(), Failure> {
         let (status, body) = (answer.status(), answer.body());
         if !self.status.contains(&status) {
@@ -113,11 +113,13 @@ impl Expect {
     }
 }
 
+/// Reads a status from 200 to 599.
 fn status(value: &Value) -> Result<u16, PlanError> {
     let status = value.as_u64().and_then(|status| u16::try_from(status).ok()).filter(|s| (200..600).contains(s));
     status.ok_or_else(|| PlanError::new(format!("\"status\" wants numbers from 200 to 599, not {value}")))
 }
 
+/// Joins statuses with "or" for a message.
 fn listed(status: &[u16]) -> String {
     status.iter().map(u16::to_string).collect::<Vec<_>>().join(" or ")
 }

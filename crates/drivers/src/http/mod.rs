@@ -36,66 +36,83 @@ impl Driver for Http {
     const CAPTURES: bool = true;
     type Connection = Connection;
 
+    /// Creates the driver of a target. Resolves its hosts; does not connect.
     fn new(target: &Target) -> Result<Self, PlanError> {
         Http1::new(target).map(|http| Self { http })
     }
 
+    /// Maps an operation of the workload: `{"http": {"method": "GET", "path": "/"}, "timeout": 5}`.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         Operation::map(form, &context.variables, self.http.timeout())
     }
 
+    /// Returns the names of the times that the operation reads from answers, which are recorded as parts.
     fn parts(&self, operation: &Operation) -> &'static [&'static str] {
         operation.timing.parts()
     }
 
+    /// Returns true: some operations can carry a trace context.
     fn has_traces(&self) -> bool {
         true
     }
 
+    /// Returns whether the operation's requests carry a trace context, as a header.
     fn traces(&self, operation: &Operation) -> bool {
         operation.request.traces()
     }
 
+    /// Returns `None`: operations have no corpus.
     fn requests(&self, _operation: &Operation) -> Option<u64> {
         None
     }
 
+    /// Checks TLS to all hosts. A host that does not answer is not an error.
     async fn verify(&self) -> Result<(), PlanError> {
         self.http.verify().await
     }
 
+    /// Changes the target's hosts while load runs. Refuses hosts that cannot be resolved.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.http.set_hosts(hosts)
     }
 
+    /// Returns all hosts that the target ever had, by node number.
     fn hosts(&self) -> Vec<String> {
         self.http.hosts()
     }
 
+    /// Returns the hosts that are unreachable now, each with the reason.
     fn unreachable(&self) -> Vec<(String, String)> {
         self.http.unreachable()
     }
 
+    /// Limits the open connections of all clients to `connections`, divided among `workers` threads.
     fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
         self.http.cap(connections, workers)
     }
 
+    /// Returns the nodes that this worker's clients choose from; `None` unless the spread is fixed.
     fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
         self.http.nodes(worker, workers)
     }
 
+    /// Switches a client to a node from its next request on. `keep`: connections to other nodes stay open.
     fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
         connection.http.turn_to(node, keep);
     }
 
+    /// Creates the state of client number `client`, without connections.
     fn connection(&self, client: u64) -> Connection {
         Connection { http: self.http.connection(client), captured: Captured::NONE }
     }
 
+    /// Returns the captured values of the client's current user.
     fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
         Some(&mut connection.captured)
     }
 
+    /// Sends a request and judges its answer; captures values from a success. Sends nothing if a captured value is
+    /// missing.
     async fn execute(
         &self,
         connection: &mut Connection,
@@ -126,10 +143,12 @@ impl Driver for Http {
         }
     }
 
+    /// Returns the last answer as JSON, if it is JSON and the client has all of it.
     fn answer<'a>(&self, connection: &'a Connection, _operation: &Operation) -> Option<Cow<'a, [u8]>> {
         connection.http.answer().whole().map(Cow::Borrowed)
     }
 
+    /// Returns the request `draw` as text without sending it. Captured values are empty.
     fn render(
         &self,
         connection: &mut Connection,
@@ -142,6 +161,7 @@ impl Driver for Http {
         Some(self.http.written(&mut connection.http, &operation.request, &values))
     }
 
+    /// Executes the request `draw`, and returns it with its answer as text.
     async fn show(
         &self,
         connection: &mut Connection,
@@ -155,7 +175,7 @@ impl Driver for Http {
     }
 }
 
-/// The reply for a request that lacks a captured value.
+/// The reply for a request that was not sent, because the captured value `name` is missing.
 fn unsent(node: u16, name: &str) -> Reply {
     let message = format!("not sent: no answer has given this client a value for \"{name}\" yet");
     Reply { node, ..Reply::unsent(assertion(message)) }

@@ -18,7 +18,8 @@ const HEADER: &str = "server-timing";
 pub struct Timing(&'static [&'static str]);
 
 impl Timing {
-    /// Parses `["store", "app"]`. Without a form, reads no times.
+    /// Parses `["store", "app"]`. Without a form, reads no times. Refuses a name twice, or with other characters than
+    /// letters, digits, `_` and `-`.
     pub fn new(form: Option<&Value>) -> Result<Self, PlanError> {
         let names = match form {
             None | Some(Value::Null) => return Ok(Self::default()),
@@ -42,7 +43,8 @@ impl Timing {
         self.0
     }
 
-    /// Adds the times to the reply. Turns a success into a failure if the answer lacks one of them.
+    /// Adds a part to the reply for each time, which ends when the reply is done. Turns a success into a failure if the
+    /// answer lacks one of them.
     pub fn read(&self, answer: &Answer, reply: &mut Reply) {
         if self.0.is_empty() {
             return;
@@ -61,7 +63,7 @@ impl Timing {
     }
 }
 
-/// Returns the time of that name, if the header has it.
+/// Returns the time named `wanted` in the header's text `told`, if it is there.
 fn time_of(told: &str, wanted: &str) -> Option<Duration> {
     told.split(',').find_map(|entry| {
         let mut words = entry.split(';').map(str::trim);
@@ -73,10 +75,12 @@ fn time_of(told: &str, wanted: &str) -> Option<Duration> {
     })
 }
 
+/// Returns whether a name consists of letters, digits, `_` and `-`.
 fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }
 
+/// The error for a `timing` that is not a list of names.
 fn refused(value: &Value) -> PlanError {
     PlanError::new(format!("\"timing\" wants a list of names of the header Server-Timing, not {value}"))
 }

@@ -62,7 +62,7 @@ impl Access {
 }
 
 impl Authorization {
-    /// Creates the credentials. If their secret is in a `file`, changes of the file replace it.
+    /// Creates the credentials. If they come from a `file`, they are read again whenever it changes.
     pub fn new(auth: &Auth, file: Option<PathBuf>) -> Result<Self, PlanError> {
         let first = Credential::new(auth)?;
         let scope = match auth {
@@ -88,6 +88,7 @@ impl Authorization {
     }
 
     /// Appends the header lines that authenticate a request with this `head` and `body`. `seen` caches the credentials.
+    /// The error says why the request cannot be signed.
     pub fn append(&self, seen: &mut Seen<Credential>, head: &mut Vec<u8>, body: &[u8]) -> Result<(), String> {
         let credential = match &self.source {
             Source::Fixed(credential) => credential,
@@ -105,7 +106,8 @@ impl Authorization {
 }
 
 impl Authorization {
-    /// Returns the headers that authenticate a request which another client sends with these `headers`.
+    /// Returns the headers that authenticate a request which another client sends with these `headers`. The error says
+    /// why the request cannot be signed.
     pub fn headers(
         &self,
         method: &str,
@@ -125,6 +127,8 @@ impl Authorization {
 }
 
 impl Credential {
+    /// Builds the header, or the signing key. Refuses a user name with a colon, and a key or token that a header cannot
+    /// carry.
     fn new(auth: &Auth) -> Result<Self, PlanError> {
         let value = match auth {
             Auth::Basic { user, .. } if user.contains(':') => {
@@ -142,13 +146,15 @@ impl Credential {
 }
 
 impl fmt::Debug for Authorization {
+    /// Writes `***` in place of the credentials, or `none` without credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let none = matches!(&self.source, Source::Fixed(Credential::Header(line)) if line.is_empty());
         f.write_str(if none { "none" } else { "***" })
     }
 }
 
-/// Checks that a secret is not empty and is printable ASCII. Other characters could end the header or start another.
+/// Returns the secret if it is printable ASCII and not empty. Other characters could end the header or start another.
+/// `what` names the secret in the error.
 fn visible<'a>(what: &str, secret: &'a str) -> Result<&'a str, PlanError> {
     if !secret.is_empty() && secret.bytes().all(|byte| byte.is_ascii_graphic()) {
         Ok(secret)

@@ -44,6 +44,7 @@ impl Scope {
         Ok(())
     }
 
+    /// Returns the headers of the signature, by name and value. See `sign`.
     fn headers(
         &self,
         identity: &Identity,

@@ -30,6 +30,7 @@ pub enum Place {
 impl Source for Place {
     const KEYS: &'static [&'static str] = &["json", "header"];
 
+    /// Reads `{"json": "/pointer"}` or `{"header": "name"}`; returns `None` if the form has neither.
     fn read(form: &Form) -> Result<Option<Self>, PlanError> {
         Ok(match (form.get("json"), form.get("header")) {
             (Some(Value::String(pointer)), _) => Some(Self::Json(Pointer::parse(pointer)?)),
@@ -45,7 +46,8 @@ impl Captures {
         self.sources().any(|place| matches!(place, Place::Json(_)))
     }
 
-    /// Captures values from an answer for later requests.
+    /// Puts the captured values of an answer into `memory`. Returns a failure if a value without `otherwise` is
+    /// missing.
     pub fn keep_from(&self, answer: &Answer, memory: &mut Captured) -> Result<(), Failure> {
         self.keep(memory, |name, place| {
             Ok(match place {
@@ -64,12 +66,13 @@ impl Captures {
     }
 }
 
-/// Returns the JSON at a pointer in the body.
+/// Returns the JSON at a pointer in the body, or the failure if there is none.
 pub fn pick<'a>(pointer: &Pointer, body: &'a [u8]) -> Result<&'a [u8], Failure> {
     let json = pointer.find(body).map_err(|_| no_json(body))?;
     json.ok_or_else(|| nothing(pointer, body))
 }
 
+/// The failure for a body without a value at a pointer.
 fn nothing(pointer: &Pointer, body: &[u8]) -> Failure {
     assertion(format!("the answer has nothing at \"{}\": {}", pointer.text(), excerpt(body)))
 }

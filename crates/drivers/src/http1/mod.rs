@@ -136,7 +136,8 @@ impl Http1 {
         self.topology.unreachable()
     }
 
-    /// Limits the number of open connections; see [`Driver::cap`](loadframe_engine::driver::Driver).
+    /// Limits the open connections of all clients to `connections`; see
+    /// [`Driver::cap`](loadframe_engine::driver::Driver). Refuses fewer than `workers` threads need.
     pub fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
         let per_client = self.topology.connections();
         let routes = connections / per_client;
@@ -150,7 +151,7 @@ impl Http1 {
         Ok(())
     }
 
-    /// Returns the connection of client number `client`. It connects at its first request.
+    /// Returns the state of client number `client`. It connects at its first request.
     pub fn connection(&self, client: u64) -> Connection {
         let means = match &self.cap {
             None => ConnectionSet::Own(Route::new(Assignment::new(self.topology.clone(), client))),
@@ -171,7 +172,7 @@ impl Http1 {
         self.topology.choice(worker, workers, || true)
     }
 
-    /// Renders a request as text without sending it. See [`Connection::shown`].
+    /// Renders a request as text without sending it; it replaces the client's last request. See [`Connection::shown`].
     pub fn written(&self, connection: &mut Connection, request: &Request, values: &Values<'_>) -> String {
         let buffers = &mut connection.buffers;
         // A request that cannot be signed is shown, too.
@@ -259,13 +260,13 @@ impl Connection {
         (self.client.answer(), &mut self.buffers.carried)
     }
 
-    /// Limits the following requests to the documents at these indices. Empty means all documents.
+    /// Limits the following requests to the documents at the indices `places`. Empty means all documents.
     pub fn confine(&mut self, places: &[u32]) {
         self.buffers.only.clear();
         self.buffers.only.extend_from_slice(places);
     }
 
-    /// Calls `write` to write the body of the next request and return its number of documents.
+    /// Calls `write`, which writes the body of the next request and returns its number of documents.
     pub fn give(&mut self, write: impl FnOnce(&mut Vec<u8>) -> u64) {
         self.buffers.give(write);
     }
@@ -277,13 +278,13 @@ impl Connection {
         number
     }
 
-    /// Discards the last request and its answer, if the next request is not sent.
+    /// Discards the last request and its answer, so that they are not shown for a request that was not sent.
     pub fn forget(&mut self) {
         self.client.forget();
         self.buffers = Buffers::default();
     }
 
-    /// Returns the last node used.
+    /// Returns the number of the last node used.
     pub fn node(&self) -> u16 {
         self.node
     }
@@ -309,7 +310,7 @@ impl Answered {
         Self { exchanged: Exchanged::never(), node, documents: 0 }
     }
 
-    /// Returns the request's reply with the judged outcome.
+    /// Returns the request's reply with this number of documents and the judged outcome.
     pub fn reply(self, documents: u64, outcome: Result<(), Failure>) -> Reply {
         self.exchanged.reply(self.node, documents, outcome)
     }

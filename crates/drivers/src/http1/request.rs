@@ -116,7 +116,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Calls `write` to write the body of the next request and return its number of documents.
+    /// Calls `write`, which writes the body of the next request and returns its number of documents.
     pub fn give(&mut self, write: impl FnOnce(&mut Vec<u8>) -> u64) {
         self.given = write(&mut self.body);
     }
@@ -132,7 +132,7 @@ pub struct Rendered<'a> {
 }
 
 impl<'a> RequestHead<'a> {
-    /// Begins with `method` and a slash.
+    /// Begins with `method` and a space.
     pub fn new(method: &str, variables: &'a Variables) -> Self {
         let mut template = Template::default();
         template.push_literal(method);
@@ -140,7 +140,7 @@ impl<'a> RequestHead<'a> {
         Self { variables, template, bodyless: method == "HEAD", has_query: false, fields: Fields::default() }
     }
 
-    /// Appends `/text`, percent-encoded.
+    /// Appends a slash and `text`, percent-encoded, to the path.
     pub fn segment(mut self, text: &str) -> Result<Self, PlanError> {
         self.template.push_literal("/");
         self.template.push_segment(text, self.variables)?;
@@ -173,7 +173,7 @@ impl<'a> RequestHead<'a> {
         Ok(self)
     }
 
-    /// Appends a header.
+    /// Appends a header. Refuses an invalid name and headers that determine the end of a message.
     pub fn field(mut self, name: &str, value: &str) -> Result<Self, PlanError> {
         let within = |error: PlanError| error.within(format!("header \"{name}\""));
         let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
@@ -297,7 +297,7 @@ impl Request {
         Ok(Rendered { parts: [head, b""], documents })
     }
 
-    /// Returns the first line and the body of the last request rendered into `buffers`.
+    /// Returns the first line and the body, before compression, of the last request rendered into `buffers`.
     pub fn rendered<'a>(&'a self, buffers: &'a Buffers) -> (&'a [u8], &'a [u8]) {
         let end = memchr::memchr(b'\r', &buffers.head).unwrap_or(buffers.head.len());
         (&buffers.head[..end], self.body(&buffers.body))

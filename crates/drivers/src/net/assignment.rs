@@ -70,7 +70,7 @@ impl Assignment {
         self.members.iter().any(|node| usize::from(node.number) == number)
     }
 
-    /// Selects the node for a request by its `turn`, up or down.
+    /// Selects the node for a request by its `turn`, whether the node is up or down. For a down home, starts a check.
     pub fn turn(&mut self, turn: u64) {
         match self.topology.spread {
             Spread::RoundRobin => self.at = (turn % self.members.len() as u64) as usize,
@@ -81,7 +81,8 @@ impl Assignment {
         }
     }
 
-    /// Selects another node if the selected one lacks a connection and is known to be down.
+    /// Selects another node by `turn` if the selected one is down and there are others. Called when it lacks a
+    /// connection.
     pub fn detour(&mut self, turn: u64) {
         // A single node is always tried.
         if self.node().is_down() && self.members.len() > 1 {
@@ -93,12 +94,13 @@ impl Assignment {
         }
     }
 
-    /// Whether a client keeps connections to formerly selected nodes.
+    /// Whether a client keeps connections to formerly selected nodes open.
     pub fn keeps(&self) -> bool {
         self.topology.spread != Spread::Fixed || self.chosen.is_some_and(|(_, keep)| keep)
     }
 
-    /// Returns the index of the up node with the fewest requests in flight; ties take turns.
+    /// Returns the index of the up node with the fewest requests in flight; ties take turns by `k`. Starts checks of
+    /// down nodes.
     fn idlest(&self, k: u64) -> usize {
         let count = self.members.len();
         let first = (k % count as u64) as usize;
@@ -116,12 +118,13 @@ impl Assignment {
             .unwrap_or(first)
     }
 
-    /// Counts a request in flight to the selected node, if the spread needs the count.
+    /// Counts a request in flight to the selected node until the result is dropped; `None` if the spread does not need
+    /// the count.
     pub fn occupy(&self) -> Option<Busy> {
         (self.topology.spread == Spread::All).then(|| Busy::new(self.node().clone()))
     }
 
-    /// Selects one of the up nodes, or the next node if all are down.
+    /// Selects one of the up nodes by `turn`, or the next node if all are down.
     fn avoid(&mut self, turn: u64) {
         let up = || (0..self.members.len()).filter(|at| !self.members[*at].is_down());
         let pick = turn % (up().count() as u64).max(1);
@@ -140,6 +143,7 @@ impl Assignment {
 }
 
 impl Drop for Assignment {
+    /// Frees the client's slot in the topology.
     fn drop(&mut self) {
         self.topology.shape().remove_client(self.slot);
     }

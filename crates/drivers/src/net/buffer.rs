@@ -39,7 +39,7 @@ impl AnswerBuffer {
         Some(&mut self.bytes[self.filled..])
     }
 
-    /// Adds the `count` bytes that were written to `space`.
+    /// Counts `count` bytes that were written to `space` as received.
     pub fn advance(&mut self, count: usize) {
         self.filled += count;
     }
@@ -64,12 +64,14 @@ impl AnswerBuffer {
 impl Deref for AnswerBuffer {
     type Target = [u8];
 
+    /// Returns the bytes received so far.
     fn deref(&self) -> &[u8] {
         &self.bytes[..self.filled]
     }
 }
 
 impl DerefMut for AnswerBuffer {
+    /// Returns the bytes received so far.
     fn deref_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[..self.filled]
     }

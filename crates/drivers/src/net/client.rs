@@ -29,7 +29,7 @@ pub struct Client<F> {
 }
 
 impl<F: Frame> Client<F> {
-    /// A client that reads its answers into `answer`.
+    /// Creates a client that reads its answers into `answer`.
     pub fn with(answer: F) -> Self {
         Self { answer, deadline: Deadline::default() }
     }
@@ -102,11 +102,12 @@ struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
+    /// Whether all parts are written.
     fn is_written(&self) -> bool {
         self.written == self.parts[0].len() + self.parts[1].len()
     }
 
-    /// Writes until the socket is full or the request is sent.
+    /// Writes until the socket is full or the request is sent. Keeps a write error in `trouble`.
     fn poll(&mut self, wire: &mut Wire, cx: &mut Context<'_>) {
         while !self.is_written() && self.trouble.is_none() {
             let [head, body] = self.parts;
@@ -168,15 +169,17 @@ fn poll_answer(
     }
 }
 
-/// Names the missing bytes, in the same words for a timeout found by the timer and by a read.
+/// The timeout of a request: without an answer, or with a part of one. Both the timer and a read use it.
 fn late(answer: &impl Frame, limit: Limit) -> Trouble {
     Trouble::late(if answer.received() == 0 { "no answer" } else { "no complete answer" }, limit)
 }
 
+/// The failure of a malformed answer.
 fn malformed(error: impl Display) -> Trouble {
     Trouble::broken(error.to_string())
 }
 
+/// The failure if the server closed the connection before the end of its answer.
 fn closed(answer: &impl Frame) -> Trouble {
     let when = if answer.received() == 0 { "without an answer" } else { "in the middle of its answer" };
     Trouble::broken(format!("the server closed the connection {when}"))

@@ -22,7 +22,7 @@ pub struct ConnectOptions<U = User> {
 }
 
 impl<U: From<User>> ConnectOptions<U> {
-    /// Reads certificates. Refuses settings that the protocol lacks.
+    /// Reads certificates and the user. Refuses compression and credentials other than a password.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         let user = user(target)?.map(U::from);
         let tls = target.tls.as_ref().map(|tls| Tls::new(tls, None)).transpose()?;

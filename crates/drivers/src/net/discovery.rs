@@ -24,12 +24,14 @@ impl DiscoveryError {
 }
 
 impl From<Failure> for DiscoveryError {
+    /// Converts a failure to an error after which a retry may succeed.
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
     }
 }
 
 impl From<DiscoveryError> for Failure {
+    /// Returns the failure inside.
     fn from(error: DiscoveryError) -> Self {
         let (DiscoveryError::Refused(failure) | DiscoveryError::Failed(failure)) = error;
         failure

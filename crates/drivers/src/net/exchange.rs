@@ -54,13 +54,14 @@ impl Exchanged {
         Self { sent, done: Instant::now(), bytes_sent: 0, bytes_received: 0 }
     }
 
-    /// Returns the reply of the whole request.
+    /// Returns the reply of the whole request, which `node` served, with this number of documents and outcome.
     pub fn reply(self, node: u16, documents: u64, outcome: Result<(), Failure>) -> Reply {
         let Self { sent, done, bytes_sent, bytes_received } = self;
         Reply { bytes_sent, bytes_received, documents, node, ..Reply::new(sent, done, outcome) }
     }
 
-    /// Returns the reply of the whole request, given the number of documents or the failure of its judged answer.
+    /// Returns the reply of the whole request, which `node` served. `judged` is the number of documents or the failure
+    /// of its judged answer.
     pub fn judged(self, node: u16, judged: Result<u64, Failure>) -> Reply {
         let documents = judged.as_ref().map_or(0, |documents| *documents);
         self.reply(node, documents, judged.map(drop))

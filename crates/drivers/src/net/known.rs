@@ -44,7 +44,7 @@ impl Known {
         u16::try_from(number).map_err(|_| PlanError::new(format!("there were {number} nodes already")))
     }
 
-    /// Like `number`, for a node with `name` in the records.
+    /// Like `number`, for a node that the records call `name`. Renames a known node.
     pub async fn number_of(&self, address: &str, name: &str) -> Result<u16, PlanError> {
         let number = self.number(address).await?;
         let _one = self.change();
@@ -57,6 +57,7 @@ impl Known {
         Ok(number)
     }
 
+    /// Takes the lock for changes of the nodes.
     fn change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -66,7 +66,7 @@ impl Marks {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
 
-    /// Starts a request.
+    /// Starts a request: forgets the times of the last one.
     pub fn begin(&self) -> RequestStart {
         self.first.store(NEVER, Ordering::Relaxed);
         self.last.store(NEVER, Ordering::Relaxed);
@@ -74,7 +74,8 @@ impl Marks {
         RequestStart { sent, received }
     }
 
-    /// Ends a request. With `answered`, the last byte read is the end of its answer; otherwise the request ends now.
+    /// Ends a request and returns its times and bytes. With `answered`, the last byte read is the end of its answer;
+    /// otherwise the request ends now.
     pub fn end(&self, begun: RequestStart, answered: bool) -> Exchanged {
         let now = self.now();
         let at = |mark: &AtomicU64| match mark.load(Ordering::Relaxed) {
@@ -91,6 +92,7 @@ impl Marks {
         }
     }
 
+    /// The time since the connection opened, in nanoseconds.
     fn now(&self) -> u64 {
         self.opened.elapsed().as_nanos() as u64
     }
@@ -103,13 +105,14 @@ pub struct Marked<W> {
 }
 
 impl<W> Marked<W> {
-    /// Starts to observe a connection.
+    /// Wraps a connection, so that `marks` records its bytes and times.
     pub fn new(wire: W, marks: Arc<Marks>) -> Self {
         Self { wire, marks }
     }
 }
 
 impl<W: AsyncRead + Unpin> AsyncRead for Marked<W> {
+    /// Reads, and records the number of bytes and the time.
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
@@ -125,6 +128,7 @@ impl<W: AsyncRead + Unpin> AsyncRead for Marked<W> {
 }
 
 impl<W: AsyncWrite + Unpin> AsyncWrite for Marked<W> {
+    /// Writes, and records the number of bytes and the time of the request's first write.
     #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
@@ -138,11 +142,13 @@ impl<W: AsyncWrite + Unpin> AsyncWrite for Marked<W> {
         written
     }
 
+    /// Sends buffered bytes.
     #[inline]
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().wire).poll_flush(cx)
     }
 
+    /// Closes the sending direction.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.get_mut().wire).poll_shutdown(cx)
     }

@@ -38,7 +38,7 @@ impl Pool {
         Self { free: Semaphore::new(routes.len()), served: RefCell::default(), idle: RefCell::new(routes) }
     }
 
-    /// Waits for a free route, preferably to node number `wanted`; `None` if the limit passes first.
+    /// Waits for a free route, preferably to node number `wanted`; `None` if `limit` passes first.
     pub async fn borrow(&self, limit: Limit, wanted: Option<u16>) -> Option<Borrowed<'_>> {
         let permit = match self.free.try_acquire() {
             Ok(permit) => permit,
@@ -53,7 +53,8 @@ impl Pool {
 }
 
 impl Pool {
-    /// Returns an idle route for a request to node `wanted`.
+    /// Removes and returns an idle route for a request to node `wanted`, preferably one to this node. Moves the route
+    /// if the node is behind.
     fn choose(&self, wanted: u16) -> Option<Route> {
         let (mut idle, mut served) = (self.idle.borrow_mut(), self.served.borrow_mut());
         let there = idle.iter().position(|route| route.assignment.home() == wanted);
@@ -81,6 +82,7 @@ impl Borrowed<'_> {
 }
 
 impl Drop for Borrowed<'_> {
+    /// Returns the route to the pool.
     fn drop(&mut self) {
         self.pool.idle.borrow_mut().extend(self.route.take());
     }

@@ -29,7 +29,7 @@ impl Default for RefreshThrottle {
 }
 
 impl RefreshThrottle {
-    /// Requests a refresh because the known nodes may be out of date.
+    /// Requests a refresh within 100 ms, because the known nodes may be out of date.
     pub fn doubt(&self) {
         self.within(PAUSE);
     }
@@ -54,15 +54,17 @@ impl RefreshThrottle {
         true
     }
 
-    /// Ends the refresh.
+    /// Ends the refresh that `claim` started.
     pub fn over(&self) {
         self.busy.store(false, Ordering::Release);
     }
 
+    /// Requests a refresh in this many milliseconds, unless an earlier one is due.
     fn within(&self, milliseconds: u64) {
         self.due.fetch_min(self.now() + milliseconds, Ordering::Relaxed);
     }
 
+    /// The time since creation, in milliseconds.
     fn now(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
     }

@@ -22,7 +22,7 @@ impl Route {
 
 /// A type that may hold a connection.
 pub trait Wired: Default {
-    /// The connection, or the empty place for one.
+    /// The connection; `None` while there is none.
     fn wire(&mut self) -> &mut Option<Wire>;
 
     /// Whether a usable connection exists.
@@ -37,7 +37,8 @@ impl Wired for Option<Wire> {
     }
 }
 
-/// Selects the node for a request by its turn; returns the connection to it, or the empty place for one.
+/// Selects the node for a request by its turn; returns the connection to it, which may be missing. Closes connections
+/// to nodes that left, and those that the client does not keep.
 pub fn turn<'a, W: Wired>(assignment: &mut Assignment, wires: &'a mut Vec<W>, turn: u64) -> &'a mut W {
     let before = usize::from(assignment.node().number);
     if assignment.look() {
@@ -60,7 +61,7 @@ pub fn turn<'a, W: Wired>(assignment: &mut Assignment, wires: &'a mut Vec<W>, tu
     &mut wires[number]
 }
 
-/// Returns the element at `index`; a shorter list is filled with defaults.
+/// Returns the element at `index`. Extends a shorter list with defaults.
 pub fn element<T: Default>(list: &mut Vec<T>, index: usize) -> &mut T {
     if index >= list.len() {
         list.resize_with(index + 1, T::default);
@@ -68,7 +69,7 @@ pub fn element<T: Default>(list: &mut Vec<T>, index: usize) -> &mut T {
     &mut list[index]
 }
 
-/// Returns whether there is a usable connection to a node; drops an unusable one.
+/// Returns whether there is a usable connection to node `number`; drops an unusable one.
 fn is_open<W: Wired>(wires: &mut Vec<W>, number: usize) -> bool {
     let connection = element(wires, number);
     let open = connection.is_open();

@@ -43,6 +43,7 @@ impl Busy {
 }
 
 impl Drop for Busy {
+    /// Ends the count of the request.
     fn drop(&mut self) {
         self.0.busy.fetch_sub(1, Ordering::Relaxed);
     }
@@ -112,7 +113,8 @@ impl TargetNode {
         }
     }
 
-    /// Records that the check of a down node failed.
+    /// Records that the check of a down node failed at `now`, in milliseconds, and why. Doubles the pause before the
+    /// next one, up to 500 ms.
     pub fn postpone(&self, now: u64, why: &str) {
         *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(why.to_owned());
         let wait = self.wait.load(Ordering::Relaxed);
@@ -120,20 +122,22 @@ impl TargetNode {
         self.due.store(now + wait, Ordering::Relaxed);
     }
 
-    /// Returns true to exactly one caller once the next attempt is due at `now`.
+    /// Returns true to exactly one caller once the next attempt is due at `now`, in milliseconds. The caller must end
+    /// with `rise`, `postpone` or `release`.
     pub fn claim(&self, now: u64) -> bool {
         let due = self.due.load(Ordering::Relaxed);
         due <= now && self.due.compare_exchange(due, u64::MAX, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Gives a claim back without a result.
+    /// Gives a claim back without a result; the next attempt is due at once.
     pub fn release(&self) {
         let _ = self.due.compare_exchange(u64::MAX, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
 impl Host {
-    /// Resolves `name:port`, `1.2.3.4:port` or `[::1]:port`. Blocks the thread during the lookup.
+    /// Resolves `name:port`, `1.2.3.4:port` or `[::1]:port`. Blocks the thread during the lookup. Fails if there is no
+    /// address.
     pub fn resolve(host: &str) -> Result<Self, PlanError> {
         let name = Self::name_of(host)?;
         Self::with(host, name, host.to_socket_addrs().map(Iterator::collect))
@@ -149,13 +153,13 @@ impl Host {
         Self::with(host, name, addresses)
     }
 
-    /// Returns the `host` header of a request, with its line ending. The default port of the scheme is left out, as by
-    /// other clients: services check signatures of the header without it.
+    /// Returns the `host` header of a request, with its line ending. The default port of the scheme (`tls`: https) is
+    /// left out, as by other clients: services check signatures of the header without it.
     pub fn field(&self, tls: bool) -> &[u8] {
         if self.port == if tls { 443 } else { 80 } { &self.field_without_port } else { &self.field }
     }
 
-    /// Returns the name or address before the port.
+    /// Returns the name or address before the port. Refuses other forms than `name:port`.
     fn name_of(host: &str) -> Result<&str, PlanError> {
         let wrong = || PlanError::new(format!("host \"{host}\" is not of the form name:port"));
         let (name, port) = host.rsplit_once(':').ok_or_else(wrong)?;
@@ -167,6 +171,7 @@ impl Host {
         Ok(name)
     }
 
+    /// Creates the host from the result of its lookup. Fails without an address.
     fn with(host: &str, name: &str, addresses: std::io::Result<Vec<SocketAddr>>) -> Result<Self, PlanError> {
         let addresses =
             addresses.map_err(|error| PlanError::new(format!("host \"{host}\" cannot be resolved: {error}")))?;

@@ -44,7 +44,8 @@ impl Tls {
     }
 }
 
-/// Reads the files named in `plan`. `verifier` may wrap the usual verification to add conditions.
+/// Reads the files named in `plan`. `verifier` may wrap the usual verification to add conditions. Without verification
+/// in the plan, accepts every certificate. Refuses a client's certificate without its key, and the reverse.
 pub fn config(
     plan: &access::Tls,
     verifier: impl FnOnce(Arc<WebPkiServerVerifier>) -> Arc<dyn ServerCertVerifier>,
@@ -89,6 +90,7 @@ pub fn refusal(error: &io::Error) -> Option<String> {
     })
 }
 
+/// Describes why a certificate does not verify.
 fn certificate_error(error: &CertificateError) -> String {
     match error {
         CertificateError::UnknownIssuer => "its issuer is not trusted; name the issuer's certificate as ca".to_owned(),
@@ -111,11 +113,12 @@ fn certificate_error(error: &CertificateError) -> String {
     }
 }
 
-/// `node.test` from `DnsName("node.test")`.
+/// Returns `node.test` from `DnsName("node.test")`.
 fn bare(name: &str) -> &str {
     name.split_once('(').map_or(name, |(_, inside)| inside.trim_matches([')', '"']))
 }
 
+/// Formats seconds as minutes, hours or days.
 fn days(seconds: u64) -> String {
     match seconds {
         0..7200 => format!("{} minutes", seconds / 60),
@@ -143,6 +146,7 @@ fn roots(file: Option<&Path>) -> Result<RootCertStore, PlanError> {
     Ok(roots)
 }
 
+/// Reads the certificates in a PEM file; at least one.
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, PlanError> {
     let read = |error| unreadable(file, "certificate", &error);
     let certificates = CertificateDer::pem_file_iter(file).map_err(read)?.collect::<Result<Vec<_>, _>>();
@@ -152,10 +156,12 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, PlanError> 
     }
 }
 
+/// Reads the private key in a PEM file.
 fn private_key(file: &Path) -> Result<PrivateKeyDer<'static>, PlanError> {
     PrivateKeyDer::from_pem_file(file).map_err(|error| unreadable(file, "private key that is not encrypted", &error))
 }
 
+/// The error for a file without a `what`, such as a certificate, in PEM.
 fn unreadable(file: &Path, what: &str, error: &pem::Error) -> PlanError {
     PlanError::new(match error {
         pem::Error::Io(error) => format!("{}: {error}", file.display()),
@@ -169,6 +175,7 @@ fn unreadable(file: &Path, what: &str, error: &pem::Error) -> PlanError {
 struct AnyCertificate(Arc<CryptoProvider>);
 
 impl ServerCertVerifier for AnyCertificate {
+    /// Accepts every certificate.
     fn verify_server_cert(
         &self,
         _certificate: &CertificateDer<'_>,
@@ -180,6 +187,7 @@ impl ServerCertVerifier for AnyCertificate {
         Ok(ServerCertVerified::assertion())
     }
 
+    /// Accepts every signature.
     fn verify_tls12_signature(
         &self,
         _message: &[u8],
@@ -189,6 +197,7 @@ impl ServerCertVerifier for AnyCertificate {
         Ok(HandshakeSignatureValid::assertion())
     }
 
+    /// Accepts every signature.
     fn verify_tls13_signature(
         &self,
         _message: &[u8],
@@ -198,6 +207,7 @@ impl ServerCertVerifier for AnyCertificate {
         Ok(HandshakeSignatureValid::assertion())
     }
 
+    /// Returns all signature schemes of the cryptography library.
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.0.signature_verification_algorithms.supported_schemes()
     }

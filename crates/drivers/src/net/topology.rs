@@ -68,7 +68,7 @@ struct Choice {
 }
 
 impl Topology {
-    /// Resolves the hosts. Each counts as up until it refuses a connection.
+    /// Resolves the hosts, and refuses an empty list and duplicates. Each counts as up until it refuses a connection.
     pub fn new(hosts: &[String], spread: Spread, tls: Option<Tls>) -> Result<Self, PlanError> {
         let hosts = resolve(hosts)?;
         let node = |(number, host)| Arc::new(TargetNode::new(number as u16, host, true));
@@ -78,12 +78,13 @@ impl Topology {
         Ok(Self { spread, homes: Vec::new(), tls, began: Instant::now(), epoch: AtomicU64::new(0), shape })
     }
 
-    /// Starts clients at the hosts that a plan gives. After a change of hosts, the usual spread applies.
+    /// Starts client *i* at host number `homes[i]`, repeating the list. After a change of hosts, the usual spread
+    /// applies.
     pub fn with_homes(self, homes: Vec<u64>) -> Self {
         Self { homes, ..self }
     }
 
-    /// Returns the host at which a client starts, by index below `hosts`.
+    /// Returns the host at which a client starts, as an index below the number of `hosts`.
     fn first_home(&self, client: u64, hosts: u64) -> u64 {
         let told = !self.homes.is_empty() && self.epoch.load(Ordering::Relaxed) == 0;
         let place = told.then(|| self.homes[(client % self.homes.len() as u64) as usize]);
@@ -130,8 +131,8 @@ impl Topology {
         if self.spread == Spread::Fixed { 1 } else { self.members().len() as u64 }
     }
 
-    /// Returns the nodes for the clients of worker `worker` of `workers`, while `applies` is true: the nodes that are up,
-    /// or all if every node is down. `None` unless the spread is fixed.
+    /// Returns the nodes for the clients of worker `worker` of `workers`: the nodes that are up, or all if every node
+    /// is down; none while `applies` is false. Returns `None` unless the spread is fixed.
     pub fn choice(
         self: &Arc<Self>,
         worker: u64,
@@ -170,10 +171,12 @@ impl Topology {
         (slot, seen, members, home)
     }
 
+    /// Locks and returns the nodes and clients.
     pub(super) fn shape(&self) -> MutexGuard<'_, Shape> {
         self.shape.lock().expect("no thread panics while it holds the lock")
     }
 
+    /// The time since creation, in milliseconds.
     pub(super) fn now(&self) -> u64 {
         self.began.elapsed().as_millis() as u64
     }
@@ -212,6 +215,8 @@ impl Choice {
 }
 
 impl Nodes for Choice {
+    /// Returns the numbers and weights of the nodes that are up, preferably of those where the plan starts this
+    /// worker's clients. Starts checks of down nodes.
     fn available(&mut self) -> &[(u16, u32)] {
         if self.topology.epoch.load(Ordering::Relaxed) != self.seen {
             {
@@ -250,13 +255,14 @@ struct Claim {
 }
 
 impl Drop for Claim {
+    /// Permits another check, if this one had no result.
     fn drop(&mut self) {
         self.node.release();
     }
 }
 
 impl Shape {
-    /// Returns the number of a client's home.
+    /// Returns the number of the home of the client in a slot; `None` for a free slot.
     pub(super) fn home(&self, slot: usize) -> Option<u16> {
         self.clients[slot].map(|client| client.home)
     }
@@ -266,7 +272,7 @@ impl Shape {
         self.clients[slot] = None;
     }
 
-    /// Adds a node, with its old number if the target had it before.
+    /// Adds a node, which counts as down, with its old number if the target had it before.
     fn join(&mut self, host: Host) -> Result<Arc<TargetNode>, PlanError> {
         let known = self.nodes.iter().position(|node| node.host.text == host.text);
         let number = known.unwrap_or(self.nodes.len());
@@ -279,7 +285,7 @@ impl Shape {
         Ok(node)
     }
 
-    /// Moves the fewest clients so that each member has the number of a fresh start. The moving clients are
+    /// Moves the fewest clients so that each member has as many clients as after a fresh start. The moving clients are
     /// spread over the client numbers. So each member also gets its part while only the first clients have started.
     fn settle(&mut self) {
         let members = self.members.clone();
@@ -318,7 +324,7 @@ impl Shape {
     }
 }
 
-/// Resolves the hosts, in their order.
+/// Resolves the hosts, in their order. Refuses an empty list, duplicates and more than 65,535 hosts.
 fn resolve(hosts: &[String]) -> Result<Vec<Host>, PlanError> {
     if hosts.is_empty() {
         return Err(PlanError::new("the target has no hosts"));

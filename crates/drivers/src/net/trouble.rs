@@ -19,7 +19,7 @@ impl Trouble {
         Self { class: ErrorClass::Connect, message: message.into() }
     }
 
-    /// Returns a timeout.
+    /// Returns a timeout. `what` names the missing event, such as "no answer".
     pub fn late(what: &str, limit: Limit) -> Self {
         Self { class: ErrorClass::Timeout, message: format!("{what} within {} s", limit.timeout.as_secs_f64()) }
     }

@@ -29,8 +29,8 @@ struct Shared<T> {
 pub type Seen<T> = Option<(u64, Arc<T>)>;
 
 impl<T: Send + Sync + 'static> WatchedFile<T> {
-    /// Starts with `first`. `parse` returns the value in the file's text; `None` keeps the last value. So does an
-    /// unreadable file, which another program may be replacing.
+    /// Starts with `first`, and a thread that looks at the file once a second. `parse` returns the value in the file's
+    /// text; `None` keeps the last value. So does an unreadable file, which another program may be replacing.
     pub fn new(path: PathBuf, first: T, parse: impl Fn(&str) -> Option<T> + Send + 'static) -> Self {
         let shared = Arc::new(Shared {
             number: AtomicU64::new(0),
@@ -60,6 +60,7 @@ impl<T: Send + Sync + 'static> WatchedFile<T> {
 }
 
 impl<T> Shared<T> {
+    /// Reads the file after each change, until the value is dropped.
     fn watch(&self, path: &Path, parse: &impl Fn(&str) -> Option<T>) {
         let mut known = None;
         loop {
@@ -82,6 +83,7 @@ impl<T> Shared<T> {
 }
 
 impl<T> Drop for WatchedFile<T> {
+    /// Ends the thread and waits for it.
     fn drop(&mut self) {
         *self.shared.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.shared.end.notify_all();

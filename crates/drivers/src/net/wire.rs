@@ -39,7 +39,8 @@ pub async fn dial(host: &Host) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Returns the first result of several attempts. Each starts after the earlier ones have been silent for a while.
+/// Returns the first result of up to 4 parallel attempts. Each starts after the earlier ones have been silent for 250
+/// ms.
 async fn attempt<T, F: Future<Output = io::Result<T>>>(connect: impl Fn() -> F) -> io::Result<T> {
     let mut attempts = FuturesUnordered::new();
     attempts.push(connect());
@@ -53,8 +54,8 @@ async fn attempt<T, F: Future<Output = io::Result<T>>>(connect: impl Fn() -> F) 
     attempts.next().await.unwrap_or_else(|| Err(io::Error::other("no attempt to connect")))
 }
 
-/// Returns the failure of a request that had `left` of its time to connect. A request that waited for its turn before
-/// shows nothing about the host: it timed out.
+/// The failure of a request that had `left` of its time to connect. A request that waited for its turn before shows
+/// nothing about the host: it timed out.
 fn unconnected(limit: Limit, left: Duration) -> Trouble {
     let late = Trouble::late("no connection", limit);
     if left < limit.timeout / 2 { late } else { Trouble::broken(late.message) }
@@ -110,6 +111,7 @@ impl Wire {
         }
     }
 
+    /// Connects to the first address of the host that answers; performs the handshake if TLS is on. Sets no time limit.
     async fn open(host: &Host, tls: Option<&Tls>) -> io::Result<Self> {
         let stream = dial(host).await?;
         Ok(match tls {
@@ -137,6 +139,7 @@ impl Wire {
 }
 
 impl AsyncRead for Wire {
+    /// Reads available bytes, decrypted if TLS is on.
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
@@ -147,6 +150,7 @@ impl AsyncRead for Wire {
 }
 
 impl AsyncWrite for Wire {
+    /// Writes bytes, encrypted if TLS is on.
     #[inline]
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
@@ -155,6 +159,7 @@ impl AsyncWrite for Wire {
         }
     }
 
+    /// Writes several pieces at once, encrypted if TLS is on.
     #[inline]
     fn poll_write_vectored(
         self: Pin<&mut Self>,
@@ -167,6 +172,7 @@ impl AsyncWrite for Wire {
         }
     }
 
+    /// Sends buffered bytes.
     #[inline]
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
@@ -175,6 +181,7 @@ impl AsyncWrite for Wire {
         }
     }
 
+    /// Closes the sending direction.
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
             Self::Plain(stream) => Pin::new(stream).poll_shutdown(cx),

@@ -30,7 +30,7 @@ macro_rules! any_of {
         }
 
         impl AnyDriver {
-            /// Creates the driver of a target.
+            /// Creates the driver that a target names. Refuses an unknown name.
             pub fn new(target: &Target) -> Result<Self, PlanError> {
                 match target.driver.as_str() {
                     $($name => <$driver>::new(target).map(Self::$variant),)*
@@ -38,14 +38,14 @@ macro_rules! any_of {
                 }
             }
 
-            /// See [`Driver::map`].
+            /// Maps an operation of the workload; see [`Driver::map`].
             pub fn map(&self, form: &Value, context: &Context) -> Result<AnyOperation, PlanError> {
                 match self {
                     $(Self::$variant(driver) => Ok(AnyOperation::$variant(Box::new(driver.map(form, context)?))),)*
                 }
             }
 
-            /// See [`Driver::parts`].
+            /// Returns the names of the operation's recorded parts; see [`Driver::parts`].
             pub fn parts(&self, operation: &AnyOperation) -> &'static [&'static str] {
                 match (self, operation) {
                     $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.parts(operation),)*
@@ -53,14 +53,14 @@ macro_rules! any_of {
                 }
             }
 
-            /// See [`Driver::has_traces`].
+            /// Returns whether any requests can carry a trace context; see [`Driver::has_traces`].
             pub fn has_traces(&self) -> bool {
                 match self {
                     $(Self::$variant(driver) => driver.has_traces(),)*
                 }
             }
 
-            /// See [`Driver::traces`].
+            /// Returns whether the operation's requests carry a trace context; see [`Driver::traces`].
             pub fn traces(&self, operation: &AnyOperation) -> bool {
                 match (self, operation) {
                     $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.traces(operation),)*
@@ -68,7 +68,8 @@ macro_rules! any_of {
                 }
             }
 
-            /// See [`Driver::requests`].
+            /// Returns the number of requests that send each document of the operation's corpus once; see
+            /// [`Driver::requests`].
             pub fn requests(&self, operation: &AnyOperation) -> Option<u64> {
                 match (self, operation) {
                     $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.requests(operation),)*
@@ -76,49 +77,49 @@ macro_rules! any_of {
                 }
             }
 
-            /// See [`Driver::verify`].
+            /// Checks for errors that would fail every request; see [`Driver::verify`].
             pub async fn verify(&self) -> Result<(), PlanError> {
                 match self {
                     $(Self::$variant(driver) => driver.verify().await,)*
                 }
             }
 
-            /// See [`Driver::set_hosts`].
+            /// Changes the target's hosts while load runs; see [`Driver::set_hosts`].
             pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
                 match self {
                     $(Self::$variant(driver) => driver.set_hosts(hosts),)*
                 }
             }
 
-            /// See [`Driver::hosts`].
+            /// Returns all hosts that the target ever had, by node number; see [`Driver::hosts`].
             pub fn hosts(&self) -> Vec<String> {
                 match self {
                     $(Self::$variant(driver) => driver.hosts(),)*
                 }
             }
 
-            /// See [`Driver::unreachable`].
+            /// Returns the hosts that are unreachable now, each with the reason; see [`Driver::unreachable`].
             pub fn unreachable(&self) -> Vec<(String, String)> {
                 match self {
                     $(Self::$variant(driver) => driver.unreachable(),)*
                 }
             }
 
-            /// See [`Driver::connection`].
+            /// Creates the state of client number `client`; see [`Driver::connection`].
             pub fn connection(&self, client: u64) -> AnyConnection {
                 match self {
                     $(Self::$variant(driver) => AnyConnection::$variant(Box::new(driver.connection(client))),)*
                 }
             }
 
-            /// See [`Driver::nodes`].
+            /// Returns the nodes that this worker's clients choose from; see [`Driver::nodes`].
             pub fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
                 match self {
                     $(Self::$variant(driver) => driver.nodes(worker, workers),)*
                 }
             }
 
-            /// See [`Driver::turn_to`].
+            /// Switches a client to a node from its next request on; see [`Driver::turn_to`].
             pub fn turn_to(&self, connection: &mut AnyConnection, node: u16, keep: bool) {
                 match (self, connection) {
                     $((Self::$variant(driver), AnyConnection::$variant(connection)) => {
@@ -128,7 +129,7 @@ macro_rules! any_of {
                 }
             }
 
-            /// See [`Driver::memory`].
+            /// Returns the captured values of the client's current user; see [`Driver::memory`].
             pub fn memory<'a>(&self, connection: &'a mut AnyConnection) -> Option<&'a mut Captured> {
                 match (self, connection) {
                     $((Self::$variant(driver), AnyConnection::$variant(connection)) => driver.memory(connection),)*
@@ -136,7 +137,7 @@ macro_rules! any_of {
                 }
             }
 
-            /// See [`Driver::answer`].
+            /// Returns the last answer as JSON, if the client has all of it; see [`Driver::answer`].
             pub fn answer<'a>(
                 &self,
                 connection: &'a AnyConnection,
@@ -152,7 +153,7 @@ macro_rules! any_of {
                 }
             }
 
-            /// See [`Driver::execute`].
+            /// Sends the request `draw` and judges its answer; see [`Driver::execute`].
             pub async fn execute(
                 &self,
                 connection: &mut AnyConnection,
@@ -171,7 +172,7 @@ macro_rules! any_of {
                 }
             }
 
-            /// See [`Driver::ingests`].
+            /// Returns whether the operation ingests the events of a source; see [`Driver::ingests`].
             pub fn ingests(&self, operation: &AnyOperation) -> bool {
                 match (self, operation) {
                     $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.ingests(operation),)*
@@ -179,7 +180,7 @@ macro_rules! any_of {
                 }
             }
 
-            /// See [`Driver::ingest`].
+            /// Sends the events of a batch, or those at the indices `only`; see [`Driver::ingest`].
             pub async fn ingest(
                 &self,
                 connection: &mut AnyConnection,
@@ -198,7 +199,7 @@ macro_rules! any_of {
                 }
             }
 
-            /// See [`Driver::render`].
+            /// Returns the request as text without sending it; see [`Driver::render`].
             pub fn render(
                 &self,
                 connection: &mut AnyConnection,
@@ -216,7 +217,7 @@ macro_rules! any_of {
                 }
             }
 
-            /// See [`Driver::render_events`].
+            /// Returns the request for a batch of events as text without sending it; see [`Driver::render_events`].
             pub fn render_events(
                 &self,
                 connection: &mut AnyConnection,
@@ -234,7 +235,7 @@ macro_rules! any_of {
                 }
             }
 
-            /// See [`Driver::show`].
+            /// Executes the request, and returns it with its answer as text; see [`Driver::show`].
             pub async fn show(
                 &self,
                 connection: &mut AnyConnection,

@@ -48,6 +48,7 @@ impl Driver for Several {
     const CAPTURES: bool = true;
     type Connection = Connection;
 
+    /// Creates the drivers of all targets. Refuses fewer than two targets.
     fn new(target: &Target) -> Result<Self, PlanError> {
         if target.targets.len() < 2 {
             return Err(PlanError::new("\"several\" wants two targets or more: name the driver of the one there is"));
@@ -62,6 +63,7 @@ impl Driver for Several {
         Ok(several)
     }
 
+    /// Maps an operation for the target that its key `target` names, by default `store`. Refuses an unknown target.
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {
         let mut form = form.clone();
         let named = form.as_object_mut().and_then(|form| form.remove("target"));
@@ -76,22 +78,27 @@ impl Driver for Several {
         Ok(Operation { target, operation: self.drivers[target].map(&form, context)? })
     }
 
+    /// Returns the names of the operation's recorded parts; empty if it has none.
     fn parts(&self, operation: &Operation) -> &'static [&'static str] {
         self.drivers[operation.target].parts(&operation.operation)
     }
 
+    /// Returns whether requests to any target can carry a trace context.
     fn has_traces(&self) -> bool {
         self.drivers.iter().any(AnyDriver::has_traces)
     }
 
+    /// Returns whether the operation's requests carry a trace context, as a header.
     fn traces(&self, operation: &Operation) -> bool {
         self.drivers[operation.target].traces(&operation.operation)
     }
 
+    /// Returns the number of requests that send each document of the operation's corpus once; `None` without a corpus.
     fn requests(&self, operation: &Operation) -> Option<u64> {
         self.drivers[operation.target].requests(&operation.operation)
     }
 
+    /// Checks each target for errors that would fail every request.
     async fn verify(&self) -> Result<(), PlanError> {
         for (name, driver) in self.names.iter().zip(&self.drivers) {
             driver.verify().await.map_err(|error| error.within(format!("target {name:?}")))?;
@@ -99,7 +106,7 @@ impl Driver for Several {
         Ok(())
     }
 
-    /// Changes the hosts of the measured target only.
+    /// Changes the hosts of the target `store` only. Fails if there is none.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         match self.main() {
             Some(main) => self.drivers[main].set_hosts(hosts),
@@ -107,6 +114,7 @@ impl Driver for Several {
         }
     }
 
+    /// Returns the hosts that the targets ever had, by overall number.
     fn hosts(&self) -> Vec<String> {
         let known: Vec<Vec<String>> = self.drivers.iter().map(AnyDriver::hosts).collect();
         for (target, hosts) in known.iter().enumerate() {
@@ -120,21 +128,25 @@ impl Driver for Several {
             .collect()
     }
 
+    /// Returns the hosts that are unreachable now, each with the reason.
     fn unreachable(&self) -> Vec<(String, String)> {
         self.drivers.iter().flat_map(AnyDriver::unreachable).collect()
     }
 
-    /// The nodes of the measured target.
+    /// Returns the nodes of the target `store` that this worker's clients choose from.
     fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
         self.drivers[self.main()?].nodes(worker, workers)
     }
 
+    /// Switches a client to a node of the target `store` from its next request on. `keep`: connections to other nodes
+    /// stay open.
     fn turn_to(&self, connection: &mut Connection, node: u16, keep: bool) {
         if let Some(main) = self.main() {
             self.drivers[main].turn_to(&mut connection.connections[main], node, keep);
         }
     }
 
+    /// Creates the state of client number `client`, without connections.
     fn connection(&self, client: u64) -> Connection {
         Connection {
             connections: self.drivers.iter().map(|driver| driver.connection(client)).collect(),
@@ -143,15 +155,18 @@ impl Driver for Several {
         }
     }
 
+    /// Returns the captured values of the client's current user.
     fn memory<'a>(&self, connection: &'a mut Connection) -> Option<&'a mut Captured> {
         Some(&mut connection.memory)
     }
 
+    /// Returns the last answer as JSON, if it is JSON and the client has all of it.
     fn answer<'a>(&self, connection: &'a Connection, operation: &Operation) -> Option<Cow<'a, [u8]>> {
         let Operation { target, operation } = operation;
         self.drivers[*target].answer(&connection.connections[*target], operation)
     }
 
+    /// Executes a request on its target, with the captured values of the user.
     async fn execute(
         &self,
         connection: &mut Connection,
@@ -168,10 +183,12 @@ impl Driver for Several {
         self.renumbered(connection, *target, asked)
     }
 
+    /// Returns whether the operation ingests the events of a source.
     fn ingests(&self, operation: &Operation) -> bool {
         self.drivers[operation.target].ingests(&operation.operation)
     }
 
+    /// Sends the events of a batch, or those at the indices `only`. Returns one reply for all.
     async fn ingest(
         &self,
         connection: &mut Connection,
@@ -186,6 +203,7 @@ impl Driver for Several {
         self.renumbered(connection, *target, taken)
     }
 
+    /// Returns the request as text without sending it.
     fn render(
         &self,
         connection: &mut Connection,
@@ -197,6 +215,7 @@ impl Driver for Several {
         self.drivers[*target].render(&mut connection.connections[*target], operation, context, draw)
     }
 
+    /// Returns the request for a batch of events as text without sending it.
     fn render_events(
         &self,
         connection: &mut Connection,
@@ -208,6 +227,7 @@ impl Driver for Several {
         self.drivers[*target].render_events(&mut connection.connections[*target], operation, context, batch)
     }
 
+    /// Executes the request on its target, and returns it with its answer as text.
     async fn show(
         &self,
         connection: &mut Connection,
@@ -225,7 +245,7 @@ impl Driver for Several {
 }
 
 impl Several {
-    /// The index of the measured target.
+    /// The index of the target `store`; `None` if there is none.
     fn main(&self) -> Option<usize> {
         self.names.iter().position(|name| name == MAIN)
     }

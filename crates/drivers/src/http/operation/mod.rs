@@ -44,6 +44,7 @@ impl Operation {
         Self::http(form.require("http")?, variables, timeout).map_err(|error| error.within("http"))
     }
 
+    /// Parses the value of `http`. Refuses unknown keys, an unknown method, and a path without a leading slash.
     fn http(form: &Value, variables: &Variables, timeout: Duration) -> Result<Self, PlanError> {
         let form = Form::new(form, &KEYS)?;
         let (method, path) = (form.text("method")?, form.text("path")?);
@@ -87,7 +88,7 @@ impl Operation {
         Ok(Self { request, expect, timeout, captures, timing, needs })
     }
 
-    /// Returns the name of a value that the request needs and the client has not captured.
+    /// Returns the name of a value that the request needs and the client has not captured; `None` if there is none.
     pub fn missing(&self, captured: &Captured) -> Option<&str> {
         self.needs.iter().find(|(slot, _)| !captured.has(*slot)).map(|(_, name)| name.as_str())
     }

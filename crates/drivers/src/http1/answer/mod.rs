@@ -42,6 +42,7 @@ impl fmt::Display for Malformed {
     }
 }
 
+/// Returns an error that says what violates HTTP.
 fn malformed<T>(what: impl Into<String>) -> Result<T, Malformed> {
     Err(Malformed(what.into()))
 }
@@ -155,6 +156,7 @@ impl Answer {
         Some(Duration::from_secs(seconds))
     }
 
+    /// Returns the lines of the head, the status line first.
     fn head(&self) -> impl Iterator<Item = &[u8]> {
         self.bytes[self.head_start..self.body_start].split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii_end)
     }
@@ -275,8 +277,8 @@ impl Answer {
         Ok(true)
     }
 
-    /// Returns the start and end of the next line, without `\r\n`, or `None` if it is incomplete. A line over `limit`
-    /// is an error.
+    /// Returns the start and end of the next line, without `\r\n`, and moves past it; `None` if it is incomplete. A
+    /// line that passes offset `limit` is an error, in which `what` names it.
     fn line(&mut self, limit: usize, what: &str) -> Result<Option<(usize, usize)>, Malformed> {
         let from = self.searched.max(self.at);
         match memchr(b'\n', &self.bytes[from..]) {
@@ -294,6 +296,8 @@ impl Answer {
         }
     }
 
+    /// Chooses the next stage after the head: the body's form, or the end of the answer. Refuses a body that is too
+    /// long.
     fn head_ends(&mut self) -> Result<(), Malformed> {
         self.body_start = self.at;
         self.body_end = self.at;
@@ -319,6 +323,7 @@ impl Answer {
 impl Frame for Answer {
     type Error = Malformed;
 
+    /// Returns the buffer for the next bytes; never empty. Fails if the answer exceeds the size limit.
     fn space(&mut self) -> Result<&mut [u8], Malformed> {
         if self.bytes.is_full() {
             self.close_gap();
@@ -328,6 +333,7 @@ impl Frame for Answer {
         self.bytes.space(longest).ok_or_else(|| Malformed(format!("it is longer than {longest} bytes")))
     }
 
+    /// Adds `count` bytes that were written to `space`. Returns whether the answer is complete.
     fn advance(&mut self, count: usize) -> Result<bool, Malformed> {
         self.bytes.advance(count);
         self.received += count as u64;
@@ -335,6 +341,8 @@ impl Frame for Answer {
         Ok(self.stage == Stage::Done)
     }
 
+    /// Handles the end of the connection, which completes a body without a length. Returns whether the answer is
+    /// complete.
     fn end(&mut self) -> bool {
         if self.stage == Stage::UntilClose {
             self.stage = Stage::Done;
@@ -342,12 +350,13 @@ impl Frame for Answer {
         self.stage == Stage::Done
     }
 
+    /// Returns the number of bytes received.
     fn received(&self) -> u64 {
         self.received
     }
 
-    /// Returns whether the connection is reusable: the answer is complete, no bytes follow it, and the server did not
-    /// announce a close.
+    /// Returns whether the connection can serve another request: the answer is complete, no bytes follow it, and the
+    /// server did not announce a close.
     fn reusable(&self) -> bool {
         self.stage == Stage::Done && self.head.keep_alive && self.at == self.bytes.len()
     }
@@ -369,7 +378,8 @@ fn status_line(line: &[u8]) -> Result<Head, Malformed> {
     malformed(format!("it begins with {:?}", String::from_utf8_lossy(&line[..line.len().min(40)])))
 }
 
-/// Evaluates a header, if it concerns the body or the connection.
+/// Reads a header line into `head`, if it concerns the body or the connection. Refuses two different lengths and an
+/// unknown transfer encoding.
 fn field(line: &[u8], head: &mut Head) -> Result<(), Malformed> {
     let Some(colon) = memchr(b':', line) else {
         return malformed(format!("{:?} is not a field", String::from_utf8_lossy(&line[..line.len().min(40)])));
@@ -405,13 +415,14 @@ fn field(line: &[u8], head: &mut Head) -> Result<(), Malformed> {
     Ok(())
 }
 
+/// Parses a body's length, which consists of digits only.
 fn decimal(digits: &[u8]) -> Result<u64, Malformed> {
     let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     let number = std::str::from_utf8(digits).ok().filter(|_| valid).and_then(|digits| digits.parse().ok());
     number.map_or_else(|| malformed(format!("{:?} is not a length", String::from_utf8_lossy(digits))), Ok)
 }
 
-/// Parses `1a2b; extension`.
+/// Parses `1a2b; extension` as a number of bytes. A size above `most` is an error.
 fn chunk_size(line: &[u8], most: usize) -> Result<usize, Malformed> {
     let digits = line[..memchr(b';', line).unwrap_or(line.len())].trim_ascii();
     let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_hexdigit);
