@@ -40,6 +40,8 @@ impl Couchbase {
 }
 
 impl Protocol for Couchbase {
+    /// Answers complete key-value requests, and HTTP requests with the configuration. Refuses other bytes and long
+    /// requests.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
         while let Some(first) = read.get(taken) {
@@ -74,7 +76,7 @@ impl Protocol for Couchbase {
     }
 }
 
-/// Appends a success answer with the request's number. For a read, adds the flags and the document.
+/// Appends a success answer to the request with this head. For a read, adds the flags and the document.
 fn answer(head: &[u8; HEAD], answers: &mut Vec<u8>) {
     let (flags, value): (&[u8], &[u8]) = if head[1] == GET { (&[0; 4], DOCUMENT) } else { (b"", b"") };
     let body = (flags.len() + value.len()) as u32;

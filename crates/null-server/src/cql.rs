@@ -58,7 +58,8 @@ impl Cql {
         Self { address: address.ip() }
     }
 
-    /// Appends the body of the answer to a request and returns the answer's opcode.
+    /// Appends the body of the answer to a request and returns the answer's opcode. `asked` is the request's opcode.
+    /// Refuses other opcodes.
     fn answer(&self, asked: u8, body: &[u8], out: &mut Vec<u8>) -> io::Result<u8> {
         match asked {
             opcode::OPTIONS => {
@@ -76,6 +77,7 @@ impl Cql {
         }
     }
 
+    /// Appends the result of a statement: rows, the keyspace, or nothing. Returns the answer's opcode.
     fn execute(&self, statement: &str, out: &mut Vec<u8>) -> io::Result<u8> {
         if let Some(selection) = Selection::read(statement) {
             let Some(rows) = self.rows(selection.table) else { return Ok(unconfigured(out)) };
@@ -97,6 +99,7 @@ impl Cql {
         Ok(opcode::RESULT)
     }
 
+    /// Appends the result of preparing a statement: its id, its markers and its columns. Returns the answer's opcode.
     fn prepare(&self, statement: &str, out: &mut Vec<u8>) -> io::Result<u8> {
         let selection = Selection::read(statement);
         if selection.as_ref().is_some_and(|selection| self.rows(selection.table).is_none()) {
@@ -165,6 +168,7 @@ impl Cql {
 }
 
 impl Protocol for Cql {
+    /// Answers complete requests. Refuses frames over 64 MiB.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
         while let Some(header) = read[taken..].first_chunk::<HEADER>() {
@@ -193,17 +197,19 @@ struct Selection<'a> {
 }
 
 impl<'a> Selection<'a> {
+    /// Parses a statement; `None` if it is not a SELECT. `*` stands for both columns.
     fn read(statement: &'a str) -> Option<Self> {
         let (list, rest) = statement.strip_prefix("SELECT ")?.split_once(" FROM ")?;
         let list = if list == "*" { "id, text" } else { list };
         Some(Self { list, table: rest.split(' ').next().unwrap_or(rest) })
     }
 
+    /// Returns the names of the selected columns, without quotes.
     fn columns(&self) -> impl Iterator<Item = &'a str> + use<'a> {
         self.list.split(", ").map(|name| name.trim_matches('"'))
     }
 
-    /// Writes the metadata of the columns.
+    /// Appends the metadata of the columns.
     fn describe(&self, out: &mut Vec<u8>) {
         int(out, 1);
         int(out, self.columns().count() as i32);
@@ -216,7 +222,7 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// Returns the type of a column by its name.
+/// Returns the type of a column by its name, as the protocol's type ids.
 fn kinds(column: &str) -> &'static [u16] {
     match column {
         "host_id" => &[kind::UUID],
@@ -242,7 +248,7 @@ enum Cell {
 }
 
 impl Cell {
-    /// Writes the length and the value.
+    /// Appends the length and the value.
     fn write(&self, out: &mut Vec<u8>) {
         let start = out.len();
         int(out, 0);
@@ -267,6 +273,7 @@ impl Cell {
     }
 }
 
+/// Appends the error for an unknown table, and returns the answer's opcode.
 fn unconfigured(out: &mut Vec<u8>) -> u8 {
     const INVALID: i32 = 0x2200;
     int(out, INVALID);
@@ -274,21 +281,24 @@ fn unconfigured(out: &mut Vec<u8>) -> u8 {
     opcode::ERROR
 }
 
-/// Reads a string with a length prefix of `bytes` bytes.
+/// Reads a string with a length prefix of `bytes` bytes at the start of `body`.
 fn text(body: &[u8], bytes: usize) -> io::Result<&str> {
     let length = body.iter().take(bytes).fold(0, |length, byte| length << 8 | usize::from(*byte));
     let text = body.get(bytes..bytes + length).and_then(|text| std::str::from_utf8(text).ok());
     text.ok_or_else(|| io::ErrorKind::InvalidData.into())
 }
 
+/// Appends a 16-bit number.
 fn short(out: &mut Vec<u8>, number: u16) {
     out.extend_from_slice(&number.to_be_bytes());
 }
 
+/// Appends a 32-bit number.
 fn int(out: &mut Vec<u8>, number: i32) {
     out.extend_from_slice(&number.to_be_bytes());
 }
 
+/// Appends a string with a 16-bit length.
 fn string(out: &mut Vec<u8>, text: &str) {
     short(out, text.len() as u16);
     out.extend_from_slice(text.as_bytes());

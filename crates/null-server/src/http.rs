@@ -47,6 +47,7 @@ enum Kind {
 }
 
 impl Protocol for Http {
+    /// Answers complete requests; counts the lines of bulk requests without keeping them. Refuses heads over 16 KiB.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
         loop {
@@ -78,6 +79,8 @@ impl Protocol for Http {
 }
 
 impl Http {
+    /// Appends the answer to a request: an item for each document of a bulk request, no hits for a search, else an
+    /// empty object.
     fn answer(&mut self, request: &Request, answers: &mut Vec<u8>) {
         let (fixed, end): (&[u8], &[u8]) = match request.kind {
             Kind::Bulk => (BULK, b"]}"),

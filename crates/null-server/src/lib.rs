@@ -54,7 +54,7 @@ pub struct NullServer {
 
 impl NullServer {
     /// Starts a server for that driver's protocol on a free loopback port, in its own thread. Returns `Unsupported` for
-    /// a driver without an implemented protocol.
+    /// a driver whose protocol is not implemented.
     pub fn start(driver: &str) -> io::Result<Self> {
         let serve: fn(SocketAddr) -> Box<dyn Protocol> = match driver {
             "http" | "search" => |_| Box::new(http::Http::default()),
@@ -117,6 +117,7 @@ impl NullServer {
 }
 
 impl Drop for NullServer {
+    /// Stops the server and waits for its thread.
     fn drop(&mut self) {
         self.end.notify_one();
         if let Some(thread) = self.thread.take() {
@@ -125,6 +126,7 @@ impl Drop for NullServer {
     }
 }
 
+/// Binds a socket to an address, which other sockets of this process may share.
 fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     let socket = TcpSocket::new_v4()?;
     socket.set_reuseaddr(true)?;
@@ -132,11 +134,12 @@ fn bind(address: SocketAddr) -> io::Result<TcpSocket> {
     Ok(socket)
 }
 
+/// Returns a listener at an address.
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     bind(address)?.listen(BACKLOG)
 }
 
-/// Accepts connections, again after each kill.
+/// Accepts connections, again after each kill. Returns if the server is dropped or cannot listen again.
 async fn live(
     mut listener: TcpListener,
     address: SocketAddr,
@@ -174,6 +177,7 @@ async fn accept(listener: TcpListener, faults: &mut watch::Receiver<Faults>, pro
     }
 }
 
+/// Answers the requests of one connection until it closes. Waits while paused; stays silent after a cut.
 async fn serve(
     stream: TcpStream,
     mut faults: watch::Receiver<Faults>,
@@ -210,6 +214,7 @@ async fn serve(
     }
 }
 
+/// Writes all answers to a connection.
 async fn send(stream: &TcpStream, answers: &[u8]) -> io::Result<()> {
     let mut sent = 0;
     while sent < answers.len() {

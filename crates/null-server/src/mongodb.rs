@@ -28,6 +28,7 @@ impl Default for Mongo {
 }
 
 impl Protocol for Mongo {
+    /// Answers complete messages.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
         while let Some((number, command, length)) = message(&read[taken..])? {
@@ -45,7 +46,7 @@ impl Protocol for Mongo {
 }
 
 impl Mongo {
-    /// Returns the answer to a command; `None` stands for the answer with a document.
+    /// Returns the answer to a command; `None` stands for the answer with a document. Refuses invalid BSON.
     fn answer(&self, command: &RawDocument) -> io::Result<Option<RawDocumentBuf>> {
         let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
         let Some(first) = command.iter().next() else { return Err(io::ErrorKind::InvalidData.into()) };
@@ -68,7 +69,8 @@ impl Mongo {
     }
 }
 
-/// Returns the number, command and length of the message at the start, or `None` if it is incomplete.
+/// Returns the number, command and length in bytes of the message at the start, or `None` if it is incomplete. Refuses
+/// other kinds of messages.
 fn message(read: &[u8]) -> io::Result<Option<(u32, &RawDocument, usize)>> {
     if read.len() < BODY {
         return Ok(None);

@@ -35,6 +35,7 @@ struct Statement {
 }
 
 impl Statement {
+    /// Reads whether a statement is a SELECT, and counts its `$` as parameters.
     fn new(text: &[u8]) -> Self {
         let values = memchr::memchr_iter(b'$', text).count() as u16;
         Self { reads: text.starts_with(b"SELECT"), values }
@@ -42,6 +43,7 @@ impl Statement {
 }
 
 impl Protocol for Postgres {
+    /// Answers complete messages.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
         // The first message of a connection lacks the kind byte.
@@ -57,6 +59,7 @@ impl Protocol for Postgres {
 }
 
 impl Postgres {
+    /// Answers the first message: refuses TLS, admits any user. Closes a connection that cancels a query.
     fn begin(&mut self, body: &[u8], answers: &mut Vec<u8>) -> io::Result<()> {
         match body.first_chunk().map(|code| u32::from_be_bytes(*code)) {
             Some(TLS) => answers.push(b'N'),
@@ -71,6 +74,7 @@ impl Postgres {
         Ok(())
     }
 
+    /// Answers a message of this kind. Refuses unknown kinds and statements.
     fn answer(&mut self, kind: u8, body: &[u8], answers: &mut Vec<u8>) -> io::Result<()> {
         match kind {
             b'Q' => question(body, answers),
@@ -102,6 +106,7 @@ impl Postgres {
         Ok(())
     }
 
+    /// Returns the prepared statement of that name, or an error.
     fn statement(&self, name: &[u8]) -> io::Result<Statement> {
         self.statements.get(name).copied().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
@@ -122,7 +127,7 @@ fn question(body: &[u8], answers: &mut Vec<u8>) {
     answers.extend_from_slice(READY);
 }
 
-/// Writes the types of a statement's parameters, alternately ids and documents, and of its columns.
+/// Appends the types of a statement's parameters, alternately ids and documents, and of its columns.
 fn describe(statement: Statement, answers: &mut Vec<u8>) {
     let mut types = statement.values.to_be_bytes().to_vec();
     for value in 0..statement.values {
@@ -136,6 +141,7 @@ fn describe(statement: Statement, answers: &mut Vec<u8>) {
     }
 }
 
+/// Appends the description of columns, each with a name and a type's OID.
 fn columns(answers: &mut Vec<u8>, columns: &[(&str, u32)]) {
     let mut body = (columns.len() as u16).to_be_bytes().to_vec();
     for (name, kind) in columns {
@@ -148,6 +154,7 @@ fn columns(answers: &mut Vec<u8>, columns: &[(&str, u32)]) {
     add(answers, b'T', &body);
 }
 
+/// Appends a row of these values.
 fn row(answers: &mut Vec<u8>, cells: &[&[u8]]) {
     let mut body = (cells.len() as u16).to_be_bytes().to_vec();
     for cell in cells {
@@ -157,13 +164,14 @@ fn row(answers: &mut Vec<u8>, cells: &[&[u8]]) {
     add(answers, b'D', &body);
 }
 
+/// Appends a message of this kind.
 fn add(answers: &mut Vec<u8>, kind: u8, body: &[u8]) {
     answers.push(kind);
     answers.extend_from_slice(&(body.len() as u32 + 4).to_be_bytes());
     answers.extend_from_slice(body);
 }
 
-/// Splits off a zero-terminated string at the start.
+/// Splits off a zero-terminated string at the start. Returns it and the rest.
 fn text(body: &[u8]) -> io::Result<(&[u8], &[u8])> {
     let end = memchr::memchr(0, body).ok_or(io::ErrorKind::InvalidData)?;
     Ok((&body[..end], &body[end + 1..]))
@@ -172,7 +180,8 @@ fn text(body: &[u8]) -> io::Result<(&[u8], &[u8])> {
 /// A message's kind, body and length in bytes.
 type Message<'a> = (Option<u8>, &'a [u8], usize);
 
-/// Returns the message at the start, with its kind if it has one, or `None` if it is incomplete.
+/// Returns the message at the start, or `None` if it is incomplete. `has_kind`: it starts with its kind, unlike the
+/// first message of a connection.
 fn message(read: &[u8], has_kind: bool) -> io::Result<Option<Message<'_>>> {
     let head = usize::from(has_kind);
     let Some(length) = read.get(head..).and_then(<[u8]>::first_chunk) else { return Ok(None) };

@@ -8,6 +8,7 @@ use super::Protocol;
 pub struct Redis;
 
 impl Protocol for Redis {
+    /// Answers complete commands.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
         while let Some((name, length)) = command(&read[taken..])? {
@@ -18,6 +19,7 @@ impl Protocol for Redis {
     }
 }
 
+/// Returns the answer to the command of this name.
 fn answer(name: &[u8]) -> &'static [u8] {
     match name {
         b"CLUSTER" => b"-ERR This instance has cluster support disabled\r\n",
@@ -28,7 +30,7 @@ fn answer(name: &[u8]) -> &'static [u8] {
     }
 }
 
-/// Returns the name of the command at the start and the command's length, or `None` if it is incomplete.
+/// Returns the name of the command at the start and the command's length in bytes, or `None` if it is incomplete.
 fn command(read: &[u8]) -> io::Result<Option<(&[u8], usize)>> {
     let Some((words, mut at)) = number(read, 0, b'*')? else { return Ok(None) };
     let mut name: &[u8] = b"";
@@ -45,8 +47,8 @@ fn command(read: &[u8]) -> io::Result<Option<(&[u8], usize)>> {
     Ok(Some((name, at)))
 }
 
-/// Reads the number on a line that begins with `mark`. Returns it with the start of the next line, or `None` if the
-/// line is incomplete.
+/// Reads the number on the line at offset `at`, which begins with `mark`. Returns it with the start of the next line,
+/// or `None` if the line is incomplete.
 fn number(read: &[u8], at: usize, mark: u8) -> io::Result<Option<(usize, usize)>> {
     let line = &read[at..];
     let Some(end) = memchr::memchr(b'\n', line) else { return Ok(None) };
