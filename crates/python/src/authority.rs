@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Create an authority with a name, valid for `days` days; return its certificate and key as PEM.
+/// Create an authority with a name, valid for `days` days from now; return its certificate and key as PEM.
 #[pyfunction]
 pub fn make_authority(name: &str, days: u32) -> PyResult<(String, String)> {
     let key = KeyPair::generate().map_err(refused)?;
@@ -45,6 +45,7 @@ pub fn issue_certificate(
     Ok((certificate.pem(), key.serialize_pem()))
 }
 
+/// Returns the parameters of an authority's certificate, which signs only certificates of nodes.
 fn authority(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
@@ -53,13 +54,14 @@ fn authority(name: &str) -> CertificateParams {
     params
 }
 
-/// Valid from yesterday on, since the clocks of machines differ.
+/// Sets the validity from yesterday on, since the clocks of machines differ, until `days` days from now.
 fn valid(params: &mut CertificateParams, days: u32) {
     let now = SystemTime::now();
     params.not_before = (now - DAY).into();
     params.not_after = (now + DAY * days).into();
 }
 
+/// Converts an error of the certificate library to ValueError.
 fn refused(error: rcgen::Error) -> PyErr {
     PyValueError::new_err(error.to_string())
 }

@@ -52,13 +52,13 @@ struct PyHandle(Running);
 
 #[pymethods]
 impl PyHandle {
-    /// Wait up to `seconds` for the end; return whether the phase has ended.
+    /// Wait up to `seconds` for the end of the phase; return whether it has ended. Raises ValueError for a bad number.
     fn wait(&self, py: Python<'_>, seconds: f64) -> PyResult<bool> {
         let limit = Duration::try_from_secs_f64(seconds).map_err(|e| PyValueError::new_err(e.to_string()))?;
         Ok(py.detach(|| self.0.wait(limit)))
     }
 
-    /// End the phase now; measurements so far are kept.
+    /// End the phase now, without waiting for the end; measurements so far are kept.
     fn stop(&self) {
         self.0.stop();
     }
@@ -68,13 +68,13 @@ impl PyHandle {
         self.0.close();
     }
 
-    /// Freeze the active clients of closed streams, regardless of later stages.
+    /// Keep the present number of active clients of closed-loop streams, regardless of later stages.
     fn hold(&self) {
         self.0.hold();
     }
 
-    /// End the warm-up and the measured window at whole seconds after the start of the load. Raises ValueError
-    /// if that time has passed, or if the plan is not `adjustable`.
+    /// Set the ends of the warm-up (`measured_from`) and of the phase (`until`), in whole seconds after the start of
+    /// the load. Raises ValueError if that time has passed, or if the plan is not `adjustable`.
     #[pyo3(signature = (measured_from=None, until=None))]
     fn adjust(&self, measured_from: Option<u64>, until: Option<u64>) -> PyResult<()> {
         self.0.adjust(measured_from, until).map_err(PyValueError::new_err)
@@ -92,7 +92,7 @@ impl PyHandle {
         self.0.start_time().monotonic
     }
 
-    /// Take this rank's seconds since the last call, in order, as input of `add`.
+    /// Take the records of this rank's seconds since the last call, in order, each as input of `add`.
     fn seconds<'py>(&self, py: Python<'py>) -> Vec<Bound<'py, PyBytes>> {
         self.0.seconds().iter().map(|second| PyBytes::new(py, second)).collect()
     }
@@ -150,7 +150,8 @@ impl PyMeasures {
     }
 }
 
-/// Returns the progress as a dictionary.
+/// Returns the progress as a dictionary of totals and rates, times in seconds, with a dictionary per source under
+/// `sources`.
 fn figures<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound<'py, PyDict>> {
     let dict = PyDict::new(py);
     dict.set_item("seconds", progress.seconds)?;
@@ -186,10 +187,12 @@ fn figures<'py>(py: Python<'py>, progress: &Progress) -> PyResult<Bound<'py, PyD
 struct PyPrepared(Mutex<Option<Box<dyn Prepared>>>);
 
 impl PyPrepared {
+    /// Wraps a checked phase that can begin once.
     fn new(prepared: Box<dyn Prepared>) -> Self {
         Self(Mutex::new(Some(prepared)))
     }
 
+    /// The RuntimeError for a phase that has already begun.
     fn gone() -> PyErr {
         PyRuntimeError::new_err("this phase has begun already")
     }
@@ -247,7 +250,8 @@ fn validate_plan(py: Python<'_>, plan: &str) -> PyResult<()> {
     ask(py, || with_driver!(plan, validate(plan, true)))
 }
 
-/// Send each operation of the plan once; return a dictionary with request, answer and result for each.
+/// Send each operation of the plan once. Return a dictionary for each: request and answer as text, times in seconds,
+/// documents, node, error class and message. Raises PlanRefused for a bad plan, TargetRefused if the target refuses it.
 #[pyfunction]
 fn check<'py>(py: Python<'py>, plan: &str) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let plan = parse(plan)?;
@@ -269,19 +273,20 @@ fn check<'py>(py: Python<'py>, plan: &str) -> PyResult<Vec<Bound<'py, PyDict>>> 
     shown.into_iter().map(describe).collect()
 }
 
-/// Return the request of each operation of the plan as text without sending it; `None` if it exists only
-/// during sending.
+/// Return each operation of the plan and its request as text, without sending it; `None` for a request that exists only
+/// during sending. Raises PlanRefused for a bad plan.
 #[pyfunction]
 fn render(py: Python<'_>, plan: &str) -> PyResult<Vec<(String, Option<String>)>> {
     let plan = parse(plan)?;
     ask(py, || with_driver!(plan, render_operations(plan)))
 }
 
+/// Reads a plan from JSON. Raises PlanRefused if it cannot be read.
 fn parse(plan: &str) -> PyResult<Plan> {
     serde_json::from_str(plan).map_err(|e| PlanRefused::new_err(format!("the plan cannot be read: {e}")))
 }
 
-/// Calls the engine without the interpreter's lock; raises RuntimeError if it panics.
+/// Calls the engine without the interpreter's lock. Raises RuntimeError if it panics, and the exception of its error.
 fn ask<T: Send>(py: Python<'_>, question: impl FnOnce() -> Result<T, PlanError> + Send) -> PyResult<T> {
     let answer = py.detach(|| {
         let heard: Rc<RefCell<String>> = Rc::default();
@@ -295,6 +300,7 @@ fn ask<T: Send>(py: Python<'_>, question: impl FnOnce() -> Result<T, PlanError> 
     }
 }
 
+/// Converts an error to the exception of its kind: PlanRefused, TargetRefused or StartFailed.
 fn refused(error: PlanError) -> PyErr {
     match error.kind {
         PlanErrorKind::Plan => PlanRefused::new_err(error.message),
@@ -303,6 +309,7 @@ fn refused(error: PlanError) -> PyErr {
     }
 }
 
+/// Converts nanoseconds to seconds.
 fn seconds(nanoseconds: f64) -> f64 {
     nanoseconds / 1e9
 }
@@ -342,6 +349,7 @@ impl PyLog {
 struct PyHistogram(hdrhistogram::Histogram<u64>);
 
 impl PyHistogram {
+    /// Converts a value in the histogram's unit to seconds.
     fn seconds(&self, value: f64) -> f64 {
         value * durations::unit(&self.0) as f64 / 1e9
     }
@@ -349,7 +357,8 @@ impl PyHistogram {
 
 #[pymethods]
 impl PyHistogram {
-    /// Return the quantile `q` of the durations; `None` for an empty histogram.
+    /// Return the quantile `q` (0 to 1) of the durations; `None` for an empty histogram. Raises ValueError for another
+    /// `q`.
     fn quantile(&self, q: f64) -> PyResult<Option<f64>> {
         if !(0.0..=1.0).contains(&q) {
             return Err(PyValueError::new_err(format!("a quantile lies between 0 and 1, not at {q}")));
@@ -357,7 +366,8 @@ impl PyHistogram {
         Ok((!self.0.is_empty()).then(|| self.seconds(self.0.value_at_quantile(q) as f64)))
     }
 
-    /// Return the exact sum of both histograms: `response + failure` covers all requests.
+    /// Return the exact sum of both histograms: `response + failure` covers all requests. Raises ValueError if they
+    /// cannot be added.
     fn __add__(&self, other: &Self) -> PyResult<Self> {
         let mut sum = self.0.clone();
         durations::add(&mut sum, &other.0)
@@ -409,7 +419,7 @@ impl PyNullServer {
     }
 }
 
-/// The load generator.
+/// The load generator. Adds its functions, classes, exceptions and constants to the module.
 #[pymodule]
 fn _engine(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(start_phase, module)?)?;

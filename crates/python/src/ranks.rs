@@ -9,7 +9,8 @@ use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-/// Return the sum of ranks' seconds. Raises ValueError unless all are the same second of the same plan.
+/// Return the sum of ranks' seconds, each as from `Handle.seconds`. Raises ValueError for none, and unless all are the
+/// same second of the same plan.
 #[pyfunction]
 pub fn add<'py>(py: Python<'py>, seconds: Vec<Vec<u8>>) -> PyResult<Bound<'py, PyBytes>> {
     let sum = py.detach(|| {
@@ -32,7 +33,8 @@ pub fn second_number(second: &[u8]) -> PyResult<u64> {
     Second::from_bytes(second).map(|second| second.second).map_err(PyValueError::new_err)
 }
 
-/// Return the sum of ranks' outcomes. Raises ValueError unless all are of the same phase.
+/// Return the sum of ranks' outcomes, each as from `Handle.outcome`. Raises ValueError for none, and unless all are of
+/// the same phase.
 #[pyfunction]
 pub fn add_outcomes(py: Python<'_>, parts: Vec<String>) -> PyResult<String> {
     let sum = py.detach(|| {
@@ -49,6 +51,7 @@ pub fn add_outcomes(py: Python<'_>, parts: Vec<String>) -> PyResult<String> {
     sum.map_err(PyValueError::new_err)
 }
 
+/// Parses one rank's outcome.
 fn read(part: &str) -> Result<RankOutcome, String> {
     serde_json::from_str(part).map_err(|error| format!("this is not a part of an outcome: {error}"))
 }
@@ -58,10 +61,12 @@ fn read(part: &str) -> Result<RankOutcome, String> {
 pub struct PyRankRecorder(Mutex<RankRecorder>);
 
 impl PyRankRecorder {
+    /// Wraps a recorder.
     pub fn new(recorder: RankRecorder) -> Self {
         Self(Mutex::new(recorder))
     }
 
+    /// Calls `act` with the locked recorder.
     fn with<T>(&self, act: impl FnOnce(&mut RankRecorder) -> T) -> T {
         act(&mut self.0.lock().expect("no thread panics while it holds the lock"))
     }
@@ -119,6 +124,7 @@ impl PyRankRecorder {
     }
 }
 
+/// Converts a refusal to ValueError for bad input, or OSError for files that cannot be written.
 fn refused(refusal: Refusal) -> PyErr {
     match refusal {
         Refusal::Input(words) => PyValueError::new_err(words),
