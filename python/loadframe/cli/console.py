@@ -32,6 +32,7 @@ class EventWords:
     """Rates of event sources, computed from their totals. `clock` returns s."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """`clock` returns s; it is the monotonic clock except in tests."""
         self._clock = clock
         self._before: dict[str, tuple[float, SourceProgress]] = {}
         self._last: dict[str, str] = {}
@@ -91,6 +92,7 @@ class Console(Listener):
     """
 
     def __init__(self, entry: str = "run") -> None:
+        """Prepare the bars; `entry` is the word for an entry of the design, such as `run`."""
         self._entry = entry
         width = max(err.width - _BAR - _TIMES, _BAR)
         description = Column(no_wrap=True, overflow="ellipsis", max_width=width)

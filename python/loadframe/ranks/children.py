@@ -70,6 +70,7 @@ class _Child:
     """Program with threads that read and write its pipes. An empty piece marks the end of its output."""
 
     def __init__(self, command: list[str]) -> None:
+        """Start a program in its own session, with three threads for its pipes; OSError if it cannot start."""
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
         )

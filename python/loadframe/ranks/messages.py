@@ -39,6 +39,7 @@ class Frames:
     """Decoder of a byte stream into messages."""
 
     def __init__(self) -> None:
+        """Begin with an empty stream."""
         self._rest = bytearray()
         self._whole: deque[tuple[int, bytes]] = deque()
 

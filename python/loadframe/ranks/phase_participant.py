@@ -30,6 +30,7 @@ class Reduction:
     """
 
     def __init__(self, sources: Iterable[Hashable], add: Add) -> None:
+        """`add` sums encoded values; all `sources` start at second 0."""
         self._add = add
         #: Source -> second after the last one that it sent.
         self._next: dict[Hashable, int] = dict.fromkeys(sources, 0)
@@ -73,6 +74,7 @@ class OwnMachine:
     """Measures this machine from construction until `figures` is called. Costs some 25 ms of CPU time."""
 
     def __init__(self) -> None:
+        """Begin to measure: run the CPU reference once, and read the counters of CPU time and throttling."""
         self._reference_before = yardstick()
         self._before = _times()
         self._groups = own_groups()

@@ -34,6 +34,7 @@ class RootParticipant(Participant):
     """Participant of rank 0. `begun` yields the load's start time, in s of the run; `done` yields the outcome."""
 
     def __init__(self, world: Wire, order: Header, plan: dict[str, Any], folder: Path) -> None:
+        """Join a phase as rank 0; `folder` is the phase's, and `order` has also `names` (machines of the members)."""
         super().__init__(world, order, plan)
         self._order = order
         self.begun: Future[float] = Future()

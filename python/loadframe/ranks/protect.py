@@ -56,6 +56,7 @@ class MpiProxy:
     """Transport of rank 0 to all ranks, through the process that runs MPI. Replaces `World`."""
 
     def __init__(self, line: socket.socket, launcher: int) -> None:
+        """`line` is the socket to the process that runs MPI, `launcher` the process id of the launcher."""
         self._line = line
         #: Process id of the launcher of this rank.
         self.launcher = launcher

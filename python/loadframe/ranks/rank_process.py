@@ -87,6 +87,7 @@ class MessageRouter:
     """Message router of one rank. `step` handles received messages and polls work; it never blocks."""
 
     def __init__(self, world: Wire) -> None:
+        """Register the handlers of messages; introduce this rank to the one above if no ranks are below."""
         self.world = world
         self.over = False
         self.phases: dict[int, Participant] = {}
