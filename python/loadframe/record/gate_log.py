@@ -97,7 +97,7 @@ def read_gate_log(folder: Path) -> GateLog:
 
 
 def missing_folders(folder: Path, names: Iterable[str]) -> list[str]:
-    """Return the folders of gates that are not below a history folder."""
+    """Return, without duplicates, the names that are not a folder in a history folder."""
     return [name for name in dict.fromkeys(names) if not (folder / name).is_dir()]
 
 
@@ -127,6 +127,7 @@ def add_to_gate_log(folder: Path, entry: GateRecord | Acceptance) -> None:
 
 
 def _parse(line: str) -> GateRecord | Acceptance:
+    """Return the entry in a line of the log. ValueError, TypeError or KeyError if the line is not a valid entry."""
     entry = json.loads(line)
     if entry["format"] != _FORMAT or entry["kind"] not in ("gate", "accepted"):
         raise ValueError
@@ -145,12 +146,14 @@ def _parse(line: str) -> GateRecord | Acceptance:
 
 
 def _text(value: Any) -> str:
+    """Return a text unchanged; TypeError for other values."""
     if not isinstance(value, str):
         raise TypeError
     return value
 
 
 def _speed(value: Any) -> float:
+    """Return a positive finite number; ValueError for other values."""
     # Booleans are integers in Python, and JSON of Python may hold NaN.
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise ValueError

@@ -84,6 +84,7 @@ def _checkout(package: Path) -> tuple[str | None, bool | None]:
 
 
 def _distribution() -> str:
+    """Return the name and version of the Linux distribution; `unknown` if they are not available."""
     try:
         return platform.freedesktop_os_release().get("PRETTY_NAME", "unknown")
     except OSError:
@@ -91,6 +92,7 @@ def _distribution() -> str:
 
 
 def _line(path: Path) -> str | None:
+    """Return the content of a file without surrounding white space, or None if it cannot be read."""
     try:
         return path.read_text().strip()
     except OSError:
@@ -116,7 +118,7 @@ def instrument() -> dict[str, str]:
 
 
 def digest(files: list[Path]) -> str:
-    """Return a hash of the files' contents, as twelve hexadecimal digits."""
+    """Return a hash of the contents of files, in the given order, as twelve hexadecimal digits."""
     total = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:

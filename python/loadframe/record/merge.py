@@ -61,7 +61,7 @@ class SampledPhase:
 
 
 def write_samples(phases: Sequence[SampledPhase], target: Path) -> None:
-    """Write the samples of the phases; no file if no phase has samples."""
+    """Write the recorded requests of the phases to `target` in Parquet; no file if no phase has any."""
     sampled = [phase for phase in phases if (phase.folder / FILE).exists()]
     if not sampled:
         return
@@ -72,6 +72,7 @@ def write_samples(phases: Sequence[SampledPhase], target: Path) -> None:
 
 
 def _batches(phase: SampledPhase) -> Iterator[pa.RecordBatch]:
+    """Yield the recorded requests of a phase in batches, with names instead of the engine's numbers."""
     slots = pa.csv.read_csv(phase.folder / _SLOTS).to_pydict()
     names = {
         "phase": [phase.name],
@@ -105,6 +106,7 @@ def _batches(phase: SampledPhase) -> Iterator[pa.RecordBatch]:
 
 
 def _instants(samples: np.ndarray, began: float) -> Mapping[str, pa.Array]:
+    """Return the columns scheduled, sent and done, s since the run began; the load began at `began`."""
     return {name: pa.array(samples[name] / 1e9 + began) for name in ("scheduled", "sent", "done")}
 
 
@@ -139,7 +141,7 @@ class PhaseRecording:
 
 
 def merge_series(phases: Sequence[PhaseRecording], target: Path) -> None:
-    """Write series.parquet from each phase's series.csv."""
+    """Write the series.csv of each phase to `target` (series.parquet), with the columns `phase` and `time`."""
     with pq.ParquetWriter(target, SERIES_SCHEMA, compression="zstd") as writer:
         for phase in phases:
             path = phase.folder / "series.csv"
@@ -236,6 +238,7 @@ def merge_histograms(phases: Sequence[PhaseRecording], target: Path, started: da
 
 
 def _copy_intervals(source: Path, log: TextIO) -> None:
+    """Append the intervals of a phase's histograms to a log. LoadframeError for a damaged line."""
     if not source.exists():
         return
     with source.open() as lines:
@@ -249,7 +252,10 @@ def _copy_intervals(source: Path, log: TextIO) -> None:
 
 
 def _merge_batches(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
-    """Yield a CSV file in pieces; nothing if the phase ended before the file was created."""
+    """Yield a CSV file in batches with these column types; nothing if the file does not exist.
+
+    LoadframeError if the file cannot be read.
+    """
     if not path.exists():
         return
     convert = pa.csv.ConvertOptions(column_types=types, include_columns=list(types))
@@ -263,6 +269,7 @@ def _merge_batches(path: Path, types: dict[str, pa.DataType]) -> Iterator[pa.Rec
 def _telemetry(
     phase: PhaseRecording, second: pa.Array, source: pa.Array, metric: str, value: pa.Array, machine: pa.Array
 ) -> pa.RecordBatch:
+    """Return the telemetry rows of one metric: seconds of the phase become times, s since the run began."""
     metrics = pa.array([metric] * len(second), pa.string())
     return pa.record_batch([_times(phase, second), source, metrics, value, machine], TELEMETRY_SCHEMA)
 

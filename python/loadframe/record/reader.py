@@ -30,6 +30,7 @@ _TYPES = {"string": pa.string(), "double": pa.float64(), "int64": pa.int64()}
 
 
 def _arrow(fields: Iterable[Field]) -> pa.Schema:
+    """Return the Arrow schema of documented columns."""
     return pa.schema([(field.name, _TYPES[field.type]) for field in fields])
 
 
@@ -61,7 +62,10 @@ class Recordings:
         return self._parquet(schema.TELEMETRY_FILE, TELEMETRY_SCHEMA)
 
     def samples(self) -> Iterator[pa.RecordBatch]:
-        """Yield the table of recorded requests in pieces; see `schema.SAMPLES`. Nothing if none were recorded."""
+        """Yield the table of recorded requests in batches; see `schema.SAMPLES`. Nothing if none were recorded.
+
+        BadInput if the file is damaged.
+        """
         path = self.path / schema.SAMPLES_FILE
         if not path.exists():
             return
@@ -97,6 +101,10 @@ class Recordings:
             raise BadInput(f"cannot read the histograms: {error}", where=str(path), remedy=_BROKEN) from error
 
     def _parquet(self, name: str, expected: pa.Schema) -> pa.Table:
+        """Return a Parquet file of the run with exactly the expected columns; null where an older run lacks one.
+
+        BadInput if it cannot be read, lacks another column, or has an infinite value or NaN.
+        """
         path = self.path / name
         try:
             # For thousands of small tables, threads cost more than they save.
@@ -164,6 +172,10 @@ class Run(Recordings):
     """
 
     def __init__(self, path: Path):
+        """Open a run: check that its files exist and its events end with a whole line, and read its manifest.
+
+        BadInput if the folder is not a run, a file is missing or damaged, or a newer loadframe wrote the run.
+        """
         super().__init__(path)
         if not (self.path / schema.MANIFEST_FILE).is_file():
             cause = "not a run folder" if self.path.is_dir() else "no such run folder"
@@ -220,6 +232,7 @@ class Run(Recordings):
                         )
 
     def _check_format(self, number: object) -> None:
+        """Raise BadInput unless this version reads the run format `number`."""
         if number not in range(1, schema.FORMAT + 1):
             raise BadInput(
                 f"unsupported run format {number!r}; this version reads up to {schema.FORMAT}",
@@ -228,6 +241,7 @@ class Run(Recordings):
             )
 
     def _model(self, name: str, model: type[_Model]) -> _Model:
+        """Read a JSON file of the run as a model. BadInput, with the place, if it is damaged."""
         path = self.path / name
         text = path.read_text(encoding="utf-8", errors="replace")
         if _MAYBE_INFINITE.search(text):
@@ -240,6 +254,7 @@ class Run(Recordings):
             raise BadInput(str(error), where=str(path), remedy=_BROKEN) from error
 
     def _json(self, name: str) -> dict[str, Any]:
+        """Read a JSON file of the run as a mapping. BadInput, with the place, if it is damaged."""
         path = self.path / name
         return _json_object(path.read_text(encoding="utf-8", errors="replace"), path)
 
@@ -291,6 +306,7 @@ def earlier_attempts(run: Path) -> tuple[Attempt, ...]:
 
 
 def _numbered_attempts(folder: Path) -> list[tuple[str, int, Path]]:
+    """Return run name, number and folder of each attempt in a folder; empty if it does not exist."""
     if not folder.is_dir():
         return []
     matches = [(path, _NAME.fullmatch(path.name)) for path in folder.iterdir()]

@@ -77,12 +77,17 @@ def without(text: str, secrets: Iterable[str]) -> str:
 
 
 def _escaped_forms(secret: str) -> set[str]:
+    """Return the spellings of a secret: as it is, and escaped for JSON, HTML and URLs."""
     in_json = json.dumps(secret)[1:-1]
     in_url = quote(secret, safe="")
     return {secret, in_json, in_json.replace("/", "\\/"), html.escape(secret), in_url, in_url.lower()}
 
 
 def _mask(text: str, secret: str) -> str:
+    """Replace a secret in a text by `HIDDEN`, also where it is cut off after at least eight characters.
+
+    A secret of less than four characters is masked only as a whole word.
+    """
     if len(secret) < _WORD_LENGTH:
         return re.sub(rf"(?<!\w){re.escape(secret)}(?!\w)", HIDDEN, text)
     pieces, at = [], 0
@@ -94,12 +99,14 @@ def _mask(text: str, secret: str) -> str:
 
 
 def _under(key: str, value: Any) -> Any:
+    """Return the value of a key, masked if the key names a secret; mappings are only searched."""
     if not is_secret(key) or value is None or isinstance(value, Mapping):
         return plain(value)
     return HIDDEN
 
 
 def _elements(values: list[Any] | tuple[Any, ...]) -> Iterator[Any]:
+    """Yield list elements for writing; mask an element that follows an option with a secret's name."""
     hide = False
     for value in values:
         yield HIDDEN if hide else plain(value)
@@ -121,6 +128,7 @@ def command(text: str) -> str:
 
 
 def _text(text: str) -> str:
+    """Mask the secrets in a text: passwords of URLs, JSON members, quoted values, assignments and header lines."""
     text = _ADDRESS.sub(rf"\1:{HIDDEN}", text)
     text = _members(text)
     text = _QUOTED.sub(lambda match: f"{match[1]}{match[2]}'{HIDDEN}'" if is_secret(match[1]) else match[0], text)

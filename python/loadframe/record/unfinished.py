@@ -40,7 +40,7 @@ def partial_name(run: str) -> str:
 
 
 def hold(folder: Path) -> BinaryIO | None:
-    """Lock a partial folder until the returned file is closed.
+    """Lock a partial folder, by a file that it creates there, until the returned file is closed.
 
     None if the file system has no locks; such a folder is never considered stale. BlockingIOError if another process
     holds the lock; FileNotFoundError if the folder does not exist.
@@ -82,6 +82,10 @@ def stale(parent: Path) -> list[tuple[Path, str]]:
 
 
 def _is_stale(path: Path, boot: str) -> bool:
+    """Return whether the writer of a partial folder has ended; `boot` is the boot identifier in its name.
+
+    False for a folder of another kernel on a shared file system, and for one without a lock file.
+    """
     if boot != _boot() and _is_shared(path):
         return False
     try:
@@ -152,7 +156,7 @@ class Wreck:
         return kept
 
     def phases(self) -> "list[BegunPhase]":
-        """Return the phases whose load had begun."""
+        """Return the phases whose load had begun; delete damaged outcome.json files."""
         return _phases(self.folder / SCRATCH)
 
 
@@ -175,6 +179,7 @@ def wrecks(parent: Path) -> Iterator[Wreck]:
 
 
 def _phases(scratch: Path) -> list[BegunPhase]:
+    """Return the phases in `scratch` whose load had begun, in order; delete damaged outcome.json files."""
     phases = []
     for file in sorted(scratch.glob(f"phase-*/{BEGUN}"), key=lambda path: int(path.parent.name.partition("-")[2])):
         if begun := _read(file):

@@ -76,6 +76,7 @@ class Subscriber:
     MOST = 50_000
 
     def __init__(self, most: int = MOST) -> None:
+        """`most` is the largest number of queued notifications."""
         # Appending to a full deque drops its oldest element atomically.
         self._queue: deque[Any] = deque(maxlen=most)
 
@@ -104,6 +105,7 @@ class RunWriter:
     """
 
     def __init__(self, parent: Path, run_id: str):
+        """Prepare to write the run `parent/run_id`, without writing. BadInput for an invalid name of a run."""
         if not run_id or run_id.startswith(".") or "/" in run_id or "\0" in run_id:
             raise BadInput(f"invalid run name {run_id!r}", remedy="use a folder name without '/' or a leading '.'")
         self.run_id = run_id
@@ -162,6 +164,7 @@ class RunWriter:
             self._release()
 
     def _release(self) -> None:
+        """Release the lock that marks this process as alive."""
         if self._held:
             self._held.close()
 
@@ -275,7 +278,8 @@ class RunWriter:
     def finish(self, manifest: Mapping[str, Any], summary: Mapping[str, Any]) -> Path:
         """Write all files to disk, rename the folder to the run's path, and return it.
 
-        Secrets in the manifest and the summary are masked. Nothing can be written afterwards.
+        Secrets in the manifest and the summary are masked. Nothing can be written afterwards. LoadframeError if another
+        process has written the same run.
         """
         self.join()
         with self._writing():
@@ -297,6 +301,7 @@ class RunWriter:
         return self.path
 
     def _notify(self, notification: object) -> None:
+        """Pass a notification to all subscribers."""
         for subscriber in self._subscribers:
             subscriber.put(notification)
 
@@ -307,6 +312,7 @@ class RunWriter:
         path.write_text("".join(sorted(lines, key=lambda line: float(json.loads(line)["time"]))), encoding="utf-8")
 
     def _flush(self) -> None:
+        """Write the buffered samples as a row group of telemetry.parquet."""
         if self._rows:
             columns = [
                 pa.array(column, kind)
@@ -316,6 +322,7 @@ class RunWriter:
             self._rows.clear()
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        """Write a JSON file of the run, with secrets masked."""
         text = json.dumps(plain(value), indent=2, ensure_ascii=False, allow_nan=False)
         (self._partial / name).write_text(f"{text}\n", encoding="utf-8")
 

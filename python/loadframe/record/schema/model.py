@@ -35,6 +35,7 @@ def undocumented(value: Mapping[str, object], documented: Sequence[Field]) -> li
 
 
 def _steps(path: str) -> tuple[str, ...]:
+    """Split a path into its keys; `[]` counts as a separate key."""
     return tuple(path.replace("[]", ".[]").split("."))
 
 
@@ -51,6 +52,7 @@ def _leaves(value: object) -> Iterator[tuple[str, ...]]:
 
 
 def _covers(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
+    """Return whether a documented path, split into keys, covers a path of a record, as `Field` describes."""
     if not pattern or not path:
         # The path of an empty or scalar-only list ends before the pattern's `[]`.
         return pattern == path or pattern[:1] in {("**",), ("[]",)}
@@ -67,7 +69,7 @@ _TYPES: dict[object, str] = {int: "int", float: "number", str: "string", bool: "
 
 @dataclass(frozen=True)
 class _Note:
-    """Documentation of a field; see `told`."""
+    """Documentation of a field; see `doc_metadata`."""
 
     says: str
     unit: str
@@ -133,6 +135,7 @@ def from_json(model: type[_Model], text: str) -> _Model:
 
 @cache
 def _adapter(model: type) -> "TypeAdapter[Any]":
+    """Return pydantic's validator of a model, created once."""
     # Imported late: pydantic is slow to import, and only reading runs needs it.
     from pydantic import TypeAdapter
 
@@ -140,6 +143,7 @@ def _adapter(model: type) -> "TypeAdapter[Any]":
 
 
 def _documented(model: type, path: str, before: str) -> Iterator[Field]:
+    """Yield the documentation of a model's keys; `path` and `before` are prefixes of names and descriptions."""
     hints = get_type_hints(model)
     for entry in fields(model):
         note: _Note = entry.metadata[_NOTE]
