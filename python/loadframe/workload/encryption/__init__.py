@@ -56,7 +56,10 @@ class Searches:
     variables: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def body(self, body: Mapping[str, Any] | str) -> dict[str, Any]:
-        """Return the body of a search with encrypted values; adds variables."""
+        """Return the body of a search with encrypted values; adds variables.
+
+        NotEncryptable for a body that is a variable, and for keys other than queries, aggregations, sorts and options.
+        """
         if isinstance(body, str):
             raise NotEncryptable("its whole body is a variable")
         rewritten: dict[str, Any] = {}
@@ -107,6 +110,7 @@ class Searches:
                     self._check_aggregation(kind, inner)
 
     def _check_aggregation(self, kind: str, body: Mapping[str, Any]) -> None:
+        """Refuse an aggregation that computes with values, needs an order that encryption loses, or has other keys."""
         if kind not in _AGGREGATIONS:
             raise NotEncryptable(f"the aggregation {kind} computes with values, which are encrypted")
         for key in body.keys() - _AGGREGATIONS[kind]:
@@ -116,6 +120,7 @@ class Searches:
             raise NotEncryptable(f"encryption does not preserve the order of {known.name!r}")
 
     def _check_sort(self, sort: Any) -> None:
+        """Refuse a sort by a field that loses its order when encrypted, and keys other than `order`."""
         for entry in sort if isinstance(sort, list) else [sort]:
             for name, how in entry.items() if isinstance(entry, Mapping) else [(entry, "asc")]:
                 if name not in _NO_FIELDS and not self._field(name).ordered:
@@ -124,9 +129,11 @@ class Searches:
                     raise NotEncryptable(f"the key {key!r} of a sort is unsupported with encryption")
 
     def _clauses(self, clauses: Any) -> Any:
+        """Return a clause of a bool query, one query or a list, with encrypted values."""
         return [self.query(query) for query in clauses] if isinstance(clauses, list) else self.query(clauses)
 
     def _term(self, known: Field, body: Any) -> Any:
+        """Return the condition of a term query on a field, with its value encrypted."""
         if not isinstance(body, Mapping):
             return self._value(known, body)
         for key in body.keys() - {"value", "boost"}:
@@ -134,11 +141,16 @@ class Searches:
         return {**body, "value": self._value(known, body.get("value"))}
 
     def _terms(self, known: Field, values: Any) -> list[str]:
+        """Return the encrypted values of a terms query; NotEncryptable for a value that is not a list."""
         if not isinstance(values, list):
             raise NotEncryptable("a terms query requires a list of values")
         return [self._value(known, value) for value in values]
 
     def _range(self, known: Field, body: Any) -> dict[str, Any]:
+        """Return the bounds of a range query with encrypted values.
+
+        NotEncryptable for a field without order, and for unsupported keys.
+        """
         if not known.ordered:
             raise NotEncryptable(f"encryption does not preserve the order of {known.name!r}")
         if not isinstance(body, Mapping):
@@ -150,10 +162,14 @@ class Searches:
         return {**ends, **({"boost": body["boost"]} if "boost" in body else {})}
 
     def _value(self, known: Field, value: Any) -> str:
+        """Add the variables that encrypt a value for equality, and return the placeholder."""
         return self._variable(known, known.how, value, "none")
 
     def _variable(self, known: Field, how: str | Mapping[str, Any], value: Any, bound: str) -> str:
-        """Add the variables that encrypt a value, and return the placeholder; the value may hold placeholders."""
+        """Add the variables that encrypt a value, and return the placeholder; the value may hold placeholders.
+
+        `how` is the field's encryption, and `bound` the end of a range that the value is: `low`, `high` or `none`.
+        """
         if isinstance(value, list | Mapping) or value is None:
             raise NotEncryptable(f"{known.name!r} requires a single value; got {value!r}")
         words = "".join(letter if letter.isalnum() and letter.isascii() else "_" for letter in known.name)
@@ -180,7 +196,7 @@ class Searches:
 
 
 def _one_hole(value: Any) -> str | None:
-    """Return the variable name of a value that is exactly one placeholder; None otherwise."""
+    """Return the variable name of a value that is exactly one placeholder, or None."""
     used = list(names(value)) if isinstance(value, str) else []
     return used[0] if len(used) == 1 and value == f"${{{used[0]}}}" else None
 
@@ -234,6 +250,7 @@ def encrypted(workload: ResolvedWorkload, config: ClientEncryption | None, docum
 
 
 def _fields(document: Document, name: str, definition: Mapping[str, Any]) -> dict[str, Field]:
+    """Return the fields of a collection by name. BadInput, at the collection, if it cannot be encrypted."""
     try:
         if definition.get("data_stream"):
             raise NotEncryptable("a data stream requires a plain date as @timestamp")
@@ -254,7 +271,11 @@ def _refused(phases: Sequence[ResolvedPhase], problems: Mapping[str, str], docum
 
 
 def _phase(phase: ResolvedPhase, fields: Fields, key: str, problems: dict[str, str]) -> ResolvedPhase:
-    """Return a phase with its operations encrypted; add operations without an encrypted form to `problems`."""
+    """Return a phase with its operations encrypted.
+
+    `fields` are the fields by collection. Adds each operation without an encrypted form, with the reason, to
+    `problems`.
+    """
     taken = set(phase.variables)
     operations: dict[str, Form] = {}
     variables: dict[str, Form] = dict(phase.variables)
@@ -279,7 +300,11 @@ def _operation(
     plain: Mapping[str, Form],
     corpora: dict[str, Form],
 ) -> Form:
-    """Return an operation with its values encrypted; add the new variables and corpus to `variables` and `corpora`."""
+    """Return an operation with its values encrypted; add the new variables and corpus to `variables` and `corpora`.
+
+    `free` returns an unused variable name, and `plain` are the phase's corpora. NotEncryptable for an operation that
+    does not work on encrypted values.
+    """
     if "target" in form or form.keys() & _WITHOUT_VALUES:
         return form
     if "fields" in form.get("assert", {}):
@@ -303,10 +328,12 @@ def _operation(
 
 
 def _with_body(searches: Searches, search: Form) -> Form:
+    """Return a search with the values in its body encrypted."""
     return {**search, "body": searches.body(search.get("body", {}))}
 
 
 def _with_query(searches: Searches, search: Form) -> Form:
+    """Return a count or an aggregation with the values in its query encrypted."""
     query = {"query": searches.query(search["query"])} if search.get("query") else {}
     searches.check_aggregations(search.get("aggregations", {}))
     return {**search, **query}
@@ -324,13 +351,14 @@ _SEARCHES: Mapping[str, Callable[[Searches, Form], Form]] = {
 
 
 def _fields_of(fields: Fields, collection: str) -> Mapping[str, Field]:
+    """Return the fields of a collection; NotEncryptable without a mapping of it."""
     if collection not in fields:
         raise NotEncryptable(f"the workload lacks a mapping of the collection {collection!r}")
     return fields[collection]
 
 
 def _corpus(plain: Form, key: str, fields: Mapping[str, Field]) -> Form:
-    """Return the encrypted version of a corpus for the plan."""
+    """Return the encrypted version of a corpus for the plan; NotEncryptable for vectors."""
     if "columns" in plain:
         raise NotEncryptable("its documents are vectors")
     counts: Form = {name: plain[name] for name in ("documents", "at_most") if name in plain}

@@ -49,7 +49,7 @@ class Field:
 
     @property
     def ordered(self) -> bool:
-        """Whether encryption preserves the order of values."""
+        """Whether encryption preserves the order of values, so that ranges, sorts, minima and maxima work."""
         return self.how != "text" and self.searchable
 
     def encryption_in(self, date_format: str | None) -> str | Mapping[str, Any]:
@@ -75,6 +75,7 @@ def encrypted_mappings(mappings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _properties(mappings: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of a mapping; NotEncryptable without fields, or with fields of unknown types."""
     for key in ("dynamic_templates", "runtime"):
         if key in mappings:
             raise NotEncryptable(f"its mapping uses {key}, so the types of fields are unknown")
@@ -85,6 +86,7 @@ def _properties(mappings: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _fields(properties: Mapping[str, Any], prefix: str) -> Iterator[Field]:
+    """Yield the fields of `properties` and of nested objects; `prefix` is put before their names."""
     for name, mapping in properties.items():
         path = f"{prefix}{name}"
         if "properties" in mapping:
@@ -94,6 +96,7 @@ def _fields(properties: Mapping[str, Any], prefix: str) -> Iterator[Field]:
 
 
 def _field(name: str, mapping: Mapping[str, Any]) -> Field:
+    """Return the encryption of a field, from its mapping; NotEncryptable for an unsupported type or parameter."""
     kind, date_format = mapping.get("type"), mapping.get("format", "")
     scaling = float(mapping.get("scaling_factor", 0))
     unsupported = sorted(mapping.keys() - _KNOWN) if kind not in _WORDS else []
@@ -118,7 +121,10 @@ def _field(name: str, mapping: Mapping[str, Any]) -> Field:
 
 
 def _instant(date_format: str, name: str | None = None) -> dict[str, Any]:
-    """Convert a date format to strftime, as `format`, with its resolution in milliseconds, as `span`."""
+    """Convert a date format to strftime, as `format`, with its resolution in milliseconds, as `span`.
+
+    NotEncryptable for an unsupported format. `name` is the field, for errors; None for a format in a query.
+    """
     pieces, end, span = [], 0, 86_400_000
     for match in _PIECE.finditer(date_format):
         quoted, letters, other = match.groups()
@@ -140,6 +146,7 @@ def _instant(date_format: str, name: str | None = None) -> dict[str, Any]:
 
 
 def _encrypted(properties: Mapping[str, Any], prefix: str) -> dict[str, Any]:
+    """Return the mappings of encrypted fields, also in nested objects; `prefix` is put before their names."""
     encrypted: dict[str, Any] = {}
     for name, mapping in properties.items():
         path = f"{prefix}{name}"
@@ -152,6 +159,7 @@ def _encrypted(properties: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def _key(value: str) -> str:
+    """Refuse a text that is not an AES-128 key of 32 hexadecimal digits."""
     if not re.fullmatch(r"[0-9A-Fa-f]{32}", value):
         raise wrong(f"{short_json(value)} is not an AES-128 key", "write 32 hexadecimal digits")
     return value

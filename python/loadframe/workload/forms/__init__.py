@@ -215,6 +215,7 @@ class Form(Model):
 
     @model_validator(mode="after")
     def _check_kind(self) -> "Form":
+        """Refuse other than exactly one kind of request, and options that it does not support."""
         kinds = [name for name in _KINDS if getattr(self, name) is not None]
         if len(kinds) > 1:
             what = f"{' and '.join(kinds)} exclude each other"
@@ -246,6 +247,7 @@ class Form(Model):
 
     @model_validator(mode="after")
     def _check_capture_and_assert(self) -> "Form":
+        """Refuse captured values and assertions that the kind of request does not support."""
         kind = self.kind
         if self.capture is not None and kind == "http":
             raise wrong("http has its own capture", "move capture into http", key="capture")
@@ -261,12 +263,14 @@ class Form(Model):
 
     @model_validator(mode="after")
     def _check_database(self) -> "Form":
+        """Refuse `database` without `command`."""
         if self.database is not None and self.command is None:
             raise wrong(f"database requires command; got {self.kind}", "remove database", key="database")
         return self
 
     @model_validator(mode="after")
     def _check_visible(self) -> "Form":
+        """Refuse `visible` for kinds other than single reads and `take_in`, with `repeat`, or with a wrong `sample`."""
         if self.visible is None:
             return self
         if self.repeat is not None:
@@ -286,6 +290,7 @@ class Form(Model):
 
     @model_validator(mode="after")
     def _check_first_and_shows(self) -> "Form":
+        """Refuse `first` and `shows` for other requests than single reads."""
         key = "first" if self.first else "shows" if self.shows is not None else None
         if key is None:
             return self
@@ -297,6 +302,7 @@ class Form(Model):
 
     @model_validator(mode="after")
     def _check_chart(self) -> "Form":
+        """Refuse `chart` for requests without a single JSON answer."""
         if self.chart is not None and (self.kind not in _CHARTABLE or isinstance(self.sql, Statements)):
             what = f"chart requires a single answer of a search engine, MongoDB or REST interface; got {self.kind}"
             raise wrong(what, "remove chart", key="chart")
@@ -304,6 +310,7 @@ class Form(Model):
 
     @model_validator(mode="after")
     def _check_new_documents(self) -> "Form":
+        """Refuse `new_documents` for kinds with a known effect on the number of documents."""
         known = next((kind for kind in _KNOWN_GROWTH if getattr(self, kind) is not None), None)
         if self.new_documents is not None and known is not None:
             what = f"new_documents does not apply to {known}, whose effect is known"
@@ -312,7 +319,7 @@ class Form(Model):
 
     @property
     def _not_single_read(self) -> str | None:
-        """The kind, if it writes or consists of several requests."""
+        """The kind, if it writes or consists of several requests; None for a single read."""
         return next((kind for kind in _NOT_SINGLE_READS if getattr(self, kind) is not None), None)
 
     def _asserted(self, kind: str) -> str:
@@ -399,6 +406,7 @@ class Forms(Model):
 
     @model_validator(mode="after")
     def _check_families(self) -> "Forms":
+        """Refuse a form that its family does not support, and forms per family for an additional target."""
         for family, kinds in NATIVE.items():
             form: Form | None = getattr(self, family)
             if form is not None and form.target is not None:

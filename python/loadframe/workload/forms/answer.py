@@ -10,6 +10,7 @@ from loadframe.yamlfile import NOT_EMPTY, Model, short_json, wrong
 
 
 def _place(value: str) -> str:
+    """Refuse a text that is not a JSON pointer; an empty text, for the whole value, is allowed."""
     if value and not value.startswith("/"):
         raise wrong(f"{short_json(value)} is not a JSON pointer", "start it with /, such as /aggregations/ads/buckets")
     return value
@@ -39,6 +40,7 @@ class Chart(Model):
 
     @model_validator(mode="after")
     def _check_keys(self) -> "Chart":
+        """Refuse keys that the kind of chart does not support, and a chart without the keys that it requires."""
         if self.kind == "figures":
             for key in ("rows", "label", "value"):
                 if getattr(self, key) is not None:
@@ -73,6 +75,7 @@ READS = ("get", "read", "read_modify_write", *(kind for kind in FINDS if kind no
 
 
 def _ids(value: Any) -> Any:
+    """Refuse a value that is neither a list of ids nor a text with a placeholder."""
     if (isinstance(value, list) and value) or (isinstance(value, str) and list(names(value))):
         return value
     raise wrong(f"expected a list of ids, not {short_json(value)}", 'or write a variable, such as "${neighbors}"')
@@ -102,6 +105,7 @@ class Assertion(Model):
 
     @model_validator(mode="after")
     def _check(self) -> "Assertion":
+        """Refuse an empty assertion, and `min_hits` with `hits`."""
         if self.min_hits is not None and self.hits is not None:
             raise wrong("min_hits and hits exclude each other", "remove min_hits", key="min_hits")
         if self.min_hits is None and self.hits is None and not self.fields and self.recall is None:
@@ -146,6 +150,7 @@ class Captured(Model):
 
     @model_validator(mode="after")
     def _check_one_place(self) -> "Captured":
+        """Refuse other than exactly one of `field`, `json`, `header` and `reply`."""
         if len(self.model_fields_set - {"otherwise"}) != 1:
             what = "a captured value needs exactly one place"
             raise wrong(what, "use one of field: name, json: /pointer, header and reply")

@@ -124,6 +124,7 @@ class Bulk(Model):
 
     @model_validator(mode="after")
     def _check_ids(self) -> "Bulk":
+        """Refuse actions without the `id` that they require, and combinations of ids and conflicts."""
         if self.action in ("update", "upsert", "delete") and self.id is None:
             raise wrong(f"action: {self.action} requires id", "add id: the field with the document's id", key="action")
         if self.conflicts is None:
@@ -210,6 +211,7 @@ class Statements(Model):
 
     @model_validator(mode="after")
     def _check_transaction(self) -> "Statements":
+        """Refuse a missing statement, and keys of one statement with a transaction or the reverse."""
         if self.transaction is None:
             if self.statement is None:
                 raise wrong("sql lacks a statement", "add statement, or transaction with a list of statements")

@@ -12,6 +12,7 @@ RELATIONS = ("at_least", "at_most", "one_of")
 
 
 def _condition(value: Any) -> Any:
+    """Refuse a mapping other than one comparison (`at_least`, `at_most` or `one_of`) with a fitting bound."""
     if not isinstance(value, dict):
         return value
     relation = next(iter(value), None)
@@ -79,6 +80,7 @@ class Scroll(Model):
 
     @model_validator(mode="after")
     def _check_body(self) -> "Scroll":
+        """Refuse a body with keys that paging sets."""
         _check_reserved(self.body)
         return self
 
@@ -98,6 +100,7 @@ class SearchAfter(Model):
 
     @model_validator(mode="after")
     def _check_body(self) -> "SearchAfter":
+        """Refuse a body with keys that paging sets, or without a sort."""
         _check_reserved(self.body)
         if not self.body.get("sort"):
             raise wrong("search_after requires a sort in body", "add a sort to body", key="body")
@@ -116,6 +119,7 @@ class Composite(Model):
 
 
 def _check_reserved(body: dict[str, Any] | str) -> None:
+    """Refuse a body with keys that paging sets: `size`, `from`, `search_after` and `pit`."""
     if isinstance(body, str):
         return
     for key in _RESERVED:

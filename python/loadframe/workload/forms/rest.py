@@ -16,18 +16,21 @@ _FRAMING = {"content-length", "transfer-encoding", "connection", "content-encodi
 
 
 def _path(value: str) -> str:
+    """Refuse a path that does not start with a slash."""
     if not value.startswith("/"):
         raise wrong("a path must start with /", f"write /{value}")
     return value
 
 
 def _pointer(value: str) -> str:
+    """Refuse a text that is not a JSON pointer; an empty text, for the whole value, is allowed."""
     if value and not value.startswith("/"):
         raise wrong(f"{short_json(value)} is not a JSON pointer", f"write /{value.replace('.', '/')}")
     return value
 
 
 def _header(value: str) -> str:
+    """Refuse an invalid name of a header, and a header that the driver sets."""
     if not _TOKEN.fullmatch(value):
         raise wrong(f"{short_json(value)} is not a valid header name")
     if value.lower() in _FRAMING:
@@ -36,6 +39,7 @@ def _header(value: str) -> str:
 
 
 def _several(value: Any) -> Any:
+    """Return a list unchanged, and another value as a list of one."""
     return value if isinstance(value, list) else [value]
 
 
@@ -54,6 +58,7 @@ class Source(Model):
 
     @model_validator(mode="after")
     def _check_one_place(self) -> "Source":
+        """Refuse other than exactly one of `json` and `header`."""
         if (self.json_ is None) == (self.header is None):
             what = "a captured value needs exactly one place"
             raise wrong(what, "use json: /pointer or header: Name")
@@ -70,6 +75,7 @@ class Expect(Model):
 
 
 def _timed(value: str) -> str:
+    """Refuse a name of a timing with other characters than letters, digits, _ and -."""
     if not re.fullmatch(r"[A-Za-z0-9_-]+", value):
         raise wrong(f"{short_json(value)} is not the name of a timing", "use letters, digits, _ and -")
     return value
@@ -95,6 +101,7 @@ class Http(Model):
 
     @model_validator(mode="after")
     def _check_body(self) -> "Http":
+        """Refuse `body` with `text`."""
         if self.body is not None and self.text is not None:
             raise wrong("body and text exclude each other", "remove one of them", key="text")
         return self

@@ -10,6 +10,7 @@ from loadframe.yamlfile import Duration, Model, Scalar, Size, short_json, wrong
 
 
 def _vector(value: Any) -> Any:
+    """Refuse a value that is neither a list of numbers nor a text with a placeholder."""
     numbers = isinstance(value, list) and all(isinstance(part, int | float | str) for part in value)
     if (numbers and value) or (isinstance(value, str) and list(names(value))):
         return value
@@ -100,6 +101,7 @@ class WithQuery(Model):
 
     @model_validator(mode="after")
     def _check_body(self) -> Self:
+        """Refuse a body with a query."""
         if "query" in self.body:
             raise wrong("body must not contain query", "move query out of body", key="body")
         return self
@@ -137,6 +139,7 @@ class Knn(Model):
 
     @model_validator(mode="after")
     def _check_candidates(self) -> Self:
+        """Refuse fewer candidates than `k`."""
         if self.candidates is not None and self.candidates < self.k:
             what = f"candidates must be at least k, {self.k}; got {self.candidates}"
             raise wrong(what, "increase candidates", key="candidates")
@@ -163,6 +166,7 @@ class CreateCollection(Model):
 
     @model_validator(mode="after")
     def _check_data_stream(self) -> Self:
+        """Refuse a definition of a data stream, which a template defines."""
         for key in ("settings", "mappings", "aliases"):
             if self.data_stream and getattr(self, key) is not None:
                 raise wrong(f"data_stream and {key} exclude each other", f"move {key} to put_template", key=key)
@@ -268,6 +272,7 @@ class RollOver(Model):
 
     @model_validator(mode="after")
     def _check_limits(self) -> Self:
+        """Refuse `roll_over` without a limit."""
         if self.documents is None and self.size is None and self.age is None:
             raise wrong("roll_over requires a limit", "add documents, size or age")
         return self
@@ -298,6 +303,7 @@ class ManageIndices(Model):
 
     @model_validator(mode="after")
     def _check_action(self) -> Self:
+        """Refuse `manage_indices` without an action."""
         if self.roll_over is None and self.shrink is None and self.keep is None:
             raise wrong("manage_indices requires an action", "add roll_over, shrink or keep")
         return self
