@@ -96,9 +96,11 @@ class Imported:
         return replace(self, data=data, left_out=(*self.left_out, reason))
 
     def _written(self) -> str:
+        """Return the text of the workload file, valid or not."""
         return "\n".join([self._head(), *(_section(key, value) for key, value in self.data.items() if value)])
 
     def _head(self) -> str:
+        """Return the comment at the head of the file: source, remarks and omissions."""
         paragraphs = [f"Imported from {self.source}.", *self.remarks]
         if self.left_out:
             paragraphs.append("Not imported:")
@@ -114,6 +116,7 @@ def refuse_existing(path: Path, option: str = "--output") -> None:
 
 
 def _write_new(file: Path, text: str, option: str) -> None:
+    """Write a new file. BadInput, which names `option`, if it exists or cannot be written."""
     try:
         with file.open("x", encoding="utf-8") as opened:
             opened.write(text)
@@ -139,6 +142,7 @@ def _entry_at(text: str, number: int) -> tuple[str, str]:
 
 
 def _names(section: Any) -> list[str]:
+    """Return the names of a section's entries; the section may be a list, a mapping or None."""
     return [entry["name"] for entry in section] if isinstance(section, list) else list(section or ())
 
 
@@ -192,6 +196,7 @@ _FROM_2 = range(2, 1_000_000)
 
 
 def _wrapped(text: str, bullet: str) -> list[str]:
+    """Return the lines of a paragraph, with a bullet before the first and the others indented."""
     printable = "".join(c if c.isprintable() else " " for c in text)
     return wrap(printable, _WIDTH, initial_indent=bullet, subsequent_indent=" " * len(bullet)) or [""]
 
@@ -208,10 +213,12 @@ class _Dumper(yaml.CSafeDumper):
     """Writes YAML that reads back unchanged: quotes texts that look like other types, and uses no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
+        """Return True: YAML aliases are never written."""
         return True
 
 
 def _text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    """Return the YAML node of a text, in quotes if it would be read as another type."""
     # str(): the C writer does not accept a subclass of str such as Hole.
     return dumper.represent_scalar("tag:yaml.org,2002:str", str(text), style=None if _plain(str(text)) else '"')
 
@@ -233,6 +240,7 @@ for _kind, _flow in ((_Block, False), (_Flow, True)):
 
 
 def _section(key: str, value: Any) -> str:
+    """Return a section of the workload file as YAML."""
     entries = {name: _styled(entry) for name, entry in value.items()} if isinstance(value, dict) else _styled(value)
     section = _Block({key: _Block(entries) if isinstance(value, dict) else entries})
     return yaml.dump(

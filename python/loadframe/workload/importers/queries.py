@@ -56,7 +56,10 @@ class StepTimes:
 
 
 def import_queries(path: Path, loaded: Triple | None = None, times: StepTimes = StepTimes()) -> Imported:
-    """Import a query file, and optionally the data to load; BadInput, with its place, for invalid input."""
+    """Return the workload of a query file, and optionally of data to load (`loaded`).
+
+    BadInput, with its place, for invalid input.
+    """
     where = str(path)
     steps = json_of(text_of(path), where)
     if not isinstance(steps, list) or not steps:
@@ -105,7 +108,10 @@ def import_queries(path: Path, loaded: Triple | None = None, times: StepTimes = 
 
 
 def _mappings(path: Path) -> tuple[dict[str, Any], list[str]]:
-    """Return the fields of an index definition, and its other keys, which the benchmarker ignores."""
+    """Return the fields of an index definition, and its other keys, which the benchmarker ignores.
+
+    BadInput for a file that cannot be read, and without fields.
+    """
     where = str(path)
     definition = ImportedObject(json_of(text_of(path), where), where)
     fields = definition.mapping("properties")
@@ -115,7 +121,7 @@ def _mappings(path: Path) -> tuple[dict[str, Any], list[str]]:
 
 
 def _with_load(data: dict[str, Any], loaded: Triple, fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a workload's data with a collection, a corpus, and phases that load it."""
+    """Return a workload's data with a collection, a corpus, and phases that load it. BadInput without the file."""
     if not loaded.documents.is_file():
         raise BadInput("the file does not exist", where=str(loaded.documents), remedy="check the path")
     file = str(loaded.documents.resolve())
@@ -147,10 +153,12 @@ def _with_load(data: dict[str, Any], loaded: Triple, fields: dict[str, Any]) -> 
 
 
 def _search(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the operation of a search body."""
     return {"search": {"collection": "${collection}", "request_cache": False, "body": literal(body)}}
 
 
 def _phase(name: str, mix: dict[str, int], step: ImportedObject, times: StepTimes) -> dict[str, Any]:
+    """Return the phase of a step: its searches by name and frequency (`mix`), and its times. BadInput for 0 s."""
     warmup, duration, pause = (
         number if given is None else given
         for given, number in (
@@ -175,4 +183,5 @@ def _phase(name: str, mix: dict[str, int], step: ImportedObject, times: StepTime
 
 
 def _seconds(number: float | None) -> str:
+    """Return seconds as a duration of a workload file."""
     return f"{number:.15g}s"

@@ -64,10 +64,12 @@ def json_of(text: str, where: str, place: Callable[[int], str] | None = None) ->
 
 
 def _no_constant(name: str) -> Any:
+    """Raise ValueError: NaN and infinity are not JSON."""
     raise ValueError(f"{name} is not a number in JSON")
 
 
 def _finite(text: str) -> float:
+    """Return a decimal number of JSON; ValueError if it is out of range."""
     number = float(text)
     if math.isinf(number):
         raise ValueError("number out of range")
@@ -75,6 +77,7 @@ def _finite(text: str) -> float:
 
 
 def _whole(text: str) -> int:
+    """Return a whole number of JSON; ValueError if it exceeds 64 bits."""
     # Check the length first: int() refuses thousands of digits.
     number = int(text) if len(text) < 100 else 2**64
     if not -(2**63) <= number < 2**64:
@@ -118,6 +121,7 @@ class ImportedObject:
     """
 
     def __init__(self, data: Any, where: str) -> None:
+        """`where` is the place of the object, for messages. BadInput if the data is not an object."""
         if not isinstance(data, dict):
             raise BadInput(f"expected an object, not {short_json(data)}", where=where, remedy="correct the file")
         self.data: dict[str, Any] = data

@@ -44,11 +44,12 @@ class Properties:
     """Properties with their places and typed access. It records which properties were read, for `rest`."""
 
     def __init__(self, given: Mapping[str, tuple[str, str]]) -> None:
+        """`given` has value and place (`file:line`) of each property."""
         self._given = given
         self._read: set[str] = set()
 
     def text(self, key: str, default: str) -> str:
-        """Return the text of a property."""
+        """Return the text of a property, or its default, and mark it as read."""
         self._read.add(key)
         return self._given.get(key, (default, ""))[0]
 
@@ -121,7 +122,7 @@ _NO_MATTER = {"status", "measurementtype", "exporter", "exportfile", "histogram.
 
 
 def import_ycsb(path: Path, overrides: Mapping[str, str]) -> Imported:
-    """Import a properties file; `overrides` take precedence, like YCSB's `-p key=value`.
+    """Return the workload of a properties file; `overrides` take precedence, like YCSB's `-p key=value`.
 
     BadInput, with the line, for other formats, for workload classes other than CoreWorkload, and for invalid values.
     """
@@ -142,6 +143,7 @@ class _Core:
     """Converts CoreWorkload's properties to the sections of a workload file."""
 
     def __init__(self, properties: Properties, path: Path) -> None:
+        """Read the properties that all sections share. BadInput for other workload classes and invalid values."""
         self.properties = properties
         self.path = path
         self.left_out: list[str] = []
@@ -169,6 +171,7 @@ class _Core:
         return Imported(data, _REMARKS, tuple(self.left_out), str(self.path))
 
     def _refuse_other_classes(self) -> None:
+        """Refuse workload classes other than CoreWorkload, with BadInput."""
         name = self.properties.text("workload", _CORE[0])
         if name not in _CORE:
             raise self.properties.error(
@@ -178,6 +181,7 @@ class _Core:
             )
 
     def _fields(self) -> list[str]:
+        """Return the names of the fields. BadInput for an invalid prefix or number of fields."""
         prefix = self.properties.text("fieldnameprefix", "field")
         if not prefix.isidentifier():
             remedy = "use letters, digits and _"
@@ -192,13 +196,14 @@ class _Core:
         return number
 
     def _shares(self) -> dict[str, float]:
-        """Return the proportions of the verbs, without those of 0."""
+        """Return the proportions of the verbs, without those of 0. BadInput if all are 0."""
         shares = {verb: self.properties.number(f"{verb}proportion", share) for verb, share in _PROPORTIONS.items()}
         if not any(shares.values()):
             raise self.properties.error("readproportion", "all proportions are 0", "set one proportion above 0")
         return {verb: round(share, 12) for verb, share in shares.items() if share}
 
     def _collection(self) -> dict[str, Any]:
+        """Return the definitions of the table, by family."""
         field = {"type": "keyword", "index": False, "doc_values": False}
         fields = dict.fromkeys(self.fields, field)
         keys = {"key": {"type": "keyword"}, "number": {"type": "long"}}
@@ -232,9 +237,11 @@ class _Core:
         return variables
 
     def _hashed(self) -> bool:
+        """Return whether keys are hashes of record numbers, as by default."""
         return self.properties.word("insertorder", "hashed", ("hashed", "ordered")) == "hashed"
 
     def _text_length(self) -> int | list[int]:
+        """Return the characters of a field: a number, or [shortest, longest]; report other distributions."""
         distribution = self.properties.word("fieldlengthdistribution", "constant", _LENGTHS)
         shortest = self.properties.whole("minfieldlength", 1)
         if distribution not in ("constant", "uniform"):
@@ -268,6 +275,7 @@ class _Core:
         return {"counter" if distribution == "sequential" else distribution: ways[distribution]}
 
     def _scan_length(self) -> dict[str, Any]:
+        """Return the variable that draws the number of records of a scan."""
         longest = self.properties.whole("maxscanlength", 1000, least=1)
         shortest = self.properties.whole("minscanlength", 1, least=1)
         shortest = min(shortest, longest)
@@ -276,12 +284,15 @@ class _Core:
         return {"uniform": [shortest, longest]}
 
     def _writes_all(self) -> bool:
+        """Return whether updates write all fields rather than one."""
         return self.properties.flag("writeallfields", False)
 
     def _reads_all(self) -> bool:
+        """Return whether reads return all fields rather than one."""
         return self.properties.flag("readallfields", True)
 
     def _operations(self) -> dict[str, Any]:
+        """Return the operations of the load and transaction phases; report fields that some cannot select."""
         texts = {field: f"${{text{index}}}" for index, field in enumerate(self.fields)}
         prefix = self.fields[0].removesuffix("0")
         changed = texts if self._writes_all() else {f"{prefix}${{field}}": "${text0}"}
@@ -305,13 +316,16 @@ class _Core:
         }
 
     def _id(self, number: str) -> str:
+        """Return the key of a record, as a text with the placeholder of the variable `number`."""
         return f"user${{{number}_key}}" if self._hashed() else f"user${{{number}}}"
 
     def _write(self, number: str, texts: Mapping[str, str]) -> dict[str, Any]:
+        """Return an insert of the record that the variable `number` selects, with these field texts."""
         document = {"key": self._id(number), "number": f"${{{number}}}", **texts}
         return {"insert": {"collection": self.table, "id": self._id(number), "document": document}}
 
     def _phases(self) -> list[dict[str, Any]]:
+        """Return the phases that load the records, refresh, and run the transactions."""
         load = {"operation": "load", "clients": "${clients}", "requests": self.records}
         target = self.properties.number("target", 0)
         pacing: dict[str, Any] = {"clients": "${clients}"}
@@ -328,7 +342,7 @@ class _Core:
         ]
 
     def _end(self) -> dict[str, Any]:
-        """Return the end condition of the transaction phase."""
+        """Return the end condition of the transaction phase; BadInput without one."""
         if self.seconds:
             if self.operations:
                 self.left_out.append(f"operationcount: the phase ends after its {self.seconds:g} s")
@@ -339,6 +353,7 @@ class _Core:
         return {"requests": self.operations}
 
     def _name_the_rest(self) -> None:
+        """Report the properties that are not imported."""
         if self.properties.whole("insertstart", 0):
             self.left_out.append("insertstart: records are numbered from 0")
         if self.properties.whole("zeropadding", 1) > 1:

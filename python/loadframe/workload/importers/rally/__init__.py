@@ -45,7 +45,7 @@ def import_rally(
     limits: isolated.Limits = isolated.DEFAULT,
     requests: str | None = None,
 ) -> Imported:
-    """Import one challenge of a track, given by its file or folder.
+    """Return the workload of one challenge of a track, given by its file or folder.
 
     `parameters` are texts from the command line and take precedence over `values` (JSON). Templates may read files
     below `root`, by default the checkout of the track. `test_mode` shrinks corpora and tasks, like Rally's.
@@ -129,6 +129,10 @@ _TEST_MODE = (
 
 
 def _about_data(track: Track, parameters: Set[str]) -> list[str]:
+    """Return remarks on the documents of a track: how to set their files, and how to get them.
+
+    `parameters` are the names of parameters that corpora use.
+    """
     remarks = []
     here = [name for name in parameters - {"data"} if track.is_path(name)]
     fetched = ", ".join(f"`{name}`" for name in sorted(parameters - {"data", *here}))

@@ -172,6 +172,7 @@ class _Registry:
         self.query_randomization_info.append(operation)
 
     def __getattr__(self, name: str) -> Any:
+        """Return a function that records a registration of an unknown kind."""
         if not name.startswith("register_"):
             raise AttributeError(name)
         return lambda *arguments, **_: self.other.append(" ".join([name, *(str(one) for one in arguments[:1])]))
@@ -205,7 +206,10 @@ def _place(error: BaseException, file: Path, folder: Path) -> str:
 
 
 def _module(file: Path, folder: Path) -> dict[str, Any]:
-    """Run the code as a module of a package named after the folder, so that it can import its siblings."""
+    """Run the code and return its names, with their values.
+
+    The code runs as a module of a package named after the folder, so that it can import its siblings.
+    """
     if folder.name not in sys.modules:
         package = ModuleType(folder.name)
         package.__path__ = [str(folder)]
@@ -227,6 +231,10 @@ def _elapsed() -> float:
 def _draws(
     source: Any, wanted: DrawRequest, track: Any, wrap_errors: _WrapErrors, budget: Budget, seconds: float
 ) -> Draws:
+    """Return requests of a parameter source, packed, up to the wanted number and the limits of time and size.
+
+    Reduces `budget.kept`. An error of the source, or None as a source, is returned as `failed`.
+    """
     if source is None:
         return Draws([], failed="the track's code does not register this name")
     packed: list[dict[str, Any]] = []
@@ -273,6 +281,7 @@ def _packed(first: dict[str, Any], value: dict[str, Any], text: str) -> tuple[di
 
 
 def _changes(before: Any, after: Any, path: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], Any]]:
+    """Yield path and new value of each difference between two JSON values."""
     if isinstance(before, dict) and isinstance(after, dict) and before.keys() == after.keys():
         for key, value in before.items():
             yield from _changes(value, after[key], (*path, key))
@@ -322,6 +331,7 @@ def _draw_parameters(source: Any, wanted: DrawRequest, track: Any) -> Iterator[d
 
 
 def _has(made: Any, method: str) -> bool:
+    """Return whether an object has a method of this name."""
     return callable(getattr(made, method, None))
 
 
@@ -332,6 +342,7 @@ def _runner() -> asyncio.Runner:
 
 
 def _awaited(given: Any) -> dict[str, Any]:
+    """Return the parameters, after running them if they are a coroutine; TypeError unless they are a dictionary."""
     if inspect.iscoroutine(given):
         given = _runner().run(given)
     if not isinstance(given, dict):
@@ -343,6 +354,7 @@ def _facts(track: Mapping[str, Any], folder: Path) -> Any:
     """Return the track as an object with Rally's attribute names."""
 
     def named(key: str, **renamed: str) -> list[Any]:
+        """Return the objects in a list of the track, with some keys renamed."""
         entries = [entry for entry in track.get(key) or () if isinstance(entry, dict)]
         return [_object(entry, renamed) for entry in entries]
 
@@ -375,6 +387,7 @@ def _facts(track: Mapping[str, Any], folder: Path) -> Any:
 
 
 def _object(entry: Mapping[str, Any], renamed: Mapping[str, str]) -> SimpleNamespace:
+    """Return an entry of a track as an object with underscores in its names, and some names replaced."""
     words = {key.replace("-", "_"): value for key, value in entry.items()}
     return SimpleNamespace(**{renamed.get(key, key): value for key, value in words.items()})
 

@@ -79,6 +79,11 @@ def run(file: Path, track: Mapping[str, Any], wanted: Sequence[code.DrawRequest]
 
 
 def _run_isolated(request: dict[str, Any], path: Path, what: str, remedy: str, limits: Limits) -> Any:
+    """Run a job of `_answer` in a separate process within limits, and return its result.
+
+    BadInput if the job refuses its input, exceeds a limit, or crashes. `what` (such as `the code needs`) and `remedy`
+    are for these errors.
+    """
     # The output of the track's code is discarded. -P keeps Python from importing modules from the current folder, which
     # may be the track's.
     with TemporaryFile("w+", encoding="utf-8") as output:
@@ -119,14 +124,17 @@ def _run_isolated(request: dict[str, Any], path: Path, what: str, remedy: str, l
 
 
 def _out_of_memory(what: str, limits: Limits, path: Path, remedy: str) -> BadInput:
+    """Return the error for a job that exceeds the memory limit."""
     return _exceeded(what, f"{limits.memory >> 20} MiB of memory", "--memory-limit", path, remedy)
 
 
 def _too_much(what: str, path: Path, remedy: str) -> BadInput:
+    """Return the error for a job with too large a result."""
     return BadInput(f"{what} more than {ANSWER >> 20} MiB for the result", where=str(path), remedy=remedy)
 
 
 def _exceeded(what: str, bound: str, option: str, path: Path, remedy: str) -> BadInput:
+    """Return the error for a job that exceeds a limit, which `option` raises."""
     return BadInput(f"{what} more than {bound}", where=str(path), remedy=f"raise the limit with {option}, or {remedy}")
 
 
@@ -135,6 +143,7 @@ _ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "PYTHONPATH", "VIRTUAL_ENV", "TMPDIR")
 
 
 def _main() -> None:
+    """Read a job from standard input, run it within its limits, and write the answer as JSON to standard output."""
     request = json.load(sys.stdin)
     memory, cpu = request["memory"], request["cpu"]
     for kind, bound in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CORE, 0), (resource.RLIMIT_FSIZE, ANSWER)):
@@ -156,6 +165,7 @@ def _main() -> None:
 
 
 def _answer(request: dict[str, Any]) -> Any:
+    """Run the job that `request` names, and return its result as JSON values."""
     path = Path(request["path"])
     match request["job"]:
         case "expand":

@@ -32,6 +32,7 @@ class Operations:
     """Converts operations of a track to forms."""
 
     def __init__(self, track: Track, declared: Collection[str]) -> None:
+        """`declared` are the names of the operations that the track declares, to suggest for unknown ones."""
         self.make = TrackConversion(track)
         #: Names of the operations that the track declares.
         self.declared = declared
@@ -67,6 +68,10 @@ def is_known(kind: str) -> bool:
 
 
 def _bulk(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
+    """Convert a bulk operation: one form for each file of documents; report unsupported parts.
+
+    BadInput for invalid options.
+    """
     if part.get("body") is not None:
         make.leave_out(name, "code generates its documents")
         return []
@@ -119,7 +124,10 @@ def _bulk_options(make: TrackConversion, part: ImportedObject) -> Form:
 
 
 def _conflicts(part: ImportedObject) -> Form:
-    """Return the conflict options of a bulk operation, with percentages converted to fractions."""
+    """Return the conflict options of a bulk operation, with percentages converted to fractions.
+
+    BadInput for invalid options.
+    """
     kind = part.get("conflicts")
     percent = part.number("conflict-probability", _CONFLICTS) or 0
     action, recency = part.get("on-conflict", "index"), part.number("recency", 0) or 0

@@ -65,6 +65,7 @@ class Schedule:
     """Converts the tasks of a challenge to operations and phases of a workload."""
 
     def __init__(self, track: Track, sources: Sources) -> None:
+        """Read the operations that the track declares; report invalid ones as not imported."""
         self.track = track
         self.sources = sources
         self.declared: dict[str, ImportedObject] = {}
@@ -101,9 +102,14 @@ class Schedule:
         self._prepare()
 
     def _why(self) -> str:
+        """Return the first omissions as a remedy for a schedule without importable tasks."""
         return "; ".join(self.track.left_out[:5]) or "choose a challenge with a schedule"
 
     def _read(self, entry: ImportedObject, around: dict[str, Any]) -> list[Task]:
+        """Return the tasks of a schedule entry, one for each form of its operation; report unsupported parts.
+
+        `around` has the keys that the entry inherits from its group of parallel tasks.
+        """
         part = ImportedObject(around | entry.data, entry.where)
         part.read_keys.update(("name", "operation", "schedule", *_NO_MATTER, *_INHERITED))
         given = part.get("operation")
@@ -185,6 +191,7 @@ class Schedule:
             self.phases, self._tasks = [load for load, _ in kept], [tasks for _, tasks in kept]
 
     def _pacing(self, part: ImportedObject, name: str, form: Form, clients: int) -> dict[str, Any]:
+        """Return the load model of a task as keys of a stream: clients, or rate and arrivals, with their ramp."""
         rate = self._rate(part, name, form)
         ramp = 0 if self.track.test_mode else part.number("ramp-up-time-period", 0)
         if rate is None:
@@ -220,12 +227,14 @@ class Schedule:
         return rate if rate and math.isfinite(rate) else None
 
     def _single(self, task: Task) -> None:
+        """Add the phase of a task, after a phase for warm-up iterations if there are any."""
         load = {"operation": task.operation, **task.pacing}
         if task.warmup_requests and not task.duration and not task.reads:
             self._add(f"{task.name}-warmup", [task], {**load, "requests": task.warmup_requests})
         self._add(task.name, [task], {**load, **self._warmup([task]), **_end_of(task)})
 
     def _parallel(self, part: ImportedObject) -> None:
+        """Add one phase for tasks that run in parallel, each as a stream; report unsupported parts."""
         part.read_keys.update(_INHERITED)
         around = {key: part.data[key] for key in _INHERITED if key in part.data and key != "clients"}
         tasks = []
@@ -273,6 +282,7 @@ class Schedule:
         return {"warmup": f"{longest:.15g}s"} if longest else {}
 
     def _add(self, name: str, tasks: list[Task], load: dict[str, Any]) -> None:
+        """Add a phase with an unused name, and record its tasks."""
         self.phases.append({"name": name_of(name, [phase["name"] for phase in self.phases]), **load})
         self._tasks.append(tasks)
 

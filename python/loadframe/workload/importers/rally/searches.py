@@ -33,7 +33,10 @@ def scroll(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]
 
 
 def search_after(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert a paginated search, in a point in time if the operation names one."""
+    """Convert a paginated search, in a point in time if the operation names one.
+
+    Without a sort, only a search of one page is imported.
+    """
     body = part.get("body", {})
     in_point = part.get("with-point-in-time-from") is not None
     if isinstance(body, dict) and not body.get("sort"):
@@ -42,7 +45,10 @@ def search_after(make: TrackConversion, part: ImportedObject, name: str) -> list
 
 
 def composite_aggregation(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert a search with a single composite aggregation."""
+    """Convert a search with a single composite aggregation.
+
+    Of other searches, only those of one page are imported.
+    """
     body, target = part.get("body", {}), make.target(part)
     named = body.get("aggs", body.get("aggregations")) if isinstance(body, dict) else None
     outer = next(iter(named.values())) if isinstance(named, dict) and len(named) == 1 else None
@@ -60,7 +66,10 @@ def composite_aggregation(make: TrackConversion, part: ImportedObject, name: str
 
 
 def in_point_in_time(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert a `composite` that opens a point in time, pages through one search, and closes it."""
+    """Convert a `composite` that opens a point in time, pages through one search, and closes it.
+
+    Other composites are reported as not imported.
+    """
     requests: list[ImportedObject] = []
     _unfold(part, "requests", requests)
     part.read_keys.add("max-connections")
@@ -82,7 +91,7 @@ def in_point_in_time(make: TrackConversion, part: ImportedObject, name: str) -> 
 
 
 def sql(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert an SQL query; only its first page."""
+    """Convert the first page of an SQL query; a query of several pages is reported as not imported."""
     body = part.mapping("body")
     pages = part.get("pages")
     if pages not in (None, 1):
@@ -123,6 +132,10 @@ def _pages(part: ImportedObject) -> int | None:
 
 
 def _paged(make: TrackConversion, part: ImportedObject, name: str, kind: str, more: dict[str, Any]) -> list[Form]:
+    """Convert a search of several pages to a form of `kind` with the additional keys `more`.
+
+    Of a search of more than one index, only one page is imported.
+    """
     body, target = part.get("body", {}), make.target(part)
     if not isinstance(body, dict) or not make.is_collection(target):
         return _first_page(make, part, name, "it searches more than one index")
@@ -138,6 +151,7 @@ def _paged(make: TrackConversion, part: ImportedObject, name: str, kind: str, mo
 
 
 def _report_parameters(make: TrackConversion, part: ImportedObject, name: str) -> None:
+    """Report the query parameters of an operation as not imported."""
     for key in make.parameters(part):
         make.leave_out(name, f"the query parameter {key}")
 
@@ -152,6 +166,10 @@ def _first_page(make: TrackConversion, part: ImportedObject, name: str, why: str
 
 
 def _one_page(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
+    """Convert a search of one page: to a `search` of one collection, else to a plain request.
+
+    A body that is not an object is reported as not imported.
+    """
     body = part.get("body", {})
     if not isinstance(body, dict | Hole):
         make.leave_out(name, "its body is not an object")
@@ -256,7 +274,10 @@ class _Source:
 
 
 def _data_set(part: ImportedObject, prefix: str) -> tuple[str, str, str]:
-    """Return format, path and corpus of a data set; empty texts for missing keys."""
+    """Return format, path and corpus of a vector data set; empty texts for missing keys. BadInput for path and corpus.
+
+    `prefix` stands before the keys, such as `neighbors_`.
+    """
     keys = [f"{prefix}data_set_{key}" for key in ("format", "path", "corpus")]
     part.read_keys.update((*keys, f"{prefix}data_set_name"))
     values = [part.data.get(key) or "" for key in keys]
@@ -269,7 +290,10 @@ def _data_set(part: ImportedObject, prefix: str) -> tuple[str, str, str]:
 
 
 def _source(make: TrackConversion, part: ImportedObject, prefix: str, inside: str) -> _Source:
-    """Return a vector data set and add the parameter of its path; BadInput if missing or in an unknown format."""
+    """Return a vector data set and add the parameter of its path; BadInput if missing or in an unknown format.
+
+    `inside` is the HDF5 data set; `prefix` stands before the keys of the operation, such as `neighbors_`.
+    """
     kind, path, corpus = _data_set(part, prefix)
     count = None
     if corpus:

@@ -117,6 +117,11 @@ class Sources:
             self.track.variables[hole] = {"part": {"of": drawn, "field": column}}
 
     def _folded(self, values: list[Any], name: str, rows: "_Rows | None") -> Any:
+        """Return the values of one place in all requests as one value: constant, or with placeholders of variables.
+
+        Objects with equal keys and lists of equal length are compared part by part. Adds a variable for each place that
+        differs: with `rows`, one that reads a column there, else one that lists the values.
+        """
         first = values[0]
         if all(value == first and type(value) is type(first) for value in values):
             return first
@@ -201,10 +206,12 @@ def _needed(task: Mapping[str, Any], clients: int) -> int:
 
 
 def _key(name: str, operation: Mapping[str, Any]) -> str:
+    """Return the key of an operation in `Sources.drawn`."""
     return f"{name} {json.dumps(operation, sort_keys=True)}"
 
 
 def _tasks(schedule: Any) -> Iterator[dict[str, Any]]:
+    """Yield the tasks of a schedule, also those within parallel groups."""
     for entry in schedule if isinstance(schedule, list) else ():
         parallel = entry.get("parallel") if isinstance(entry, dict) else None
         if isinstance(parallel, dict):

@@ -76,12 +76,14 @@ def root_of(file: Path, root: Path | None = None) -> Path:
 
 
 def _below_home(folder: Path) -> list[Path]:
+    """Return the parents of a folder, nearest first, without the user's home, its parents and the root."""
     home = Path.home().resolve()
     outside = {home, *home.parents, Path(folder.anchor)}
     return [outer for outer in folder.parents if outer not in outside]
 
 
 def _holds_several(folder: Path) -> bool:
+    """Return whether a folder has several folders of tracks."""
     try:
         tracks = [inner for inner in folder.iterdir() if any((inner / name).is_file() for name in TRACKS)]
     except OSError:
@@ -98,7 +100,10 @@ _MARK = re.compile(f"{_BEGIN}([0-9]+):([0-9]+){_END}")
 
 
 def marked(text: str, file: int) -> str:
-    """Return a template with marks for a file number; unchanged if it already has mark characters."""
+    """Return a template with marks of file and line; unchanged if it already has mark characters.
+
+    `file` is the number of the template's file.
+    """
     if _BEGIN in text or _END in text:
         return text
     pieces: list[str] = []
@@ -114,6 +119,7 @@ def marked(text: str, file: int) -> str:
 
 
 def _marked_data(data: str, file: int, line: int) -> str:
+    """Return text outside of tags with a mark in each line that is not blank, numbered from `line`."""
     pieces = []
     for number, piece in enumerate(data.split("\n"), start=line):
         blank = len(piece) - len(piece.lstrip())
@@ -176,6 +182,7 @@ class Templates:
     """Renders the files of a track with parameters; templates can only read files below the root folder."""
 
     def __init__(self, folder: Path, root: Path, parameters: Mapping[str, Any]) -> None:
+        """`folder` is the track's folder, and `root` the folder below which templates may read."""
         self.folder = folder.resolve()
         self.root = root.resolve()
         self.parameters = parameters
@@ -199,6 +206,7 @@ class Templates:
         return self._environment()
 
     def _environment(self) -> SandboxedEnvironment:
+        """Return a sandboxed Jinja environment with Rally's helpers, filters and globals."""
         helpers = {f"{tool}.helpers": _HELPERS for tool in ("rally", "benchmark")}
         loader = jinja2.ChoiceLoader([jinja2.DictLoader(helpers), jinja2.FunctionLoader(self._included)])
         environment = SandboxedEnvironment(loader=loader)
@@ -235,6 +243,7 @@ class Templates:
                 raise BadInput("the track does not use this parameter", where=f"--set {name}", remedy=remedy)
 
     def _text(self, path: Path) -> str:
+        """Return the rendered text of a file, and note the names that it uses. BadInput for an invalid template."""
         chunks = self._assembled(path, ())
         source = "".join(chunk.text for chunk in chunks)
         try:
@@ -262,10 +271,12 @@ class Templates:
             return None
 
     def _place(self, origins: Origins, offset: int) -> str | None:
+        """Return file and line of a character of a rendered text, or None if they are unknown."""
         place = origins.place(offset)
         return None if place is None or self._marked is None else f"{self._marked[place[0]]}:{place[1]}"
 
     def _rendered(self, source: str, path: Path) -> str:
+        """Render a template. BadInput if the result is too large."""
         pieces, length = [], 0
         for piece in self.environment.from_string(source).generate():
             length += len(piece)
@@ -276,7 +287,10 @@ class Templates:
         return "".join(pieces)
 
     def _assembled(self, path: Path, around: tuple[Path, ...]) -> list[_Chunk]:
-        """Return a file's text with collected parts inserted."""
+        """Return a file's text with collected parts inserted.
+
+        `around` are the files that collect it. BadInput for recursion, and for too many parts.
+        """
         self._parts += 1
         if path in around or self._parts > _MAX_PARTS:
             what = f"rally.collect is recursive, or collects more than {_MAX_PARTS} parts"
@@ -291,6 +305,7 @@ class Templates:
         return [*chunks, _Chunk(text[at:], path, text.count("\n", 0, at) + 1)]
 
     def _read(self, path: Path) -> str:
+        """Return the text of a file; with marks if they are on, and then record the file."""
         text = text_of(path)
         if self._marked is None:
             return text
@@ -303,6 +318,7 @@ class Templates:
         return (self._read(path), str(path), None) if path.is_file() else None
 
     def _files(self, folder: Path, pattern: str) -> list[Path]:
+        """Return the files in a folder that match a pattern, sorted. BadInput for files outside of the root folder."""
         try:
             paths = sorted(
                 path for path in folder.glob(pattern) if path.is_file() and _is_meant(path.relative_to(folder), pattern)
@@ -312,6 +328,7 @@ class Templates:
         return [Path(os.path.normpath(self.inside(path))) for path in paths]
 
     def _glob(self, pattern: str) -> list[str]:
+        """Return the files that match a pattern, relative to the track's folder: the function `glob` of templates."""
         return [os.path.relpath(path.resolve(), self.folder) for path in self._files(self.folder, pattern)]
 
     def inside(self, path: Path) -> Path:
@@ -371,6 +388,7 @@ def _where(chunks: list[_Chunk], line: int) -> str:
 
 
 def _instant(value: Any, date_format: str) -> datetime:
+    """Return a date as an instant, from one, from seconds since 1970, or from a text in a format; UTC by default."""
     if isinstance(value, datetime):
         return value
     if isinstance(value, int | float):
@@ -380,19 +398,23 @@ def _instant(value: Any, date_format: str) -> datetime:
 
 
 def _days_ago(start: Any, end: Any, date_format: str = "%d-%m-%Y") -> int:
+    """Return the days from `start` to `end`: the filter `days_ago` of templates."""
     return (_instant(end, date_format) - _instant(start, date_format)).days
 
 
 def _start_date(date: Any, date_format: str = "%Y-%m-%d") -> str:
+    """Return a date in a format: the filter `get_start_date` of templates."""
     return _instant(date, date_format).strftime(date_format)
 
 
 def _version_between(version: str, first: str, last: str) -> bool:
+    """Return whether a version is between two others, inclusively: the filter `version_between`."""
     numbers = [[int(number) for number in text.split(".")] for text in (first, version, last)]
     return numbers == sorted(numbers)
 
 
 def _end_date(start: Any, duration_days: int = 1, date_format: str = "%Y-%m-%d") -> str:
+    """Return the date some days after a start, in a format: the filter `get_end_date` of templates."""
     return (_instant(start, date_format) + timedelta(days=duration_days)).strftime(date_format)
 
 

@@ -34,6 +34,7 @@ class ParamSource:
         return self._params
 
     def _client_params(self) -> dict[str, Any]:
+        """Return the parameters of an operation that concern the client, such as `request-timeout`."""
         return {key: self._params[key] for key in ("request-timeout", "headers", "opaque-id") if key in self._params}
 
 
@@ -92,6 +93,7 @@ class _Hollow(ModuleType):
     """A module that provides any attribute: a class for capitalized names, otherwise a module."""
 
     def __getattr__(self, name: str) -> Any:
+        """Return a working parameter source by its name, else a class or module that does nothing, and keep it."""
         if name.startswith("__"):
             raise AttributeError(name)
         if name in _REAL:
@@ -111,6 +113,7 @@ def _anything(self: Any, *_: Any, **__: Any) -> None:
 
 
 def _hollow(name: str) -> ModuleType:
+    """Return a stub module of this name, created and registered once."""
     if name not in sys.modules:
         module = _Hollow(name)
         module.__path__ = []

@@ -38,16 +38,19 @@ def shape(name: str, templates: Mapping[str, Mapping[str, Any]]) -> dict[str, An
 
 
 def _number(value: Any) -> float:
+    """Return a number unchanged; 0 for other values."""
     return value if isinstance(value, int | float) else 0
 
 
 def _fits(name: str, body: Mapping[str, Any]) -> bool:
+    """Return whether a template applies to an index name."""
     patterns = body.get("index_patterns", body.get("template"))
     listed = patterns if isinstance(patterns, list) else [patterns]
     return any(isinstance(pattern, str) and fnmatchcase(name, pattern) for pattern in listed)
 
 
 def _merged(definitions: list[Any]) -> dict[str, Any]:
+    """Return one definition from several; later ones take precedence."""
     made: dict[str, Any] = {}
     for definition in definitions:
         if isinstance(definition, dict):
@@ -159,6 +162,7 @@ class Track:
 
     @cached_property
     def _places(self) -> Mapping[str, str]:
+        """File and line of each part of the track, by path; empty if they cannot be determined."""
         try:
             return self.locate()
         except BadInput:
@@ -217,6 +221,7 @@ class Track:
         return bool(self.collections.get(name, {}).get("elasticsearch", {}).get("data_stream"))
 
     def _data_stream(self, stream: ImportedObject) -> None:
+        """Add the collection of a data stream; report a pattern as not imported."""
         name = stream.text("name")
         if "*" in name or "," in name:
             self.leave_out(f"data stream {name}: it is a pattern; writes create the matching streams")
@@ -226,13 +231,17 @@ class Track:
         self.collections[name] = {"elasticsearch": literal(definition)}
 
     def _template_of(self, kind: str) -> Callable[[ImportedObject], None]:
+        """Return a function that stores a template under a section."""
+
         def read(template: ImportedObject) -> None:
+            """Store the body of a template by its name."""
             name, body = _template(template)
             self.templates[kind][name] = body
 
         return read
 
     def _index(self, index: ImportedObject) -> None:
+        """Add the collection of an index; report keys that are not imported."""
         name = index.text("name")
         body = index.mapping("body")
         types = index.get("types", [])
@@ -247,6 +256,7 @@ class Track:
         self.collections[name] = {"elasticsearch": literal(definition)} if definition else {}
 
     def _corpus(self, corpus: ImportedObject) -> None:
+        """Add the corpora of a track's corpus, one for each file; report invalid files and unknown keys."""
         name = corpus.text("name")
         whole = {key: corpus.get(key) for key in ("base-url", "target-index", "target-data-stream")}
         with_actions = corpus.flag("includes-action-and-meta-data", False)
@@ -261,6 +271,10 @@ class Track:
     def _documents(
         self, name: str, documents: ImportedObject, whole: Mapping[str, Any], with_actions: bool | None
     ) -> None:
+        """Add a corpus for a file of documents, and its target index. BadInput for contradictory index names.
+
+        `name` is the corpus, `whole` its keys for all files, and `with_actions` its default for action lines.
+        """
         file = documents.text("source-file")
         lines = {"actions": True} if documents.flag("includes-action-and-meta-data", with_actions) else {}
         target = documents.get("target-index", documents.get("target-data-stream"))
@@ -464,7 +478,7 @@ class TrackConversion:
         return parameters
 
     def request(self, part: ImportedObject, method: str, path: str, body: Any = None) -> list[Form]:
-        """Return a plain request."""
+        """Return a plain request as a list of one form, with the operation's query parameters."""
         request: dict[str, Any] = {"method": method, "path": literal(path)}
         if body is not None:
             request["body"] = literal(body)
@@ -473,7 +487,10 @@ class TrackConversion:
         return [{"request": request}]
 
     def on_collection(self, part: ImportedObject, kind: str, path: str, **more: Any) -> list[Form]:
-        """Return a form of `kind` for a collection, or a plain request for other targets."""
+        """Return a form of `kind` with the keys `more`, as a list of one.
+
+        For other targets than a collection, and with query parameters, it is a plain POST request to TARGET/`path`.
+        """
         target = self.target(part)
         if self.is_collection(target) and not part.data.get("request-params"):
             return [{kind: {"collection": target, **more}}]
