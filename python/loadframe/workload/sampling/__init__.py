@@ -57,7 +57,10 @@ class Source:
 
 
 def of_mapping(path: Path, collection: str) -> Source:
-    """Return the source for a JSON file with a mapping: of `GET INDEX/_mapping`, or of an index definition."""
+    """Return the source for a JSON file with a mapping: of `GET INDEX/_mapping`, or of an index definition.
+
+    BadInput if the file has no mapping or an invalid one.
+    """
     content = json_of(text_of(path), str(path))
     while isinstance(content, dict) and not content.keys() & {"properties", "mappings"} and len(content) == 1:
         content = next(iter(content.values()))
@@ -108,7 +111,10 @@ def _is_positive(value: object) -> bool:
 
 
 def of_schema(source: Source, count: int, stem: str, seed: int) -> Imported:
-    """Return a workload with synthetic documents for a collection's definition. BadInput if it has no fields."""
+    """Return a workload with `count` synthetic documents for a collection's definition. BadInput without fields.
+
+    `stem` is the name of the workload and the beginning of the name of its file of documents.
+    """
     definition, left_out = schema.safe(source.definition, source.family, None)
     made = list(schema.documents(definition, source.family, count, seed))
     key = source.key if source.key in made[0] else None
@@ -125,7 +131,10 @@ def of_schema(source: Source, count: int, stem: str, seed: int) -> Imported:
 def workload(
     source: Source, profile: Profile, count: int, stem: str, queries: Sequence[Query] = (), left_out: Sequence[str] = ()
 ) -> Imported:
-    """Return the workload with a corpus of `count` documents in the file `STEM-documents.ndjson`."""
+    """Return the workload with a corpus of `count` generated documents in the file `STEM-documents.ndjson`.
+
+    Without `queries`, it gets default ones. `left_out` are omissions so far.
+    """
     if source.family:
         definition, lost = schema.safe(source.definition, source.family, profile)
         definitions = {source.family: definition}
@@ -151,6 +160,7 @@ def workload(
 
 
 def _line(document: Mapping[str, Any]) -> str:
+    """Return a document as a line of NDJSON."""
     return json.dumps(document, ensure_ascii=False, separators=(",", ":"))
 
 
@@ -163,6 +173,10 @@ def _data(
     stem: str,
     queries: list[Query],
 ) -> dict[str, Any]:
+    """Return the sections of the workload file: collection, corpus, operations, and phases that load and query.
+
+    `definitions` are by family, and `key` is the field with the id, if any.
+    """
     collection = name_of(source.collection)
     bulk = {"collection": collection, "corpus": collection, "size": "${bulk_size}"}
     # Cassandra, PostgreSQL and key-value stores identify documents by a field; others create ids.

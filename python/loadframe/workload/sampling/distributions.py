@@ -90,6 +90,10 @@ def unit(instants: Sequence[int]) -> int:
 
 
 def _instant(text: str, pattern: str, known: DateFormat, fraction: str | None) -> tuple[DateFormat, int] | None:
+    """Return the format `known` and microseconds since 1970 of a text; None if it is not a valid date.
+
+    `fraction` are the decimals of the seconds, which `pattern` does not read.
+    """
     try:
         instant = datetime.strptime(text, pattern).replace(tzinfo=UTC)
     except ValueError:
@@ -99,6 +103,7 @@ def _instant(text: str, pattern: str, known: DateFormat, fraction: str | None) -
 
 
 def _year(microseconds: int) -> int:
+    """Return the year of an instant in microseconds since 1970."""
     return (_EPOCH + timedelta(microseconds=microseconds)).year
 
 
@@ -193,6 +198,7 @@ class Quantiles:
         return number
 
     def _between(self, rng: random.Random) -> float:
+        """Return a random number, interpolated between two neighbouring quantiles."""
         place = rng.random() * len(self._knots) - 0.5
         low = min(max(int(place), 0), len(self._knots) - 1)
         high = min(low + 1, len(self._knots) - 1)
@@ -201,6 +207,7 @@ class Quantiles:
         return self._rounded(first if first == second else first + (second - first) * share)
 
     def _rounded(self, number: float) -> float:
+        """Return a number rounded like the sampled ones."""
         return round(number) if self.is_whole else round(float(number), self._decimals)
 
 
@@ -283,7 +290,7 @@ class Points:
     """Geographic points as texts `latitude,longitude`."""
 
     def __init__(self, texts: Sequence[str]) -> None:
-        """All texts must satisfy `are_points`."""
+        """`texts` must not be empty; each must be a pair of decimal numbers with a comma between them."""
         pairs = [text.split(",") for text in texts]
         self._parts = [Quantiles([float(pair[place]) for pair in pairs]) for place in range(2)]
 
@@ -337,6 +344,7 @@ def _bounded(number: float) -> float:
 
 
 def _decimals(number: float) -> int:
+    """Return the number of decimals of a number."""
     text = repr(number)
     if "e" in text:
         mantissa, _, exponent = text.partition("e")

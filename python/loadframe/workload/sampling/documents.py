@@ -50,7 +50,10 @@ def read(path: Path, most: int, seed: int) -> list[dict[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    """Return a value of a store or file as JSON: dates as ISO text, decimals as numbers, bytes as base64."""
+    """Return a value of a store or file as JSON: dates as ISO text, decimals as numbers, bytes as base64.
+
+    NaN and infinity become None, and values of unknown types text.
+    """
     result: Any = str(value) if value is not None else None
     match value:
         case float() if value - value != 0:
@@ -84,6 +87,7 @@ def _reservoir_sample(items: Iterable[_Item], most: int, rng: random.Random) -> 
 
 
 def _opened(path: Path, packed: str | None) -> io.TextIOWrapper:
+    """Open a file as UTF-8 text; `packed` is its compression, or None."""
     import pyarrow
 
     return io.TextIOWrapper(pyarrow.input_stream(str(path), compression=packed), encoding="utf-8-sig", newline="")
@@ -101,6 +105,7 @@ def _physical(file: io.TextIOWrapper, path: Path) -> Iterator[str]:
 
 
 def _lines(path: Path, packed: str | None) -> Iterator[tuple[int, str]]:
+    """Yield number and text of each line that is not blank. BadInput for a line that is not a JSON object."""
     with _opened(path, packed) as file:
         for number, line in enumerate(_physical(file, path), start=1):
             text = line.strip()
@@ -111,6 +116,7 @@ def _lines(path: Path, packed: str | None) -> Iterator[tuple[int, str]]:
 
 
 def _object(text: str, where: str) -> dict[str, Any]:
+    """Return the document in a line. BadInput for invalid JSON, excessive nesting and empty field names."""
     try:
         value: dict[str, Any] = parsed(text)
     except RecursionError:
@@ -152,22 +158,26 @@ def storable(value: _Item) -> _Item:
 
 
 def _whole(text: str) -> int:
+    """Return a whole number of JSON; ValueError if it has more than 1,000 digits."""
     if len(text) > _LONGEST_NUMBER:
         raise ValueError("number out of range")
     return int(text)
 
 
 def _finite(text: str) -> float:
+    """Return a decimal number of JSON; ValueError if it is out of range."""
     if not math.isfinite(number := float(text)):
         raise ValueError("number out of range")
     return number
 
 
 def _no_constant(name: str) -> Any:
+    """Raise ValueError: NaN and infinity are not JSON."""
     raise ValueError(f"{name} is not a number in JSON")
 
 
 def _csv(path: Path, packed: str | None, delimiter: str) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a CSV file as documents, without empty cells. BadInput for an invalid header or row."""
     with _opened(path, packed) as file:
         rows = csv.reader(_physical(file, path), delimiter=delimiter, strict=True)
         # Data frames write their index as a column without a name.
@@ -194,6 +204,7 @@ def _cell(text: str) -> Any:
 
 
 def _parquet(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a Parquet file as documents, without null values. BadInput if it cannot be read."""
     import pyarrow
     from pyarrow import parquet
 

@@ -61,6 +61,7 @@ class Pseudonyms:
     """Stable pseudonyms of texts, words and numbers, drawn from a seed."""
 
     def __init__(self, seed: int) -> None:
+        """Begin without pseudonyms; equal seeds and calls give equal pseudonyms."""
         self._random = random.Random(f"pseudonyms:{seed}")
         self._sampled: set[str] = set()
         self._texts: dict[str, str] = {}
@@ -134,6 +135,7 @@ class Pseudonyms:
         return text
 
     def _shaped(self, like: str) -> str:
+        """Return a random text with characters of the same kinds, and a valid address or UUID if it is one."""
         if is_ipv4(like):
             return ".".join(str(self._random.randint(1, 254)) for _ in range(4))
         hexadecimal = len(like) >= 8 and all(c in _HEX for c in like if c.isalpha())
@@ -143,6 +145,7 @@ class Pseudonyms:
         return f"{text[:14]}{uuid[1]}{text[15:19]}{uuid[2]}{text[20:]}" if uuid else text
 
     def _character(self, c: str, hexadecimal: bool) -> str:
+        """Return a random character of the same kind; punctuation stays, and `@` becomes `-`."""
         if c in string.digits:
             return self._random.choice(string.digits)
         if c in string.ascii_lowercase:

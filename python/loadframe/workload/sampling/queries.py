@@ -174,7 +174,7 @@ def _requests(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _of_json(entry: Any) -> tuple[str, Any]:
-    """Return family and request of a JSON value: a search body, a log entry or a MongoDB command."""
+    """Return family and request of a JSON value: a search body, a log entry or a MongoDB command; else None for it."""
     if not isinstance(entry, dict):
         return "", None
     for key in ("elasticsearch.slowlog.source", "source", "body"):
@@ -225,6 +225,7 @@ def _statements(text: str) -> Iterator[str | None]:
     is_clear = True
 
     def whole() -> str | None:
+        """Return the statement so far; None if it is unclear or not a query, empty for white space alone."""
         statement = "".join(tokens).strip()
         # A parameter, or a text between dollars.
         is_query = _SELECT.match(statement) and "$" not in statement
@@ -255,6 +256,7 @@ class _Values:
         return path in self._fields or self._is_subfield(path)
 
     def _is_subfield(self, path: str) -> bool:
+        """Return whether a path is a field with a subfield for exact values, such as `name.keyword`."""
         outer, _, inner = path.rpartition(".")
         return inner in _SUBFIELDS and outer in self._fields
 
@@ -320,10 +322,12 @@ class _Values:
         )
 
     def _is_data(self, name: str) -> bool:
+        """Return whether a name was sampled as a value and is not a word of the query languages."""
         return self._profile.pseudonyms.is_sampled(name) and name not in _WORDS
 
 
 def _search(body: dict[str, Any], collection: str, values: _Values) -> dict[str, Any]:
+    """Return the operation of a search body with replaced values."""
     return {"search": {"collection": name_of(collection), "request_cache": False, "body": literal(values.of(body))}}
 
 
@@ -338,9 +342,10 @@ def _mongo(command: dict[str, Any], collection: str, values: _Values) -> dict[st
 
 
 def _sql(statement: str, collection: str, values: _Values) -> dict[str, Any]:
-    """Return a SELECT with replaced literals."""
+    """Return the operation of a SELECT with replaced literals, and with the workload's name of the table."""
 
     def replaced(match: re.Match[str]) -> str:
+        """Return a token of the statement, with its value replaced if it is a name, number or text."""
         token = match[0]
         match match.lastgroup:
             case "name":

@@ -228,6 +228,7 @@ _POSTGRESQL = {"whole": "bigint", "number": "double precision", "boolean": "bool
 
 
 def _column(field: Field, types: Mapping[str, str]) -> str:
+    """Return the type of a field's column; `types` maps scalar kinds to the types of Cassandra or PostgreSQL."""
     kind = _only(field)
     if isinstance(kind, Dates) and kind.format.pattern != "%H:%M:%S":
         if kind.format.is_day and kind.format.is_iso:
@@ -266,7 +267,10 @@ Maker = Callable[[random.Random], Any]
 
 
 def documents(definition: Mapping[str, Any], family: str, count: int, seed: int) -> Iterator[dict[str, Any]]:
-    """Generate `count` documents with the fields and types of a definition. BadInput for one without fields."""
+    """Return an iterator of `count` synthetic documents with the fields and types of a definition.
+
+    BadInput for a definition without fields.
+    """
     rng = random.Random(f"synthetic:{seed}")
     if family == "elasticsearch":
         make = _synthetic_object(definition.get("mappings", {}).get("properties", {}), rng)
@@ -280,10 +284,12 @@ def documents(definition: Mapping[str, Any], family: str, count: int, seed: int)
 
 
 def _of_fields(fields: Mapping[str, Maker]) -> Callable[[random.Random], dict[str, Any]]:
+    """Return the generator of documents with these fields, from the generators of their values."""
     return lambda rng: {name: make(rng) for name, make in fields.items()}
 
 
 def _synthetic_object(properties: Mapping[str, Any], rng: random.Random) -> Callable[[random.Random], dict[str, Any]]:
+    """Return the generator of objects with these mapped fields, without types that documents do not set."""
     return _of_fields({name: make for name, field in properties.items() if (make := _field(field, rng)) is not None})
 
 
@@ -334,6 +340,7 @@ def _synthetic_column(kind: str, rng: random.Random) -> Maker:
 
 
 def _synthetic_scalar(kind: str, rng: random.Random) -> Maker:
+    """Return the generator of values of a scalar kind; for unknown kinds, of keywords by a power law."""
     bits = _WHOLE.get(kind)
     words = [_word(rng) for _ in range(_KEYWORDS)]
     makers: dict[str, Maker] = {
@@ -351,6 +358,7 @@ def _synthetic_scalar(kind: str, rng: random.Random) -> Maker:
 
 
 def _text(rng: random.Random) -> Maker:
+    """Return the generator of texts of 5 to 40 words from a random vocabulary."""
     words = [_word(rng) for _ in range(_WORDS)]
 
     def make(rng: random.Random) -> str:
@@ -361,10 +369,12 @@ def _text(rng: random.Random) -> Maker:
 
 
 def _word(rng: random.Random) -> str:
+    """Return a random word of 3 to 10 letters."""
     return "".join(rng.choices(string.ascii_lowercase, k=rng.randint(3, 10)))
 
 
 def _date(format_: str) -> Maker:
+    """Return the generator of dates in 2024 in a date format of the search family; by default ISO 8601."""
     patterns = {written: pattern for pattern, written in DATE_FORMATS.items()}
     patterns |= {"yyyy-MM-dd": "%Y-%m-%d", "basic_date": "%Y%m%d", "strict_date": "%Y-%m-%d", "date": "%Y-%m-%d"}
     pattern = patterns.get(format_, "%Y-%m-%dT%H:%M:%SZ")
