@@ -50,6 +50,7 @@ def with_prefix(workload: ResolvedWorkload, prefix: str) -> ResolvedWorkload:
     renaming = _Renaming(names, columns)
 
     def renamed(phase: ResolvedPhase) -> ResolvedPhase:
+        """Return a phase with the new names in its operations."""
         return replace(phase, operations={name: renaming.form(name, form) for name, form in phase.operations.items()})
 
     return replace(
@@ -85,6 +86,7 @@ def changes_data(phases: Sequence[ResolvedPhase]) -> bool:
 
 
 def _refusal(why: str) -> BadInput:
+    """Return the error for a workload that does not support a prefix of its collections, for the reason `why`."""
     return BadInput(
         f"cannot use a prefix for the collections of this workload: {why}",
         remedy="set store.prefix: none to use the names in the workload; existing collections are never dropped",
@@ -95,14 +97,20 @@ class _Renaming:
     """Renames collections in the requests of a workload."""
 
     def __init__(self, names: Mapping[str, str], columns: Collection[str]) -> None:
-        """`columns` are the names of collections that also name a column, so that statements are ambiguous."""
+        """`names` maps old names to new ones.
+
+        `columns` are the names of collections that also name a column, so that statements are ambiguous.
+        """
         self._names = names
         self._columns = columns
         words = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
         self._word = re.compile(rf"(?<![\w.$-])(?P<schema>\w+\.)?(?P<name>{words})(?![\w$-])")
 
     def form(self, operation: str, form: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a request with other names of collections."""
+        """Return a request with other names of collections.
+
+        BadInput, with the operation, if the request names collections in a way that cannot be renamed.
+        """
         for kind in _UNBOUND:
             if kind in form:
                 raise _refusal(f"the operation {operation} is of kind {kind}")
@@ -111,6 +119,7 @@ class _Renaming:
         return {key: self._part(operation, key, value) for key, value in form.items()}
 
     def _part(self, operation: str, kind: str, value: Any) -> Any:
+        """Return the value of one key of a request (`kind` is the key) with collections renamed."""
         if kind == "command":
             return self._command(value)
         if not isinstance(value, Mapping):
@@ -141,6 +150,7 @@ class _Renaming:
         return changed
 
     def _known(self, operation: str, name: str) -> str:
+        """Return the new name of a collection or pattern. BadInput if the workload does not have it."""
         if "*" in name and (matching := fnmatch.filter(self._names, name)):
             # With the prefix, a pattern matches only collections with the prefix.
             return self._names[matching[0]].removesuffix(matching[0]) + name
@@ -149,7 +159,10 @@ class _Renaming:
         return self._names[name]
 
     def _statement(self, operation: str, text: str) -> str:
-        """Replace names outside of single quotes."""
+        """Return a statement with names replaced outside of single quotes.
+
+        BadInput for a name that is also a column.
+        """
 
         def replaced(word: re.Match[str]) -> str:
             if word["name"].lower() in self._columns:
@@ -160,6 +173,7 @@ class _Renaming:
         return "".join(part if index % 2 else self._word.sub(replaced, part) for index, part in enumerate(parts))
 
     def _command(self, command: Any) -> Any:
+        """Return a command with collections renamed: of MongoDB (a mapping) or of Redis (a list of words)."""
         if isinstance(command, Mapping):
             return self._named(command, (*_NAMING_KEYS, "$out", "into"))
         return [self._key(word) for word in command]
@@ -172,7 +186,7 @@ class _Renaming:
         return f"{self._names[name]}{colon}{rest}" if name in self._names else word
 
     def _named(self, value: Any, keys: Collection[str]) -> Any:
-        """Rename collections that are values of these keys, at any depth."""
+        """Return a value with the collections renamed that are values of these keys, at any depth."""
         if isinstance(value, Mapping):
             return {
                 key: self._names.get(entry, entry)
@@ -184,6 +198,7 @@ class _Renaming:
 
 
 def _only_reads(form: Mapping[str, Any]) -> bool:
+    """Return whether a request certainly changes no data; False for unknown kinds."""
     if any(kind in form for kind in _READING):
         return form.get("http", {}).get("method", "GET") in ("GET", "HEAD")
     if "aggregate" in form:
@@ -201,6 +216,7 @@ def _only_reads(form: Mapping[str, Any]) -> bool:
 
 
 def _statements(form: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the statements of a CQL, SQL or SQL++ request, also those of a transaction."""
     for kind in ("cql", "sql", "query"):
         for entry in (form.get(kind, {}), *(form.get(kind, {}).get("transaction") or ())):
             for key in ("statement", "query"):

@@ -26,6 +26,7 @@ class SearchIndex(Model):
 
     @model_validator(mode="after")
     def _check_rollover(self) -> Self:
+        """Refuse `rollover` with `data_stream`."""
         if self.data_stream and self.rollover:
             raise wrong("data_stream already includes rollover", "remove rollover", key="rollover")
         return self

@@ -29,18 +29,21 @@ PACKED = {".gz": 10, ".bz2": 16, ".zst": 12}
 
 
 def _address(value: str) -> str:
+    """Refuse a text that is not an http or https URL; an empty text is allowed."""
     if value and not value.startswith(("http://", "https://")):
         raise wrong(f"{short_json(value)} is not a URL", "start it with https:// or http://, or use file:")
     return value
 
 
 def _checksum(value: str) -> str:
+    """Refuse a text that is not a SHA-256 checksum; an empty text is allowed."""
     if not re.fullmatch(r"([0-9A-Fa-f]{64})?", value):
         raise wrong(f"{short_json(value)} is not a SHA-256 checksum", "write 64 hexadecimal digits")
     return value
 
 
 def _column(value: str) -> str:
+    """Refuse a text that is not a vector source, such as `base.fvecs` or `glove.hdf5:train`."""
     reason = vectors.wrong_source(value)
     if reason is not None:
         raise wrong(reason)
@@ -63,6 +66,7 @@ class YcsbRecord(Model):
 
     @model_validator(mode="after")
     def _fits(self) -> "YcsbRecord":
+        """Refuse a record of more than 64 MiB."""
         if self.field_count * self.field_length > LARGEST_RECORD:
             raise wrong("a record would exceed 64 MiB", "reduce field_count or field_length", key="field_length")
         return self
@@ -101,6 +105,7 @@ class Corpus(Model):
 
     @model_validator(mode="after")
     def _check_source(self) -> "Corpus":
+        """Refuse a corpus without a source, sources that exclude each other, and options without their source."""
         given = {key: getattr(self, key) for key in ("generate", "file", "files", "url", "urls", "columns")}
         for one, other in (
             ("file", "files"),

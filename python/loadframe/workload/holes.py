@@ -28,7 +28,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def is_name(text: str) -> bool:
-    """Check whether a text is a valid name of a parameter or variable."""
+    """Return whether a text is a valid name of a parameter or variable."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -81,6 +81,7 @@ class Filler:
         return data
 
     def _text(self, text: str, place: Place, per_request: bool) -> Any:
+        """Return a text with its parameters filled in; a text that is one placeholder becomes the parameter's value."""
         if "${" not in text:
             return text
         whole = _PIECE.fullmatch(text)
@@ -92,12 +93,17 @@ class Filler:
         return _PIECE.sub(lambda match: self._piece(match, place, per_request), text)
 
     def _piece(self, match: re.Match[str], place: Place, per_request: bool) -> str:
+        """Return the replacement of a placeholder or escape within a longer text."""
         if match[0] == "$${":
             return match[0] if per_request else "${"
         text = value_text(self._hole(match, place, per_request))
         return text if match[1] in self.variables else _escaped(text, per_request)
 
     def _hole(self, match: re.Match[str], place: Place, per_request: bool) -> Value:
+        """Return a placeholder's value and record its place; with `per_request`, a variable's placeholder stays.
+
+        BadInput for an unclosed placeholder, an unknown name, a variable outside of operations, or too much text.
+        """
         name = match[1]
         if name is None:
             raise self._error(place, "${ lacks its closing }", "close it, or write $${ for a literal ${")
@@ -122,6 +128,7 @@ class Filler:
         return value
 
     def _error(self, place: Place, what: str, remedy: str) -> BadInput:
+        """Return the error at a place of the document."""
         return self.document.error(place, what, remedy)
 
 
@@ -136,6 +143,7 @@ def _escaped(text: str, per_request: bool) -> str:
 
 
 def _document_id(value: Any) -> Any:
+    """Refuse an id that is neither a whole number nor a text, or that is empty."""
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         raise wrong(f"expected a text or a whole number, not {short_json(value)}")
     return value
@@ -145,6 +153,7 @@ def whole(least: int) -> BeforeValidator:
     """Return a validator of whole numbers of at least `least`, or a text with a placeholder."""
 
     def read(value: Any) -> Any:
+        """Refuse a number that is not whole or is too small; a text with a placeholder is allowed."""
         if isinstance(value, str) and set(names(value)):
             return value
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -155,7 +164,7 @@ def whole(least: int) -> BeforeValidator:
 
 
 def _or_hole(value: Any) -> Any:
-    """Accept a mapping, or a single placeholder of a variable that provides a mapping per request."""
+    """Refuse a value that is neither a mapping nor exactly one placeholder (of a variable that provides a mapping)."""
     if isinstance(value, dict) or (isinstance(value, str) and _ONE_HOLE.fullmatch(value)):
         return value
     raise wrong(f"expected a mapping, not {short_json(value)}", 'or write one variable, such as "${body}"')

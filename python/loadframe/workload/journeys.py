@@ -25,12 +25,14 @@ class Comparison(Model):
 
     @model_validator(mode="after")
     def _check_bounds(self) -> "Comparison":
+        """Refuse a comparison without a bound."""
         if self.at_least is None and self.below is None and self.equals is None:
             raise wrong(f"the comparison of {self.of!r} lacks a bound", "add at_least, below or equals")
         return self
 
 
 def _in_order(hours: tuple[int, int]) -> tuple[int, int]:
+    """Refuse hours in reverse order, or equal ones."""
     if hours[0] >= hours[1]:
         raise wrong("the first hour must be before the second", "write [8, 20], or swap steps and otherwise")
     return hours
@@ -56,6 +58,7 @@ class Test(Model):
 
     @model_validator(mode="after")
     def _check_one_key(self) -> "Test":
+        """Refuse other than exactly one key."""
         if len(self.model_fields_set) != 1:
             raise wrong("a condition needs exactly one key", "use one of failed, known, value and hours")
         return self
@@ -67,6 +70,7 @@ class Test(Model):
 
 
 def _step(value: Any) -> Any:
+    """Return a step's data; a plain name becomes a step with that operation."""
     return {"operation": value} if isinstance(value, str) else value
 
 
@@ -131,6 +135,7 @@ class JourneyStep(Model):
 
     @model_validator(mode="after")
     def _check_action(self) -> "JourneyStep":
+        """Refuse other than exactly one action, and a key without the action that it requires."""
         actions = [key for key in _ACTIONS if getattr(self, key) is not None]
         if len(actions) != 1:
             what = f"a step needs exactly one action; got {' and '.join(actions) or 'none'}"
@@ -186,6 +191,7 @@ class JourneyStep(Model):
 
 
 def _test(test: Test) -> dict[str, Any]:
+    """Return a condition for the plan."""
     return test.model_dump(mode="json", exclude_none=True)
 
 
@@ -208,6 +214,7 @@ class SimulatedClock(Model):
 
     @model_validator(mode="after")
     def _check_speed(self) -> "SimulatedClock":
+        """Refuse a clock with neither `scale` nor `shared`."""
         if self.scale is None and not self.shared:
             raise wrong("the clock lacks a speed", "add scale: 3600, or shared: true")
         return self
@@ -218,7 +225,7 @@ class SimulatedClock(Model):
 
 
 def dump(journey: "Sequence[JourneyStep]") -> list[Any]:
-    """Return the steps for the plan, without disabled ones."""
+    """Return the steps of a journey for the plan, without disabled ones."""
     return [step.dump() for step in journey if not step.left_out]
 
 

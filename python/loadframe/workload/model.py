@@ -113,6 +113,10 @@ def _check_target(document: Document, file: WorkloadFile, form: Form, place: Pla
 
 
 def _check_form(document: Document, file: WorkloadFile, form: Form, place: Place) -> None:
+    """Refuse unknown collections, corpora, `shows` and targets of a request, and other invalid references.
+
+    Also refuses a bulk request that a data stream does not accept, and a path without a leading slash.
+    """
     if form.target is not None:
         # Collections of the target are not declared in the file.
         _check_target(document, file, form, place)
@@ -184,6 +188,7 @@ def _created_names(file: WorkloadFile) -> Iterator[str]:
 
 
 def _check_variables(document: Document, file: WorkloadFile) -> None:
+    """Refuse unknown names and wrong kinds in references of variables, and dependency cycles."""
     for name, variable in file.variables.items():
         for way, source in (("field", variable.field), ("document", variable.document)):
             if source is not None:
@@ -210,6 +215,7 @@ def _check_variables(document: Document, file: WorkloadFile) -> None:
 
 
 def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Place, *, endless: bool) -> None:
+    """Refuse unknown operations and sources of a phase, and operations that its streams cannot use."""
     fed: set[str] = set()
     for index, stream in enumerate(phase.named_streams):
         within: Place = place if phase.streams is None else (*place, "streams", index)
@@ -248,7 +254,7 @@ def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Pl
 
 
 def _key_of(stream: Stream, operation: str) -> Place:
-    """Return the place of an operation in its stream."""
+    """Return the place of an operation's first use within its stream."""
     if stream.journey is not None:
         return next(("journey", *at) for at, step in every_step(stream.journey) if step.operation == operation)
     if stream.route is not None:
@@ -359,6 +365,7 @@ class _JourneyCheck:
 
     @property
     def _all(self) -> set[str]:
+        """The names of all values that any operation of the file captures."""
         return {name for operation in self.file.operations.values() for name in _captured(every_form(operation))}
 
 
@@ -387,11 +394,16 @@ def _loops(file: WorkloadFile, operation: str) -> set[str]:
 
 
 def _captured(forms: Mapping[str, Form]) -> set[str]:
+    """Return the names of the values that any of an operation's forms captures."""
     return {name for form in forms.values() for name in form.captured}
 
 
 def _require_known(
     document: Document, place: Place, kind: str, name: str, known: AnyCollection[str], *, key: bool = False
 ) -> None:
+    """Refuse a `name` outside of `known`, at `place`, as an unknown `kind`; suggests a similar name.
+
+    `key` says whether the name is a key of the document rather than a value.
+    """
     if name not in known:
         raise document.error(place, f"unknown {kind} {name!r}", did_you_mean(name, known), key=key)

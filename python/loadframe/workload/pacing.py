@@ -27,6 +27,7 @@ class ClientLevel(Model):
 
     @model_validator(mode="after")
     def _sends(self) -> "ClientLevel":
+        """Refuse a number of clients that stays at 0."""
         _check_not_idle(self.from_, [stage.to for stage in self.stages])
         return self
 
@@ -51,6 +52,7 @@ class RateLevel(Model):
 
     @model_validator(mode="after")
     def _sends(self) -> "RateLevel":
+        """Refuse a rate that stays at 0, and a repeating profile of 0 s."""
         _check_not_idle(self.from_, [stage.to for stage in self.stages])
         if self.repeats is not None and not any(stage.over for stage in self.stages):
             raise wrong("a repeating profile must last longer than 0s", "lengthen a stage", key="repeats")
@@ -58,6 +60,7 @@ class RateLevel(Model):
 
 
 def _check_not_idle(start: float, levels: list[float] | list[int]) -> None:
+    """Refuse a start and levels of stages that are all 0."""
     if start == 0 and not any(levels):
         raise wrong("a level that stays at 0 sends nothing", "set one stage above 0", key="stages")
 
@@ -88,6 +91,7 @@ class ThinkDraw(Model):
 
     @model_validator(mode="after")
     def _check_distribution(self) -> "ThinkDraw":
+        """Refuse other than exactly one distribution, and a uniform one with its bounds reversed."""
         given = self.model_dump(exclude_none=True)
         if len(given) != 1:
             what = f"a think time needs exactly one distribution; got {short_json(sorted(given))}"
@@ -101,6 +105,7 @@ ThinkTime = Annotated[Annotated[Duration, Tag("level")] | Annotated[ThinkDraw, T
 
 
 def _share_bound(value: Any) -> float:
+    """Return a bound on a share, from a number or a text such as `5%`. BadInput for 1, which no share exceeds."""
     share = parse_share(value)
     if share == 1:
         raise BadInput(f"no share is above {short_json(value)}", remedy="use a bound below 1, such as 5% or 0.05")
@@ -108,6 +113,7 @@ def _share_bound(value: Any) -> float:
 
 
 def _number_bound(value: Any) -> float:
+    """Return a bound as a number. BadInput unless it is finite and at least 0."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -127,7 +133,7 @@ _BOUNDS: dict[str, Callable[[Any], float]] = {
 
 
 def _parse_bound(value: Any, info: ValidationInfo) -> float:
-    """Return the bound in the unit of its metric; 0 if the metric is invalid, which has its own error."""
+    """Return a condition's bound in the unit of its metric; 0 for an invalid metric, which has its own error."""
     parse = _BOUNDS.get(info.data.get("metric", ""))
     try:
         return parse(value) if parse else 0.0
@@ -183,6 +189,7 @@ class Retry(Model):
 
     @model_validator(mode="after")
     def _check_pauses(self) -> "Retry":
+        """Refuse a first pause that is longer than the longest."""
         if self.base > self.cap:
             raise wrong("the first pause is longer than the longest", "write a base of at most cap", key="base")
         return self
@@ -205,6 +212,7 @@ class AutoWarmup(Model):
 
     @model_validator(mode="after")
     def _check_bounds(self) -> "AutoWarmup":
+        """Refuse `at_most` below `at_least`."""
         _check_bounds(self.at_least, self.at_most)
         return self
 
@@ -221,11 +229,13 @@ class AutoDuration(Model):
 
     @model_validator(mode="after")
     def _check_bounds(self) -> "AutoDuration":
+        """Refuse `at_most` below `at_least`."""
         _check_bounds(self.at_least, self.at_most)
         return self
 
 
 def _check_bounds(at_least: float, at_most: float) -> None:
+    """Refuse `at_most` below `at_least`, both s."""
     if at_most < at_least:
         raise wrong(f"at_most must be at least {at_least:g} s; got {at_most:g} s", "raise at_most", key="at_most")
 
@@ -237,10 +247,12 @@ _QUEUE_LIMIT = 60.0
 
 
 def _defaults(value: Any) -> Any:
+    """Return the data of a length; `auto` becomes an empty mapping, which stands for the default limits."""
     return {} if value == AUTO else value
 
 
 def _limit(value: Any) -> Any:
+    """Return the data of `wait_for_queue`; true becomes the default limit."""
     return _QUEUE_LIMIT if value is True else value
 
 
@@ -269,7 +281,7 @@ def shortest(length: "float | AutoWarmup | AutoDuration") -> float:
 
 
 def obstacle(key: str, streams: Sequence[Any], *, ends_by_duration: bool) -> tuple[str, str] | None:
-    """Return why streams do not support an automatic length or `wait_for_queue`, and a remedy; None if they do."""
+    """Return why streams do not support `key` (an automatic length or `wait_for_queue`), and a remedy, or None."""
     levels = [level for stream in streams for level in (stream.clients, stream.rate)]
     if any(stream.source is not None for stream in streams):
         return f"{key} does not apply to a source, which sets the pace", "use a fixed time"

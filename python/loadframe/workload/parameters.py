@@ -25,7 +25,7 @@ LONGEST_CHAIN = 50
 
 
 def check(document: Document, defaults: Any, variables: Collection[str]) -> Mapping[str, Value]:
-    """Return the parameters section of a file. BadInput, with its place, for an invalid name or default."""
+    """Return the parameters section of a file unchanged. BadInput, with its place, for an invalid name or default."""
     if not isinstance(defaults, dict):
         raise document.error(("parameters",), f"expected a mapping of names to values, not {short_json(defaults)}")
     for name, value in defaults.items():
@@ -58,6 +58,7 @@ class Parameters:
     def __init__(
         self, document: Document, defaults: Mapping[str, Value], settings: Mapping[str, "Setting"], nodes: int
     ) -> None:
+        """`settings` are the user's values, and `nodes` the number of cluster nodes."""
         self._document = document
         self._defaults = defaults
         self._settings = settings
@@ -68,7 +69,10 @@ class Parameters:
         self.made_of: dict[str, set[str]] = {name: set() for name in defaults}
 
     def value(self, name: str) -> Value:
-        """Return a parameter's value; KeyError for an unknown name, BadInput for a wrong value."""
+        """Return a parameter's value: the user's, else the default. KeyError for an unknown name.
+
+        BadInput for a setting of a wrong type, and for a default that refers to itself or to an unknown name.
+        """
         if name == BUILT_IN:
             return self._nodes
         default = self._default(name)
@@ -80,6 +84,10 @@ class Parameters:
         return {name: self.value(name) for name in self._defaults}
 
     def _default(self, name: str) -> Value:
+        """Return a parameter's default with its references filled in, computed once.
+
+        BadInput for a parameter that refers to itself, and for a chain of references that is too long.
+        """
         if name in self._known:
             return self._known[name]
         default = self._defaults[name]
@@ -103,6 +111,10 @@ class Parameters:
         return value
 
     def _case(self, name: str, cases: Mapping[str, Value], used: Iterable[str]) -> Value:
+        """Return the case for the value of another parameter. BadInput without such a case.
+
+        `used` are the parameters that the default refers to: a setting of one of them is the place of the error.
+        """
         by = cases[BY]
         wanted = by if isinstance(by, str) else str(by).lower()
         if wanted == BY or wanted not in cases:
@@ -114,6 +126,7 @@ class Parameters:
         return cases[wanted]
 
     def _product(self, name: str, factors: list[int | float]) -> int | float:
+        """Return the product of numbers. BadInput if a factor is not a number."""
         for number, factor in enumerate(factors):
             if _number(factor) is None:
                 place = ("parameters", name, PRODUCT, number)
@@ -174,16 +187,19 @@ def origins(parameters: Iterable[str], made_of: Mapping[str, Collection[str]]) -
 
 
 def _boolean(value: Value) -> Value:
+    """Return a boolean unchanged, or None for other values."""
     return value if isinstance(value, bool) else None
 
 
 def _whole(value: Value) -> Value:
+    """Return a whole number, also from a float such as 1e6, or None for other values."""
     if isinstance(value, float) and value.is_integer():
         return int(value)  # accept 1e6 for a million
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _number(value: Value) -> Value:
+    """Return a number unchanged, or None for other values."""
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 

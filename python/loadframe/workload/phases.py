@@ -33,6 +33,7 @@ _DRIVERS = {"elasticsearch": "search", "cassandra": "cql"}
 
 
 def _address(value: str) -> str:
+    """Refuse a text that is not `host:port`."""
     host, colon, port = value.rpartition(":")
     if not (host and colon and port.isdigit() and 0 < int(port) < 65536):
         raise wrong(f"{value!r} is not an address", "write host:port, such as 127.0.0.1:8080")
@@ -63,6 +64,7 @@ def combined_target(
 
 
 def _fixed(value: Any) -> Any:
+    """Refuse a mapping, because the number of users is constant."""
     if isinstance(value, dict):
         what = "the number of users is constant during a phase"
         raise wrong(what, "write a number; use arrive_over to stagger their starts, or add phases")
@@ -139,6 +141,10 @@ class Load(Model):
         return tuple(kind for kind in kinds if self.route is None or self.route.get(kind) == operation)
 
     def _check_load(self) -> None:
+        """Refuse other than one of `operation`, `mix`, `journey` and `route`, and keys that exclude each other.
+
+        Also refuses a load without clients, rate, users or source.
+        """
         given = [key for key in ("operation", "mix", "journey", "route") if getattr(self, key) is not None]
         if len(given) != 1:
             what = f"{' and '.join(given)} exclude each other" if given else "operation, mix or journey is missing"
@@ -282,6 +288,7 @@ class Stream(Load, Ended):
 
     @model_validator(mode="after")
     def _check(self) -> "Stream":
+        """Refuse contradictory keys of a stream, and more than one end condition."""
         self._check_load()
         if len(self.ways_to_end) > 1:
             raise wrong(f"{' and '.join(self.ways_to_end)} exclude each other", "keep one end condition")
@@ -316,6 +323,7 @@ class Phase(Load, Ended):
 
     @model_validator(mode="after")
     def _check(self) -> "Phase":
+        """Refuse contradictory keys of a phase or its streams, duplicate stream names, and a missing end condition."""
         if self.streams is None:
             self._check_load()
             _check_end_fits(self, self)
@@ -354,13 +362,13 @@ class Phase(Load, Ended):
             raise wrong(what, "remove wait_for_queue: an automatic warm-up ends when the queue is steady", key="warmup")
 
     def _check_missed_share(self) -> None:
-        """Refuse a condition on the requests of open loops without one."""
+        """Refuse the metric `missed_share` in `stop_when` without an open loop."""
         needs_rate = any(condition.metric == "missed_share" for condition in self.stop_when)
         if needs_rate and not any(stream.is_open for stream in self.named_streams):
             raise wrong("missed_share requires a rate", "use another metric, or add a rate", key="stop_when")
 
     def _check_end(self) -> None:
-        """Refuse a phase without exactly one end condition."""
+        """Refuse a phase without an end condition, with several, or with one that its streams override."""
         stops = self.ways_to_end
         if self.ends_with is not None:
             if stops:
@@ -377,6 +385,7 @@ class Phase(Load, Ended):
             raise wrong(what, "use one of duration, requests, journeys and until")
 
     def _check_ends_with(self, name: str) -> None:
+        """Refuse `ends_with` for an unknown stream, or for streams without an end condition."""
         streams = {str(stream.name): stream.ends_itself for stream in self.named_streams} if self.streams else {}
         if name != ANY and name not in streams:
             raise wrong(f"unknown stream {name!r}", did_you_mean(name, [*streams, ANY]), key="ends_with")
@@ -404,4 +413,5 @@ class Phase(Load, Ended):
 
 
 def _kind(stream: Stream) -> str:
+    """Return the default name of a stream without a single operation: `journey`, its source, or `mix`."""
     return "journey" if stream.journey is not None else stream.source or "mix"

@@ -196,6 +196,7 @@ class ResolvedPhase:
         }
 
     def _window(self) -> dict[str, Any]:
+        """Return the limits of an automatic warm-up and length, and `wait_for_queue`, for the manifest."""
         chosen = {"auto_warmup": self.auto_warmup, "auto_duration": self.auto_duration}
         automatic = {key: limits.model_dump() for key, limits in chosen.items() if limits is not None}
         return automatic | ({"wait_for_queue": self.wait_for_queue} if self.wait_for_queue else {})
@@ -212,6 +213,7 @@ class ResolvedPhase:
         return {name: ingesting for name, ingesting in shown.items() if ingesting in self.visibility_probes}
 
     def _operations_with(self, key: str) -> list[str]:
+        """Return the sorted names of the operations that set a key."""
         return sorted(name for name, form in self.operations.items() if form.get(key))
 
     @property
@@ -222,6 +224,7 @@ class ResolvedPhase:
         return {name: probe for name, probe in probes.items() if probe is not None}
 
     def _streams(self) -> list[dict[str, Any]]:
+        """Return the streams for the plan: requests, load model, end condition and retries."""
         return [
             {
                 "name": stream.name,
@@ -342,6 +345,7 @@ _NOT_FOR_DRIVERS = ("new_documents", "visible", "chart", "first", "shows")
 
 
 def _driver_form(form: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an operation without the keys that drivers do not read."""
     return {key: value for key, value in form.items() if key not in _NOT_FOR_DRIVERS}
 
 
@@ -390,6 +394,7 @@ def load_model(stream: Stream) -> dict[str, Any]:
 
 
 def _pacing(stream: Stream) -> dict[str, float]:
+    """Return the pacing of a stream in the format of plans, s; empty without one."""
     return {} if stream.pacing is None else {"pacing": stream.pacing}
 
 
@@ -407,7 +412,10 @@ def with_levels(
     phase: str,
     users: int | None = None,
 ) -> tuple[Stream, ...]:
-    """Return streams with other clients, users or rate; see `ResolvedPhase.override`."""
+    """Return streams with other clients, users or rate (1/s); see `ResolvedPhase.override`.
+
+    `phase` is the phase's name, for errors.
+    """
     if users is not None:
         with_users = [stream for stream in streams if stream.users is not None]
         if len(with_users) != 1:

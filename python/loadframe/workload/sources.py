@@ -22,6 +22,7 @@ from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Place, Size, qu
 
 
 def _listens(value: str) -> str:
+    """Refuse a text that is not `host:port` with a port from 0 to 65535."""
     host, colon, port = value.rpartition(":")
     if not (host and colon and port.isdecimal() and int(port) < 65536):
         what = f"{short_json(value)} is not an address to listen on"
@@ -30,6 +31,7 @@ def _listens(value: str) -> str:
 
 
 def _instant(value: Any) -> Any:
+    """Refuse a value that is not an ISO 8601 instant."""
     try:
         datetime.fromisoformat(value)
     except (TypeError, ValueError):
@@ -38,6 +40,7 @@ def _instant(value: Any) -> Any:
 
 
 def _address_alone(value: Any) -> Any:
+    """Return the data of a port; a plain address becomes a mapping with it."""
     return {"address": value} if isinstance(value, str) else value
 
 
@@ -54,6 +57,7 @@ class Listen(Model):
 
     @model_validator(mode="after")
     def _check_tls(self) -> "Listen":
+        """Refuse a certificate without a key, and a key without a certificate."""
         for one, other in (("certificate", "key"), ("key", "certificate")):
             if getattr(self, one) is not None and getattr(self, other) is None:
                 raise wrong(f"{one} requires {other}", f"add {other}", key=one)
@@ -99,6 +103,7 @@ class EventKind(Model):
     @model_validator(mode="before")
     @classmethod
     def _check_id(cls, data: Any) -> Any:
+        """Refuse data without `id`, with a remedy for events without ids; other errors come first."""
         # Unknown keys are refused first: `id` may be misspelt.
         if isinstance(data, dict) and "id" not in data and data.keys() <= cls.model_fields.keys():
             raise wrong("the key 'id' is missing", _NO_ID)
@@ -150,6 +155,7 @@ class Events(Model):
 
 
 def _within(place: Place, problems: Iterator[tuple[Place, str, str]]) -> Iterator[tuple[Place, str, str]]:
+    """Return problems with `place` before their places."""
     return (((*place, *inner), what, remedy) for inner, what, remedy in problems)
 
 
@@ -195,6 +201,10 @@ class Source(Model):
     @model_validator(mode="before")
     @classmethod
     def _listens_or_generates(cls, data: Any) -> Any:
+        """Return the data with only `listen` or only `generate`, if both are given.
+
+        A non-empty address selects `listen`.
+        """
         if not (isinstance(data, dict) and "generate" in data and "listen" in data):
             return data
         # With an empty address, the keys that configure a port have no effect.
@@ -204,6 +214,7 @@ class Source(Model):
 
     @model_validator(mode="after")
     def _check_origin(self) -> "Source":
+        """Refuse other than exactly one origin, and keys or sizes that do not apply to it."""
         given = [way for way in WAYS if getattr(self, way) is not None]
         if not given:
             raise wrong(
@@ -273,6 +284,7 @@ def describe(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _way(source: Source, folder: Path, error: Callable[[str, str], BadInput]) -> dict[str, Any]:
+    """Return the origin of a source for the plan; refuses unreadable files."""
     if source.listen is not None:
         listen: dict[str, Any] = {"address": source.listen.address}
         if source.listen.connections is not None:
@@ -289,6 +301,7 @@ def _way(source: Source, folder: Path, error: Callable[[str, str], BadInput]) ->
 
 
 def _file(path: Path, error: Callable[[str, str], BadInput]) -> str:
+    """Return the absolute path of a file; refuses an unreadable one with `error(what, remedy)`."""
     require_readable(path.absolute(), error)
     return str(path.absolute())
 

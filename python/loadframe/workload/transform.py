@@ -14,12 +14,14 @@ from loadframe.yamlfile import NOT_EMPTY, Model, Name, Place, Scalar, short_json
 
 
 def _path_inside(value: str) -> str:
+    """Refuse a text that is not a field of an event: names joined by dots."""
     if not re.fullmatch(r"[^./~]+(\.[^./~]+)*", value):
         raise wrong(f"{short_json(value)} is not a field of an event", "write a name, or a path such as a.b")
     return value
 
 
 def _date_format(value: str) -> str:
+    """Refuse a date format with other directives than those for writing dates."""
     if not re.fullmatch(r"([^%]|%[YmdHMSjGV%])*", value):
         what = f"{short_json(value)} is not a format of dates"
         raise wrong(what, "use %Y, %m, %d, %H, %M, %S, %j, %G, %V and %%, such as %Y.%m.%d")
@@ -27,6 +29,7 @@ def _date_format(value: str) -> str:
 
 
 def _parsed_format(value: str) -> str:
+    """Refuse a date format with other directives than those for reading dates."""
     if not re.fullmatch(r"([^%]|%[YymbBdeaAjHIMSpfzs%])*", value):
         what = f"{short_json(value)} is not a format of dates to read"
         raise wrong(what, "use directives of strptime, such as %d/%b/%Y:%H:%M:%S %z")
@@ -54,6 +57,7 @@ class Expression(Model):
 
     @model_validator(mode="after")
     def _check_keys(self) -> "Expression":
+        """Refuse other than exactly one kind of expression, and keys that it lacks or does not support."""
         kind = _only(self, tuple(_COMPANIONS), "expression")
         for other, companions in _COMPANIONS.items():
             for key in companions:
@@ -67,6 +71,7 @@ class Expression(Model):
         return self
 
     def _value(self, key: str) -> Any:
+        """Return the value of a key as written in the file, also of `with`."""
         return getattr(self, "with_" if key == "with" else key)
 
     @property
@@ -97,6 +102,7 @@ _COMPANIONS: Mapping[str, tuple[str, ...]] = {
 
 
 def _bound(value: Any) -> Any:
+    """Refuse a value that is not a number of 64 bits."""
     fits = isinstance(value, float) or (type(value) is int and -(2**63) <= value < 2**63)
     if not fits:
         raise wrong(f"{short_json(value)} is not a number of 64 bits", "write a number such as 5 or 0.5")
@@ -107,6 +113,7 @@ _Bound = Annotated[int | float, BeforeValidator(_bound, json_schema_input_type=i
 
 
 def _listed(value: Any) -> Any:
+    """Return a list unchanged, and another value as a list of one."""
     return value if isinstance(value, list | tuple) else [value]
 
 
@@ -139,6 +146,7 @@ class EventCondition(Model):
 
     @model_validator(mode="after")
     def _check_keys(self) -> "EventCondition":
+        """Refuse a condition without a test, and `not`, `all` or `any` with other keys."""
         given = {key.rstrip("_") for key in self.model_fields_set}
         if not given & _GROUPS and not (self.of and self._tests()):
             remedy = f"add of and one of {', '.join(_TESTS)}; or use not, all or any"
@@ -165,6 +173,7 @@ class EventCondition(Model):
         return [key for key in given if key == "equals" or getattr(self, key) is not None]
 
     def _test(self, key: str) -> Any:
+        """Return the test of a key for the plan."""
         if key in ("exists", "missing"):
             return key
         value = getattr(self, key)
@@ -185,6 +194,7 @@ class Grok(Model):
 
 
 def _match_alone(value: Any) -> Any:
+    """Return the data of a grok step; a plain pattern or list of patterns becomes a mapping with it."""
     return value if isinstance(value, dict | Grok) else {"match": value}
 
 
@@ -210,6 +220,7 @@ class TransformStep(Model):
 
     @model_validator(mode="after")
     def _check_one(self) -> "TransformStep":
+        """Refuse a step with no key or several."""
         _only(self, _STEPS, "step")
         return self
 
@@ -269,6 +280,7 @@ class Known:
     """Fields that the steps so far have set or removed on every line that has them."""
 
     def __init__(self, removed: frozenset[str] = frozenset(), made: frozenset[str] = frozenset()) -> None:
+        """`removed` and `made` are the fields that earlier steps removed and set."""
         self.removed, self.made = set(removed), set(made)
 
     def copy(self) -> "Known":
@@ -297,6 +309,7 @@ class Known:
                 self._follow(kind, field, argument)
 
     def _follow(self, kind: str, field: str, argument: Any) -> None:
+        """Update the fields that are set or removed for one change; see `TransformStep.changes`."""
         if kind == "grok":
             # Its patterns may set any field.
             self.removed.clear()
@@ -311,4 +324,5 @@ class Known:
 
 
 def _is_within(field: str, other: str) -> bool:
+    """Return whether a dotted path equals another one or lies within it."""
     return f"{field}.".startswith(f"{other}.")

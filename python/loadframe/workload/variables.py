@@ -17,18 +17,21 @@ from loadframe.yamlfile import NOT_EMPTY, Model, short_json, wrong
 
 
 def _number(value: Any) -> Any:
+    """Refuse a value that is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise wrong(f"expected a number, not {short_json(value)}")
     return value
 
 
 def _pair(value: Any) -> Any:
+    """Refuse a value that is not a list of two."""
     if not isinstance(value, list) or len(value) != 2:
         raise wrong(f"expected two numbers, [low, high], not {short_json(value)}")
     return value
 
 
 def _length(value: Any) -> Any:
+    """Refuse a value that is neither a number of characters nor [shortest, longest]."""
     ends = value if isinstance(value, list) else [value, value]
     whole = all(isinstance(end, int) and not isinstance(end, bool) for end in ends)
     if len(ends) != 2 or not whole or not 0 <= ends[0] <= ends[1] <= LONGEST:
@@ -37,12 +40,14 @@ def _length(value: Any) -> Any:
 
 
 def _instant(value: Any) -> Any:
+    """Refuse a value that is not a date or date and time in ISO 8601."""
     if not isinstance(value, str) or not _INSTANT.fullmatch(value) or not _is_date(value):
         raise wrong(f"expected a date, not {short_json(value)}", "write 2015-01-31 or 2015-01-31T12:30:00")
     return value
 
 
 def _is_date(text: str) -> bool:
+    """Return whether a text is a valid ISO 8601 date or time."""
     try:
         datetime.fromisoformat(text)
     except ValueError:
@@ -51,6 +56,7 @@ def _is_date(text: str) -> bool:
 
 
 def _format(value: Any) -> Any:
+    """Refuse a value that is not a date format."""
     if not isinstance(value, str) or not (value in _EPOCH or _FORMAT.fullmatch(value)):
         raise wrong(
             f"{short_json(value)} is not a date format",
@@ -60,6 +66,7 @@ def _format(value: Any) -> Any:
 
 
 def _choice(value: Any) -> Any:
+    """Return the data of a choice; a plain list becomes a mapping with it as `values`."""
     return {"values": value} if isinstance(value, list) else value
 
 
@@ -92,6 +99,7 @@ class Choice(Model):
 
     @model_validator(mode="after")
     def _check_weights(self) -> "Choice":
+        """Refuse weights with a sequential order, and another number of weights than of values."""
         if self.weights is not None and self.order == "sequential":
             raise wrong("weights requires order: random", "remove weights or order", key="weights")
         if self.weights is not None and len(self.weights) != len(self.values):
@@ -131,6 +139,7 @@ class Zipf(Model):
 
     @model_validator(mode="after")
     def _converges(self) -> "Zipf":
+        """Refuse the form `ycsb` with an exponent of 1 or more."""
         if self.form == "ycsb" and self.exponent >= 1:
             what = f"form: ycsb requires an exponent below 1; got {self.exponent:g}"
             raise wrong(what, "use form: exact", key="exponent")
@@ -150,6 +159,7 @@ class Zipfian(Zipf):
 
     @model_validator(mode="after")
     def _check_scrambled_and_inserted(self) -> "Zipfian":
+        """Refuse the scrambled form `ycsb` with another exponent than 0.99, and `inserted` without `expected`."""
         if self.form == "ycsb" and self.scrambled and self.exponent != 0.99:
             what = f"form: ycsb with scrambled requires an exponent of 0.99; got {self.exponent:g}"
             raise wrong(what, "remove exponent", key="exponent")
@@ -172,6 +182,7 @@ class Latest(Zipf):
 
     @model_validator(mode="after")
     def _check_growth(self) -> "Latest":
+        """Refuse `growth` with `inserted`."""
         if self.inserted is not None and self.growth:
             raise wrong("growth and inserted exclude each other", "remove one of them", key="growth")
         return self
@@ -201,6 +212,7 @@ class Exponential(Model):
 
     @model_validator(mode="after")
     def _check_items(self) -> "Exponential":
+        """Refuse `from` or `newest_first` without `items`, and `inserted` without `newest_first`."""
         if self.items is None and "from_" in self.model_fields_set:
             raise wrong("from requires items", "add items: 1000", key="from")
         if self.items is None and self.newest_first:
@@ -232,6 +244,7 @@ class Date(Model):
 
     @model_validator(mode="after")
     def _in_order(self) -> "Date":
+        """Refuse a range that does not end after its beginning."""
         begin, end = (datetime.fromisoformat(text.removesuffix("Z")) for text in (self.from_, self.to))
         if begin >= end:
             raise wrong("from must be before to", "swap them", key="to")
@@ -337,6 +350,7 @@ class Variable(Model):
 
     @model_validator(mode="after")
     def _check_kind(self) -> "Variable":
+        """Refuse other than exactly one kind, reversed bounds, and `per` for kinds that do not support it."""
         ways = sorted(self.model_fields_set - {"per"})
         if len(ways) != 1:
             known = ", ".join(name for name in type(self).model_fields if name != "per")
@@ -408,6 +422,7 @@ def cycle(variables: Mapping[str, Variable]) -> list[str] | None:
     acyclic: set[str] = set()
 
     def walk(name: str, path: list[str]) -> Iterator[list[str]]:
+        """Yield the cycles that start from a variable; `path` are the variables on the way to it."""
         if name in path:
             yield [*path[path.index(name) :], name]
         elif name in variables and name not in acyclic:

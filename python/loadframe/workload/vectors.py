@@ -113,7 +113,10 @@ def rows(file: Path) -> int | None:
 
 
 def rows_as_lines(file: Path, folder: Path, error: MakeError) -> Path:
-    """Convert a Parquet file to NDJSON in `folder`, unless it is cached there, and return the path."""
+    """Convert a Parquet file to NDJSON in `folder`, unless it is cached there, and return the path.
+
+    Raises `error(what, remedy)` if JSON cannot represent its values.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -158,7 +161,10 @@ def _state(file: Path, inside: str = "") -> str:
 
 
 def _unpacked(file: Path, folder: Path, error: MakeError) -> Path:
-    """Decompress a file into `folder`, unless it is cached there, and return the path."""
+    """Decompress a file into `folder`, unless it is cached there, and return the path.
+
+    Raises `error(what, remedy)` if it cannot be decompressed.
+    """
     import pyarrow as pa
 
     unpacked = Path(file.stem)
@@ -183,6 +189,7 @@ def _unpacked(file: Path, folder: Path, error: MakeError) -> Path:
 
 
 def _blocks(file: Path, inside: str | None, error: MakeError) -> "Iterator[np.ndarray[Any, Any]]":
+    """Yield the rows of a vector file in blocks, by its format; raises `error(what, remedy)` if it is unusable."""
     suffix = file.suffix.lower()
     if suffix in _BIG_ANN:
         return _big_ann(file, error)
@@ -190,6 +197,7 @@ def _blocks(file: Path, inside: str | None, error: MakeError) -> "Iterator[np.nd
 
 
 def _big_ann(file: Path, error: MakeError) -> "Iterator[np.ndarray[Any, Any]]":
+    """Yield the rows of a Big ANN file in blocks; raises `error` if its size contradicts its header."""
     import numpy as np
 
     kind = np.dtype(_BIG_ANN[file.suffix.lower()])
@@ -208,6 +216,10 @@ def _big_ann(file: Path, error: MakeError) -> "Iterator[np.ndarray[Any, Any]]":
 
 
 def _hdf5(file: Path, inside: str, error: MakeError) -> "Iterator[np.ndarray[Any, Any]]":
+    """Yield the rows of a data set (`inside`) of an HDF5 file in blocks.
+
+    Raises `error` if h5py is missing, the file cannot be read, or the data set does not exist.
+    """
     try:
         import h5py
     except ImportError:
@@ -225,6 +237,10 @@ def _hdf5(file: Path, inside: str, error: MakeError) -> "Iterator[np.ndarray[Any
 
 
 def _parquet(file: Path, inside: str, error: MakeError) -> "Iterator[np.ndarray[Any, Any]]":
+    """Yield the rows of a column (`inside`) of a Parquet file in blocks.
+
+    Raises `error` if the file cannot be read, or the column does not exist, has nulls or vectors of different length.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 

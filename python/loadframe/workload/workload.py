@@ -230,6 +230,7 @@ class Workload:
         folder, setting = self._folder(filled, place)
 
         def error(what: str, remedy: str) -> BadInput:
+            """Return the error at the place, with the option that sets the file in its remedy."""
             where = self.document.where(place) if setting is None else setting.where
             holes = [name for at, used in filled.holes.items() if at[: len(place)] == place for name in used]
             settable = f", or name another with --set {holes[0]}=PATH" if holes and setting is None else ""
@@ -256,6 +257,7 @@ class Workload:
         """Return the file without phases that prepare only other families."""
 
         def needed(phase: Phase) -> bool:
+            """Return whether a phase does not only prepare, or has an operation for the family."""
             operations = [file.operations[name] for stream in phase.named_streams for name in stream.weights]
             return not phase.prepares or any(
                 isinstance(operation, Form) or form_for(operation, family) is not None for operation in operations
@@ -370,6 +372,10 @@ def _filled(filler: Filler, key: str, part: Any) -> Any:
 
 
 def _check_captured(document: Document, others: Mapping[str, Collection[str]]) -> None:
+    """Refuse captured values with an invalid name or the name of a variable or parameter.
+
+    `others` are names in use, by their kind for messages.
+    """
     for place, name in captured(document.data.get("operations")):
         if not is_name(name):
             raise document.error(place, f"{short_json(name)} is not a name", "use letters, digits and _", key=True)
@@ -379,6 +385,7 @@ def _check_captured(document: Document, others: Mapping[str, Collection[str]]) -
 
 
 def _check_variables(document: Document, variables: Any) -> None:
+    """Refuse a section that is not a mapping, invalid names of variables, and the reserved name `nodes`."""
     if not isinstance(variables, dict):
         raise document.error(("variables",), f"expected a mapping of names to variables, not {short_json(variables)}")
     for name in variables:
