@@ -17,24 +17,25 @@ pub struct AckToken {
 }
 
 impl AckToken {
-    /// Creates a token for `events` events.
+    /// Creates a token for `events` unsettled events. `waker`: notified when all are settled.
     pub fn new(events: usize, waker: Arc<Notify>) -> Self {
         Self { left: AtomicUsize::new(events), waker }
     }
 
-    /// Adds events unless the token is already settled; returns whether they were added.
+    /// Adds events unless all events of the token are settled; returns whether they were added.
     fn join(&self, events: usize) -> bool {
         let joined = |left: usize| (left > 0).then_some(left + events);
         self.left.fetch_update(Ordering::AcqRel, Ordering::Acquire, joined).is_ok()
     }
 
-    /// Settles one event.
+    /// Settles one event; notifies the waker if it was the last.
     pub fn settle(&self) {
         if self.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.waker.notify_one();
         }
     }
 
+    /// Returns whether all events of the token are settled.
     fn is_safe(&self) -> bool {
         self.left.load(Ordering::Acquire) == 0
     }
@@ -67,7 +68,7 @@ impl Acks {
         ticket
     }
 
-    /// Returns the number of lines settled without a gap.
+    /// Returns the number of the sender's first lines that are all settled.
     pub fn lines(&mut self) -> u64 {
         while let Some((lines, _)) = self.readings.front().filter(|(_, ticket)| ticket.is_safe()) {
             self.lines += lines;

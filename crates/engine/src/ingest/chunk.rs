@@ -19,7 +19,7 @@ pub struct Chunk {
 }
 
 impl Chunk {
-    /// Copies only the events' bytes if the buffer is much larger than its events.
+    /// Returns the chunk, with only its events' bytes copied if the buffer is more than four times their size.
     #[must_use]
     pub fn trimmed(self) -> Self {
         if self.length() >= self.bytes.capacity() as u64 / 4 {
@@ -30,7 +30,7 @@ impl Chunk {
         Self { bytes, events, ticket: self.ticket }
     }
 
-    /// Returns the size of the events, bytes.
+    /// Returns the total length of the events' lines, bytes.
     pub fn length(&self) -> u64 {
         self.events.iter().map(|event| event.line.len() as u64).sum()
     }
@@ -56,7 +56,9 @@ pub struct InFlightBatch {
 }
 
 impl InFlightBatch {
-    /// Builds a batch from parts of chunks.
+    /// Builds a batch from ranges of the events of chunks, and copies their lines. `kinds`: names of the kinds of
+    /// events.
+    /// `ready`: when the batch first could have been taken.
     pub fn together(pieces: &[(Arc<Chunk>, Range<usize>)], kinds: Arc<[String]>, ready: Option<Instant>) -> Self {
         let events = || pieces.iter().flat_map(|(chunk, range)| &chunk.events[range.clone()]);
         let mut batch = Batch {
@@ -75,7 +77,8 @@ impl InFlightBatch {
         Self { batch, ready, left: None, back_off: None, retry_at: Instant::now(), sampled: Vec::new(), tickets }
     }
 
-    /// Settles an event: the store has it or refused it permanently.
+    /// Settles the event with index `place` for the sender's acknowledgements: the store has it or refused it
+    /// permanently.
     pub fn settle(&self, place: usize) {
         let after = self.tickets.partition_point(|(end, _)| *end <= place);
         if let Some((_, ticket)) = self.tickets.get(after) {
@@ -83,7 +86,7 @@ impl InFlightBatch {
         }
     }
 
-    /// Returns the arrival time of the oldest unsettled event.
+    /// Returns the arrival time of the oldest event still to send; `None` without any.
     pub fn oldest(&self) -> Option<Instant> {
         let events = &self.batch.events;
         match &self.left {

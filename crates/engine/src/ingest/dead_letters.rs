@@ -128,8 +128,8 @@ pub struct Bundle {
 }
 
 impl Bundle {
-    /// Adds a letter. `words` details the reason and may be empty. A line that is not UTF-8 is also kept as
-    /// base64.
+    /// Adds the text of a letter, as a line of JSON. `words` details the reason and may be empty. A line that is not
+    /// UTF-8 is also kept as base64. `from`: name of the line's origin.
     fn add(&mut self, reason: Reason, words: &str, line: &[u8], from: impl fmt::Display) {
         let colon = if words.is_empty() { "" } else { ": " };
         let reason = format!("{}{colon}{words}", reason.name());
@@ -148,7 +148,8 @@ impl DeadLetters {
         Self { counts: Default::default(), file: path.map(|path| (path.to_owned(), Mutex::default())) }
     }
 
-    /// Adds a letter to a bundle. `words` details the reason and may be empty.
+    /// Counts a dead letter in a bundle, and adds its text if the letters are written to a file. `words` details the
+    /// reason and may be empty. `from`: name of the line's origin.
     pub fn add(&self, bundle: &mut Bundle, reason: Reason, words: &str, line: &[u8], from: impl fmt::Display) {
         bundle.counts[reason as usize] += 1;
         // Letters are counted even without a file.
@@ -157,14 +158,15 @@ impl DeadLetters {
         }
     }
 
-    /// Counts the letters of a bundle.
+    /// Adds the counts of a bundle to those of the source, and sets them to 0.
     pub fn count(&self, bundle: &mut Bundle) {
         for (counter, count) in self.counts.iter().zip(std::mem::take(&mut bundle.counts)) {
             counter.fetch_add(count, Ordering::Relaxed);
         }
     }
 
-    /// Writes the letters of a bundle, or returns the error.
+    /// Appends the letters of a bundle to the file, if there is one, and removes them from the bundle. Returns the
+    /// error of the file.
     pub fn write(&self, bundle: &mut Bundle) -> Result<(), String> {
         let dead_letters = std::mem::take(&mut bundle.text);
         let Some((path, file)) = self.file.as_ref().filter(|_| !dead_letters.is_empty()) else { return Ok(()) };
@@ -182,7 +184,7 @@ impl DeadLetters {
         self.counts[reason as usize].load(Ordering::Relaxed)
     }
 
-    /// Returns the number of letters by reason, without zeros.
+    /// Returns the number of letters by the name of their reason, without zeros.
     pub fn counts(&self) -> BTreeMap<String, u64> {
         let counts = Reason::ALL.map(|reason| (reason.name().to_owned(), self.of(reason)));
         counts.into_iter().filter(|(_, count)| *count > 0).collect()

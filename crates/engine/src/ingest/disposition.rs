@@ -13,8 +13,8 @@ pub enum Disposition {
     Refused,
 }
 
-/// Returns the disposition of each event that the request carried: those at the indices `only`, or all
-/// `events`.
+/// Returns the index and disposition of each event that the request carried: those at the indices `only`, or
+/// all `events`.
 ///
 /// Only events named in the answer count as refused. After a failed request, unnamed events count as stored
 /// only if the store's document count covers all of them. Sending an event again is harmless; dropping it

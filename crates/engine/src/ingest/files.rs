@@ -9,7 +9,7 @@ use super::line_reader::{From, LineReader};
 use crate::plan::PlanError;
 use crate::workload::corpus::unpacked::stream;
 
-/// Checks that the files can be opened.
+/// Refuses a file that cannot be opened.
 pub fn check(paths: &[PathBuf]) -> Result<(), PlanError> {
     for path in paths {
         open(path).map_err(PlanError::new)?;
@@ -17,7 +17,7 @@ pub fn check(paths: &[PathBuf]) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Opens a file and decompresses it while reading.
+/// Opens a file for reading, decompressed by the ending of its name. Refuses a folder.
 pub fn open(path: &Path) -> Result<Box<dyn Read>, String> {
     let say = |error: std::io::Error| format!("{}: {error}", path.display());
     let file = File::open(path).map_err(say)?;
@@ -27,7 +27,8 @@ pub fn open(path: &Path) -> Result<Box<dyn Read>, String> {
     stream(BufReader::with_capacity(1 << 20, file), path).map_err(say)
 }
 
-/// Reads all files. A damaged file is read up to the damage, and reported.
+/// Queues the lines of all files, until the queue closes. An unreadable file is skipped, and a damaged file is read
+/// up to the damage; both become warnings.
 pub fn read(source: &Source) -> Result<(), String> {
     for path in &source.plan.files {
         let mut line_reader = LineReader::new(source, From::File(path.display().to_string(), 0));

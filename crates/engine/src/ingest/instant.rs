@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use crate::util::calendar::DAY;
 
-/// Parses a JSON value as milliseconds since 1970; `None` if it is not a time.
+/// Parses a JSON string (ISO 8601) or number as milliseconds since 1970; `None` if it is not a time.
 pub fn instant(json: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(json).ok()?;
     match text.strip_prefix('"') {
@@ -43,7 +43,7 @@ pub fn unit(json: &[u8]) -> Option<Unit> {
 }
 
 impl Unit {
-    /// Returns the warning for a time that was read as `milliseconds`.
+    /// Returns the warning that a time in this unit was read as `milliseconds`.
     pub fn warning(self, milliseconds: i64) -> String {
         let unit = match self {
             Self::Seconds => "seconds",
@@ -57,7 +57,7 @@ impl Unit {
     }
 }
 
-/// Parses ISO 8601 text as milliseconds since 1970. Text without an offset is UTC.
+/// Parses ISO 8601 text as milliseconds since 1970; `None` if it is not a time. Text without an offset is UTC.
 pub fn iso(text: &str) -> Option<i64> {
     if let Some(instant) = usual(text.as_bytes()) {
         return Some(instant);

@@ -52,7 +52,8 @@ pub struct EventFields {
 }
 
 impl Reader {
-    /// Parses the pointers. `replayed`: pointer to the replay time.
+    /// Creates a parser for these fields, without a transformation. `replayed`: pointer to the replay time. Refuses
+    /// invalid pointers, and no kinds.
     pub fn new(events: &Events, replayed: Option<&str>) -> Result<Self, PlanError> {
         if events.kinds.is_empty() {
             return Err(PlanError::new("events.kinds is empty: define at least one kind"));
@@ -80,7 +81,7 @@ impl Reader {
         })
     }
 
-    /// Adds a transformation of lines.
+    /// Returns the parser with a transformation of lines.
     #[must_use]
     pub fn with(self, transform: Option<Transform>) -> Self {
         Self { transform, ..self }
@@ -105,6 +106,7 @@ impl Reader {
         }
     }
 
+    /// Transforms and parses a line, as [`Reader::parse`] does.
     fn read_transformed(
         &self,
         transform: &Transform,
@@ -126,14 +128,14 @@ impl Reader {
         Ok(Some(fields))
     }
 
-    /// Parses a line as it is.
+    /// Parses a line without transforming it; the error is the reason of its dead letter.
     fn read(&self, line: &[u8]) -> Result<EventFields, Reason> {
         let values = self.values(line)?;
         let kind = self.kind(line, &values)?;
         self.fields(line, &values, kind)
     }
 
-    /// Returns the values of the members; `None` for missing ones.
+    /// Returns the JSON values of the needed top-level members, in the order of `members`; `None` for missing ones.
     fn values<'a>(&self, line: &'a [u8]) -> Result<Vec<Option<&'a [u8]>>, Reason> {
         if std::str::from_utf8(line).is_err() {
             return Err(Reason::NoObject);
@@ -148,12 +150,14 @@ impl Reader {
         Ok(values)
     }
 
+    /// Returns the index of the line's kind. `values`: result of [`Reader::values`].
     fn kind(&self, line: &[u8], values: &[Option<&[u8]>]) -> Result<usize, Reason> {
         let kind = self.kind.find(line, values).and_then(text);
         let kind = kind.filter(|kind| !kind.is_empty()).ok_or(Reason::NoKind)?;
         self.names.iter().position(|name| name.as_bytes() == kind).ok_or(Reason::UnknownKind)
     }
 
+    /// Returns the id and times of a line of kind number `kind`. `values`: result of [`Reader::values`].
     fn fields(&self, line: &[u8], values: &[Option<&[u8]>], kind: usize) -> Result<EventFields, Reason> {
         let find = |place: &Place| place.find(line, values);
         let (id, time) = &self.kinds[kind];
@@ -175,6 +179,7 @@ impl Reader {
 }
 
 impl Place {
+    /// Returns the JSON value of the field; `None` if it is missing. `values`: result of [`Reader::values`].
     fn find<'a>(&self, line: &'a [u8], values: &[Option<&'a [u8]>]) -> Option<&'a [u8]> {
         match self.member {
             None => Some(line),
@@ -194,6 +199,7 @@ fn is_unicode(id: &[u8]) -> bool {
     memchr::memmem::find(id, b"\\u").is_none() || serde_json::from_slice::<String>(&[b"\"", id, b"\""].concat()).is_ok()
 }
 
+/// Returns the text of a JSON integer, unchanged; `None` for other values.
 fn whole_number(json: &[u8]) -> Option<&[u8]> {
     let digits = json.strip_prefix(b"-").unwrap_or(json);
     (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit)).then_some(json)

@@ -53,7 +53,7 @@ impl fmt::Display for From {
 }
 
 impl From {
-    /// Returns whether the current line belongs to this rank: each has every n-th.
+    /// Returns whether this rank uses the current line: of a file each rank uses every n-th line, of a sender all.
     fn is_mine(&self, share: Stride) -> bool {
         match self {
             Self::Sender(_) => true,
@@ -61,6 +61,7 @@ impl From {
         }
     }
 
+    /// Advances the line number, if the lines are of a file.
     fn next(&mut self) {
         if let Self::File(_, line) = self {
             *line += 1;
@@ -74,18 +75,18 @@ pub fn wall() -> i64 {
 }
 
 impl<'a> LineReader<'a> {
-    /// Creates a reader with an empty buffer.
+    /// Creates a reader with an empty buffer. `from`: origin of the lines, for dead letters.
     pub fn new(source: &'a Source, from: From) -> Self {
         Self { source, from, buffer: Vec::new(), too_long: None, first: true, acks: None }
     }
 
-    /// Returns the buffer to append to, with spare capacity.
+    /// Returns the buffer to append to, with at least 64 KiB of spare capacity.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         self.buffer.reserve(READING);
         &mut self.buffer
     }
 
-    /// Appends the bytes that `read` writes into a slice; returns their number.
+    /// Appends the bytes that `read` writes into a slice of 64 KiB; returns their number, or the error of `read`.
     pub fn fill<E>(&mut self, read: impl FnOnce(&mut [u8]) -> Result<usize, E>) -> Result<usize, E> {
         let before = self.buffer.len();
         self.buffer.resize(before + READING, 0);
@@ -94,7 +95,7 @@ impl<'a> LineReader<'a> {
         count
     }
 
-    /// Handles `count` newly appended bytes: hands over the complete lines.
+    /// Queues the events of the complete lines, after `count` bytes were appended to the buffer.
     pub fn arrived(&mut self, count: usize) {
         let mut reading = ReadChunk::new();
         self.source.came(count);
@@ -124,13 +125,13 @@ impl<'a> LineReader<'a> {
         }
     }
 
-    /// Returns the length of a byte order mark at the beginning of the first line.
+    /// Returns the length of a byte order mark at `start`, if this is the first line; otherwise 0.
     fn mark(&self, start: usize, end: usize) -> usize {
         if self.first && self.buffer[start..end].starts_with(MARK) { MARK.len() } else { 0 }
     }
 
-    /// Handles the end of input. A last line without a line end counts as a line. `whole`: the input is
-    /// complete; otherwise the last line is cut off unless it is a complete object.
+    /// Queues the last line, which may lack its line end. `whole`: the input is complete; otherwise the last line is
+    /// cut off unless it is a complete object.
     pub fn end(&mut self, whole: bool) {
         let mut reading = ReadChunk::new();
         self.from.next();
@@ -148,7 +149,7 @@ impl<'a> LineReader<'a> {
         self.hand_over(reading, end);
     }
 
-    /// Hands over the events that end before `end`.
+    /// Queues the events of a read, writes its dead letters, and removes the first `end` bytes from the buffer.
     fn hand_over(&mut self, mut reading: ReadChunk, end: usize) {
         let Self { source, buffer, acks, .. } = self;
         if reading.lines == 0 {
@@ -210,7 +211,8 @@ impl ReadChunk {
         }
     }
 
-    /// Adds a line, which may be empty. `cut`: its end may be missing.
+    /// Adds the line at `start..end` of the buffer, as an event, a dropped line or a dead letter. Ignores an empty
+    /// line. `cut`: its end may be missing.
     fn line(&mut self, source: &Source, (buffer, start, end): (&[u8], usize, usize), from: &From, cut: bool) {
         let line = buffer[start..end].trim_ascii();
         if line.is_empty() {
@@ -255,6 +257,7 @@ impl ReadChunk {
         }
     }
 
+    /// Adds a line as a dead letter. `refusal`: the reason. `from`: the line's origin.
     fn refuse(&mut self, source: &Source, refusal: impl Into<Refusal>, line: &[u8], from: &From) {
         let refusal = refusal.into();
         self.lines += 1;

@@ -66,11 +66,13 @@ impl fmt::Debug for Port {
     }
 }
 
-/// Checks that the TLS certificate and key, if any, can be used.
+/// Refuses a TLS certificate or key that cannot be used.
 pub fn check(listen: &Listen) -> Result<(), PlanError> {
     tls(listen).map(drop)
 }
 
+/// Returns the TLS settings of a port, from its certificate and key; `None` without them. Refuses unusable files, and
+/// one of the two without the other.
 fn tls(listen: &Listen) -> Result<Option<TlsAcceptor>, PlanError> {
     let (certificate, key) = match (&listen.certificate, &listen.key) {
         (None, None) => return Ok(None),
@@ -91,7 +93,7 @@ fn tls(listen: &Listen) -> Result<Option<TlsAcceptor>, PlanError> {
 }
 
 impl Port {
-    /// Opens the port for `threads` reader threads.
+    /// Opens the port for `threads` reader threads; accepts nothing yet. Refuses an address that cannot be used.
     pub fn open(listen: &Listen, threads: usize) -> Result<Self, PlanError> {
         let tls = tls(listen)?;
         let cannot = |error: std::io::Error| {
@@ -114,7 +116,7 @@ impl Port {
         })
     }
 
-    /// Returns when the first bytes arrive on a connection, without reading them. Fails after `patience`.
+    /// Waits until the first bytes arrive on a connection, without reading them. Fails after `patience`.
     pub fn await_first(&mut self, patience: Duration) -> Result<(), PlanError> {
         let end = Instant::now() + patience;
         loop {
@@ -150,7 +152,8 @@ impl Port {
         count
     }
 
-    /// Returns the part of thread `number`. Call once per thread.
+    /// Returns the part of reader thread `number`. The first call also gets the task of accepting. Call once per
+    /// thread.
     pub fn part(&mut self, number: usize) -> PortReader {
         let accepts = self.listener.take().map(|listener| (listener, std::mem::take(&mut self.senders)));
         let connections = self.receivers[number].take().expect("each thread takes its part once");
@@ -158,7 +161,8 @@ impl Port {
     }
 }
 
-/// Reads connections until the queue closes or no line arrives for the plan's idle time.
+/// Queues the lines of a thread's connections until the queue closes, or until no line arrives for the plan's idle
+/// time. Then sends the remaining acknowledgements.
 pub fn read(source: &Arc<Source>, part: PortReader) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| format!("cannot start a runtime: {error}"))?;
@@ -210,6 +214,8 @@ pub fn read(source: &Arc<Source>, part: PortReader) -> Result<(), String> {
     })
 }
 
+/// Accepts connections and distributes them to the reader threads, until the queue closes. Closes connections above
+/// the limit at once, with a warning.
 async fn accept(
     source: Arc<Source>,
     listener: tokio::net::TcpListener,
@@ -243,7 +249,7 @@ async fn accept(
     }
 }
 
-/// Returns when no line has arrived for `idle` although the queue had room.
+/// Waits until no line has arrived for `idle` although the queue had room.
 async fn until_idle(source: &Source, idle: Duration) {
     let (mut lines, mut last) = (0, Instant::now());
     loop {
@@ -257,7 +263,7 @@ async fn until_idle(source: &Source, idle: Duration) {
     }
 }
 
-/// Reads one connection to its end.
+/// Reads one connection to its end, after the TLS handshake if `tls` is given. Failed handshakes become warnings.
 async fn serve(source: Arc<Source>, stream: std::net::TcpStream, tls: Option<TlsAcceptor>) {
     let from = stream.peer_addr().map_or_else(|_| "a sender".to_owned(), |address| address.to_string());
     let Ok(stream) = TcpStream::from_std(stream) else { return };
@@ -283,6 +289,8 @@ async fn serve(source: Arc<Source>, stream: std::net::TcpStream, tls: Option<Tls
     }
 }
 
+/// Queues the lines of a connection until its end or the queue's close, and acknowledges them if the plan says so.
+/// `from`: the sender's address.
 async fn lines(source: &Source, stream: impl AsyncRead + AsyncWrite, from: String) {
     let (mut reading, writing) = split(stream);
     let mut line_reader = LineReader::new(source, From::Sender(from));

@@ -103,7 +103,7 @@ impl Source {
     }
 
     /// Checks the source in the plan; reads nothing yet. `sampling`: settings of the visibility probes, if
-    /// any.
+    /// any. The error names the source.
     pub fn new(
         name: &str,
         plan: &plan::Source,
@@ -116,6 +116,9 @@ impl Source {
         Ok(Self { probes, ..source })
     }
 
+    /// Builds the source without visibility probes. Refuses keys that exclude each other, values out of range, and
+    /// files,
+    /// certificates or generators that cannot be used.
     fn checked(name: &str, plan: &plan::Source, phase: &plan::Plan) -> Result<Self, PlanError> {
         let ways = [plan.listen.is_some(), !plan.files.is_empty(), plan.stdin, plan.generate.is_some()];
         if ways.iter().filter(|way| **way).count() != 1 {
@@ -187,7 +190,7 @@ impl Source {
         Ok(source)
     }
 
-    /// Opens the port and returns when its first line begins to arrive, if the plan waits for it.
+    /// Opens the port and waits until its first line begins to arrive; does nothing unless the plan says so.
     ///
     /// Fails if the port cannot be opened or nothing arrives in time.
     pub fn await_first(&self) -> Result<(), PlanError> {
@@ -199,7 +202,8 @@ impl Source {
         Ok(())
     }
 
-    /// Starts reading at `start`. Fails, without reading, if the port cannot be opened.
+    /// Starts the reader threads, which read from `start` on. Opens the port, if there is one, and sets the sampler.
+    /// `fail` receives the message of a reader's panic. Fails if the port cannot be opened or a thread cannot start.
     pub fn begin(self: &Arc<Self>, start: Instant, fail: &Fail) -> Result<(), PlanError> {
         let place = || format!("source {:?}", self.name);
         let open = self.port.lock().expect("no thread panics while it holds the lock").take();
@@ -241,7 +245,9 @@ impl Source {
         Ok(())
     }
 
-    /// Spawns a reader thread. Its CPU time counts as reading; its errors and panics are reported.
+    /// Spawns a reader thread that does `work`. Its CPU time counts as reading; its errors become warnings, and its
+    /// panics
+    /// go to `fail`. Fails, and closes the queue, if the thread cannot start.
     fn spawn(
         self: &Arc<Self>,
         name: String,
@@ -264,7 +270,7 @@ impl Source {
         Ok(())
     }
 
-    /// Stops reading and joins the reader threads.
+    /// Finishes the queue, which stops the readers, and joins their threads.
     pub fn end(&self) {
         self.queue.finish();
         let threads = std::mem::take(&mut *self.threads.lock().expect("no thread panics while it holds the lock"));
@@ -282,11 +288,13 @@ impl Source {
         }
     }
 
-    /// Warns about the first time whose unit does not seem to be milliseconds.
+    /// Records a warning that a time, read as `milliseconds`, seems to have another unit; only for the first such
+    /// time.
     fn warn(&self, unit: Unit, milliseconds: i64) {
         self.warned.get_or_init(|| self.say(unit.warning(milliseconds)));
     }
 
+    /// Adds a number of bytes to the bytes received.
     fn came(&self, bytes: usize) {
         self.counts.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -314,14 +322,18 @@ impl Source {
         }
     }
 
-    /// Writes dead letters; returns whether they are stored, or true without a file.
+    /// Writes dead letters to the source's file. Returns whether they are stored, also true without a file; an error
+    /// becomes a warning.
     fn write(&self, dead_letters: &mut Bundle) -> bool {
         self.dead_letters.write(dead_letters).map_err(|words| self.say(words)).is_ok()
     }
 
-    /// Settles events of a batch; `fates` gives their dispositions by index, `words` the store's message.
-    /// Refused events whose dead letter cannot be written become [`Disposition::Left`]: nothing is
-    /// acknowledged that is stored nowhere.
+    /// Settles events of a batch after an answer: counts them, writes refused ones as dead letters with the store's
+    /// message `words`, and opens visibility probes. `fates`: disposition of each event, by index in the batch.
+    /// Refused
+    /// events whose dead letter cannot be written become [`Disposition::Left`]: nothing is acknowledged that is
+    /// stored
+    /// nowhere.
     pub fn settle(&self, in_flight: &InFlightBatch, fates: &mut [(u32, Disposition)], words: &str) {
         let mut dead_letters = Bundle::default();
         for (place, _) in fates.iter().filter(|(_, disposition)| *disposition == Disposition::Refused) {
@@ -361,6 +373,7 @@ impl Source {
 struct ReaderGuard<'a>(&'a Source);
 
 impl Drop for ReaderGuard<'_> {
+    /// Tells the queue that one of its readers has ended.
     fn drop(&mut self) {
         self.0.queue.reader_ended();
     }

@@ -20,7 +20,7 @@ const TOGETHER: Duration = Duration::from_millis(1);
 const READING: usize = 64 << 10;
 
 /// Creates the generator that the plan names. `now`: the first event's time, milliseconds since 1970, if the
-/// plan sets none.
+/// plan sets none. Refuses an unknown generator, and an invalid start, rate or option.
 pub fn generator(source: &Source, made: &GeneratorPlan, now: i64) -> Result<Box<dyn Generate>, PlanError> {
     let start = match &made.start {
         None => now,
@@ -34,7 +34,7 @@ pub fn generator(source: &Source, made: &GeneratorPlan, now: i64) -> Result<Box<
     named(&made.generator, &order)
 }
 
-/// Hands over each event when it is due after `start`, then records the progress.
+/// Queues each event of a generator or a replay when it is due after `start`, then stores the source's progress.
 pub fn read(source: &Source, start: Instant) -> Result<(), String> {
     let mut pace = Pace::new(source, start);
     all(source, &mut pace)?;
@@ -45,7 +45,8 @@ pub fn read(source: &Source, start: Instant) -> Result<(), String> {
     Ok(())
 }
 
-/// Reads all events, or until the queue closes.
+/// Queues the events of a generator, or of the files of a replay, until the end or until the queue closes. An
+/// unreadable file becomes a warning.
 fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
     match (&source.plan.generate, &source.plan.replay) {
         (Some(made), _) => {
@@ -83,7 +84,7 @@ fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Replays a file.
+/// Queues this rank's events of a file when they are due by `clock`. `name`: the file's name in dead letters.
 fn file_of(pace: &mut Pace<'_>, file: Box<dyn Read>, name: &str, clock: &mut Clock) -> std::io::Result<()> {
     let source = pace.source;
     let longest = source.plan.longest_line;
@@ -126,6 +127,7 @@ fn file_of(pace: &mut Pace<'_>, file: Box<dyn Read>, name: &str, clock: &mut Clo
     }
 }
 
+/// Skips the rest of the current line, with its end.
 fn skip_line(file: &mut impl BufRead) -> std::io::Result<()> {
     loop {
         let buffer = file.fill_buf()?;
@@ -146,8 +148,9 @@ struct Clock {
 }
 
 impl Clock {
-    /// Returns when an event of time `time` is due after the start. Times that run backwards count as
-    /// unchanged.
+    /// Returns when an event of time `time`, milliseconds since 1970, is due after the start. Times that run
+    /// backwards
+    /// count as unchanged.
     fn due(&mut self, time: i64) -> Duration {
         let since = time.saturating_sub(*self.first.get_or_insert(time));
         let seconds = (since as f64 / 1e3 / self.speed).clamp(0.0, NEVER);
@@ -176,6 +179,7 @@ struct Pace<'a> {
 }
 
 impl<'a> Pace<'a> {
+    /// Creates the state of a source whose first event may be due at `start`.
     fn new(source: &'a Source, start: Instant) -> Self {
         let now = Instant::now();
         let wall = wall() - now.saturating_duration_since(start).as_millis() as i64;
@@ -205,7 +209,8 @@ impl<'a> Pace<'a> {
         Offered { until: until.as_secs_f64(), made: self.last.min(until).as_secs_f64(), flush }
     }
 
-    /// Waits until `due`; returns the due time reached, or `None` if the queue has closed.
+    /// Waits until `due` after the start, if the source is paced; returns the due time, or `None` if the queue has
+    /// closed. Queues collected events before it sleeps.
     fn wait(&mut self, due: Duration) -> Option<Duration> {
         let due = if self.paced { due } else { self.start.elapsed() };
         self.last = due;
@@ -213,6 +218,7 @@ impl<'a> Pace<'a> {
         (!self.unwanted).then_some(due)
     }
 
+    /// Waits until `due`; returns false if the queue has closed. Queues collected events before it sleeps.
     fn wait_until(&mut self, due: Instant) -> bool {
         if due > self.now {
             self.now = Instant::now();
@@ -231,6 +237,7 @@ impl<'a> Pace<'a> {
         true
     }
 
+    /// Collects an event with its line, due at `due` after the start.
     fn event(&mut self, line: &[u8], fields: EventFields, due: Duration) {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(line);
@@ -245,16 +252,19 @@ impl<'a> Pace<'a> {
         });
     }
 
+    /// Counts a line that the transformation drops.
     fn drop_event(&mut self) {
         self.lines += 1;
         self.dropped += 1;
     }
 
+    /// Collects a line as a dead letter. `from`: the line's origin.
     fn refuse(&mut self, Refusal { reason, words }: Refusal, line: &[u8], from: &str) {
         self.lines += 1;
         self.source.dead_letters.add(&mut self.dead_letters, reason, &words, line, from);
     }
 
+    /// Queues the collected events, and writes the collected dead letters.
     fn hand_over(&mut self) {
         if self.lines == 0 {
             return;

@@ -90,11 +90,12 @@ pub struct Outcome {
 }
 
 impl Probes {
-    /// Creates an empty set of probes.
+    /// Creates an empty set of probes. `kinds`: names of the event kinds.
     pub fn new(sampling: Sampling, kinds: Arc<[String]>) -> Self {
         Self { sampling, kinds, state: Mutex::default(), changed: Notify::new() }
     }
 
+    /// Locks the state.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no thread panics while it holds the lock")
     }
@@ -118,7 +119,7 @@ impl Probes {
         }
     }
 
-    /// Declares that no more events will be acknowledged.
+    /// Declares that no more events will be acknowledged, so that the polling client ends after the open probes.
     pub fn finish(&self) {
         self.state().finished = true;
         self.changed.notify_one();
@@ -195,7 +196,7 @@ impl Probes {
         self.state().newest
     }
 
-    /// Returns the counts so far.
+    /// Returns the counts of probes so far.
     pub fn counts(&self) -> ProbeCounts {
         self.state().counts
     }

@@ -22,7 +22,7 @@ struct Thread {
 pub struct Reader(Arc<Thread>);
 
 impl Readers {
-    /// Registers the calling thread as a reader.
+    /// Registers the calling thread as a reader, until the returned guard is dropped.
     pub fn begin(&self) -> Reader {
         let thread = Thread { running: File::open("/proc/thread-self/schedstat").ok(), ended: OnceLock::new() };
         let thread = Arc::new(thread);
@@ -37,11 +37,12 @@ impl Readers {
 }
 
 impl Thread {
+    /// Returns the thread's CPU time, s: the final one, or the time so far.
     fn cpu(&self) -> f64 {
         self.ended.get().copied().or_else(|| self.so_far()).unwrap_or(0.0)
     }
 
-    /// Reads the first field of schedstat: CPU time in ns (kernel documentation, sched-stats).
+    /// Reads the thread's CPU time so far, s, from the first field of schedstat (kernel documentation, sched-stats).
     fn so_far(&self) -> Option<f64> {
         let mut text = [0; 64];
         let length = self.running.as_ref()?.read_at(&mut text, 0).ok()?;
@@ -51,6 +52,7 @@ impl Thread {
 }
 
 impl Drop for Reader {
+    /// Records the final CPU time of the calling thread, which must be the reader.
     fn drop(&mut self) {
         let _ = self.0.ended.set(thread_cpu());
     }

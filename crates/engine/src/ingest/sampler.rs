@@ -24,7 +24,7 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Selects one event per `every` since `start`, counted over all ranks.
+    /// Creates a sampler of one event per `every` since `start`, over all ranks. `share`: the intervals of this rank.
     pub fn new(start: Instant, every: Duration, share: Stride, seed: u64) -> Self {
         let mut sampler = Self { start, every, share, seed, next: share.index, due: start };
         sampler.due = sampler.instant();
@@ -37,7 +37,8 @@ impl Sampler {
         self.start + self.every.mul_f64(self.next as f64 + draw.unit(0))
     }
 
-    /// Calls `chosen` with the index of each selected event.
+    /// Calls `chosen` with the index of each selected event. Events must arrive in ascending order, also between
+    /// calls.
     pub fn choose(&mut self, events: &[Event], mut chosen: impl FnMut(usize)) {
         if events.last().is_none_or(|last| last.arrived < self.due) {
             return;

@@ -21,7 +21,8 @@ pub enum Preview {
     DeadLetter(String),
 }
 
-/// Reads lines as a source with these fields does; `longest` is its maximum length of a line, bytes.
+/// Returns the result of each line, as a source with these fields reads it. `longest`: maximum length of a
+/// transformed line, bytes.
 pub fn preview(events: &Events, longest: usize, lines: &[Vec<u8>]) -> Result<Vec<Preview>, PlanError> {
     let reader = Reader::new(events, None)?.with(Transform::new(events, longest)?);
     let result = |line: &Vec<u8>| {
@@ -62,7 +63,7 @@ pub fn samples(events: &Events) -> Batch {
     batch
 }
 
-/// Returns a line of a kind with its fields; `None` if the fields exclude each other.
+/// Returns a line of kind `name` with its fields; `None` if the kind's fields exclude each other.
 fn sample(events: &Events, reader: &Reader, name: &str) -> Option<(Vec<u8>, EventFields)> {
     let kind = &events.kinds[name];
     let add = |(field, value): (&String, &str)| TransformStep::Add { field: field.clone(), value: Value::from(value) };

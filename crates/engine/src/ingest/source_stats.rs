@@ -68,7 +68,7 @@ pub struct Offered {
 }
 
 impl Offered {
-    /// Returns the one of the two that fell further behind.
+    /// Returns the one that fell further behind, relative to its duration.
     fn worse(self, other: Self) -> Self {
         let behind = |one: Self| (one.until - one.made) / one.until.max(f64::MIN_POSITIVE);
         if (behind(other), other.until) > (behind(self), self.until) { other } else { self }
@@ -76,7 +76,7 @@ impl Offered {
 }
 
 impl SourceStats {
-    /// Adds the statistics of another rank.
+    /// Adds the statistics of another rank: sums of counts, sums or maxima of sizes, and all warnings.
     pub fn add(&mut self, other: Self) {
         self.lines += other.lines;
         self.dropped += other.dropped;

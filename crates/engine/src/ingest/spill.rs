@@ -84,7 +84,9 @@ pub struct UnreadableEvents {
 }
 
 impl Spill {
-    /// Creates a spill without files. `path`: path prefix of the files, which are created when needed.
+    /// Creates a spill without files. `path`: path prefix of the files, which are created when needed. `most`:
+    /// maximum
+    /// size on disk, bytes.
     pub fn new(path: PathBuf, most: u64) -> Self {
         Self { path, most, origin: Instant::now(), files: VecDeque::new(), made: 0, held: 0 }
     }
@@ -94,7 +96,8 @@ impl Spill {
         self.held
     }
 
-    /// Appends a chunk; returns its size in bytes, or `None` if the spill is full.
+    /// Appends a chunk; returns its size on disk in bytes, or `None` if the spill is full. Fails if the disk has
+    /// less than 64 MiB to spare.
     pub fn write(&mut self, chunk: &Chunk) -> io::Result<Option<u64>> {
         let mut lines = Vec::with_capacity(chunk.bytes.len());
         let events = chunk.events.iter().map(|event| {
@@ -141,6 +144,7 @@ impl Spill {
         Ok(Some(length))
     }
 
+    /// Creates a file without a name: it disappears when it is closed.
     fn file(&mut self) -> io::Result<SpillFile> {
         let mut path = self.path.clone().into_os_string();
         path.push(format!(".{}", self.made));
@@ -161,7 +165,7 @@ impl Spill {
         read.map(Some)
     }
 
-    /// Closes files that were read to their end.
+    /// Closes files that were read to their end, which frees their space.
     fn give_back(&mut self) {
         while let Some(part) = self.files.front().filter(|part| part.read == part.written) {
             self.held -= part.written;
@@ -169,13 +173,14 @@ impl Spill {
         }
     }
 
-    /// Closes all files.
+    /// Closes all files, which deletes their events.
     pub fn close(&mut self) {
         take(&mut self.files);
         self.held = 0;
     }
 }
 
+/// Converts an error of the encoding into an I/O error.
 fn odd(error: postcard::Error) -> io::Error {
     io::Error::other(error.to_string())
 }
@@ -189,6 +194,7 @@ impl SpillFile {
         })
     }
 
+    /// Reads the next chunk of the file and advances. `origin`: origin of the stored times.
     fn next(&mut self, origin: Instant) -> io::Result<Chunk> {
         let mut lengths = [0; LENGTHS];
         self.file.read_exact_at(&mut lengths, self.read)?;

@@ -133,20 +133,21 @@ struct State {
 }
 
 impl Piece {
-    /// Returns when a partial batch that starts with this piece is sent. Not before the piece was added,
-    /// which may be late.
+    /// Returns when a partial batch that starts with this piece is sent: `flush` after its first event arrived, but
+    /// not
+    /// before the piece was added, which may be late.
     fn due(&self, flush: Duration) -> Instant {
         (self.chunk.events[self.left.start].arrived + flush).max(self.since)
     }
 }
 
 impl State {
-    /// Returns whether new events go to the spill, if one is configured.
+    /// Returns whether new events go to the spill, if one is configured. `most`: maximum size in memory, bytes.
     fn overflows(&self, most: u64) -> bool {
         self.bytes >= most || self.spilled > 0
     }
 
-    /// Returns when the next retry may be taken, or `None`.
+    /// Returns when the next retry may be taken; `None` if no batch waits for one, or if too many clients retry.
     ///
     /// Retries leave one client free for new events: a retry may block until its time-out.
     fn next_retry(&self) -> Option<Instant> {
@@ -154,7 +155,7 @@ impl State {
         self.kept.iter().map(|kept| kept.retry_at).min().filter(|_| allowed)
     }
 
-    /// Removes and returns the batch with the earliest retry time.
+    /// Removes and returns the batch with the earliest retry time; counts its client as retrying.
     fn take_retry(&mut self) -> Option<InFlightBatch> {
         let (place, _) = self.kept.iter().enumerate().min_by_key(|(_, kept)| kept.retry_at)?;
         self.away += 1;
@@ -180,7 +181,9 @@ impl State {
 }
 
 impl Queue {
-    /// Creates a queue for `readers` readers that holds about `most` bytes in memory.
+    /// Creates a queue for `readers` readers that holds about `most` bytes in memory. `batch`: maximum number of
+    /// events
+    /// per batch. `flush`: maximum time that an event waits for its batch to fill.
     pub fn new(batch: usize, flush: Duration, most: u64, kinds: Arc<[String]>, readers: usize) -> Self {
         Self {
             state: Mutex::new(State { readers, ..State::default() }),
@@ -196,11 +199,12 @@ impl Queue {
         }
     }
 
+    /// Locks the state.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("no thread panics while it holds the lock")
     }
 
-    /// Sets the spill.
+    /// Returns the queue with a spill.
     #[must_use]
     pub fn with(self, spill: Option<Spill>) -> Self {
         Self { spill: spill.map(Mutex::new), ..self }
@@ -211,7 +215,7 @@ impl Queue {
         self.state().sampler = Some(sampler);
     }
 
-    /// Adds the events of a chunk to memory.
+    /// Adds the events of a chunk to memory, and wakes a client if a batch may be ready.
     fn keep(&self, mut state: MutexGuard<'_, State>, chunk: Chunk) {
         let count = chunk.events.len();
         if count == 0 {
@@ -298,7 +302,7 @@ impl Queue {
     }
 
     /// Returns a batch with its remaining events to the queue, for a retry after its back-off. `stuck`: the
-    /// request stored no event.
+    /// request stored no event, so the back-off doubles.
     pub fn put_back(&self, mut in_flight: InFlightBatch, stuck: bool) {
         in_flight.ready = None;
         let mut state = self.state();
@@ -314,7 +318,7 @@ impl Queue {
         self.events.notify_one();
     }
 
-    /// Removes a batch whose events are all settled.
+    /// Removes a batch after all of its events were settled, which frees its memory.
     pub fn done(&self, in_flight: &InFlightBatch) {
         let mut state = self.state();
         state.away -= 1;
@@ -337,7 +341,8 @@ impl Queue {
         }
     }
 
-    /// Returns whether events are flowing: one arrived during the last `within`, or some are not stored yet.
+    /// Returns whether events are flowing: the last event taken arrived during the last `within`, or some are not
+    /// stored yet.
     pub fn flows(&self, now: Instant, within: Duration) -> bool {
         let state = self.state();
         let waits = state.waiting + state.spilled + state.away + state.kept.len() > 0;

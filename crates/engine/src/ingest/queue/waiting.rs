@@ -11,28 +11,29 @@ impl Queue {
         self.room.notify_waiters();
     }
 
+    /// Returns whether readers must wait in this state: memory is full, and so is the spill, if there is one.
     fn full(&self, state: &State) -> bool {
         state.overflows(self.most) && (self.spill.is_none() || state.spill_full)
     }
 
-    /// Returns whether readers must wait.
+    /// Returns whether readers must wait, because memory is full, and the spill too if there is one.
     pub fn is_full(&self) -> bool {
         self.full(&self.state())
     }
 
-    /// Returns whether new events go to disk.
+    /// Returns whether new events go to disk, because earlier ones are there.
     pub fn spills(&self) -> bool {
         self.state().spilled > 0
     }
 
-    /// Blocks until there is room; returns false if the queue was closed.
+    /// Blocks until the queue has room or is closed; returns false if it was closed.
     pub fn wait_for_room(&self) -> bool {
         let full = |state: &mut State| self.full(state) && !state.closed;
         let state = self.waker.wait_while(self.state(), full).expect("no thread panics while it holds the lock");
         !state.closed
     }
 
-    /// Async version of `wait_for_room`, for readers that share a thread.
+    /// Waits until the queue has room or is closed; returns false if it was closed. For readers that share a thread.
     pub async fn room(&self) -> bool {
         self.until(|state| state.closed || !self.full(state)).await;
         !self.is_closed()
@@ -50,16 +51,17 @@ impl Queue {
         }
     }
 
-    /// Returns when the queue is closed.
+    /// Waits until the queue is closed for new events.
     pub async fn closed(&self) {
         self.until(|state| state.closed).await;
     }
 
-    /// Returns when the queue is finished.
+    /// Waits until the queue is finished, so that clients stop taking events.
     pub async fn finished(&self) {
         self.until(|state| state.finished).await;
     }
 
+    /// Waits until the queue's state satisfies `is_so`.
     async fn until(&self, is_so: impl Fn(&State) -> bool) {
         loop {
             let mut stats = std::pin::pin!(self.room.notified());
@@ -76,7 +78,7 @@ impl Queue {
         self.state().closed
     }
 
-    /// Records the end of one reader.
+    /// Counts one reader less. Without readers the queue ends when it is empty.
     pub fn reader_ended(&self) {
         self.state().readers -= 1;
         self.events.notify_waiters();
@@ -92,7 +94,7 @@ impl Queue {
         }
     }
 
-    /// Closes the queue because its source ended before the phase did.
+    /// Closes the queue for new events because its source ended before the phase did; see [`Queue::ran_out`].
     pub fn close_by_itself(&self) {
         self.change(|state| (state.ended, state.closed) = (!state.closed, true));
     }
@@ -106,6 +108,7 @@ impl Queue {
         }
     }
 
+    /// Changes the queue's state by `change`, and wakes readers and clients that wait.
     fn change(&self, change: impl FnOnce(&mut State)) {
         change(&mut self.state());
         self.there_is_room();

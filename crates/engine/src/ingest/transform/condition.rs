@@ -29,7 +29,7 @@ pub enum Test {
 }
 
 impl Condition {
-    /// Checks a condition of the plan.
+    /// Compiles a condition of the plan. Refuses invalid pointers and regular expressions.
     pub fn new(condition: &plan::EventCondition) -> Result<Self, PlanError> {
         let all = |inner: &[plan::EventCondition]| inner.iter().map(Self::new).collect::<Result<Vec<_>, _>>();
         Ok(match condition {
@@ -52,6 +52,7 @@ impl Condition {
 }
 
 impl Test {
+    /// Compiles a test of the plan. Refuses an invalid regular expression.
     fn new(test: &plan::FieldTest) -> Result<Self, PlanError> {
         Ok(match test {
             plan::FieldTest::Equals(values) => Self::Equals(values.clone()),
@@ -67,6 +68,7 @@ impl Test {
         })
     }
 
+    /// Returns whether a field's value satisfies the test; `None` is a missing field.
     fn holds(&self, value: Option<&mut Node<'_>>) -> bool {
         let json = match (self, value) {
             (Self::Missing, value) => return value.is_none(),
@@ -86,6 +88,7 @@ impl Test {
     }
 }
 
+/// Returns whether a JSON value equals `wanted`: numbers by value, strings unescaped. Arrays and objects never do.
 fn equals(json: &[u8], wanted: &Value) -> bool {
     match wanted {
         Value::Null => json == b"null",
@@ -96,7 +99,7 @@ fn equals(json: &[u8], wanted: &Value) -> bool {
     }
 }
 
-/// Compares a JSON number with another, exactly if both are integers; `None` if it is not a number.
+/// Compares a JSON number with `limit`, exactly if both are integers; `None` if it is not a number.
 fn order(json: &[u8], limit: &Number) -> Option<std::cmp::Ordering> {
     let digits = digits(json).filter(|_| !json.starts_with(b"\""))?;
     match (digits.parse::<i128>(), limit.as_i128()) {

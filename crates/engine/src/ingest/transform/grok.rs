@@ -42,7 +42,9 @@ struct Capture {
 pub type Taken<'g, 't> = (&'g Path, &'t str, Option<FieldType>);
 
 impl Grok {
-    /// Compiles patterns. `custom`: further patterns by name, which replace base patterns.
+    /// Compiles patterns. `custom`: further patterns by name, which replace base patterns. Refuses an unknown,
+    /// invalid
+    /// or too large pattern, and an empty list.
     pub fn new(patterns: &[String], custom: &BTreeMap<String, String>) -> Result<Self, PlanError> {
         if patterns.is_empty() {
             return Err(PlanError::new("grok needs at least one pattern"));
@@ -71,6 +73,7 @@ impl Grok {
 }
 
 impl Pattern {
+    /// Compiles one pattern, with the fields of its groups; refuses an invalid one.
     fn new(pattern: &str, custom: &BTreeMap<String, String>) -> Result<Self, PlanError> {
         let mut expansion = Expansion::new(custom);
         let expanded = expansion.expand(pattern, 0)?;
@@ -87,7 +90,7 @@ impl Pattern {
     }
 }
 
-/// Compiles a regular expression of limited size.
+/// Compiles a regular expression. Refuses one that is too large or invalid, and explains unsupported syntax.
 pub fn compile(expression: &str) -> Result<Regex, PlanError> {
     let built = RegexBuilder::new(expression).size_limit(LARGEST).build();
     built.map_err(|error| {
@@ -114,10 +117,14 @@ struct Expansion<'a> {
 }
 
 impl<'a> Expansion<'a> {
+    /// Creates an expansion without fields.
     fn new(custom: &'a BTreeMap<String, String>) -> Self {
         Self { custom, fields: Vec::new(), length: 0 }
     }
 
+    /// Returns a pattern as a regular expression, with its references replaced. Refuses one longer than 64 KiB.
+    /// `depth`:
+    /// nesting of references.
     fn expand(&mut self, pattern: &str, depth: usize) -> Result<String, PlanError> {
         // Nested references must not fill the memory.
         self.length += pattern.len();
@@ -139,7 +146,8 @@ impl<'a> Expansion<'a> {
         Ok(out)
     }
 
-    /// Returns the regular expression of `NAME`, `NAME:field` or `NAME:field:type`.
+    /// Returns the regular expression of `NAME`, `NAME:field` or `NAME:field:type`, and stores its field. `depth`:
+    /// nesting of references, up to 32.
     fn reference(&mut self, reference: &str, depth: usize) -> Result<String, PlanError> {
         let mut parts = reference.split(':');
         let (name, field, to, more) = (parts.next().unwrap_or_default(), parts.next(), parts.next(), parts.next());

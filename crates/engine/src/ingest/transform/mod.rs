@@ -75,6 +75,7 @@ pub struct Path {
 }
 
 impl Path {
+    /// Parses a JSON pointer to a field. Refuses an invalid pointer, and the pointer to the whole line.
     fn parse(pointer: &str) -> Result<Self, PlanError> {
         let names = Pointer::parse(pointer)?.tokens().to_vec();
         if names.is_empty() {
@@ -91,7 +92,8 @@ impl fmt::Display for Path {
 }
 
 impl Transform {
-    /// Checks the steps; `None` if lines stay as they are. `longest`: maximum length of a transformed line, bytes.
+    /// Compiles the steps of a source; `None` if lines stay as they are. `longest`: maximum length of a
+    /// transformed line, bytes. Refuses invalid steps.
     pub fn new(events: &Events, longest: usize) -> Result<Option<Self>, PlanError> {
         let steps = |steps: &[TransformStep]| steps.iter().map(Step::new).collect::<Result<Vec<_>, _>>();
         let all = steps(&events.transform)?;
@@ -102,13 +104,14 @@ impl Transform {
     }
 }
 
-/// Returns the object of a line of text.
+/// Returns a line of text as a JSON object with the field `message`. Refuses text that is not UTF-8.
 pub fn message(line: &[u8]) -> Result<Vec<u8>, Refusal> {
     let text = std::str::from_utf8(line).map_err(|_| Refusal::from(Reason::NoText))?;
     Ok([&b"{\"message\":"[..], &quoted(text), b"}"].concat())
 }
 
-/// Applies steps to a line without surrounding white space; `None` if a step drops the event.
+/// Applies steps to a line without surrounding white space; returns the changed line, or `None` if a step drops the
+/// event. The error is the reason of its dead letter.
 pub fn apply<'a>(steps: &[Step], line: &'a [u8]) -> Result<Option<Cow<'a, [u8]>>, Refusal> {
     if steps.is_empty() {
         return Ok(Some(Cow::Borrowed(line)));
@@ -135,6 +138,7 @@ pub fn apply<'a>(steps: &[Step], line: &'a [u8]) -> Result<Option<Cow<'a, [u8]>>
 }
 
 impl Act {
+    /// Returns the step's name in plans.
     fn name(&self) -> &'static str {
         match self {
             Self::Rename(_) => "rename",
@@ -148,6 +152,7 @@ impl Act {
 }
 
 impl Step {
+    /// Compiles a step of the plan. Refuses invalid pointers, formats, patterns and conditions.
     pub(super) fn new(step: &TransformStep) -> Result<Self, PlanError> {
         let (field, act) = match step {
             TransformStep::Rename { field, to } => (field, Act::Rename(Path::parse(to)?)),
@@ -179,6 +184,7 @@ impl Step {
 }
 
 impl Field {
+    /// Changes the field in `object`. The error is the reason of a dead letter, with the step and the field.
     fn apply(&self, object: &mut Object<'_>) -> Result<(), Refusal> {
         let words = |problem: &str| format!("{} {}: {problem}", self.act.name(), self.field);
         let fits = self.change(object);
@@ -186,7 +192,8 @@ impl Field {
         if fits { Ok(()) } else { Err(Refusal { reason: Reason::NoMatch, words: words("no pattern fits") }) }
     }
 
-    /// Changes the field; returns false if no pattern fits it.
+    /// Changes the field in `object`; returns false if no pattern of a grok step fits it. Fails if the step cannot
+    /// process the field.
     fn change(&self, object: &mut Object<'_>) -> Result<bool, String> {
         let names = &self.field.names;
         match &self.act {
@@ -243,7 +250,7 @@ enum Node<'a> {
 struct Object<'a>(Vec<(Cow<'a, [u8]>, Node<'a>)>);
 
 impl<'a> Node<'a> {
-    /// Returns the members; `None` unless it is an object.
+    /// Returns the members of an object, which it parses if necessary; `None` for other values.
     fn object(&mut self) -> Result<Option<&mut Object<'a>>, String> {
         if let Self::Json(Cow::Borrowed(json)) = self
             && json.starts_with(b"{")
@@ -258,7 +265,7 @@ impl<'a> Node<'a> {
 }
 
 impl<'a> Object<'a> {
-    /// Parses an object, but not its nested objects.
+    /// Parses an object, but not its nested objects. Refuses duplicate members.
     fn parse(json: &'a [u8]) -> Result<Self, Refusal> {
         let mut members = Vec::new();
         whole::members(json, |name, value| members.push((name, Node::Json(Cow::Borrowed(value)))))
@@ -273,11 +280,12 @@ impl<'a> Object<'a> {
         Ok(Self(members))
     }
 
+    /// Returns the index of the member with this name.
     fn position(&self, name: &[u8]) -> Option<usize> {
         self.0.iter().position(|(known, _)| **known == *name)
     }
 
-    /// Returns the value of a field; `None` if it is missing.
+    /// Returns the value of the field at the path `names`; `None` if it is missing.
     fn find(&mut self, names: &[Vec<u8>]) -> Result<Option<&mut Node<'a>>, String> {
         let Some((first, rest)) = names.split_first() else { return Ok(None) };
         let Some(at) = self.position(first) else { return Ok(None) };
@@ -288,7 +296,7 @@ impl<'a> Object<'a> {
         node.object()?.map_or(Ok(None), |object| object.find(rest))
     }
 
-    /// Removes a field and returns its value; `None` if it is missing.
+    /// Removes the field at the path `names` and returns its value; `None` if it is missing.
     fn take(&mut self, names: &[Vec<u8>]) -> Result<Option<Node<'a>>, String> {
         let Some((first, rest)) = names.split_first() else { return Ok(None) };
         let Some(at) = self.position(first) else { return Ok(None) };
@@ -298,7 +306,8 @@ impl<'a> Object<'a> {
         self.0[at].1.object()?.map_or(Ok(None), |object| object.take(rest))
     }
 
-    /// Sets a field, and creates the objects around it. Replaces its value.
+    /// Sets the field at the path `names`, and creates the objects around it. Fails if a value on the way is not an
+    /// object.
     fn put(&mut self, names: &[Vec<u8>], value: Node<'a>) -> Result<(), String> {
         let Some((first, rest)) = names.split_first() else { return Ok(()) };
         let at = self.position(first).unwrap_or_else(|| {
@@ -313,6 +322,7 @@ impl<'a> Object<'a> {
         object.ok_or_else(|| format!("{} is not an object", excerpt(first)))?.put(rest, value)
     }
 
+    /// Appends the object to `out` as JSON. Untouched values keep their bytes.
     fn write(&self, out: &mut Vec<u8>) {
         out.push(b'{');
         for (place, (name, node)) in self.0.iter().enumerate() {
@@ -340,6 +350,7 @@ impl<'a> Object<'a> {
     }
 }
 
+/// Returns a JSON value as text for a message, cut after 60 characters.
 fn excerpt(json: &[u8]) -> String {
     let text = String::from_utf8_lossy(json);
     match text.char_indices().nth(SHOWN) {
@@ -348,11 +359,12 @@ fn excerpt(json: &[u8]) -> String {
     }
 }
 
+/// Returns a text as a JSON string.
 fn quoted(text: &str) -> Vec<u8> {
     serde_json::to_vec(text).expect("text can be written as JSON")
 }
 
-/// Returns the content of a string, or the digits of a number.
+/// Returns the content of a JSON string, or the digits of a number; `None` for other values.
 fn digits(json: &[u8]) -> Option<Cow<'_, str>> {
     match json.first()? {
         // A string with escapes has no content to borrow.
@@ -365,7 +377,7 @@ fn digits(json: &[u8]) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Returns the content of a string, a number or a boolean as text.
+/// Returns the content of a JSON string, a number or a boolean as text; `None` for other values.
 fn text(json: &[u8]) -> Option<Cow<'_, str>> {
     digits(json).or_else(|| match json {
         b"true" => Some("true".into()),
@@ -374,6 +386,7 @@ fn text(json: &[u8]) -> Option<Cow<'_, str>> {
     })
 }
 
+/// Converts a JSON value to another type, as JSON. The error says why it does not fit.
 fn convert(json: &[u8], to: FieldType) -> Result<Vec<u8>, String> {
     let converted = match to {
         FieldType::Integer | FieldType::Float => digits(json).and_then(|digits| convert_text(&digits, to)),
@@ -383,6 +396,7 @@ fn convert(json: &[u8], to: FieldType) -> Result<Vec<u8>, String> {
     converted.ok_or_else(|| format!("{} is not {}", excerpt(json), wanted(to)))
 }
 
+/// Returns a description of the values that can be converted to a type, for messages.
 fn wanted(to: FieldType) -> &'static str {
     match to {
         FieldType::Integer => "an integer of 64 bits",
@@ -409,6 +423,7 @@ fn convert_text(text: &str, to: FieldType) -> Option<Vec<u8>> {
     }
 }
 
+/// Returns a number without a fraction as an integer's digits; `None` if it has one or would lose digits.
 fn integer(digits: &str) -> Option<String> {
     let small = digits.parse::<i64>().map(|number| number.to_string());
     let number = small.or_else(|_| digits.parse::<u64>().map(|number| number.to_string()));
@@ -418,7 +433,8 @@ fn integer(digits: &str) -> Option<String> {
     })
 }
 
-/// Formats a time in UTC. `from`: the format of the time, unless it is ISO 8601 or milliseconds since 1970.
+/// Formats a JSON time in UTC, as strftime does. `from`: the format of the time, unless it is ISO 8601 or
+/// milliseconds since 1970.
 fn date(json: &[u8], from: Option<&str>, format: &str) -> Result<String, String> {
     let milliseconds = match from {
         Some(from) => text(json).and_then(|text| parsed(from, &text)),
@@ -432,13 +448,15 @@ fn date(json: &[u8], from: Option<&str>, format: &str) -> Result<String, String>
     strtime::format(format, at).map_err(|e| e.to_string())
 }
 
-/// Parses a time; without an offset it is in UTC. Returns milliseconds since 1970.
+/// Parses a time in a strptime format; without an offset it is in UTC. Returns milliseconds since 1970.
 fn parsed(format: &str, text: &str) -> Option<i64> {
     let broken_down = strtime::parse(format, text).ok()?;
     let offset = broken_down.offset().unwrap_or(jiff::tz::Offset::UTC);
     offset.to_timestamp(broken_down.to_datetime().ok()?).ok().map(|at| at.as_millisecond())
 }
 
+/// Returns the value of an expression as JSON. `operands`: the fields of `object` that it reads. Fails if one is
+/// missing or has the wrong type.
 fn derive(expression: &Expression, operands: &[Path], object: &mut Object<'_>) -> Result<Vec<u8>, String> {
     let mut values = Vec::with_capacity(operands.len());
     for path in operands {
@@ -468,7 +486,8 @@ fn derive(expression: &Expression, operands: &[Path], object: &mut Object<'_>) -
     }
 }
 
-/// Combines numbers, exactly if all are integers.
+/// Combines JSON numbers by `exact`, if all are integers, or by `float`. Fails if a value is not a number, or if the
+/// result is too large.
 fn combined(
     values: &[(&Path, Vec<u8>)],
     exact: fn(i64, i64) -> Option<i64>,

@@ -17,12 +17,14 @@ fn applied(steps: Value, line: &str) -> Result<String, String> {
     })
 }
 
+/// Returns the JSON value `json` converted to type `to`, or the words of its dead letter.
 fn converted(json: &str, to: &str) -> Result<String, String> {
     let changed =
         applied(json!([{"step": "convert", "field": "/a/b", "to": to}]), &format!(r#"{{"a":{{"b":{json}}}}}"#))?;
     Ok(changed.strip_prefix(r#"{"a":{"b":"#).unwrap().strip_suffix("}}").unwrap().to_owned())
 }
 
+/// Returns a line with the derived field added, or the words of its dead letter.
 fn derived(value: Value, line: &str) -> Result<String, String> {
     let changed = applied(json!([{"step": "derive", "field": "/new", "value": value}]), line)?;
     Ok(changed[changed.find("\"new\":").unwrap() + 6..changed.len() - 1].to_owned())
@@ -226,6 +228,7 @@ fn a_plan_with_unusable_steps_is_refused() {
     assert!(Transform::new(&from_value(events).unwrap(), 1).unwrap().is_none());
 }
 
+/// Returns the event of a text after a grok step, or the words of its dead letter.
 fn grokked(patterns: Value, custom: Value, text: &str) -> Result<Value, String> {
     let steps = json!([
         {"step": "grok", "field": "/m", "patterns": patterns, "custom": custom}, {"step": "drop", "field": "/m"},
