@@ -24,7 +24,8 @@ pub struct Link {
     pub empty: Sender<Interval>,
 }
 
-/// Collects the seconds of the workers of process `rank` until the last has ended.
+/// Passes the sum of each second of all workers of process `rank` to `sink`, until the last worker has ended. Returns
+/// the sink's error.
 pub fn collect(rank: u64, mut workers: Vec<Link>, sink: &mut impl Sink) -> io::Result<()> {
     while let Some((sum, rows)) = gather(rank, &mut workers) {
         sink.second(&sum, rows)?;

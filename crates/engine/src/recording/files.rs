@@ -40,8 +40,8 @@ pub struct Files {
 }
 
 impl Files {
-    /// Creates the phase's files in `folder`. `offset`: start of the load after the run's start. `began`: the
-    /// run's start by the wall clock. `sums`: the seconds are sums over several ranks.
+    /// Creates the phase's files in `folder`, with their headers. `offset`: start of the load after the run's start.
+    /// `began`: the run's start by the wall clock. `sums`: the seconds are sums over several ranks.
     pub fn create(
         folder: &Path,
         plan: &Plan,
@@ -84,7 +84,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Writes a second.
+    /// Writes a second to all files: `sum` of the workers, and the metrics of the `workers` themselves.
     pub fn second(&mut self, slots: &[Slot], sum: &Interval, workers: &Workers) -> Result<()> {
         let second = sum.second;
         self.workers(second, workers)?;
@@ -111,7 +111,7 @@ impl Files {
         Ok(())
     }
 
-    /// Flushes all files.
+    /// Flushes all files except the samples, which are flushed every second.
     pub fn end(&mut self) -> Result<()> {
         self.log.flush()?;
         self.series.flush()?;
@@ -120,6 +120,7 @@ impl Files {
         self.generator.flush()
     }
 
+    /// Writes the metrics of the workers in a second to `generator.csv`, and their sums to `workers.csv`.
     fn workers(&mut self, second: u64, workers: &Workers) -> Result<()> {
         for row in &workers.rows {
             write!(
@@ -155,6 +156,8 @@ impl Files {
         )
     }
 
+    /// Writes a cell to `series.csv`, and its requests per host to `nodes.csv`. `measured`: the segment is not the
+    /// warm-up.
     fn row(&mut self, slot: &Slot, measured: bool, second: u64, cell: &Cell) -> Result<()> {
         let (stream, operation) = (&slot.stream, slot.name());
         let segment = if measured { "measure" } else { "warmup" };

@@ -22,7 +22,7 @@ struct Entry {
 }
 
 impl HistogramLog {
-    /// Reads a log; the error describes the problem.
+    /// Reads a log into memory. Fails if the file cannot be read, or if an entry is not an interval histogram.
     pub fn read(path: &Path) -> Result<Self, String> {
         let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let mut entries: BTreeMap<String, Vec<Entry>> = BTreeMap::new();
@@ -43,7 +43,7 @@ impl HistogramLog {
         Ok(Self { entries })
     }
 
-    /// Returns the tags, sorted.
+    /// Returns the tags of the log, sorted.
     pub fn tags(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(String::as_str)
     }
@@ -84,6 +84,7 @@ fn include(sum: &mut Option<Histogram<u64>>, tag: &str, entry: &Entry) -> Result
     }
 }
 
+/// Decodes the histogram of an entry; the error names the tag and the entry's start.
 fn decode(tag: &str, entry: &Entry) -> Result<Histogram<u64>, String> {
     let fail = |cause: String| format!("{tag} at {} s: {cause}", entry.start);
     let bytes = STANDARD.decode(&entry.encoded).map_err(|e| fail(format!("no base64: {e}")))?;

@@ -27,7 +27,7 @@ impl Default for Kept {
 }
 
 impl Kept {
-    /// Returns whether to store an answer that arrived at `now`. True for one caller per period.
+    /// Returns whether to store an answer that arrived at `now`: true for one caller per second.
     pub fn is_due(&self, now: Instant) -> bool {
         let now = now.saturating_duration_since(self.since).as_millis() as u64;
         let due = self.due.load(Ordering::Relaxed);

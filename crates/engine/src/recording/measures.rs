@@ -20,6 +20,7 @@ use crate::recording::spans::SpanQueue;
 /// Upper bounds of the buckets, ns: six per decade, from 10 µs to 100 s. Longer durations have a bucket without bound.
 pub const BOUNDS: [u64; 43] = bounds();
 
+/// Returns [`BOUNDS`].
 const fn bounds() -> [u64; 43] {
     let steps = [10, 15, 20, 30, 50, 70];
     let (mut bounds, mut decade, mut place) = ([0; 43], 1_000, 0);
@@ -43,6 +44,7 @@ pub struct Buckets {
     sum: f64,
 }
 
+/// Serializes the counts as a list.
 fn as_list<S: Serializer>(counts: &[u64; BOUNDS.len() + 1], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_seq(counts)
 }
@@ -54,6 +56,7 @@ impl Default for Buckets {
 }
 
 impl Buckets {
+    /// Counts the durations of a histogram in the buckets.
     fn add(&mut self, durations: &Histogram<u64>) {
         let mut bucket = 0;
         for bin in durations.iter_recorded() {
@@ -88,6 +91,7 @@ struct OperationMeasures {
 }
 
 impl OperationMeasures {
+    /// Adds the counts of a second.
     fn add(&mut self, counts: &Counts) {
         self.successes += counts.successes;
         self.documents += counts.documents;
@@ -136,8 +140,8 @@ impl SharedMeasures {
         self.totals.lock().expect("no thread panics while it holds the lock").clone()
     }
 
-    /// Adds the counts and latencies of the next second, and replaces the planned load and the requests in flight.
-    /// Slots that repeat requests of other slots (parts and timed groups) are omitted.
+    /// Adds the counts and latencies of the next second, and replaces the planned load and the requests in
+    /// flight. Slots that repeat requests of other slots (parts and timed groups) are omitted.
     pub fn second(&self, slots: &[Slot], loads: &[PlannedLoad], sum: &Interval) {
         let mut measures = self.totals.lock().expect("no thread panics while it holds the lock");
         measures.seconds = sum.second + 1;
@@ -175,7 +179,7 @@ pub struct PlannedLoad {
 }
 
 impl PlannedLoad {
-    /// Returns the planned loads of all streams.
+    /// Returns the planned load of each stream.
     pub fn of(plan: &Plan) -> Vec<Self> {
         let number = |count: u64| Profile::new(&crate::plan::Level::Constant(count as f64)).ok();
         let of = |pacing: &Pacing| match pacing {
@@ -187,6 +191,7 @@ impl PlannedLoad {
         streams.map(|(stream, (clients, rate))| Self { stream, clients, rate }).collect()
     }
 
+    /// Returns the planned load at a time, s after the phase's start.
     fn at(&self, time: f64) -> StreamLoad {
         let level = |profile: &Option<Profile>| profile.as_ref().map(|profile| profile.level_at(time));
         let clients = level(&self.clients).map(f64::floor);

@@ -11,12 +11,12 @@ thread_local! {
     static SETUPS: RefCell<Vec<Duration>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Reports a lost connection: closed by the server, broken or unusable.
+/// Counts a lost connection of this thread: closed by the server, broken or unusable.
 pub fn lost() {
     LOST.set(LOST.get() + 1);
 }
 
-/// Reports an opened connection. It replaces a lost one, if any.
+/// Counts a connection of this thread as opened. It replaces a lost one, if any.
 pub fn opened() {
     if let Some(left) = LOST.get().checked_sub(1) {
         LOST.set(left);
@@ -24,12 +24,12 @@ pub fn opened() {
     }
 }
 
-/// Returns how many connections of this thread were replaced since the last call.
+/// Returns how many connections of this thread were replaced since the last call, and resets the count.
 pub fn take() -> u64 {
     REPLACED.replace(0)
 }
 
-/// Reports the time to connect, encrypt and authenticate a connection.
+/// Stores the time to connect, encrypt and authenticate a connection of this thread.
 pub fn set_up(duration: Duration) {
     SETUPS.with_borrow_mut(|setups| setups.push(duration));
 }

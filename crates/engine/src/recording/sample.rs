@@ -44,7 +44,8 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Creates the sample of a request at `slot`, sent by `client` in a phase that began at `start`.
+    /// Creates the sample of a request at `slot`, due at `scheduled` and sent by `client` in a phase that began at
+    /// `start`. `measured`: it belongs to the measured segment. Its rank is set to 0.
     pub fn of(slot: usize, client: u64, start: Instant, scheduled: Instant, measured: bool, reply: &Reply) -> Self {
         Self {
             scheduled: since(start, scheduled),
@@ -61,6 +62,7 @@ impl Sample {
         }
     }
 
+    /// Returns the sample as in `samples.bin`: its fields in order, little-endian.
     fn to_bytes(self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let mut rest = &mut bytes[..];
@@ -77,12 +79,14 @@ impl Sample {
     }
 }
 
+/// Copies bytes to the front of `rest`, and shortens `rest` by them.
 fn put(rest: &mut &mut [u8], bytes: &[u8]) {
     let (place, behind) = std::mem::take(rest).split_at_mut(bytes.len());
     place.copy_from_slice(bytes);
     *rest = behind;
 }
 
+/// Returns the time from `start` to `instant`, ns; negative if `instant` is earlier.
 fn since(start: Instant, instant: Instant) -> i64 {
     match instant.checked_duration_since(start) {
         Some(after) => after.as_nanos() as i64,
@@ -105,7 +109,7 @@ pub struct OfRank {
 pub struct SampleFile(BufWriter<File>);
 
 impl SampleFile {
-    /// Creates the files in `folder`.
+    /// Creates the files in `folder`, and writes `slots.csv`.
     pub fn create(folder: &Path, slots: &[Slot]) -> io::Result<Self> {
         let mut names = File::create(folder.join("slots.csv"))?;
         writeln!(names, "stream,operation")?;
@@ -115,7 +119,7 @@ impl SampleFile {
         File::create(folder.join("samples.bin")).map(BufWriter::new).map(Self)
     }
 
-    /// Appends the samples of a second.
+    /// Appends the samples of a second to `samples.bin`, and flushes it.
     pub fn write(&mut self, samples: &[Sample]) -> io::Result<()> {
         samples.iter().try_for_each(|sample| self.0.write_all(&sample.to_bytes()))?;
         // If this process is killed, the file is complete up to this second.

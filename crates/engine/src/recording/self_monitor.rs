@@ -45,7 +45,7 @@ impl SelfMetrics {
         Self { cpu: 0.0, spun: 0.0, waited: 0.0, wall: 0.0, lateness, lag, away: 0.0, in_flight: 0 }
     }
 
-    /// Clears the histograms for another second; values set at a second's end remain.
+    /// Clears the histograms and the time in stalls for another second; values set at a second's end remain.
     pub fn clear(&mut self) {
         clear(&mut self.lateness);
         clear(&mut self.lag);
@@ -71,12 +71,12 @@ pub struct SelfMonitor {
 }
 
 impl SelfMonitor {
-    /// Creates a monitor with checks from `start` on.
+    /// Creates a monitor of the calling thread, with checks from `start` on.
     pub fn new(start: Instant) -> Self {
         Self { due: start, cpu: thread_cpu(), spun: thread_spun(), waited: thread_waited(), turned: start }
     }
 
-    /// Records the checks due by `now`; returns when the next one is due.
+    /// Adds the lags of the checks due by `now` to `watch`; returns when the next check is due.
     pub fn look(&mut self, now: Instant, watch: &mut SelfMetrics) -> Instant {
         while self.due <= now {
             self.late(now, watch);
@@ -84,8 +84,10 @@ impl SelfMonitor {
         self.due
     }
 
-    /// Ends a second, at `now`. Checks due at least a tick before its end were missed: a stall counts in the
-    /// seconds in which it lasted.
+    /// Ends the second that ended at `ended`: adds the lags of its missed checks to `watch`, and sets its CPU,
+    /// waiting
+    /// and wall times. `now`: the current time. Checks due at least a tick before the end were missed: a stall counts
+    /// in the seconds in which it lasted.
     pub fn second(&mut self, ended: Instant, now: Instant, watch: &mut SelfMetrics) {
         while self.due + TICK <= ended {
             self.late(now, watch);
@@ -99,6 +101,7 @@ impl SelfMonitor {
         self.turned = ended;
     }
 
+    /// Adds the lag of the check that was due to `watch`, and moves on to the next check.
     fn late(&mut self, now: Instant, watch: &mut SelfMetrics) {
         let lag = now - self.due;
         record(&mut watch.lag, lag);

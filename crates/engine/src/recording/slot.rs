@@ -14,7 +14,8 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Returns whether it counts in the phase's totals. Parts and timed groups would count requests twice.
+    /// Returns whether it counts in the phase's totals: true for operations, false for parts and timed groups, which
+    /// would count requests twice.
     pub fn counts(&self) -> bool {
         self.part.is_none() && !self.of_several
     }

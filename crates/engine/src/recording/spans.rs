@@ -44,7 +44,7 @@ impl<T> Default for Spans<T> {
 }
 
 impl<T> Spans<T> {
-    /// Adds a span, or counts it as dropped.
+    /// Adds a span, or counts it as dropped if [`MOST`] are kept.
     pub fn push(&mut self, span: T) {
         if self.kept.len() < MOST {
             self.kept.push(span);
@@ -53,7 +53,7 @@ impl<T> Spans<T> {
         }
     }
 
-    /// Removes all spans.
+    /// Removes all spans, and sets the number of dropped ones to 0.
     pub fn clear(&mut self) {
         self.kept.clear();
         self.dropped = 0;
@@ -106,7 +106,8 @@ pub struct ReadSpan {
 pub struct SpanQueue(Arc<Mutex<Spans<ReadSpan>>>);
 
 impl SpanQueue {
-    /// Adds the spans of a second of a phase that began at `start`. Nodes are indices in `hosts`.
+    /// Adds the spans of a second of a phase that began at `start`, with the names of their slots and hosts. Their
+    /// nodes are indices in `hosts`.
     pub fn add(&self, spans: &Spans, slots: &[Slot], hosts: &[String], start: Instant) {
         if spans.kept.is_empty() && spans.dropped == 0 {
             return;
@@ -138,13 +139,13 @@ impl SpanQueue {
         }
     }
 
-    /// Takes the waiting spans.
+    /// Takes the waiting spans, and the number of dropped ones.
     pub fn take(&self) -> Spans<ReadSpan> {
         std::mem::take(&mut *self.0.lock().expect("no thread panics while it holds the lock"))
     }
 }
 
-/// Returns the wall-clock time of an instant, nanoseconds since 1970.
+/// Returns the wall-clock time of an instant, nanoseconds since 1970. `now`: a recent reading of both clocks.
 fn wall_time(now: ClockReading, instant: Instant) -> i64 {
     let nanos = |time: Duration| time.as_nanos() as i64;
     let wall = nanos(now.wall.duration_since(UNIX_EPOCH).unwrap_or_default());

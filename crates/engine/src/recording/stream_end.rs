@@ -21,7 +21,7 @@ impl StreamEnd {
     /// The end of an empty part.
     pub const NOTHING: Self = Self { last_done: Duration::ZERO, ran_out: true, iterations: 0, overruns: 0 };
 
-    /// Combines the ends of two parts.
+    /// Combines the ends of two parts: the latest end, sums of counts, and whether both ran out.
     pub fn and(self, other: Self) -> Self {
         Self {
             last_done: self.last_done.max(other.last_done),

@@ -35,7 +35,7 @@ pub struct WorkerRow {
 }
 
 impl WorkerRow {
-    /// Returns the row of a worker's second. Lateness and lag are 99th percentile and maximum.
+    /// Returns the row of a second of a worker of process `rank`.
     pub fn of(rank: u64, interval: &Interval) -> Self {
         let watch = &interval.watch;
         let nanoseconds = |seconds: f64| (seconds * 1e9).round() as u64;
@@ -53,7 +53,7 @@ impl WorkerRow {
         }
     }
 
-    /// Returns the metrics by which the worst workers are chosen.
+    /// Returns the eight metrics by which the worst workers are chosen, each larger for a worse worker.
     fn measures(&self) -> [u64; ROWS] {
         // A share in millionths: absolute time would not be comparable in a partial second.
         let share = if self.wall > 0 { (u128::from(self.cpu) * 1_000_000 / u128::from(self.wall)) as u64 } else { 0 };
@@ -82,7 +82,7 @@ pub struct Workers {
 }
 
 impl Workers {
-    /// Creates the record of one process with all rows.
+    /// Creates the record of one process with all of its rows.
     pub fn of(rows: Vec<WorkerRow>) -> Self {
         let sum = |figure: fn(&WorkerRow) -> u64| rows.iter().map(figure).sum();
         Self {
@@ -96,8 +96,8 @@ impl Workers {
         }
     }
 
-    /// Adds the workers of other processes. The order of additions does not matter: the overall worst worker
-    /// is also the worst of every subset.
+    /// Adds the workers of other processes, and prunes the rows. The order of additions does not matter: the overall
+    /// worst worker is also the worst of every subset.
     pub fn add(&mut self, other: &Self) {
         self.workers += other.workers;
         self.ranks += other.ranks;
@@ -109,7 +109,7 @@ impl Workers {
         self.prune();
     }
 
-    /// Drops all but the worst rows if there are many workers.
+    /// Sorts the rows by rank and worker. Above eight workers, keeps only the worst row of each metric.
     pub fn prune(&mut self) {
         self.rows.sort_unstable_by_key(|row| (row.rank, row.worker));
         if self.workers <= ROWS as u64 {

@@ -125,7 +125,8 @@ pub fn describe(
     outcome
 }
 
-/// Returns the messages of an operation's failures: first the measured segment, then by descending count.
+/// Returns the messages of failures at index `slot`, as objects: first the measured segment, then by descending
+/// count.
 fn errors(totals: &Totals, slot: usize) -> Vec<Value> {
     let mut messages: Vec<&Message> = totals.messages.iter().filter(|message| message.slot == slot).collect();
     messages.sort_by_key(|message| (!message.measured, std::cmp::Reverse(message.count)));
@@ -133,6 +134,7 @@ fn errors(totals: &Totals, slot: usize) -> Vec<Value> {
     messages.into_iter().map(described).collect()
 }
 
+/// Returns the JSON of an unreachable host, with its ranks if the outcome is a sum over `ranks`.
 fn unreachable(host: &str, who: &Unreachable, ranks: bool) -> Value {
     match ranks {
         true => json!({"host": host, "why": who.why, "ranks": who.ranks, "of": who.of}),
@@ -142,6 +144,7 @@ fn unreachable(host: &str, who: &Unreachable, ranks: bool) -> Value {
 
 /// Returns the duration of a stream after the warm-up, s, as the basis of its throughput. A stream that ran
 /// out lasted until its last answer at `last`; otherwise until the clock, another stream or a user ended it.
+/// `clock`: its planned end. `stopped`: when another stream or a user ended it. Times are after the warm-up.
 fn lasted(clock: Option<Duration>, last: f64, ran_out: bool, stopped: Option<f64>) -> f64 {
     let most = clock.map_or(f64::INFINITY, |clock| clock.as_secs_f64());
     match stopped {
@@ -152,7 +155,7 @@ fn lasted(clock: Option<Duration>, last: f64, ran_out: bool, stopped: Option<f64
     }
 }
 
-/// Writes an outcome to a file.
+/// Writes an outcome to the file `path`, as indented JSON. The error names the file.
 pub fn write(path: &Path, outcome: &Value) -> Result<(), String> {
     let file = File::create(path).map_err(|e| format!("{}: {e}", path.display()))?;
     serde_json::to_writer_pretty(file, outcome).map_err(|e| format!("{}: {e}", path.display()))

@@ -60,7 +60,7 @@ pub struct Unreachable {
 }
 
 impl RankOutcome {
-    /// Adds another outcome of the same phase. Fails if the plans differ.
+    /// Adds the outcome of other ranks of the same phase. Fails if the plans differ.
     pub fn add(&mut self, other: Self) -> Result<(), String> {
         if self.plan != other.plan {
             return Err("these are parts of different plans: all ranks need the same plan and version".into());
@@ -106,6 +106,7 @@ impl RankOutcome {
 }
 
 impl Unreachable {
+    /// Adds other ranks. Keeps the reason of the lowest rank, and the numbers of the first eight.
     fn add(&mut self, other: Self) {
         if other.ranks.first() < self.ranks.first() {
             self.why = other.why;

@@ -119,7 +119,9 @@ impl Watch {
         }
     }
 
-    /// Adds a second. `window`: end of the warm-up, and of a phase that ends before its planned end.
+    /// Adds a second, unless it is outside the measured window. `window`: end of the warm-up, and of a phase that
+    /// ends
+    /// before its planned end.
     pub fn second(&mut self, sum: &Interval, rows: &[WorkerRow], window: (Duration, Option<Duration>)) {
         let (warmup, ended) = window;
         let second = Duration::from_secs(sum.second);
@@ -142,7 +144,7 @@ impl Watch {
         }
     }
 
-    /// Returns the metrics so far.
+    /// Returns the sums, shares and percentiles of the seconds added so far.
     pub fn watched(&self) -> Watched {
         let total = |figure: fn(&Sums) -> u64| self.workers.iter().map(figure).sum::<u64>() as f64 / 1e9;
         let worst = |figure: fn(&Sums) -> u64| {
@@ -169,7 +171,7 @@ impl Watch {
     }
 }
 
-/// Returns the sum over a phase's requests in the measured segment, without parts.
+/// Returns the sum of the measured segment's counts over the phase's operations, without parts and timed groups.
 pub fn measured(slots: &[Slot], counts: &[[Counts; 2]]) -> Counts {
     let mut sum = Counts::default();
     let operations = slots.iter().zip(counts).filter(|(slot, _)| slot.counts());

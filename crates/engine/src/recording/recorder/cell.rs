@@ -91,7 +91,7 @@ pub struct DeadlineCounts {
 }
 
 impl DeadlineCounts {
-    /// Adds the counts of other requests, by deadline.
+    /// Adds the counts of other requests to `sums`, deadline by deadline.
     pub fn add_all(sums: &mut Vec<Self>, others: &[Self]) {
         grow(sums, others.len());
         for (sum, other) in sums.iter_mut().zip(others) {
@@ -144,7 +144,7 @@ impl Cell {
         }
     }
 
-    /// Clears it for reuse.
+    /// Clears it for reuse. Frees the rare histograms unless this second used them.
     pub(super) fn clear(&mut self) {
         self.counts = Counts::default();
         self.deadlines.fill(DeadlineCounts::default());
@@ -162,8 +162,9 @@ impl Cell {
         self.oldest_unanswered = Duration::ZERO;
     }
 
-    /// Counts bytes, host and documents of one attempt. Stored documents count even if the bulk request
-    /// failed.
+    /// Counts one attempt: its bytes, its host, its documents, and the thread's new reconnections and connection
+    /// setups.
+    /// Stored documents count even if the bulk request failed. `in_window`: it ended in the measured window.
     #[inline]
     pub(super) fn exchanged(&mut self, reply: &Reply, in_window: bool) {
         let counts = &mut self.counts;
@@ -188,7 +189,7 @@ impl Cell {
         record(self.abandoned.get_or_insert_with(histogram), wait);
     }
 
-    /// Returns the histograms by their names in the records.
+    /// Returns the four histograms with their names in the records; `None` for a rare one that is empty.
     pub fn measures(&self) -> [(&'static str, Option<&Histogram<u64>>); 4] {
         [
             ("response", Some(&self.response)),

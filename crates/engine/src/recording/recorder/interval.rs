@@ -107,7 +107,7 @@ impl Interval {
         self.cells[index].get_or_insert_with(|| Box::new(Cell::new()))
     }
 
-    /// Adds the same second of another worker, except the worker's own metrics: see
+    /// Adds the same second of another worker, except the worker's metrics other than lateness and lag: see
     /// [`crate::recording::worker_stats`].
     pub fn add(&mut self, other: &Self) {
         for (slot, measured, cell) in other.used_cells() {

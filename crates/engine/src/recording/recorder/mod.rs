@@ -63,8 +63,10 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Creates a recorder for `slots` slots of a phase that began at `start`. The slots of an operation's
-    /// parts follow the operation's slot. `warmup` is asked every second. `samples`: also record every request individually.
+    /// Creates a recorder of worker `worker` for `slots` slots of a phase that began at `start`. The slots of an
+    /// operation's parts follow the operation's slot. `warmup` returns the length of the warm-up, and is called every
+    /// second. `samples`: also record every request individually. `finished`: receives each finished second. `empty`:
+    /// returns cleared seconds for reuse.
     pub fn new(
         worker: usize,
         slots: usize,
@@ -88,7 +90,7 @@ impl Recorder {
         }
     }
 
-    /// Also counts requests against `deadlines`, times after a request was due.
+    /// Returns the recorder, which also counts requests against `deadlines`: times after a request was due.
     pub fn with_deadlines(self, deadlines: Vec<Duration>) -> Self {
         Self { deadlines, ..self }
     }
@@ -188,7 +190,7 @@ impl Recorder {
         self.interval.spans.push(Span { trace, recorded, sample });
     }
 
-    /// Adds a failure's message with `count` requests.
+    /// Adds a failure's message to the second, with `count` failed requests. `measured`: the request's segment.
     fn keep(&mut self, slot: usize, measured: bool, status: Option<u16>, failure: Failure, count: u64) {
         let Failure { class, message: text, .. } = failure;
         Message { slot, class, measured, status, text, count }.add_to(&mut self.interval.messages, MESSAGES);
@@ -199,8 +201,8 @@ impl Recorder {
         done >= self.measured_from && ends.is_none_or(|ends| done < ends)
     }
 
-    /// Records a part of the last recorded request, in the same second. Its segment is that in which it was
-    /// scheduled.
+    /// Records a part of the last recorded request, in the same second and in the segment in which it was scheduled.
+    /// `slot`: slot of the part.
     pub fn part(&mut self, slot: usize, Times { scheduled, ends, .. }: Times, part: &ReplyPart) {
         let in_window = self.in_window(part.done, ends);
         let cell = self.cell(slot, scheduled);
@@ -223,20 +225,21 @@ impl Recorder {
         }
     }
 
-    /// Records a request that was due and not sent.
+    /// Records a request that was due and not sent. `now`: the current time, which may end seconds.
     pub fn dropped(&mut self, slot: usize, scheduled: Instant, now: Instant, waiting: &Waiting) {
         self.turn(now, waiting);
         self.cell(slot, scheduled).counts.dropped += 1;
     }
 
-    /// Records the event-loop checks due by `now`, although only this one took place, and ends seconds that
+    /// Records the event-loop checks due by `now`, although only this one took place, and hands over seconds that
     /// have passed. Returns when the next check is due.
     pub fn look(&mut self, now: Instant, waiting: &Waiting) -> Instant {
         self.turn(now, waiting);
         self.monitor.look(now, &mut self.interval.watch)
     }
 
-    /// Hands over the last, partial second. The collector waits for more until the recorder is dropped.
+    /// Records the requests in flight as abandoned at `now`, and hands over the last, partial second. The collector
+    /// waits for more until the recorder is dropped.
     pub fn finish(&mut self, now: Instant, waiting: &Waiting) {
         self.turn(now, waiting);
         for &(slot, scheduled) in waiting.iter().flatten() {
@@ -245,12 +248,13 @@ impl Recorder {
         self.hand_over(now, now, waiting);
     }
 
+    /// Returns the current second's cell of a slot, in the segment of a request due at `scheduled`.
     #[inline]
     fn cell(&mut self, slot: usize, scheduled: Instant) -> &mut Cell {
         self.interval.cell(slot, scheduled >= self.measured_from)
     }
 
-    /// Hands over each second that has ended by `now`.
+    /// Hands over each second that has ended by `now`, and updates the end of the warm-up.
     #[inline]
     fn turn(&mut self, now: Instant, waiting: &Waiting) {
         while now >= self.second_ends {
@@ -262,7 +266,8 @@ impl Recorder {
         }
     }
 
-    /// Hands over the second that `ended`; called at `now`.
+    /// Sends the second that `ended` to the collector, with its requests in flight and the worker's metrics, and
+    /// starts the next one. `now`: the current time.
     fn hand_over(&mut self, ended: Instant, now: Instant, waiting: &Waiting) {
         let mut in_flight = 0;
         let began = self.second_ends - SECOND;

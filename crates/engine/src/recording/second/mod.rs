@@ -84,7 +84,9 @@ struct Words {
 }
 
 impl Second {
-    /// Creates the record of rank `rank`. `hosts`: names of its nodes.
+    /// Creates the record of rank `rank` from the sum over its workers. `plan`: fingerprint of the plan. `hosts`:
+    /// names
+    /// of its nodes.
     pub fn of(plan: u64, rank: u64, sum: &Interval, mut workers: Workers, hosts: &[String], state: State) -> Self {
         let cells = sum.used_cells().map(|(slot, measured, cell)| {
             let nodes = cell.nodes.iter().enumerate().filter(|(_, served)| served.requests > 0);
@@ -148,7 +150,7 @@ impl Second {
         Ok(second)
     }
 
-    /// Serializes the second.
+    /// Serializes the second, for [`Self::from_bytes`] of another rank.
     pub fn to_bytes(&self) -> Vec<u8> {
         postcard::to_allocvec(self).expect("nothing in it cannot be written")
     }
@@ -177,7 +179,7 @@ impl Second {
     }
 
     /// Writes the second into `sum`, which must be empty. Nodes are numbered by `hosts`; new hosts are
-    /// appended.
+    /// appended. Fails if a slot or an error class is unknown.
     pub fn fill(&self, sum: &mut Interval, hosts: &mut Vec<String>) -> Result<(), String> {
         sum.second = self.second;
         for (&(slot, measured), part) in &self.cells {
@@ -207,11 +209,13 @@ impl Second {
         Ok(())
     }
 
-    /// Returns the hosts that served requests.
+    /// Returns the names of the hosts that served requests; a host may repeat.
     pub fn hosts(&self) -> impl Iterator<Item = &str> {
         self.cells.values().flat_map(|part| part.nodes.keys().map(String::as_str))
     }
 
+    /// Sorts the messages by rank, joins equal ones, and drops all but the first five of each operation, segment and
+    /// error class.
     fn keep_the_first_messages(&mut self) {
         self.messages.sort_unstable();
         let mut kept: Vec<Words> = Vec::new();
@@ -236,6 +240,7 @@ impl Words {
 }
 
 impl State {
+    /// Combines the state of other ranks: streams over on all, lowest floors, highest counts, and clocks.
     fn add(&mut self, other: &Self) {
         for (mine, theirs) in self.over.iter_mut().zip(&other.over) {
             *mine &= theirs;
@@ -250,6 +255,7 @@ impl State {
 }
 
 impl CellValue {
+    /// Adds the same cell of other ranks.
     fn add(&mut self, other: Self) {
         self.counts.add(&other.counts);
         DeadlineCounts::add_all(&mut self.deadlines, &other.deadlines);
@@ -265,6 +271,7 @@ impl CellValue {
         self.oldest_unanswered = self.oldest_unanswered.max(other.oldest_unanswered);
     }
 
+    /// Writes the values into `cell`, which must be empty. Nodes are numbered by `hosts`; new hosts are appended.
     fn fill(&self, cell: &mut crate::recording::recorder::Cell, hosts: &mut Vec<String>) {
         cell.counts = self.counts.clone();
         cell.deadlines.clone_from(&self.deadlines);
@@ -297,6 +304,7 @@ fn name(hosts: &[String], node: usize) -> String {
     hosts.get(node).cloned().unwrap_or_else(|| format!("#{node}"))
 }
 
+/// Returns the number of the node `name`: its index in `hosts`, to which a new host is appended, or N for `#N`.
 fn number(hosts: &mut Vec<String>, name: &str) -> usize {
     if let Some(number) = name.strip_prefix('#').and_then(|number| number.parse::<u16>().ok()) {
         return usize::from(number);

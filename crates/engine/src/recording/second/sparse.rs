@@ -15,7 +15,7 @@ const COUNTERS: u64 = 33_792;
 pub struct Sparse(Vec<(u16, u64)>);
 
 impl Sparse {
-    /// Returns the counters of a histogram.
+    /// Returns the non-zero counters of a histogram with the layout of [`crate::recording::durations::histogram`].
     pub fn of(histogram: &Histogram<u64>) -> Self {
         let mut next = 0;
         let counters = histogram.iter_recorded().map(|recorded| {
@@ -27,7 +27,7 @@ impl Sparse {
         Self(counters.collect())
     }
 
-    /// Adds the counters to a histogram.
+    /// Adds the counters to a histogram of that layout.
     pub fn add_to(&self, histogram: &mut Histogram<u64>) {
         for (place, count) in self.counters() {
             histogram.record_n(value(place), count).expect("a place among the counters has a value among the bounds");

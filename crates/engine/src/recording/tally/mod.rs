@@ -70,7 +70,7 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Creates empty totals, with the conditions of `plan`.
+    /// Creates empty totals, with the conditions of `plan`. `progress`: updated every second.
     pub fn new(plan: &Plan, slots: Vec<Slot>, progress: Shown) -> Self {
         let watched = |condition: &Condition| {
             let condition = condition.clone();
@@ -100,7 +100,8 @@ impl Tally {
         &self.slots
     }
 
-    /// Adds the next second.
+    /// Adds the next second to the totals, the measures and the displayed progress. Sets `totals.stopped_by` if a
+    /// condition of the plan is met now.
     pub fn second(&mut self, sum: &Interval) {
         let mut shown = Progress { seconds: sum.second + 1, ..shown(&self.progress) };
         (shown.throughput, shown.documents_throughput) = (0, 0);
@@ -156,8 +157,8 @@ impl Tally {
         self.measures.second(&self.slots, &self.loads, sum);
     }
 
-    /// Returns the decided requests of a second by deadline, over the open streams; `None` outside the measured
-    /// window.
+    /// Returns how many requests met and missed each deadline in a second, over the open streams; `None` outside the
+    /// measured window.
     fn decided(&self, sum: &Interval) -> Option<Vec<DeadlineCounts>> {
         let open = |stream: &str| {
             let load = self.open.iter().find(|load| load.stream == stream);
@@ -222,7 +223,7 @@ impl OpenLoad {
     }
 }
 
-/// Returns the open streams of a plan.
+/// Returns the open-loop streams of a plan.
 fn open_loads(plan: &Plan) -> Vec<OpenLoad> {
     let streams = plan.streams.iter().enumerate();
     let open = streams.filter(|(_, stream)| matches!(stream.pacing, Pacing::Open { .. }));
