@@ -79,7 +79,10 @@ class _Spectrum:
 
 
 def fit_contrast(observations: Sequence[Observation], first: Hashable, second: Hashable) -> ContrastFit:
-    """Return the second group's mean logarithm minus the first's; values must be above 0."""
+    """Return the second group's mean logarithm minus the first's, by the model with sessions and random blocks.
+
+    `first` and `second` name the groups. Values must be above 0.
+    """
     logs = np.log([observation.value for observation in observations])
     scale = float(np.abs(logs - logs.mean()).max())
     matrix, contrast = _fixed_effects(observations, first, second)
@@ -156,7 +159,7 @@ def _variance_ratio(spectrum: _Spectrum, least: float) -> float:
     rank = len(spectrum.eigenvalues) + spectrum.freedom
 
     def criterion(ratios: Array) -> Array:
-        """-2 times the restricted log-likelihood, up to a constant."""
+        """Return -2 times the restricted log-likelihood of each ratio, up to a constant."""
         spread = 1 + ratios[:, None] * spectrum.eigenvalues
         squares = spectrum.rest + (spectrum.squares / spread).sum(axis=1) + least
         deviance: Array = rank * np.log(squares) + np.log(spread).sum(axis=1)

@@ -238,7 +238,7 @@ def compare(
     session_spread: float = SESSION_SPREAD,
     intended: bool = False,
 ) -> Comparison:
-    """Compare each group with the first; BadInput without a second group, or for groups without a common treatment.
+    """Return the comparison of each group with the first; BadInput without a second group or a common treatment.
 
     Groups with one treatment each are compared even if the treatments differ; others only at common treatments.
     `session_spread` is the assumed spread of sessions if each group has one. `intended` suppresses the warnings about
@@ -293,7 +293,10 @@ def compare(
 
 
 def _pairs(baseline: Group, group: Group, warnings: list[Finding]) -> list[tuple[Group, Group, Mapping[str, Any]]]:
-    """Return pairs of groups to compare with their common treatment (empty if each group has only one treatment)."""
+    """Return pairs of groups to compare, each with its treatment: empty if each group has only one treatment.
+
+    Adds a warning about treatments without a counterpart to `warnings`.
+    """
     if len(baseline.treatments) == len(group.treatments) == 1:
         return [(baseline, group, {})]
     common = [treatment for treatment in baseline.treatments if treatment in group.treatments]
@@ -341,6 +344,7 @@ def _outcome(contrast: Contrast, p: float, least: float, level: float) -> Outcom
 
 
 def _of_figures(contrast: Contrast, p: float, least: float, level: float) -> Outcome:
+    """Return the outcome by the ratio's interval and p, regardless of failed runs."""
     ratio = contrast.ratio
     if ratio.low > 1 - least and ratio.high < 1 + least:
         return "alike"
@@ -350,7 +354,7 @@ def _of_figures(contrast: Contrast, p: float, least: float, level: float) -> Out
 
 
 def _few(contrasts: Sequence[Contrast]) -> list[Finding]:
-    """Return a warning for each pair of group sizes without degrees of freedom."""
+    """Return a warning for each pair of numbers of runs that leaves no degrees of freedom."""
     unknown = [contrast for contrast in contrasts if not contrast.estimate.freedom]
     sizes = dict.fromkeys((len(contrast.first), len(contrast.second)) for contrast in unknown)
     return [rules.TOO_FEW_RUNS(first=n, second=m) for n, m in sizes]
@@ -416,7 +420,10 @@ def split_by_variant(folder: RecordedExperiment) -> tuple[Group, ...]:
 
 
 def compare_variants(folder: RecordedExperiment) -> Comparison:
-    """Compare each variant with the first."""
+    """Return the comparison of each variant of an experiment with the first.
+
+    The least effect is the experiment's.
+    """
     description = folder.description
     return compare(
         split_by_variant(folder),

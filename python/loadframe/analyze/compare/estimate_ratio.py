@@ -79,7 +79,7 @@ class RatioEstimate:
         return self.design != "one session each"
 
     def widened(self, bounds: Stretch) -> "RatioEstimate":
-        """Return the estimate widened by the bounds of the values; p is for the possible ratio nearest to 1."""
+        """Return the estimate widened by bounds of the values; p is then for the possible ratio nearest to 1."""
         if bounds.is_exact:
             return self
         least, most = self.ratio.value * bounds.low, self.ratio.value * bounds.high
@@ -102,7 +102,7 @@ def estimate_ratio(
     least_variance: float = 0.0,
     robust: bool = False,
 ) -> RatioEstimate:
-    """Return the group's geometric mean divided by the baseline's.
+    """Return the group's geometric mean divided by the baseline's; both are named as in the observations.
 
     Observations of further groups add information on blocks and noise. `session_spread` is the assumed standard
     deviation of sessions (relative); it is used only if each side has one session. `least_variance` is a lower limit
@@ -144,7 +144,7 @@ def estimate_ratio(
 
 
 def _unblocked(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> ContrastFit:
-    """Compare runs of one session that share no blocks.
+    """Return the contrast of runs of one session that share no blocks.
 
     For similar numbers of runs this is Student's test, which assumes equal noise and is robust against unequal noise
     there. If one side has twice as many runs or more, Student's test is not robust against unequal noise, and Welch's
@@ -187,7 +187,7 @@ def _design(observations: Sequence[Observation], baseline: Hashable, group: Hash
 
 
 def _between_sessions(observations: Sequence[Observation], baseline: Hashable, group: Hashable) -> ContrastFit:
-    """Compare session means; each session has runs of one group only.
+    """Return the contrast of session means; each session has runs of one group only.
 
     The variance of a session mean is the variance between sessions plus the variance within divided by the runs. S^2,
     the pooled variance of session means about their group's mean, contains both for a session with the usual number of
@@ -224,7 +224,7 @@ def _between_sessions(observations: Sequence[Observation], baseline: Hashable, g
 
 
 def _with_variance(contrast_fit: ContrastFit, known: float) -> ContrastFit:
-    """Add a known or assumed variance; the degrees of freedom follow by Satterthwaite's method."""
+    """Return a contrast with a known or assumed variance added; its freedom follows by Satterthwaite's method."""
     if not known or not contrast_fit.freedom:
         return contrast_fit
     variance = contrast_fit.error**2
@@ -266,4 +266,5 @@ def _result(
 
 
 def _exp(value: float) -> float:
+    """Return exp(value), or infinity if that overflows."""
     return math.exp(value) if value < _MOST else math.inf

@@ -40,7 +40,7 @@ class Group:
 
     @property
     def known(self) -> tuple[RecordedRun, ...]:
-        """The included runs; if there are none, all runs with a manifest, which records the plan."""
+        """The included runs; if there are none, all recorded runs, since their manifests record the plan."""
         return self.usable or tuple(run for run in self.runs if run.run)
 
     @property
@@ -103,7 +103,10 @@ def treatments_text(first: Mapping[str, Any], second: Mapping[str, Any]) -> str:
 
 
 def read_runs(argument: str) -> tuple[RecordedRun, ...]:
-    """Return the runs that an argument names; BadInput if it names none."""
+    """Return the runs that a path or pattern names; BadInput if it names none.
+
+    A pattern omits the folders of releases that a gate stopped.
+    """
     paths = [Path(argument)]
     if not paths[0].exists() and glob.has_magic(argument):
         matches = [Path(name) for name in sorted(glob.glob(argument))]  # noqa: PTH207 - the pattern may be absolute
@@ -142,7 +145,10 @@ def _is_stopped(path: Path) -> bool:
 
 
 def _refused(folder: Path) -> set[str]:
-    """Return the folders of stopped releases, which must not become the baseline. BadInput for a damaged log."""
+    """Return the folders of stopped releases, which must not become the baseline.
+
+    BadInput if the gate log is damaged, or if such a folder is missing and another one may be its new name.
+    """
     log = read_gate_log(folder)
     if log.damaged:
         number, cause = log.damaged[0]
@@ -187,6 +193,7 @@ def single_run(path: Path) -> RecordedRun:
 
 
 def _unique(treatments: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Return the distinct treatments in the order of first appearance."""
     return list({json.dumps(treatment, sort_keys=True): treatment for treatment in treatments}.values())
 
 
@@ -233,7 +240,7 @@ class Difference:
 
 
 def differences(first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[Difference, ...]:
-    """Return the entries with different values in the two groups."""
+    """Return the entries of the manifests with different values in the two groups."""
     one, other = _values(first), _values(second)
     differences = []
     for key in dict.fromkeys([*one, *other]):
@@ -278,5 +285,6 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, str]]:
 
 
 def _short_list(values: Sequence[str]) -> str:
+    """Return the first three values, cut to 60 characters, and the number of the others, as text."""
     shown = [value if len(value) <= 60 else f"{value[:57]}..." for value in values[:3]]
     return ", ".join(shown + ([f"and {len(values) - 3} more"] if len(values) > 3 else []))

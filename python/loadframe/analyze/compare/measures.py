@@ -111,7 +111,7 @@ class Measure:
         return due - seen > _MISSING[self.kind.removeprefix("all-")] * due
 
     def few_requests(self, runs: Iterable[RecordedRun]) -> "FewRequests | None":
-        """Return the requests of the run with the fewest; None for a percentile with enough, and for other measures."""
+        """Return the number of requests in the run with the fewest, if too few for this percentile; else None."""
         share = _MISSING.get(self.kind.removeprefix("all-"))
         if share is None or self.kind.removeprefix("all-") in ("max", "mean"):
             return None
@@ -126,6 +126,7 @@ class Measure:
         return fewest
 
     def _operations(self, run: RecordedRun) -> list[OperationFigures]:
+        """Return the figures of the operation in a run, or of all single operations of the phase if it is None."""
         operations = run.operations(self.phase)
         return [
             operation

@@ -14,6 +14,7 @@ _SHOWN = 3
 
 
 def _nothing_done(label: str, count: int, measure: Measure) -> str:
+    """Return the cause: `count` runs of a group have the value 0 in a measure, which has no logarithm."""
     return (
         f"{counted(count, 'run')} of {label} had a {measure.phrase} of 0: ratios exclude these runs, because 0 has no"
         " logarithm"
@@ -21,6 +22,7 @@ def _nothing_done(label: str, count: int, measure: Measure) -> str:
 
 
 def _other_machine(first: str, second: str, differences: Sequence[Difference]) -> str:
+    """Return the cause: both groups ran on different machines."""
     return f"{first} and {second} ran on different machines ({'; '.join(map(str, differences))})"
 
 
@@ -34,12 +36,14 @@ def _other_speed(first: str, second: str, factor: float) -> str:
 
 
 def _other_load(first: str, second: str, differences: Sequence[Difference]) -> str:
+    """Return the cause: both groups ran under different loads; the first three differences are listed."""
     listed = "; ".join(map(str, differences[:3]))
     more = f"; and {len(differences) - 3} more" if len(differences) > 3 else ""
     return f"{first} and {second} ran under different loads ({listed}{more})"
 
 
 def _unmatched(label: str, count: int) -> str:
+    """Return the cause: `count` treatments of a group lack a counterpart in the other."""
     return f"{counted(count, 'treatment')} of {label} {'has' if count == 1 else 'have'} no counterpart to compare with"
 
 
@@ -157,5 +161,5 @@ def failed_and_excluded(groups: Sequence[Group]) -> list[Finding]:
 
 
 def interleaved(first: Sequence[str], second: Sequence[str]) -> bool:
-    """Return whether two sorted lists of times overlap."""
+    """Return whether two sorted lists of start times overlap; False if one is empty."""
     return bool(first and second) and not (first[-1] < second[0] or second[-1] < first[0])

@@ -52,12 +52,13 @@ class Elasticity:
 
 
 def read_elasticity(path: Path) -> Elasticity:
-    """Read and analyse an experiment's folder; BadInput if it is not one or is broken."""
+    """Return the analysis of an experiment's folder; BadInput if it is not one or is broken."""
     folder = read_experiment(path)
     return Elasticity(folder, read_groups(folder))
 
 
 def _group(group: Group) -> Mapping[str, Any]:
+    """Return one transition under one load for JSON, with its steps, measures and warnings."""
     return {
         "transition": group.transition,
         "load": group.load,

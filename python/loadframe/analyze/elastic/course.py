@@ -52,10 +52,10 @@ class SecondResponses:
 
 
 def responses(done: list[SecondResponses], unanswered: Series, oldest: Series) -> Series:
-    """Return median and 99th percentile by second, s.
+    """Return median and 99th percentile by second, s, as an array of shape (2, seconds); nan if unknown.
 
-    `unanswered` and `oldest` are the recorded series by second, nan if not recorded. `done` may extend beyond these
-    seconds. Unknown figures are nan.
+    `done` has the requests by second of their end, which may be after these seconds. `unanswered` and `oldest` are the
+    recorded number and age (s) of requests in flight at the end of each second, nan if not recorded.
     """
     length = len(unanswered)
     answers = {
@@ -108,11 +108,12 @@ def _values(histogram: "Histogram") -> tuple[Series, float]:
 
 
 def _figures(histogram: "Histogram") -> tuple[float, float]:
+    """Return median and 99th percentile of a histogram, s."""
     return histogram.quantile(0.5) or 0.0, histogram.quantile(0.99) or 0.0
 
 
 def _weighted(values: Series, weights: Series) -> Series:
-    """Return median and 99th percentile of weighted values."""
+    """Return median and 99th percentile of values that count with these weights."""
     order = np.argsort(values)
     values, weights = values[order], weights[order]
     shares = np.cumsum(weights) / weights.sum()
@@ -191,7 +192,7 @@ class Course:
         return self.start + len(self.throughput)
 
     def within(self, begin: float, end: float) -> slice:
-        """Return the seconds of an interval; the second in which it ends belongs to the next interval."""
+        """Return the slice of the seconds in an interval; the second in which it ends belongs to the next one."""
         first = max(math.floor(begin - self.start + 1e-9), 0)
         return slice(first, max(min(math.floor(end - self.start + 1e-9), len(self.throughput)), first))
 
@@ -265,7 +266,7 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
 
 
 def main_operation(phase: PhaseSummary) -> str:
-    """Return the operation with the most successes."""
+    """Return the name of the operation with the most successes, without aggregates of several."""
     return max(phase.single, key=lambda name: phase.operations[name].successes)
 
 
@@ -275,10 +276,14 @@ def _ingesting(phase: PhaseSummary) -> list[str]:
 
 
 def _second_responses(run: Run, phase: str, operation: str, start: float, first: int) -> list[SecondResponses]:
-    """Return the histograms of an operation's response times by second, including those after the phase's end."""
+    """Return the histograms of an operation's response times by second, including those after the phase's end.
+
+    Seconds count from the `first` whole second of the measured window; `start` is the start of the phase.
+    """
     known = set(run.histograms.tags())
 
     def seconds(kind: str, suffix: str) -> dict[int, "Histogram"]:
+        """Return the histograms with this kind and suffix in their tag, by second since `first`."""
         tag = f"{phase}/{operation}/{kind}{suffix}"
         return {
             round(t - start) - first: histogram
@@ -310,6 +315,7 @@ def _unanswered(rows: pa.Table, first: int, length: int) -> tuple[Series, Series
 
 
 def _event(entry: Mapping[str, Any], zero: float) -> Event:
+    """Return an event from its recorded entry, with its time relative to `zero`."""
     words = str(entry.get("change") or entry.get("seen") or entry.get("cause") or "")
     nodes = entry.get("nodes")
     named = tuple(nodes) if isinstance(nodes, list) else ()
@@ -317,7 +323,11 @@ def _event(entry: Mapping[str, Any], zero: float) -> Event:
 
 
 def _remaining_data(run: Run, zero: float, units: list[tuple[float, str]]) -> tuple[tuple[float, float], ...]:
-    """Return the samples of the amount left in the last unit that the change reported (data, after joining nodes)."""
+    """Return samples (time, amount) of data left to move; times are s since `zero`.
+
+    `units` are the reported units with their times. Only samples in the last unit are returned (data, after joining
+    nodes).
+    """
 
     def unit(time: float) -> str:
         return next((unit for since, unit in reversed(units) if since <= time), "")
@@ -328,6 +338,7 @@ def _remaining_data(run: Run, zero: float, units: list[tuple[float, str]]) -> tu
 
 
 def _samples(run: Run, metric: str, zero: float) -> tuple[tuple[float, float], ...]:
+    """Return the samples of a metric of the cluster: pairs of time (s since `zero`) and value, by time."""
     table = run.telemetry
     rows = table.filter(pc.and_(pc.equal(table["source"], "cluster"), pc.equal(table["metric"], metric)))
     pairs = zip(rows["time"].to_pylist(), rows["value"].to_pylist(), strict=True)

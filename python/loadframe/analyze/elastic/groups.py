@@ -46,7 +46,7 @@ class Provisioning:
 
 
 def score(demand: Series, supply: Series) -> Provisioning:
-    """Score a supply against a demand, both by second."""
+    """Return the provisioning scores of a supply against a demand, both numbers of nodes by second."""
     short, spare = np.maximum(demand - supply, 0), np.maximum(supply - demand, 0)
     changes = [int(np.count_nonzero(np.diff(series))) for series in (supply, demand)]
     return Provisioning(
@@ -59,7 +59,7 @@ def score(demand: Series, supply: Series) -> Provisioning:
 
 
 def supply(times: Series, nodes: int, events: Sequence[Event]) -> Series:
-    """Return the number of nodes that serve balanced data at each time."""
+    """Return the number of nodes that serve balanced data at each time, of `nodes` nodes at the start."""
     series = np.full(len(times), float(nodes))
     for event, change in deaths(events):
         series[times >= event.time] += change
@@ -77,7 +77,10 @@ def supply(times: Series, nodes: int, events: Sequence[Event]) -> Series:
 
 
 def demand(rates: Series, capacity: Mapping[int, float]) -> Series:
-    """Return the smallest number of nodes that sustains each rate; beyond measured capacities it is proportional."""
+    """Return the smallest number of nodes that sustains each rate (1/s), from the capacity by number of nodes.
+
+    Beyond the measured capacities it is proportional to the rate.
+    """
     sizes = sorted(capacity)
     most = sizes[-1]
 
@@ -194,6 +197,7 @@ def _steps(
     *,
     is_open: bool,
 ) -> tuple[StepMeasures, ...]:
+    """Return the measures of each executed step over the runs with the event and their control runs."""
     window, capacity = float(description["window"]), _capacity(description)
     values: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
     compared: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
@@ -241,7 +245,7 @@ def _steps(
 def _changes(
     run: RecordedRun, course: Course, description: Mapping[str, Any], *, is_open: bool
 ) -> dict[int, ChangeInRun]:
-    """Return each executed step, up to the next one or the end of the run."""
+    """Return each executed step of a run by number, up to the next step or the end of the run."""
     fired = {event.step: event.time for event in course.events if event.kind == FIRED and event.step is not None}
     groups = {}
     slo, capacity = description.get("slo") or {}, _capacity(description)
@@ -273,7 +277,10 @@ def _same(
     change: ChangeInRun,
     capacity: Mapping[int, float],
 ) -> ChangeInRun | None:
-    """Return the same interval of a control run, aligned at the time of its first (skipped) step."""
+    """Return the same interval of a control run; both runs are aligned at their first step, which the control skips.
+
+    None if a run has no step, or if the interval is beyond the end of the control run.
+    """
     first = [
         min((e.time for e in courses[shown.id].events if e.kind == FIRED), default=None) for shown in (run, control)
     ]

@@ -110,7 +110,7 @@ def _pauses(excess: Series, scale: float) -> list[tuple[int, int]]:
 
 
 def signed_sum(excess: Series, during: Flags) -> float:
-    """Return the sum over the marked seconds of the series."""
+    """Return the sum of the series over the seconds that are marked in `during`."""
     length = min(len(excess), len(during))
     return float(excess[:length][during[:length]].sum())
 
@@ -187,7 +187,10 @@ class Disturbed:
 
 
 def levels(course: Course, change: ChangeInRun, window: float) -> Levels | None:
-    """Return the levels; None if the run lacks a window before the change or two windows after it."""
+    """Return the median throughput and percentile before and after a change; `window` in s.
+
+    None if the run lacks a window before the change or two windows after it, or if throughput was 0 before it.
+    """
     if change.begin - course.start < window - 1 or change.end - change.begin < 2 * window - 1:
         return None
     before, after = _windows(course, change, window)
@@ -210,6 +213,10 @@ def disturbed(course: Course, change: ChangeInRun, window: float, controls: Sequ
     before, after = _windows(course, change, window)
 
     def where(excess: Series | None, series: Series, others: Sequence[Series], worse: int) -> Flags:
+        """Return the disturbed seconds by `excess`; `worse` is 1 if larger values of the series are worse, else -1.
+
+        `others` are the same series of control runs.
+        """
         if excess is None:
             return np.zeros(0, dtype=bool)
         level = _median(series[before])
@@ -286,7 +293,7 @@ def measure(course: Course, change: ChangeInRun, window: float, during: Disturbe
 
 
 def _within(value: float, low: float, high: float) -> Value:
-    """Return a value with bounds, or without if they leave it exact."""
+    """Return a value with bounds, or without bounds if they are equal to it."""
     return Value(value) if low == value == high else Value(value, low=low, high=high)
 
 
@@ -318,7 +325,7 @@ def _latency(course: Course, change: ChangeInRun, window: float, level: Levels, 
 
 
 def _windows(course: Course, change: ChangeInRun, window: float) -> tuple[slice, slice]:
-    """Return the seconds of the reference windows before and after."""
+    """Return the slices of the reference windows, of `window` s before the change and at the end of its horizon."""
     return course.within(change.begin - window, change.begin), course.within(change.end - window, change.end)
 
 
@@ -329,7 +336,7 @@ def _median(series: Series) -> float:
 
 
 def _level(series: Series, unknown: Flags) -> float:
-    """Return the median of the known values; nan if most are unknown."""
+    """Return the median of the known values; nan if most seconds are marked as unknown."""
     return _median(series) if 2 * int(unknown.sum()) <= len(series) else float("nan")
 
 
@@ -436,6 +443,7 @@ def running_median(series: Series) -> Series:
 
 
 def _mad(series: Series) -> float:
+    """Return the median absolute deviation of the known values."""
     return noise_scale(series) / NORMAL
 
 
@@ -447,10 +455,12 @@ def change_failed(course: Course, change: ChangeInRun) -> bool:
 
 
 def _events_during(course: Course, change: ChangeInRun) -> list[Event]:
+    """Return the events from half a second before the change until the end of its horizon."""
     return [event for event in course.events if change.begin - 0.5 <= event.time < change.end]
 
 
 def _failed(events: Sequence[Event]) -> bool:
+    """Return whether an event reports a failed change."""
     return any(event.kind == FAILED for event in events)
 
 
@@ -460,6 +470,7 @@ def _actions(events: Sequence[Event]) -> set[str]:
 
 
 def _adds(events: Sequence[Event]) -> bool:
+    """Return whether the change was to add or start a node."""
     return bool(_actions(events) & {"add", "start"}) or any(event.kind == REQUESTED for event in events)
 
 
@@ -503,7 +514,10 @@ def _moved(course: Course, change: ChangeInRun) -> dict[str, Value]:
 
 
 def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
-    """Return the effects on users in seconds and requests; these need no levels."""
+    """Return failed requests, longest gap, seconds outside the SLO and seconds without some replicas, by name.
+
+    A measure is left out if the run has no objective, or no count of replicas. None of them needs levels.
+    """
     horizon = course.within(change.begin, change.end)
     x, failed = course.throughput[horizon], course.failures[horizon]
     due = ~course.idle[horizon]
@@ -529,6 +543,7 @@ def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
 
 
 def _longest(flags: np.ndarray) -> int:
+    """Return the length of the longest sequence of set flags."""
     longest = current = 0
     for flag in flags:
         current = current + 1 if flag else 0

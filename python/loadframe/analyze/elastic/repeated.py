@@ -56,7 +56,10 @@ class Repeated:
 
 
 def repeated(name: str, runs: int, values: Mapping[int, Value], control: Mapping[int, Value]) -> Repeated:
-    """Return a measure over the repetitions that have it; at least one must."""
+    """Return a measure over repetitions from its values by block; at least one is needed in `values`.
+
+    `runs` is the number of runs with the event, `control` has the values of control runs.
+    """
     mean = _mean(list(values.values()))
     if any(value.censored for value in values.values()):
         mean = Estimate(mean.value, min(mean.low, mean.value) if math.isfinite(mean.low) else -math.inf, math.inf)
@@ -74,6 +77,7 @@ def _mean(values: Sequence[Value]) -> Estimate:
 
 
 def _difference(event: Value, control: Value) -> Value:
+    """Return the difference of event and control, with the bounds that follow from both."""
     value = event.value - control.value
     return Value(value, low=value - event.below - control.above, high=value + event.above + control.below)
 

@@ -16,6 +16,7 @@ _UNLIKE = 0.15
 
 
 def _drifting_control(growth: Estimate) -> str:
+    """Return the cause: without the change, throughput became `growth` times its earlier level."""
     interval = f" [{growth.low:.2f}, {growth.high:.2f}]" if growth.is_finite else ""
     return (
         f"in the control runs, without the change, throughput became {growth.value:.2f}{interval} times its earlier"
@@ -24,6 +25,7 @@ def _drifting_control(growth: Estimate) -> str:
 
 
 def _short_run(window: float, short: int, runs: int) -> str:
+    """Return the cause: in `short` of `runs` runs the windows for the levels are too short; `window` in s."""
     which = f"{short} of {runs} runs" if runs > 1 else "the run"
     return (
         f"levels before and after the change need a window of {format_duration(window)} before it and two after it, and"
@@ -111,7 +113,7 @@ def drifted(measures: Mapping[str, Repeated]) -> Estimate | None:
 
 
 def by_chance(measures: Mapping[str, Repeated]) -> Estimate | None:
-    """Return the difference in growth between runs with and without the change if its interval includes 0."""
+    """Return the difference in growth between event and control if its interval includes 0; None otherwise."""
     more = measures["growth"].difference if "growth" in measures else None
     return more if more is not None and more.is_finite and more.low <= 0 <= more.high else None
 
@@ -124,7 +126,10 @@ def warnings(
     *,
     policy: bool,
 ) -> Iterator[Finding]:
-    """Yield findings about a transition under a load; `steps` have the measures of each step."""
+    """Yield findings about a transition under a load; `runs` and `controls` are numbers of runs.
+
+    `steps` have the measures of each step. `policy`: whether a policy decided about the changes.
+    """
     if not runs:
         return
     if not controls:
@@ -139,6 +144,7 @@ def warnings(
 
 
 def _about_measures(window: float, steps: Sequence[Mapping[str, Repeated]]) -> Iterator[Finding]:
+    """Yield findings about short runs, unknown latency, unlike or drifting control runs, and unsettled runs."""
     for measures in steps:
         whole, total = len(measures["x1"].values) if "x1" in measures else 0, measures["errors"].runs
         if whole < total:

@@ -40,6 +40,7 @@ from loadframe.base.units import counted, format_nodes
 
 
 def _level(nodes: int | None, clients: int | None) -> str:
+    """Return a level in words: `2 nodes, 8 clients`; `the only level` if both numbers are unknown."""
     parts = [format_nodes(nodes) if nodes else "", counted(clients, "client") if clients else ""]
     return ", ".join(filter(None, parts)) or "the only level"
 
@@ -58,7 +59,7 @@ FAILED_LEVEL = Rule(
 
 
 def failed_levels(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment]) -> tuple[Finding, ...]:
-    """Return the levels at which the store failed in some runs; `treatments` are on the curves."""
+    """Return a finding for each level at which the store failed in a run; `treatments` are those on the curves."""
     by_level: dict[tuple[int | None, int | None], list[RecordedRun]] = defaultdict(list)
     for run in runs:
         by_level[run.nodes, run.clients(phase)].append(run)
@@ -150,7 +151,7 @@ def phase_curves(
     attempts: Sequence[RecordedRun] = (),
     operation: str | None,
 ) -> PhaseCurves:
-    """Analyse one phase over runs that differ in nodes and clients only.
+    """Return the analysis of one phase over runs that differ in nodes and clients only.
 
     `scaling` is `weak` if data grow with the nodes. `attempts` are earlier attempts in which the store failed.
     `operation` is the operation of the response times.
@@ -201,7 +202,7 @@ def phase_curves(
 def _with_failures(
     treatments: Sequence[Treatment], runs: Sequence[RecordedRun], attempts: Sequence[RecordedRun]
 ) -> tuple[Treatment, ...]:
-    """Mark the treatments at which the store failed in a run or an earlier attempt."""
+    """Return the treatments, marked as failed if the store failed there in a run or an earlier attempt."""
     failed = {run.treatment_key for run in (*runs, *attempts) if run.store_failed}
     spoilt = {run.id for run in runs if run.treatment_key in failed}
     return tuple(
@@ -210,6 +211,7 @@ def _with_failures(
 
 
 def _calibration(runs: Sequence[RecordedRun], phase: str, nodes: int | None, rate: Rate) -> Calibration | None:
+    """Return the calibrated number of clients on `nodes` nodes; None if only one was tried, or without CPU limits."""
     at_nodes = [run for run in runs if run.nodes == nodes]
     several = len({run.clients(phase) for run in at_nodes}) > 1
     return calibrate(nodes, [clients_tried(run, phase, rate) for run in at_nodes]) if several else None
@@ -218,7 +220,10 @@ def _calibration(runs: Sequence[RecordedRun], phase: str, nodes: int | None, rat
 def _curve(
     over: str, nodes: int | None, treatments: Sequence[Treatment], size: Any, seed: int, scaling: Scaling = "strong"
 ) -> Curve:
-    """Return the fit over treatments without runs that the generator limited; a refused fit is kept as its reason."""
+    """Return the curve over nodes or clients (`over`) with its fit, or with the reason if a fit is refused.
+
+    `size` returns the size of a point. Runs whose throughput has no upper bound are left out.
+    """
     pairs = [pair for treatment in treatments for pair in zip(treatment.points, treatment.expected, strict=True)]
     # A throughput without an upper bound is the generator's limit, so the curve omits it.
     pairs = [(point, throughput) for point, throughput in pairs if isfinite(point.stretch.high)]
@@ -237,9 +242,10 @@ def _curve(
 def _fit_within_bounds(
     sizes: Sequence[float], throughputs: Sequence[float], used: Sequence[Point], options: Mapping[str, Any]
 ) -> ScalabilityFit:
-    """Fit the measured throughputs, and their upper bounds at all, at the larger and at the smaller sizes.
+    """Return the fit of the throughputs, with intervals that also cover fits of their upper bounds.
 
-    The intervals cover all of these fits. BadInput if the fits disagree on the model or on the peak.
+    Upper bounds are fitted at all sizes, at the larger and at the smaller ones. `options` are those of `fit`. BadInput
+    if the fits disagree on the model or on the peak.
     """
     fitted = fit(list(zip(sizes, throughputs, strict=True)), **options)
     if all(point.stretch.is_exact for point in used):
@@ -376,6 +382,7 @@ def curves_over(folder: RecordedExperiment) -> tuple[CurveOver, ...]:
 
 
 def _factor_curve(folder: RecordedExperiment, phase: str, factor: str, levels: NumericLevels) -> CurveOver:
+    """Return the curve of one phase over one factor: a line for each combination of the other factors' levels."""
     # Confirmation runs repeat the winner because it won, so they are a biased sample of its treatment.
     runs = [run for run in folder.used if run.phase(phase) and not run.id.startswith(CONFIRM)]
     operation, rate = main_operation(runs, phase), rate_of(folder.description)
@@ -421,11 +428,12 @@ def _others(run: RecordedRun, factor: str) -> dict[str, Any]:
 
 
 def _values(runs: Sequence[RecordedRun], measure: Measure) -> list[float]:
+    """Return the values of a measure in these runs, without unknown ones and zeros."""
     return [value for run in runs if (value := measure.of(run))]
 
 
 def _mean(runs: Sequence[RecordedRun], measure: Measure, noise: Noise) -> Estimate | None:
-    """Return the mean with an interval that is symmetric on a log scale, as levels may be decades apart.
+    """Return the mean of a measure with an interval that is symmetric on a log scale; None without values.
 
     The bounds of the runs' values widen it.
     """

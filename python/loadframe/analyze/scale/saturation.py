@@ -25,12 +25,15 @@ _NODE = "node:"
 
 
 def samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[float]:
-    """Return the samples of a metric from all sources with this prefix; see `by_source`."""
+    """Return the samples of a metric in the measured window, from all sources whose name begins with `source`.
+
+    Nodes without data, such as routers, are left out.
+    """
     return [value for values in by_source(run, phase, source, metric).values() for value in values]
 
 
 def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[str, list[float]]:
-    """Return the samples of a metric in time order, for each source with this prefix.
+    """Return the samples of a metric in the measured window by source, for names that begin with `source`.
 
     Nodes without data, such as routers and configuration servers, are omitted: they would distort means over nodes.
     """
@@ -79,7 +82,7 @@ def _cores(run: RecordedRun, phase: str) -> dict[str, float]:
 
 
 def growth(run: RecordedRun, phase: str, source: str, metric: str) -> float:
-    """Return the growth of a cumulative metric in the window, summed over all sources with this prefix."""
+    """Return the growth of a cumulative metric in the measured window, summed over sources that begin with `source`."""
     return sum(max(values[-1] - values[0], 0.0) for values in by_source(run, phase, source, metric).values())
 
 
@@ -105,10 +108,11 @@ BEND = Rule("bend", _bend, "{advice}")
 
 
 def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment], best: Treatment) -> Finding | None:
-    """Return why throughput bends over the clients at one number of nodes; None if it does not.
+    """Return a finding on throughput that bends over the clients, with saturated resources; None if it does not bend.
 
-    The function examines the `best` treatment, and larger numbers of clients for a saturated generator. If the
-    generator limits the best throughput (no upper bound), it examines the best of the others.
+    The runs are at one number of nodes. The function examines the `best` treatment, and larger numbers of clients for a
+    saturated generator. If the generator limits the best throughput (no upper bound), it examines the best of the
+    others.
     """
     known = [treatment for treatment in treatments if treatment.clients and isfinite(treatment.stretch.high)]
     ordered = sorted(known, key=lambda treatment: treatment.clients or 0)
@@ -136,7 +140,7 @@ def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment
 
 
 def _saturated_resources(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
-    """Yield each saturated resource with a remedy."""
+    """Yield a sentence on each saturated resource of the store or machine, and a remedy."""
     if not runs:
         return
     yield from _processors(runs, phase)
@@ -169,6 +173,7 @@ def _saturated_resources(runs: Sequence[RecordedRun], phase: str) -> Iterator[tu
 
 
 def _processors(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
+    """Yield a sentence on each processor limit that was reached, of nodes or the machine, and a remedy."""
     more = "give nodes more processors, or take more nodes"
     shares = [share for run in runs for share in cpu_shares(run, phase).values()]
     if shares and max(shares) >= _CPU:
@@ -182,6 +187,7 @@ def _processors(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, 
 
 
 def _generator(above: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
+    """Yield a sentence and a remedy if the generator limited all runs `above`, those with more clients."""
     if above and all(_is_generators(run, phase) for run in above):
         yield (
             "with more clients the load generator was the limit",
@@ -190,17 +196,19 @@ def _generator(above: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, 
 
 
 def _is_generators(run: RecordedRun, phase: str) -> bool:
-    """Return whether the generator made the run invalid, or its throughput is unbounded above."""
+    """Return whether the generator made the run invalid, or left its throughput without an upper bound."""
     throughput = run.figure(phase, "throughput")
     return run.fault == "generator" or (throughput.counts and not isfinite(throughput.high))
 
 
 def _mean(runs: Sequence[RecordedRun], phase: str, metric: str) -> float | None:
+    """Return the mean of a metric over all nodes, runs and samples; None without samples."""
     values = [value for run in runs for value in samples(run, phase, "node:", metric)]
     return fmean(values) if values else None
 
 
 def _node_seconds(run: RecordedRun, phase: str) -> float:
+    """Return the length of the measured window times the number of nodes, s; 1 if the length is unknown."""
     entry = run.phase(phase)
     return entry.duration * max(run.nodes or 1, 1) if entry and entry.duration else 1.0
 
@@ -233,7 +241,7 @@ class Calibration:
 
 
 def clients_tried(run: RecordedRun, phase: str, rate: Rate = THROUGHPUT) -> ClientsTried:
-    """Return the result of a run's number of clients."""
+    """Return a run's number of clients with its throughput and the CPU shares of its least and most busy node."""
     clients, entry = run.clients(phase) or 0, run.phase(phase)
     # A throughput without an upper bound does not show whether more clients would increase it.
     if entry is None or not isfinite(run.figure(phase, rate.name).high):
@@ -269,7 +277,7 @@ def every_clients() -> list[int]:
 
 
 def calibrate(nodes: int | None, trials: Sequence[ClientsTried]) -> Calibration | None:
-    """Return the calibrated number of clients from all runs at a number of nodes, or None without CPU limits."""
+    """Return the largest number of clients with every node from 20 % to 90 % busy, or None without CPU limits."""
     known = [trial for trial in trials if trial.idlest is not None and trial.busiest is not None]
     if not known:
         return None

@@ -61,6 +61,7 @@ class Law:
         return Estimate(value, low, high)
 
     def _ratio(self, theta: Any, nodes: float, fewest: float) -> float:
+        """Return the throughput on `nodes` nodes divided by that on `fewest`, for these parameters of the law."""
         above, below = self.model.point.model.curve(theta, np.array([nodes, fewest], dtype=float)).tolist()
         # The throughput of a superlinear law is infinite beyond its pole.
         return math.inf if math.isnan(above) else above / below
@@ -145,7 +146,7 @@ class StrongAndWeak:
 
 
 def read_strong_and_weak(first: Path, second: Path) -> StrongAndWeak:
-    """Read two experiments' folders in any order; BadInput if they are not a strong and a weak curve of one store.
+    """Return two experiments, named in any order; BadInput unless they are a strong and a weak curve of one store.
 
     The result covers the phases and factor levels that both experiments measured.
     """
@@ -178,7 +179,11 @@ def read_strong_and_weak(first: Path, second: Path) -> StrongAndWeak:
 
 
 def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
-    """Set the curves of one phase side by side."""
+    """Return the strong and the weak curve of one phase with their laws and their speed-ups by number of nodes.
+
+    The result also has the ratio of both speed-ups at the largest common number of nodes. If the curves cannot be
+    compared, it has the reason instead.
+    """
     laws = {scaling: _law(curve, scaling) for scaling, curve in curves.items()}
     measured: dict[Scaling, dict[int, Estimate]] = {
         scaling: {row.treatment.nodes or 0: row.speedup for row in curve.speedups} for scaling, curve in curves.items()
@@ -241,7 +246,7 @@ def _law(curves: PhaseCurves, scaling: Scaling) -> Law | None:
 
 
 def _read_sweep(path: Path) -> tuple[Sweep, Scaling]:
-    """Read a scale experiment over nodes, and whether it is strong or weak; BadInput for any other experiment."""
+    """Return a scale experiment over nodes, and whether it is strong or weak; BadInput for any other experiment."""
     sweep = read_sweep(path)
     description = sweep.folder.description
     if description["kind"] != "scale" or "nodes" not in description["factors"]:
@@ -272,6 +277,7 @@ def _check_alike(strong: Sweep, weak: Sweep) -> None:
 
 
 def _configuration(description: Mapping[str, Any], grows: str | None) -> dict[str, Any]:
+    """Return the entries of store and workload that must be equal, without nodes and the parameter `grows`."""
     store = {f"store.{key}": value for key, value in (description.get("store") or {}).items() if key != "nodes"}
     parameters = {f"with.{key}": value for key, value in (description.get("with") or {}).items() if key != grows}
     return {
@@ -283,6 +289,7 @@ def _configuration(description: Mapping[str, Any], grows: str | None) -> dict[st
 
 
 def _level_text(value: Any) -> str:
+    """Return a value as text; `not set` for None."""
     return "not set" if value is None else str(value)
 
 

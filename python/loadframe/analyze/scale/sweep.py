@@ -22,7 +22,7 @@ from loadframe.analyze.scale.treatments import Point, Treatment, choose, main_op
 
 
 def curves_document(curves: PhaseCurves) -> dict[str, Any]:
-    """Return the figures of one phase: treatments, fits, speed-ups, warnings."""
+    """Return the figures of one phase for JSON: treatments, fits, speed-ups, warnings."""
     return {
         "phase": curves.phase,
         "operation": curves.operation,
@@ -60,6 +60,7 @@ def curves_document(curves: PhaseCurves) -> dict[str, Any]:
 
 
 def _treatment(treatment: Treatment) -> dict[str, Any]:
+    """Return a treatment for JSON, with the names of its runs."""
     return {
         "nodes": treatment.nodes,
         "clients": treatment.clients,
@@ -74,6 +75,7 @@ def _treatment(treatment: Treatment) -> dict[str, Any]:
 
 
 def _curve(curve: Curve) -> dict[str, Any]:
+    """Return the number of nodes and the fit of a curve for JSON, or the reason why it has none."""
     return {"nodes": curve.nodes, "fit": curve.fit and curve.fit.as_dict(), "refusal": curve.refusal}
 
 
@@ -127,6 +129,7 @@ def tiers(runs: Iterable[RecordedRun], phase: str) -> Tiers:
 
 
 def _waiting(nodes: int | None, runs: Sequence[RecordedRun], phase: str) -> Iterable[Waiting]:
+    """Yield the mean response time and the mean time in another tier, for each operation and part."""
     seen: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for run in runs:
         for name, operation in run.operations(phase).items():
@@ -187,6 +190,7 @@ def equal_resources(curves: Sequence[PhaseCurves]) -> tuple[Shape, ...]:
 
 
 def _throughputs(treatment: Treatment) -> list[float]:
+    """Return the throughput of each run of a treatment, 1/s."""
     return [point.throughput for point in treatment.points]
 
 
@@ -239,7 +243,7 @@ class Sweep:
 
 
 def read_sweep(path: Path) -> Sweep:
-    """Read and analyse an experiment's folder; BadInput if it is not one or is broken."""
+    """Return the analysis of an experiment's folder; BadInput if it is not one or is broken."""
     folder = read_experiment(path)
     seed = int(folder.description.get("seed") or 0)
     scaling: Scaling = "weak" if folder.description.get("scaling") == "weak" else "strong"
@@ -269,6 +273,6 @@ def read_sweep(path: Path) -> Sweep:
 
 
 def _other_levels(folder: RecordedExperiment) -> list[Mapping[str, Any]]:
-    """Return each combination of the factors that are not a size; each has separate curves."""
+    """Return each combination of the levels of all factors but nodes and clients; each has separate curves."""
     factors = {name: levels for name, levels in folder.description["factors"].items() if name not in SIZES}
     return [dict(zip(factors, levels, strict=True)) for levels in itertools.product(*factors.values())]

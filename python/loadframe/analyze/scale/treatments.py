@@ -61,7 +61,7 @@ class Noise:
     freedom: int
 
     def mean(self, throughputs: list[float]) -> Estimate:
-        """Return the mean with its 95 % interval; unbounded if no treatment was repeated."""
+        """Return the mean with its 95 % interval, not below 0; unbounded if no treatment was repeated."""
         value = fmean(throughputs)
         half = value * self.half_width(len(throughputs))
         return Estimate(value, max(value - half, 0.0), value + half)
@@ -162,7 +162,7 @@ def main_operation(runs: Iterable[RecordedRun], phase: str) -> str | None:
 
 
 def pooled_noise(groups: Iterable[Sequence[float]]) -> Noise:
-    """Return the relative spread of repeated runs about their treatments' means."""
+    """Return the relative spread of repeated runs about their treatments' means; each group is one treatment."""
     squares, freedom = 0.0, 0
     for group in groups:
         values = np.array(group)
@@ -173,7 +173,7 @@ def pooled_noise(groups: Iterable[Sequence[float]]) -> Noise:
 
 
 def gather(points: Iterable[Point]) -> tuple[tuple[Treatment, ...], Noise]:
-    """Group the usable points by size, ascending, and return the treatments with their common noise."""
+    """Return the treatments, by size in ascending order, and their common noise; unusable points are left out."""
     by_size: dict[tuple[int | None, int | None], list[Point]] = defaultdict(list)
     for point in points:
         if point.usable and point.throughput > 0:
@@ -184,6 +184,7 @@ def gather(points: Iterable[Point]) -> tuple[tuple[Treatment, ...], Noise]:
 
 
 def _treatment(group: tuple[Point, ...], noise: Noise) -> Treatment:
+    """Return the treatment with these runs, `group`; the common noise gives the interval of its mean."""
     means = [
         point.throughput / point.per_request * point.response_mean for point in group if point.response_mean is not None
     ]
@@ -203,6 +204,7 @@ def _treatment(group: tuple[Point, ...], noise: Noise) -> Treatment:
 
 
 def _median(values: Iterable[float | None]) -> float | None:
+    """Return the median of the known values; None if all are unknown."""
     known = [value for value in values if value is not None]
     return median(known) if known else None
 
@@ -282,17 +284,20 @@ def speedup_of(above: Treatment, below: Treatment, chosen: Sequence[Treatment], 
 
 
 def _gap(chosen: Treatment, other: Treatment) -> float:
+    """Return the logarithm of the chosen treatment's throughput divided by the other's."""
     return math.log(chosen.throughput.value / other.throughput.value)
 
 
 def _error(treatment: Treatment, noise: Noise) -> float:
+    """Return the standard error of a treatment's mean throughput, relative to the mean."""
     return noise.relative_error(len(treatment.points))
 
 
 def widest_interval(runs: Sequence[RecordedRun], phases: Iterable[str], rate: Rate = THROUGHPUT) -> float:
-    """Return the largest relative half-width of a treatment's 95 % interval.
+    """Return the largest relative half-width of a treatment's 95 % interval in any of the phases.
 
-    Infinite until every treatment has a valid run and one of them is repeated.
+    The measure is throughput, or for open loads the median response time. Infinite until every treatment has a valid
+    run and one of them is repeated.
     """
     return max((_widest(runs, phase, rate) for phase in phases), default=math.inf)
 
@@ -311,6 +316,7 @@ def _widest(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> float:
 
 
 def _measure(runs: Sequence[RecordedRun], phase: str, rate: Rate) -> Measure:
+    """Return the measure that the runs determine: throughput, or for open loads the median response time."""
     if any(stream.is_open for run in runs for stream in run.streams(phase)):
         return Measure(phase, "p50", main_operation(runs, phase))
     return Measure(phase, rate.name)

@@ -173,6 +173,7 @@ def fresh_nodes(runs: Sequence[RecordedRun], phase: str) -> Iterator[Finding]:
 
 
 def _about_load(usable: Sequence[RecordedRun], by_nodes: Mapping[int, Any], phase: str) -> Iterator[Finding]:
+    """Yield findings about an open load, and about a fixed number of clients on several numbers of nodes."""
     streams = [stream for run in usable for stream in run.streams(phase)]
     if any(stream.is_open for stream in streams):
         yield OPEN_LOAD(phase=phase)
@@ -182,6 +183,7 @@ def _about_load(usable: Sequence[RecordedRun], by_nodes: Mapping[int, Any], phas
 
 
 def _about_data(by_nodes: Mapping[int, Sequence[RecordedRun]]) -> Iterator[Finding]:
+    """Yield findings about replicas that do not fit on the nodes, and shards that do not divide evenly."""
     uneven: dict[int, list[int]] = defaultdict(list)
     clipped: dict[int, list[int]] = defaultdict(list)
     for nodes, runs in by_nodes.items():
@@ -199,6 +201,7 @@ def _about_data(by_nodes: Mapping[int, Sequence[RecordedRun]]) -> Iterator[Findi
 
 
 def _about_storage(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) -> Iterator[Finding]:
+    """Yield a finding if nodes read from storage at some numbers of nodes and hardly at others."""
     rates = {}
     for nodes, runs in by_nodes.items():
         read = [value for run in runs for value in samples(run, phase, "node:", "process.read")]
@@ -210,6 +213,7 @@ def _about_storage(by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str) ->
 
 
 def _about_work(usable: Sequence[RecordedRun], phase: str, best: Sequence[Treatment]) -> Iterator[Finding]:
+    """Yield findings about CPU time per request that grows with the nodes, and about one busy node among idle ones."""
     by_id = {run.id: run for run in usable}
     runs = {
         treatment.nodes or 1: [(by_id[point.run], point.throughput / point.per_request) for point in treatment.points]
@@ -233,6 +237,7 @@ def _about_work(usable: Sequence[RecordedRun], phase: str, best: Sequence[Treatm
 def _about_machine(
     usable: Sequence[RecordedRun], by_nodes: Mapping[int, Sequence[RecordedRun]], phase: str
 ) -> Iterator[Finding]:
+    """Yield findings about shared or too few cores, stolen processor time, varying speed and a busy machine."""
     for run in sorted(usable, key=lambda candidate: candidate.nodes or 1, reverse=True)[:1]:
         manifest = run.manifest
         store, limits = manifest.store, manifest.store.limits
