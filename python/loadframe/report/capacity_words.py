@@ -139,10 +139,12 @@ def _open_text(left: ErrorsOpen) -> str:
 
 
 def _level(capacity: Capacity) -> str:
+    """Return the noun of the searched level: `number of users` or `rate`."""
     return "number of users" if capacity.over == USERS else "rate"
 
 
 def _amount(capacity: Capacity, level: float) -> str:
+    """Write a searched level with its unit: `12 users`, `512/s`."""
     return counted(level, "user") if capacity.over == USERS else f"{format_count(level)}/s"
 
 
@@ -208,12 +210,12 @@ def limits(capacities: Capacities) -> list[str]:
 
 
 def warned_text(capacities: Capacities) -> str:
-    """Return what shifted the figures of how many trials; empty if nothing did."""
+    """Return a warning that counts the trials with shifted figures, by cause; empty without any."""
     return f"Beware: {warned.cause}." if (warned := capacities.warned) else ""
 
 
 def demand_text(asked: Mapping[str, Any] | float) -> tuple[float, str]:
-    """Return a demand's rate, 1/s, and its description if the file gives it in users (else empty)."""
+    """Return the rate of a demand of the file, 1/s, and its description if it is given in users (else empty)."""
     if isinstance(asked, Mapping):
         rate = asked["each"]
         return asked["users"] * rate, f"{format_count(asked['users'])} users of {format_count(rate)} requests/s each"
@@ -277,10 +279,12 @@ def document(capacities: Capacities, demands: Sequence[tuple[Demand, str]]) -> d
 
 
 def _own(bounds: Slo) -> dict[str, Any]:
+    """Return the limits of the SLO of one operation for JSON."""
     return {key: getattr(bounds, key) for key in ("response", "percentile", "errors", "of")}
 
 
 def _search(search: Any) -> dict[str, Any]:
+    """Return a search for JSON: its answer, and the rate, outcome and figures of each trial."""
     answer = search.answer
     return {
         "block": search.block,

@@ -30,7 +30,10 @@ def quantity(value: float, measure: Measure) -> str:
 
 
 def number(value: float, measure: Measure, low: float | None = None, high: float | None = None) -> Number:
-    """Return a value of a measure and the ends of its interval, in the unit of CSV files; an end of 0 is unknown."""
+    """Return a value of a measure and the ends of its interval in the unit of CSV files: 1/s, s or %.
+
+    A low end of 0 or less becomes None (unknown), except for errors.
+    """
     unit, factor = ("%", 100) if measure.kind == "errors" else ("1/s" if measure.kind in RATES else "s", 1)
     low = None if low is None or (low <= 0 and measure.kind != "errors") else factor * low
     return Number(factor * value, unit, low, None if high is None else factor * high)
@@ -194,7 +197,7 @@ def limited_text(comparison: Comparison) -> str:
 
 
 def warned_text(comparison: Comparison) -> str:
-    """Return what shifted the figures of how many runs; empty if nothing did."""
+    """Return a warning that counts the runs with shifted figures, by cause; empty without any."""
     return f"Beware: {warned.cause}." if (warned := comparison.warned) else ""
 
 

@@ -27,11 +27,14 @@ _FORMULA = re.compile(r"\s*(?:[=@]|[+-](?:[^\d.∞i]|.*[|!(]))", re.DOTALL)
 
 @dataclass(frozen=True)
 class _Number:
+    """A number as text without rounding, in the unit of CSV files."""
+
     text: str
     unit: str = ""
 
     @property
     def fits_any_unit(self) -> bool:
+        """Whether the number is 0 or infinite and lacks a unit, so that the unit of its column applies."""
         return not self.unit and self.text.strip("+-.0") in ("", "inf")
 
 
@@ -46,10 +49,12 @@ class _Parts:
 
     @property
     def numbers(self) -> Iterator[_Number]:
+        """The known numbers: value and ends of the interval."""
         yield from (number for number in (self.value, self.low, self.high) if number)
 
     @property
     def unit(self) -> str:
+        """The first unit of the numbers; empty if none has one."""
         return next((number.unit for number in self.numbers if number.unit), "")
 
 
@@ -85,12 +90,14 @@ def _unique(titles: Sequence[str]) -> Iterator[str]:
 
 
 def _words(title: str, cells: Sequence[Cell]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield title and texts of a column of words, and of a column for its small texts if it has any."""
     yield title, ["" if cell.text == _DASH else cell.text for cell in cells]
     if any(cell.small for cell in cells):
         yield f"{title} note", [cell.small for cell in cells]
 
 
 def _numbers(title: str, parts: Sequence[_Parts]) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield titles and texts of a column of numbers, and of its columns for unit, ends of intervals and notes."""
     units = {part.unit for part in parts for number in part.numbers if not number.fits_any_unit}
     unit = f" ({min(units)})" if len(units) == 1 and units != {""} else ""
     yield title + unit, [_text(part.value) for part in parts]
@@ -104,6 +111,7 @@ def _numbers(title: str, parts: Sequence[_Parts]) -> Iterator[tuple[str, Sequenc
 
 
 def _text(number: _Number | None) -> str:
+    """Return the text of a number, or an empty one for None."""
     return number.text if number else ""
 
 

@@ -104,6 +104,7 @@ def _conditions(manifests: Sequence[Manifest]) -> str:
 
 
 def _listed(names: Iterable[str]) -> str:
+    """Join the distinct names that are not empty by ` and `."""
     return " and ".join(dict.fromkeys(filter(None, names)))
 
 
@@ -133,7 +134,7 @@ def bibliography(manifests: Sequence[Manifest]) -> str:
 
 
 def _plots(figures: Sequence[Figure], kind: str) -> Iterator[tuple[str, bytes]]:
-    """Yield each plot in the widths of one and of two columns."""
+    """Yield the file name (without suffix) and content of each plot in the format `kind`, one and two columns wide."""
     for figure in figures:
         for column, width in _COLUMNS.items():
             svg = draw(replace(figure, width=width), font=_FONT)
@@ -141,7 +142,7 @@ def _plots(figures: Sequence[Figure], kind: str) -> Iterator[tuple[str, bytes]]:
 
 
 def _converted(svg: str, kind: str) -> bytes:
-    """Convert a drawing with 96 pixels per inch. BadInput without vl-convert for PDF and PNG."""
+    """Convert an SVG drawing, 96 pixels per inch, to the format `kind`. BadInput for PDF and PNG without vl-convert."""
     sides = [int(number) / _PIXELS for number in re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0]]
     # The converter takes a pixel for a point.
     width, height = (f"{side:.4g}in" if kind == "svg" else f"{_POINTS * side:.5g}" for side in sides)
@@ -270,6 +271,7 @@ def _merged(texts: Iterable[str]) -> dict[str, str]:
 
 
 def _range(quantities: Sequence[str]) -> str:
+    """Write the smallest and largest of some quantities: `3 ms to 64 ms`; a single quantity stays as it is."""
     ordered = sorted(set(quantities), key=base_value)
     return " to ".join(dict.fromkeys((ordered[0], ordered[-1])))
 
@@ -368,12 +370,13 @@ def _broken(parts: Sequence[_Part], most: int) -> list[_Part]:
 
 
 def _ems(line: _Part) -> float:
+    """Return the width of a line in em, with the number of its note."""
     # LaTeX drops spaces at the end of a line.
     return sum(_EMS.get(sign, _EM) for sign in line.text.rstrip()) + 0.4 * len(str(line.note or ""))
 
 
 def _cell(lines: Sequence[_Part], side: str, at: int) -> str:
-    """Return the lines of a cell as LaTeX, several as a table in it."""
+    """Return the lines of the cell in column `at` as LaTeX, several lines as a table in it. `side` is l or r."""
     texts = [_latex(line.text) + (f"$^{{{line.note}}}$" if line.note else "") for line in lines]
     # After a line break, LaTeX would read a bracket as the option of the break.
     texts = [f"{{[}}{text[1:]}" if text.startswith("[") and (number or not at) else text
@@ -392,4 +395,5 @@ def _latex(text: str, *, breaks: bool = False) -> str:
 
 
 def _file_name(title: str) -> str:
+    """Return a title as a file name: lower case, with hyphens for other characters; `table` if nothing is left."""
     return re.sub(r"[^\w.]+", "-", title.lower()).strip("-.") or "table"

@@ -52,7 +52,10 @@ def _sentence(fit: ScalabilityFit, unit: str) -> str:
 
 
 def _growth(fit: ScalabilityFit, measured: str, tail: str) -> str:
-    """Write how throughput grows by the best model."""
+    """Write how throughput grows by the best model, as the middle of a sentence.
+
+    `measured` is the text of the range of sizes, `tail` the unit after a space.
+    """
     best = fit.best_model
     per_unit = f"{estimate_text(best.parameters['lambda'])}{tail}"
     if best.name == "linear":
@@ -92,6 +95,7 @@ def _peak_clause(fit: ScalabilityFit) -> str:
 
 
 def _fall(fit: ScalabilityFit) -> str:
+    """Write the change of throughput on the ceiling of the hard knee, from its first to its last size, if known."""
     if fit.ceiling is None:
         return ""
     change, ends = fit.ceiling.change, f"from {format_count(fit.ceiling.first)} to {format_count(fit.ceiling.last)}"
@@ -105,6 +109,7 @@ def tells(fit: ScalabilityFit) -> bool:
 
 
 def _causes(model: ModelFit) -> str:
+    """Write the contention, and the coherency if the model has it, with their intervals."""
     words = [f"contention {percent_text(model.parameters['sigma'])}"]
     if "kappa" in model.parameters:
         words.append(f"coherency {percent_text(model.parameters['kappa'])}")
@@ -112,6 +117,7 @@ def _causes(model: ModelFit) -> str:
 
 
 def _ceiling(model: ModelFit, tail: str) -> str:
+    """Write the throughput lambda/sigma that Amdahl's law approaches; empty if sigma may be 0. `tail` is the unit."""
     lam, sigma = model.parameters["lambda"], model.parameters["sigma"]
     if sigma.low <= 0:
         return ""
@@ -165,8 +171,10 @@ def print_findings(console: Console, findings: Iterable[Finding]) -> None:
 
 
 def _two_lines(estimate: Estimate | None) -> str:
+    """Write an estimate with its interval on a second line; empty for None. The bracket is escaped for rich."""
     return estimate_text(estimate).replace(" [", "\n\\[", 1) if estimate else ""
 
 
 def _error(model: ModelFit) -> str:
+    """Write the relative error of the prediction at the largest size from the others; empty if unknown."""
     return "" if model.extrapolation_error is None else format_change(model.extrapolation_error)

@@ -95,6 +95,7 @@ def _nothing_else_says(gate: Gate) -> bool:
 
 
 def _name(check: Check) -> str:
+    """Write the name of a check, with its treatment in parentheses if it has one."""
     at = treatment_text(check.treatment)
     return f"{check.name}{f' ({at})' if at else ''}"
 

@@ -23,6 +23,7 @@ _NAMED = 8
 
 
 def _speed(rate: float) -> str:
+    """Write a rate in bytes/s as MB/s."""
     return f"{format_count(rate / 1e6)} MB/s"
 
 
@@ -126,6 +127,7 @@ def changes_table(changes: Sequence[Change]) -> Table:
 
 
 def _points_table(history: History) -> Table:
+    """Return a row for each point, the newest first: number, commit and time, outcome of the gate, and runs."""
     rows = [
         [
             Cell(str(point.number)),
@@ -139,6 +141,7 @@ def _points_table(history: History) -> Table:
 
 
 def _gate_text(point: Point) -> str:
+    """Write the outcome of the gate at a point and the failed checks; a dash without a gate."""
     if not point.gate:
         return "–"
     failed = f": {', '.join(point.gate.failed)}" if point.gate.failed else ""
@@ -146,12 +149,14 @@ def _gate_text(point: Point) -> str:
 
 
 def _runs_text(point: Point) -> str:
+    """Write the names of the first eight runs of a point, and the number of the others."""
     names = [run.id for run in point.runs]
     more = [f"and {len(names) - _NAMED} more"] if len(names) > _NAMED else []
     return ", ".join([*names[:_NAMED], *more])
 
 
 def _name(change: Change) -> str:
+    """Write the measure of a change, and its treatment if it has one."""
     treatment = ", ".join(f"{name.rpartition('.')[2]} {level}" for name, level in change.treatment.items())
     return f"{change.measure.name}, {treatment}" if treatment else change.measure.name
 
@@ -163,7 +168,7 @@ def _axis(history: History) -> Axis:
 
 
 def _figure(history: History, line: Line, name: str) -> Figure:
-    """Draw a measure: its points, the levels between changes, and a rule at each change."""
+    """Draw a measure: its points, the levels between changes, and a rule at each change. `name` identifies the plot."""
     scale, unit = (1.0, "1/s") if line.measure.unit == "1/s" else (1e3, "ms")
     x = [float(point.number) for point in line.points]
     texts = [
@@ -201,7 +206,7 @@ def _figure(history: History, line: Line, name: str) -> Figure:
 
 
 def _levels(line: Line, scale: float) -> Trace:
-    """Return the geometric means between changes, with a gap at each change."""
+    """Return the geometric means between changes, times `scale`, with a gap at each change."""
     x: list[float | None] = []
     y: list[float] = []
     levels = [line.changes[0].step.before, *(change.step.after for change in line.changes)]

@@ -127,7 +127,7 @@ def interval_text(percentile: "Percentile | None") -> str:
 
 
 def few_text(percentiles: "Iterable[Percentile]") -> str:
-    """Explain `*` and unknown bounds of percentiles; empty if none of them occurs."""
+    """Return sentences that explain `*` and unknown bounds of percentiles; empty if neither occurs."""
     # Imported late: commands that need no analysis import this module, too.
     from loadframe.analyze.percentiles import ENOUGH
 

@@ -28,6 +28,7 @@ def measured_text(estimate: Estimate, bounds: Stretch = EXACT) -> str:
 
 
 def _finite(text: str) -> str:
+    """Replace `∞` by `unknown`, because an interval of measured values has finite ends."""
     return text.replace("∞", UNKNOWN)
 
 
@@ -36,7 +37,7 @@ GENERATOR_LIMIT = "[generator limit]"
 
 
 def limit_text(bounds: Stretch) -> str:
-    """Write ` [generator limit]` if the bounds of the load generator leave a value open, else nothing."""
+    """Write ` [generator limit]` if the bounds of the load generator leave a value open; empty otherwise."""
     return "" if bounds.low > 0 and math.isfinite(bounds.high) else f" {GENERATOR_LIMIT}"
 
 
@@ -62,7 +63,7 @@ def interval_text(estimate: Estimate) -> str:
 
 
 def p_text(p: float) -> str:
-    """Write a p value."""
+    """Write a p value with two digits, or `< 0.001`."""
     return "< 0.001" if p < 0.001 else f"{p:.2g}"
 
 

@@ -24,7 +24,7 @@ class Page(str):
 
 
 def render(template: str, **context: Any) -> Page:
-    """Return the HTML page of a template filled with `context`."""
+    """Return the HTML page of a template filled with `context`, and the figures, tables and answer of that context."""
     environment = Environment(
         loader=PackageLoader("loadframe.report"),
         autoescape=select_autoescape(["html", "j2"]),
@@ -68,6 +68,7 @@ def _shown(value: Any, title: str) -> Iterator[tuple[str, Figure | Table | str]]
 
 
 def _members(key: str, part: Any, title: str = "") -> Iterator[tuple[str, Figure | Table | str]]:
+    """Yield the sentences of a context's entry if it is an answer, else the figures, tables and sentences inside it."""
     if key in _ANSWERS:
         yield from (("", words) for words in ([part] if isinstance(part, str) else part))
     else:

@@ -139,10 +139,12 @@ def _instants(figures: Sequence[Beside]) -> Iterator[Figure]:
 
 
 def _series(at: Beside) -> str:
+    """Write the published series and the levels of a figure."""
     return ", ".join(filter(None, (at.figure.series, _levels(at))))
 
 
 def _published_traces(members: Sequence[Beside], names: Sequence[str]) -> Iterator[Trace]:
+    """Yield the published changes of each series, in %, at the levels of the factors `names`."""
     for index, series in enumerate(dict.fromkeys(at.figure.series for at in members)):
         points = [at for at in members if at.figure.series == series]
         yield Trace(
@@ -158,6 +160,7 @@ def _published_traces(members: Sequence[Beside], names: Sequence[str]) -> Iterat
 
 
 def _measured_traces(members: Sequence[Beside], names: Sequence[str]) -> Iterator[Trace]:
+    """Yield the measured changes, in %, at the levels of the factors `names`, by the levels of other factors."""
     drawn: dict[str, dict[str, tuple[str, Estimate]]] = {}
     for at in members:
         for one in at.measured:
@@ -187,32 +190,39 @@ def _key(at: Beside, place: str) -> str:
 
 
 def _ends(change: Estimate) -> tuple[float | None, float | None]:
+    """Return the ends of the interval of a change in %, or None and None if it is not finite."""
     return (100 * change.low, 100 * change.high) if change.is_finite else (None, None)
 
 
 def _place(levels: Mapping[str, Any], names: Sequence[str]) -> str:
+    """Write the levels of the factors `names`, which is the place on the x axis; `all` without levels."""
     return ", ".join(str(levels.get(name, "")) for name in names).strip(", ") or "all"
 
 
 def _measure(at: Beside) -> str:
+    """Write the measure of a figure, and its phase if it has one."""
     figure = at.figure
     words = _WORDS.get(figure.measure) or f"{figure.measure} response"
     return f"{words} of {figure.phase}" if figure.phase else words
 
 
 def _levels(at: Beside) -> str:
+    """Write the levels at which a figure was published."""
     return treatment_text(at.figure.levels)
 
 
 def _reference(at: Beside) -> str:
+    """Write the levels to which the change of a figure is relative: `against nodes 1`; empty if there are none."""
     return f"against {treatment_text(at.figure.against)}" if at.figure.against else ""
 
 
 def _others(measured: MeasuredBeside) -> str:
+    """Write the levels of a measurement that the published figure does not name."""
     return treatment_text(measured.others)
 
 
 def _runs(at: Beside, measured: MeasuredBeside) -> str:
+    """Write the number of runs (of a capacity: searches) behind a measurement, and the number of failed runs."""
     if at.figure.measure in CAPACITIES.values():
         return counted(measured.runs, "search", "searches")
     failed = f", {format_count(measured.failed)} failed" if measured.failed else ""
@@ -220,6 +230,7 @@ def _runs(at: Beside, measured: MeasuredBeside) -> str:
 
 
 def _value(at: Beside) -> str:
+    """Write the published value with its unit; a dash if only the change is published."""
     value, measure = at.figure.value, at.figure.measure
     if value is None:
         return _NONE
@@ -239,11 +250,13 @@ def _unit(at: Beside) -> str:
 
 
 def _published_number(at: Beside) -> Number:
+    """Return the published value in the unit of CSV files."""
     value, unit = at.figure.value, _unit(at)
     return Number(value if value is None or unit != "%" else 100 * value, unit)
 
 
 def _mean(at: Beside, measured: MeasuredBeside | None) -> str:
+    """Write the measured mean with its interval; a dash without a measurement."""
     if measured is None:
         return _NONE
     if at.figure.measure in (*PER_SECOND, *CAPACITIES.values()):
@@ -254,6 +267,7 @@ def _mean(at: Beside, measured: MeasuredBeside | None) -> str:
 
 
 def _change(measured: MeasuredBeside | None) -> str:
+    """Write the measured change with its interval if it is finite; a dash if unknown."""
     if measured is None or measured.change is None:
         return _NONE
     text = format_change(measured.change.value)

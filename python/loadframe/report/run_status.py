@@ -83,6 +83,7 @@ def figures_text(run: RecordedRun) -> str:
 
 
 def _states_text(states: Mapping[str, str]) -> str:
+    """Write the figures with each state: `all good`, `response bounded; others good`."""
     by_state: dict[str, list[str]] = {}
     for name, state in states.items():
         by_state.setdefault(state, []).append("response with failures" if name == "all" else name)
@@ -136,10 +137,12 @@ def exclusions(folder: RecordedExperiment) -> list[Exclusion]:
 
 
 def _contended(run: RecordedRun) -> bool:
+    """Return whether other programs used the CPU of the nodes' machines during a run."""
     return any(reason.code == CONTENDED.code for reason in run.reasons)
 
 
 def _severity(reason: RecordedReason) -> float:
+    """Return the severity of a reason for sorting; -inf if it has none."""
     return -math.inf if reason.severity is None else reason.severity
 
 
@@ -233,6 +236,7 @@ def join_words(words: Sequence[str]) -> str:
 
 
 def _line(entry: RecordedFigure) -> str:
+    """Write a bounded or unknown figure, with its bounds and the codes of the reasons."""
     name = _NAMES.get(entry.figure, entry.figure)
     of = f"{name} of {entry.operation} in {entry.phase}" if entry.operation else f"{name} of {entry.phase}"
     why = f" ({', '.join(entry.reasons)})" if entry.reasons else ""
@@ -245,6 +249,7 @@ def _line(entry: RecordedFigure) -> str:
 
 
 def _span(entry: RecordedFigure, statistic: str, text: Callable[[float], str]) -> str:
+    """Write the bounds of a statistic: `512 to 540`, `512 or more`, `at most 540`, or `unknown`."""
     low, high = entry.low.get(statistic) or 0.0, entry.high.get(statistic)
     if high is None:
         return f"{text(low)} or more" if low else "unknown"
@@ -299,6 +304,7 @@ def delayed_texts(run: Run, phase: PhaseSummary) -> list[str]:
 
 
 def _idle(cpu: float | None) -> str:
+    """Write the CPU time of an answer, s; a hint to check it if it was not observed."""
     if cpu is None:
         return "the CPU of the service was not observed; check that it is idle"
     return f"of which {format_duration(cpu)} are CPU time"

@@ -122,7 +122,7 @@ def treatment_rows(curves: PhaseCurves) -> tuple[tuple[str, ...], list[list[Cell
 
 
 def times_text(curves: PhaseCurves) -> str:
-    """Return which operation the response times are of; empty if the phase has only one."""
+    """Return a sentence that names the operation of the response times; empty if the phase has only one."""
     if not curves.other_operations:
         return ""
     return f"p50 and p99 are response times of {curves.operation}, one of several operations."
@@ -172,6 +172,7 @@ def equal_resources(shapes: Sequence[Shape], unit: str) -> list[str]:
 
 
 def _shape(shape: Shape) -> str:
+    """Write the number of nodes and the CPUs of each: `4 nodes of 0.5`."""
     return f"{format_nodes(shape.nodes)} of {shape.cpus:g}"
 
 
@@ -187,6 +188,7 @@ def _calibration(calibration: Calibration) -> str:
 
 
 def _best_clients(curves: PhaseCurves) -> str:
+    """Write the best number of clients for each number of nodes: `8 at 1, 16 at 2`."""
     return ", ".join(f"{format_count(row.treatment.clients or 0)} at {row.treatment.nodes}" for row in curves.speedups)
 
 

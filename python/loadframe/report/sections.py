@@ -50,7 +50,7 @@ _EXECUTIONS_NOTE = (
 
 
 def experiment_executions(rows: Sequence[ExecutionsAt]) -> Table | None:
-    """Return a row for each phase, operation and treatment, or None without rows."""
+    """Return the mean times of first and repeated executions by phase, operation and treatment, or None if empty."""
     if not rows:
         return None
     cells = [
@@ -135,6 +135,7 @@ def experiment_stored_on_terminal(rows: Sequence[EventsOfRun]) -> TerminalTable:
 
 
 def _seconds_at_risk(row: EventsOfRun) -> str:
+    """Write the time of load that a kill lost; a dash if it is unknown."""
     return "–" if row.at_risk is None else seconds_text(row.at_risk) if row.at_risk else "0 s"
 
 
@@ -146,7 +147,7 @@ _BUCKETS_NOTE = (
 
 
 def run_bands(run: Run, bounds: Sequence[float]) -> Table:
-    """Return the table of shares and counts per bucket, a row for each phase and operation."""
+    """Return shares and counts of requests in latency buckets by phase and operation. `bounds` are in s."""
     rows = [
         [
             Cell(phase),
@@ -174,7 +175,7 @@ def run_bands_on_terminal(run: Run, bounds: Sequence[float]) -> TerminalTable:
 
 
 def experiment_bands(rows: Sequence[BandsAt], bounds: Sequence[float]) -> Table:
-    """Return the shares by phase, operation and treatment."""
+    """Return the shares of requests in latency buckets by phase, operation and treatment. `bounds` are in s."""
     cells = [
         [
             Cell(row.phase),
@@ -283,12 +284,14 @@ _SLO_NOTE = (
 
 
 def _cost_columns(prices: Prices, costs: Sequence[Cost]) -> tuple[str, ...]:
+    """Return the titles of the cost table; with an SLO, also of its limits."""
     within = (*(limit.name for limit in costs[0].limits), "within the SLO") if prices.slo else ()
     million = f"{prices.currency} per million {costs[0].counted}"
     return ("treatment", "nodes", f"{prices.currency} per month", million, *within)
 
 
 def _cost_rows(prices: Prices, costs: Sequence[Cost]) -> list[list[Cell]]:
+    """Return the cells of the cost table, a row for each treatment."""
     return [
         [
             Cell(treatment_text(entry.treatment) or "the cluster"),
@@ -302,6 +305,7 @@ def _cost_rows(prices: Prices, costs: Sequence[Cost]) -> list[list[Cell]]:
 
 
 def _million_cell(entry: Cost) -> Cell:
+    """Return the cell for the cost of a million requests or documents; for one search, its number has only ends."""
     cell = estimate_cell(_million_text(entry), entry.million)
     if not entry.by_one_search:
         return cell
@@ -309,6 +313,7 @@ def _million_cell(entry: Cost) -> Cell:
 
 
 def _limit_cell(limit: LimitAt) -> Cell:
+    """Return the cell for the estimate under a limit of the SLO."""
     text = _limit_text(limit)
     if limit.estimate is not None and not math.isfinite(limit.estimate.value):
         return Cell(text)
@@ -333,7 +338,7 @@ def _million_text(entry: Cost) -> str:
 
 
 def cost_table(prices: Prices, costs: Sequence[Cost]) -> Table:
-    """Return a row for each treatment."""
+    """Return the costs per month and per million requests, and with an SLO its figures, a row for each treatment."""
     note = f"{_COST_NOTE} {_SLO_NOTE}" if prices.slo else _COST_NOTE
     return Table(_cost_columns(prices, costs), _cost_rows(prices, costs), names=1, note=note)
 
@@ -365,7 +370,10 @@ def cheapest_text(prices: Prices, answer: Cheapest) -> str:
 
 
 def within_text(prices: Prices, costs: Sequence[Cost]) -> tuple[str, CheapestWithin]:
-    """Return the sentences on the cheapest treatment within the SLO, and the answer."""
+    """Return sentences on the treatment with the lowest cost per million within the SLO, and the answer behind them.
+
+    Only treatments without failures count.
+    """
     answer = cheapest_within(costs, prices.slo)
     slo = f" within the SLO ({slo_text(prices.slo)})" if prices.slo else ""
     if answer.cost:
@@ -385,11 +393,13 @@ def within_text(prices: Prices, costs: Sequence[Cost]) -> tuple[str, CheapestWit
 
 
 def _treatment_names(costs: Sequence[Cost]) -> str:
+    """Write the first four treatments, and the number of the others."""
     more = f"; and {len(costs) - _LISTED} more" if len(costs) > _LISTED else ""
     return "; ".join(map(_treatment_name, costs[:_LISTED])) + more
 
 
 def _treatment_name(entry: Cost) -> str:
+    """Write the treatment of a cost, or its number of nodes without factors."""
     return treatment_text(entry.treatment) or format_nodes(entry.nodes)
 
 

@@ -88,6 +88,7 @@ def shrinkage_text(result: SettingsAt) -> str:
 
 
 def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequence[Any]]) -> str:
+    """Return a sentence on the significant effects on one response, or why no effect is shown."""
     model = response.model
     ranked = sorted(model.terms, key=lambda fit: -fit.share)
     claimed = [fit for fit in ranked if response.claimed(fit.term)]
@@ -123,6 +124,7 @@ def _effects(result: SettingsAt, response: Response, levels: Mapping[str, Sequen
 
 
 def _winner(result: SettingsAt) -> str:
+    """Return a sentence on the best combination, its lead and confirmation, or why none beats the default."""
     ranked = {standing.combination: standing for standing in result.standings}
     if 0 not in ranked and 0 in result.failed:
         return "No comparison: the store failed in every run at the default."

@@ -126,6 +126,7 @@ def _round_trips(generator: GeneratorSetup) -> str:
 
 
 def _machine(hardware: Hardware) -> dict[str, str | None]:
+    """Return the facts of a machine by name; None if unknown."""
     cores, threads, usable = hardware.cores, hardware.threads, hardware.usable
     processors = (
         counted(threads, "logical CPU") + (f" ({counted(cores, 'core')})" if cores else "") if threads else None
@@ -146,6 +147,7 @@ def _machine(hardware: Hardware) -> dict[str, str | None]:
 
 
 def _store(store: RecordedStore) -> dict[str, str | None]:
+    """Return the facts of a store by name: version, nodes, limits, settings; None if unknown."""
     limits = store.limits
     words = limits_text(limits)
     if words and limits.enforced_by:
@@ -185,6 +187,7 @@ def _machines(store: RecordedStore) -> str | None:
 
 
 def _workload(workload: RecordedWorkload) -> dict[str, str | None]:
+    """Return the name, file and parameters of a workload."""
     file = workload.file
     return {
         "workload": workload.name,
@@ -194,6 +197,7 @@ def _workload(workload: RecordedWorkload) -> dict[str, str | None]:
 
 
 def _versions(versions: Versions) -> dict[str, str | None]:
+    """Return the versions of Loadframe, Python and the system by name."""
     commit = versions.commit
     if commit:
         commit = f"{commit[:12]}{' with changes' if versions.modified else ''}"
@@ -207,19 +211,22 @@ def _versions(versions: Versions) -> dict[str, str | None]:
 
 
 def _without_empty(pairs: Mapping[str, str | None]) -> list[tuple[str, str]]:
+    """Return the pairs with a value."""
     return [(word, value) for word, value in pairs.items() if value]
 
 
 def _duration(seconds: float | None) -> str | None:
+    """Write a duration, s; None if unknown."""
     return None if seconds is None else format_duration(seconds)
 
 
 def _size(size: object) -> str | None:
+    """Write a size in bytes; a text stays as it is, and None if unknown."""
     return format_size(size) if isinstance(size, int | float) else (str(size) if size else None)
 
 
 def started(run: Run) -> datetime:
-    """Return the start time of a run, in UTC. BadInput if its manifest has none."""
+    """Return the start time of a run, in UTC. BadInput if its manifest lacks it, or has another text there."""
     written, where = run.manifest.started, str(run.path / MANIFEST_FILE)
     if not written:
         remedy = "restore the manifest from its origin, or use another --format"

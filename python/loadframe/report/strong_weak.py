@@ -84,10 +84,12 @@ def laws(pair: CurvePair) -> list[str]:
 
 
 def _law(law: Law) -> str:
+    """Write the name of a law in a sentence."""
     return {"amdahl": "Amdahl's law", "gustafson": "Gustafson's law"}.get(law.name, f"the {NAMES[law.name]}")
 
 
 def _causes(law: Law) -> str:
+    """Write the effect of a law's share as a verb: `are lost` for the USL, otherwise `are serial`."""
     return "are lost" if law.name == "usl" else "are serial"
 
 
@@ -139,7 +141,7 @@ class PairView:
 
 
 def strong_weak_page(strong_and_weak: StrongAndWeak) -> Page:
-    """Return the page."""
+    """Return the page on a strong and a weak scaling experiment."""
     names = {scaling: sweep.folder.description["experiment"] for scaling, sweep in strong_and_weak.sweeps.items()}
     return render(
         "strong_weak.html.j2",
@@ -155,6 +157,7 @@ def strong_weak_page(strong_and_weak: StrongAndWeak) -> Page:
 
 
 def _view(pair: CurvePair, name: str) -> PairView:
+    """Return the curves of one phase as the page shows them; `name` is the plot's identifier."""
     rows = cells(pair)
     return PairView(
         heading=title(pair),
@@ -171,7 +174,7 @@ def _view(pair: CurvePair, name: str) -> PairView:
 
 
 def speedups_plot(pair: CurvePair, name: str) -> Figure:
-    """Draw both speed-ups against nodes, with each law and its band, and linear growth."""
+    """Draw both speed-ups against nodes, with each law and its band, and linear growth. `name` identifies the plot."""
     fewest, most = pair.rows[0].nodes, pair.rows[-1].nodes
     traces = [Trace([fewest, most], [1, most / fewest], "linear growth", LineStyle(MUTED, 1.5, "dot"), hover=False)]
     bands: list[Band] = []
@@ -218,7 +221,7 @@ def speedups_plot(pair: CurvePair, name: str) -> Figure:
 
 
 def print_strong_weak(both: StrongAndWeak, console: Console) -> None:
-    """Print both curves in brief."""
+    """Print speed-ups, laws and warnings of both curves of each phase, and the runs that are used."""
     for pair in both.pairs:
         if len(both.pairs) > 1:
             console.print(Text(title(pair), style="bold"))
@@ -242,6 +245,7 @@ def print_strong_weak(both: StrongAndWeak, console: Console) -> None:
 
 
 def _table(pair: CurvePair) -> TerminalTable:
+    """Return the speed-ups as a table for the terminal."""
     table = TerminalTable(COLUMNS, names=0)
     for row in cells(pair):
         table.add(*(cell.lines for cell in row))

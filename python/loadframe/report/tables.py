@@ -98,7 +98,7 @@ def seconds_cell(
 
 
 def share_cell(share: float | None, digits: int = 0, small: str = "", limit: float | None = None) -> Cell:
-    """Return a cell for a share of one, as a percentage that does not read like its limit; a dash for None."""
+    """Return a cell for a share of one as a percentage, with enough digits to differ from `limit`; a dash for None."""
     if share is None:
         return Cell("–", small, number=Number(None, "%"))
     text = share_beside(share, share if limit is None else limit, digits)
@@ -426,10 +426,12 @@ def _quality(fit: ScalabilityFit, models: Sequence[ModelFit]) -> dict[str, list[
 
 
 def _formatted(value: float | None, form: str) -> Cell:
+    """Return a cell for a number in the format `form`; a dash for None."""
     return Cell("–" if value is None else form.format(value), number=Number(value))
 
 
 def _generator(generator: GeneratorFigures | None) -> list[Cell]:
+    """Return the cells for CPU share, lateness and lag of the load generator; empty ones for None."""
     if generator is None:
         return [Cell("")] * 3
     return [
@@ -440,6 +442,7 @@ def _generator(generator: GeneratorFigures | None) -> list[Cell]:
 
 
 def _why(run: RecordedRun) -> str:
+    """Return why a run is left out; empty for a run that was not made."""
     return "" if run.status == "missing" else why(run)
 
 
@@ -449,6 +452,7 @@ def p_cell(p: float | None, tone: str = "") -> Cell:
 
 
 def _parameter(model: ModelFit, name: str, tone: str) -> Cell:
+    """Return the cell for a parameter of a model with its interval; empty if the model lacks it."""
     estimate = model.parameters.get(name)
     unit = "1/s" if name in _RATES else ""
     return estimate_cell(estimate_text(estimate) if estimate else "", estimate, unit, tone)

@@ -41,6 +41,7 @@ class TerminalTable:
             self._print_blocks(console)
 
     def _print_table(self, console: Console) -> None:
+        """Print the rows below the headers."""
         table = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
         for index, header in enumerate(self._headers):
             table.add_column(header, justify="left" if index < self._names else "right", no_wrap=True)

@@ -20,6 +20,7 @@ class RunFormat:
 
 
 def _of_one(write: Callable[[Run], str]) -> RunFormat:
+    """Return a format that holds one run, with its writer."""
     return RunFormat(lambda runs: write(runs[0]), several=False)
 
 

@@ -23,6 +23,7 @@ def suites(runs: Sequence[Run]) -> str:
 
 
 def _suite(run: Run) -> ET.Element:
+    """Return the suite of a run: its counts of requests as properties, and cases for its status and its verdict."""
     summary, name = run.summary, run.path.name
     suite = ET.Element("testsuite", name=name)
     if started := run.manifest.started:
@@ -47,6 +48,7 @@ def _suite(run: Run) -> ET.Element:
 
 
 def _judge(suite: ET.Element, run: Run) -> None:
+    """Add cases to a suite: validity of the run, reasons of a valid run, figures, and rules that were not checked."""
     verdict, name = run.summary.verdict, run.path.name
     assert verdict is not None
     reasons = recorded_reasons(run)
@@ -72,4 +74,5 @@ def _judge(suite: ET.Element, run: Run) -> None:
 
 
 def _case(suite: ET.Element, group: str, name: str) -> ET.Element:
+    """Add a case to a suite and return it."""
     return ET.SubElement(suite, "testcase", classname=group, name=name)

@@ -39,6 +39,7 @@ def summary(run: Run) -> str:
 
 
 def _metrics(run: Run, phases: Sequence[PhaseSummary]) -> dict[str, Any]:
+    """Return k6's metrics of the measured phases: totals, and submetrics by the name of the operation."""
     operations = [(phase, name, figures) for phase in phases for name, figures in phase.single.items()]
     duration = sum(phase.duration for phase in phases)
     done = sum(figures.requests for _, _, figures in operations)
@@ -100,6 +101,7 @@ def _id(path: str) -> str:
 
 
 def _counter(count: int, duration: float, contains: str = "default") -> dict[str, Any]:
+    """Return a counter with its rate, 1/s, over a duration, s. `contains` is k6's type of content."""
     return {
         "type": "counter",
         "contains": contains,

@@ -58,10 +58,12 @@ def config(runs: Sequence[Run], file: Path) -> str:
 
 
 def _columns(runs: Sequence[Run]) -> list[str]:
+    """Return the metrics of the newest run that has any, which are the columns of the table."""
     return next((list(figures) for run in reversed(runs) if (figures := _figures(run))), [])
 
 
 def _attributes(run: Run) -> list[Any]:
+    """Return the values of the columns `_ATTRIBUTES` of a run."""
     manifest = run.manifest
     return [run.path.name, manifest.store.kind, manifest.store.version, manifest.versions.loadframe]
 

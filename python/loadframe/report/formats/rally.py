@@ -76,6 +76,7 @@ def race_id(run: Run) -> str:
 
 
 def _document(run: Run, words: _Words) -> dict[str, Any]:
+    """Return a run as a document of Rally or OSB, with the keys `words`."""
     manifest, summary = run.manifest, run.summary
     verdict = summary.verdict
     tags = {"loadframe-run": run.path.name, "loadframe-status": summary.status}
@@ -114,6 +115,7 @@ def _identity(run: Run, words: _Words) -> dict[str, Any]:
 
 
 def _tasks(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
+    """Yield an entry of `op_metrics` for each operation of each phase."""
     names = _task_names(run)
     for phase in run.summary.phases:
         rates = _rates(run, phase)
@@ -147,6 +149,7 @@ def _task_names(run: Run) -> dict[tuple[str, str], str]:
 
 
 def _meta(run: Run, phase: PhaseSummary, figures: OperationFigures) -> dict[str, Any]:
+    """Return the `meta` of a task: phase, validity, reasons, and numbers of errors, dropped and unanswered requests."""
     reasons = [reason.code for reason in recorded_reasons(run) if reason.phase in (None, phase.name)]
     return {
         "loadframe-note": _NOTE,
@@ -202,6 +205,7 @@ def records(run: Run, words: str) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _records(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
+    """Yield the metrics records of a run, without identifiers; see `records`."""
     names, began = _task_names(run), started(run).timestamp()
     identity = _identity(run, words) | {words.parameters: dict(run.manifest.workload.parameters)}
     valid = validity(run)
@@ -212,6 +216,7 @@ def _records(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
     def record(
         key: tuple[str, str], time: float, segment: str, name: str, value: float, unit: str, **meta: Any
     ) -> dict[str, Any]:
+        """Return a record of the operation `key`; `time` is s since the run began, `name` and `value` its metric."""
         return {
             "@timestamp": round(1e3 * (began + time)),
             words.relative: 1e3 * time,
@@ -240,6 +245,7 @@ _Request = tuple[tuple[str, str], float, str, Mapping[str, float], Mapping[str, 
 
 
 def _has_samples(run: Run) -> bool:
+    """Return whether the run recorded each request."""
     return next(run.samples(), None) is not None
 
 
@@ -285,6 +291,7 @@ def _values(seconds: Iterable[tuple[float, Any]]) -> Iterator[tuple[float, float
 
 
 def _outcome(error: str | None) -> dict[str, Any]:
+    """Return the metadata of a request: whether it succeeded, and the class of its error."""
     return {"success": error is None} | ({"error-type": error} if error else {})
 
 

@@ -28,10 +28,12 @@ def json_lines(runs: Sequence[Run]) -> str:
 
 
 def _items(phase: PhaseSummary) -> list[tuple[str, OperationFigures]]:
+    """Return name and figures of each operation of a phase."""
     return list(phase.operations.items())
 
 
 def _about(run: Run) -> dict[str, Any]:
+    """Return the values that all entries of a run share: setup, status and verdict."""
     manifest, summary = run.manifest, run.summary
     return {
         "run": run.path.name,
@@ -49,6 +51,7 @@ def _about(run: Run) -> dict[str, Any]:
 
 
 def _entry(run: Run, phase: PhaseSummary, name: str, figures: OperationFigures) -> dict[str, Any]:
+    """Return the values of one operation of a phase: counts, rates, times (s), and the states of its figures."""
     return {
         "phase": phase.name,
         "operation": name,
@@ -98,6 +101,7 @@ def markdown(runs: Sequence[Run]) -> str:
 
 
 def _cells(phase: PhaseSummary, name: str, figures: OperationFigures) -> tuple[str, ...]:
+    """Return the cells of an operation from `phase` to `failed`, in the order of `_COLUMNS`."""
     times = [figures.response.at(statistic) for statistic in ("p50", "p99", "p999")] + [figures.service.p99]
     failed = figures.due - figures.successes
     return (

@@ -32,6 +32,7 @@ def text(run: Run) -> str:
 
 
 def _lines(run: Run) -> Iterator[tuple[str, str, object]]:
+    """Yield section, measure and value of each line: overall figures, operations, status and verdict."""
     phases = run.summary.measured
     duration = sum(phase.duration for phase in phases)
     requests = sum(operation.requests for phase in phases for operation in phase.single.values())
@@ -51,6 +52,7 @@ def _lines(run: Run) -> Iterator[tuple[str, str, object]]:
 def _operation(
     run: Run, phase: PhaseSummary, name: str, section: str, figures: OperationFigures
 ) -> Iterator[tuple[str, str, object]]:
+    """Yield section, measure and value of each line of an operation: times, and counts by outcome."""
     known = set(run.histograms.tags())
     kinds = ((section, "service"), (f"Intended-{section}", "response"), (f"Intended-{section}-FAILED", "failure"))
     for title, kind in kinds:
@@ -81,4 +83,5 @@ def _safe(name: str) -> str:
 
 
 def _microseconds(seconds: float | None) -> int:
+    """Convert seconds to whole microseconds, and None to 0."""
     return round(1e6 * (seconds or 0.0))

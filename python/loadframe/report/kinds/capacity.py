@@ -40,7 +40,10 @@ _TONES = {Outcome.PASSED: "valid", Outcome.FAILED: "invalid", Outcome.INVALID: "
 
 
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
-    """Return the report: the capacity of each treatment, and the nodes for each demand of the file."""
+    """Return the report on the experiment in a folder: the capacity of each treatment, and the nodes for each demand.
+
+    `bands` are the bounds of latency buckets, s.
+    """
     capacities = read_capacities(path)
     fitted, refusal = _curve(capacities)
     demands = _demands(capacities, fitted)
@@ -94,12 +97,14 @@ def _only_nodes(capacities: Capacities) -> bool:
 
 
 def _curve(capacities: Capacities) -> tuple[ScalabilityFit | None, str | None]:
+    """Return the fit of capacity over nodes, or None and the reason."""
     if not _only_nodes(capacities):
         return None, "factors other than nodes vary"
     return curve(capacities.capacities, int(capacities.folder.description.get("seed") or 0))
 
 
 def _demands(capacities: Capacities, fitted: ScalabilityFit | None) -> list[tuple[Demand, str]]:
+    """Return the answer to each demand of the file and its sentence; empty if other factors than nodes vary."""
     if not _only_nodes(capacities):
         return []
     answers = []
@@ -118,6 +123,7 @@ def _page(
     demands: list[str],
     sections: Sections,
 ) -> Page:
+    """Return the page. `refusal` is the reason if `fitted` is None, and `demands` are the answers to demands."""
     description = capacities.folder.description
     several = len({capacity.nodes for capacity in capacities.capacities if capacity.rate}) > 1 and _only_nodes(
         capacities
@@ -156,6 +162,7 @@ def _page(
 
 
 def _trials(capacity: Capacity) -> Table:
+    """Return a table of all trials of a treatment: outcome, reasons, level and figures."""
     random = any(attempt.offered is not None for search in capacity.searches for attempt in search.attempts)
     rows = [
         [
@@ -183,10 +190,12 @@ def _trials(capacity: Capacity) -> Table:
 
 
 def _of(operation: str | None) -> str:
+    """Write the name of an operation in parentheses; empty for None."""
     return f" ({operation})" if operation else ""
 
 
 def _show(capacities: Capacities, answers: Sequence[str], more: Further, console: Console) -> None:
+    """Print the answers to demands, the capacity of each treatment, the further tables, and warnings."""
     description = capacities.folder.description
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
     console.print(Text(capacity_words.slo_text(capacities.slo), style="dim"))

@@ -113,6 +113,7 @@ def _names_groups(comparison: Comparison) -> bool:
 
 
 def _columns(comparison: Comparison, delta: str) -> tuple[str, ...]:
+    """Return the titles of the columns of a table of contrasts; `delta` is the title of the last one."""
     baseline, *others = [group.label for group in comparison.groups]
     if _names_groups(comparison):
         return "measure", "compared", "result", f"{baseline} (baseline)", "compared", "ratio", "p", delta
@@ -120,7 +121,7 @@ def _columns(comparison: Comparison, delta: str) -> tuple[str, ...]:
 
 
 def strip_plot(comparison: Comparison, name: str) -> Figure:
-    """Draw each run as a mark, with its measures relative to the baseline's means."""
+    """Draw each run as a mark, relative to the baseline's means. `name` is the plot's identifier."""
     rows = list(dict.fromkeys(compare_words.name(contrast) for contrast in comparison.contrasts))
     marks: dict[str, list[tuple[float, float, str]]] = defaultdict(list)
     shift = {group.label: index for index, group in enumerate(comparison.groups)}
@@ -169,7 +170,10 @@ def strip_plot(comparison: Comparison, name: str) -> Figure:
 
 
 def throughput_plot(comparison: Comparison, name: str) -> Figure | None:
-    """Draw each group's mean throughput with its interval, by phase and treatment, or return None if there is none."""
+    """Draw each group's mean throughput with its interval, by phase and treatment, or return None if there is none.
+
+    `name` is the plot's identifier.
+    """
     shown = [contrast for contrast in comparison.contrasts if contrast.measure.kind == "throughput"]
     if not shown:
         return None
@@ -212,13 +216,14 @@ _SPACING = 0.6
 
 
 def _column(contrast: Contrast) -> str:
+    """Write the phase of a contrast, and its treatment if it has one."""
     at = treatment_text(contrast.treatment)
     phase = f"phase {contrast.measure.phase}"
     return f"{phase}, {at}" if at else phase
 
 
 def effects_plot(comparison: Comparison, name: str) -> Figure | None:
-    """Draw the ratio of each measure with its interval, or return None if nothing was compared."""
+    """Draw the ratio of each measure with its interval; None without contrasts. `name` is the plot's identifier."""
     effects, marks, baseline = [], {}, comparison.groups[0].label
     for contrast in comparison.contrasts[:_EFFECTS]:
         label = compare_words.name(contrast) + (f", {contrast.label}" if _names_groups(comparison) else "")
@@ -241,6 +246,7 @@ def effects_plot(comparison: Comparison, name: str) -> Figure | None:
 
 
 def _row(contrast: Contrast, comparison: Comparison) -> list[Cell]:
+    """Return the cells of a contrast, in the order of `_columns`."""
     reason = compare_words.open_reason(contrast, comparison.least) if contrast.outcome == "open" else ""
     return [
         Cell(compare_words.name(contrast)),
@@ -285,6 +291,7 @@ def print_comparison(comparison: Comparison, console: Console | None = None, *, 
 
 
 def _table(comparison: Comparison) -> TerminalTable:
+    """Return the contrasts as a table for the terminal."""
     table = TerminalTable(_columns(comparison, "delta"), names=3 if _names_groups(comparison) else 2)
     for contrast in comparison.contrasts:
         table.add(
@@ -300,7 +307,10 @@ def _table(comparison: Comparison) -> TerminalTable:
 
 
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
-    """Return the report: ratios, tests and warnings."""
+    """Return the report on the experiment in a folder: ratios, tests and warnings.
+
+    `bands` are the bounds of latency buckets, s.
+    """
     folder = read_experiment(path)
     comparison = compare_variants(folder)
     document = {

@@ -106,6 +106,7 @@ _RULES = (
 
 
 def _sentences(group: Group, step: StepMeasures) -> list[str]:
+    """Return sentences on a step: how long the change took, its cost, the gain in throughput, and the slowdown."""
     measures = step.measures
     parts = []
     if step.joins:
@@ -185,6 +186,7 @@ def _control_growth(measure: Repeated) -> str:
 
 
 def _cost(lost: Repeated) -> str:
+    """Write the work that a step cost, as seconds of throughput, compared with the control run if one exists."""
     if lost.difference is None:
         return f"The step cost the work of {_duration(lost.mean)}{_of(lost)}"
     if lost.difference.value <= 0:
@@ -269,6 +271,7 @@ def _of(measure: Repeated) -> str:
 
 
 def _plain(measure: Repeated) -> str:
+    """Write the mean of a measure without its interval."""
     return format_count(measure.mean.value)
 
 
@@ -296,6 +299,7 @@ def _text(estimate: Estimate, unit: str) -> str:
 
 
 def _duration(estimate: Estimate) -> str:
+    """Write a duration in s, or in ms if value and interval are below 1 s, with the interval if it is finite."""
     if not estimate.is_finite:
         return format_duration(estimate.value) if estimate.value else "0 s"
     if estimate.low == estimate.high:
@@ -305,6 +309,7 @@ def _duration(estimate: Estimate) -> str:
 
 
 def _size(estimate: Estimate, per: str) -> str:
+    """Write a size in bytes with its interval if it is finite; `per` is the end of the unit, `/s` or empty."""
     if not estimate.is_finite or estimate.low == estimate.high:
         return format_size(estimate.value) + per
     unit = format_size(estimate.value).rpartition(" ")[2]
@@ -354,6 +359,7 @@ def elastic_page(elasticity: Elasticity, further: Sections = ()) -> Page:
 
 
 def _view(group: Group, index: int) -> GroupView:
+    """Return a group as the page shows it; `index` makes the identifier of its plot."""
     tables = [(step_heading(step), _measures(rows(step, group.rate))) for step in group.steps]
     if group.provisioning:
         scores = [[Cell(run), *map(Cell, texts)] for run, texts in score_rows(group)]
@@ -368,6 +374,7 @@ def _view(group: Group, index: int) -> GroupView:
 
 
 def _measures(rows: Sequence[Row]) -> Table:
+    """Return the rows of a step as a table for the page."""
     cells = [
         [
             Cell(row.title),
@@ -383,7 +390,7 @@ def _measures(rows: Sequence[Row]) -> Table:
 
 
 def print_elasticity(elasticity: Elasticity, console: Console, further: Further | None = None) -> None:
-    """Print an experiment in brief."""
+    """Print the experiment: sentences and measures of each step, scores, warnings, `further` tables, and used runs."""
     description = elasticity.folder.description
     console.print(Text(description.get("question") or description["experiment"], style="bold"))
     for group in elasticity.groups:
@@ -405,6 +412,7 @@ def print_elasticity(elasticity: Elasticity, console: Console, further: Further 
 
 
 def _terminal_measures(step: StepMeasures, rate: Rate) -> TerminalTable:
+    """Return the measures of a step as a table for the terminal."""
     headers = ("measure", "with the event", "control", "difference")
     table = TerminalTable(headers, title=step_heading(step))
     for row in rows(step, rate):
@@ -413,7 +421,10 @@ def _terminal_measures(step: StepMeasures, rate: Rate) -> TerminalTable:
 
 
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
-    """Return the report: the measures of each transition."""
+    """Return the report on the experiment in a folder: the measures of each transition.
+
+    `bands` are the bounds of latency buckets, s.
+    """
     elasticity = read_elasticity(path)
     more = further(elasticity.folder, bands)
     return Report(

@@ -49,6 +49,7 @@ _WAITING_TITLE = "Response times of users, and the application's waiting time in
 
 
 def _waiting_rows(tiers: Tiers) -> list[list[Cell]]:
+    """Return the cells of the waiting times, by operation, part of the application, and number of instances."""
     rows = sorted(tiers.waiting, key=lambda row: (row.operation, row.part, row.nodes or 0))
     return [
         [
@@ -155,6 +156,7 @@ def _side_by_side(sweep: Sweep) -> Sections:
 
 
 def _curves_view(curves: PhaseCurves, sweep: Sweep, index: int) -> CurvesView:
+    """Return the curves of one phase as the page shows them; `index` makes the identifiers of its plots."""
     prefix = f"c{index}"
     return CurvesView(
         heading=scale_words.heading(curves),
@@ -179,6 +181,7 @@ def _curves_view(curves: PhaseCurves, sweep: Sweep, index: int) -> CurvesView:
 
 
 def _treatments(curves: PhaseCurves) -> Table | None:
+    """Return a table of all treatments, for curves without speed-ups, or None if it would be empty."""
     columns, rows = scale_words.treatment_rows(curves)
     note = (
         "Throughput: means over repetitions with 95 % intervals, with one relative variance pooled over all treatments."
@@ -190,7 +193,10 @@ def _treatments(curves: PhaseCurves) -> Table | None:
 
 
 def _times(curves: PhaseCurves, sweep: Sweep, prefix: str) -> list[tuple[str, Figure]]:
-    """Return a plot over time for each number of nodes: the first run of its best treatment."""
+    """Return title and plot over time for each number of nodes: the first run of its best treatment.
+
+    `prefix` begins the identifiers of the plots.
+    """
     runs = {run.id: run for run in sweep.folder.runs}
     shown = []
     for number, treatment in enumerate(curves.best):
@@ -216,6 +222,7 @@ def _subtitle(description: Mapping[str, Any], stores: Sequence[RecordedStore]) -
 
 
 def _size(nodes: int | None, clients: int | None) -> str:
+    """Write the numbers of nodes and clients that are known: `2 nodes, 8 clients`."""
     words = [format_nodes(nodes)] if nodes else []
     words += [counted(clients, "client")] if clients else []
     return ", ".join(words)
@@ -243,6 +250,7 @@ def print_sweep(sweep: Sweep, console: Console | None = None, further: Further |
 
 
 def _print_curves(console: Console, curves: PhaseCurves) -> None:
+    """Print the curves of one phase: answer, limits, table, curves over clients, bends and warnings."""
     console.print(Text(scale_words.lead(curves)))
     for words in scale_words.limits(curves):
         console.print(Text(words, style="dim"))
@@ -271,6 +279,7 @@ def _print_curves(console: Console, curves: PhaseCurves) -> None:
 
 
 def _speedups(curves: PhaseCurves) -> TerminalTable:
+    """Return the throughput, speed-up and response times of each number of nodes for the terminal."""
     table = TerminalTable(
         ("nodes", "clients", "runs", curves.rate.unit, "speed-up", "efficiency", "p50", "p99"), names=0
     )  # fmt: skip
@@ -313,7 +322,10 @@ def _costs(sweep: Sweep, prices: Prices) -> list[Cost]:
 
 
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
-    """Return the report: curves, fits and speed-ups."""
+    """Return the report on the experiment in a folder: curves, fits and speed-ups.
+
+    `bands` are the bounds of latency buckets, s.
+    """
     sweep = read_sweep(path)
     prices = Prices.of(sweep.folder.description)
     more = further(sweep.folder, bands, prices, _costs(sweep, prices) if prices else ())

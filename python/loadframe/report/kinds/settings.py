@@ -78,6 +78,7 @@ def settings_page(settings: Settings, further: Sections = (), over: Sections = (
 
 
 def _view(result: SettingsAt, description: Mapping[str, Any], prefix: str) -> ResultView:
+    """Return the result of one phase as the page shows it; `prefix` begins the identifiers of its plots."""
     return ResultView(
         heading=settings_words.heading(result),
         lead=settings_words.lead(result, description["factors"]),
@@ -100,7 +101,10 @@ def _view(result: SettingsAt, description: Mapping[str, Any], prefix: str) -> Re
 
 
 def effects_plots(result: SettingsAt, index: int, levels: Mapping[str, Sequence[Any]], name: str) -> list[Figure]:
-    """Draw the ratios of one response with their intervals, the largest share first; empty without ratios."""
+    """Draw the ratios of response number `index` with their intervals, the largest share first; empty without ratios.
+
+    `levels` are the levels of each factor, and `name` is the plot's identifier.
+    """
     response = result.responses[index]
     effects = []
     for fit in sorted(response.model.terms, key=lambda fit: -fit.share):
@@ -124,7 +128,10 @@ def effects_plots(result: SettingsAt, index: int, levels: Mapping[str, Sequence[
 
 
 def effects_table(result: SettingsAt, index: int, levels: Mapping[str, Sequence[Any]]) -> Table:
-    """Return the terms of one response's model, the largest share first, then the shares of blocks and residuals."""
+    """Return the terms of response number `index`, the largest share first, then the shares of blocks and residuals.
+
+    `levels` are the levels of each factor.
+    """
     response = result.responses[index]
     rows = []
     aliased = {fit.term: settings_words.aliases_text(result, response, fit.term) for fit in response.model.terms}
@@ -209,7 +216,10 @@ def ranking_table(result: SettingsAt) -> Table:
 
 
 def interactions(result: SettingsAt, prefix: str, levels: Mapping[str, Sequence[Any]]) -> list[Figure]:
-    """Draw the objective at the levels of two settings, for the interactions with the largest shares."""
+    """Draw the objective at the levels of two settings, for the four interactions with the largest shares.
+
+    `prefix` begins the identifiers of the plots, and `levels` are the levels of each factor.
+    """
     if not result.responses:
         return []
     pairs = [fit for fit in result.responses[0].model.terms if len(fit.term) == 2]
@@ -218,6 +228,7 @@ def interactions(result: SettingsAt, prefix: str, levels: Mapping[str, Sequence[
 
 
 def _interaction(result: SettingsAt, term: Sequence[int], name: str, levels: Mapping[str, Sequence[Any]]) -> Figure:
+    """Draw the means of the objective over the levels of one setting of a term, a line for each level of the other."""
     over, by = term
     cells: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for number, value in result.course:
@@ -280,7 +291,7 @@ def _unit(result: SettingsAt) -> tuple[float, str]:
 
 
 def course(result: SettingsAt, name: str) -> Figure:
-    """Draw the trials of an optimiser in order, and the best value so far."""
+    """Draw the trials of an optimiser in order, and the best value so far. `name` is the plot's identifier."""
     values = np.array([value for _, value in result.course])
     higher = result.objective.better == "higher"
     best = np.maximum.accumulate(values) if higher else np.minimum.accumulate(values)
@@ -331,6 +342,7 @@ def print_settings(settings: Settings, console: Console | None = None, further: 
 
 
 def _effects(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> TerminalTable:
+    """Return the terms with the eight largest shares of the first response as a table for the terminal."""
     response = result.responses[0]
     aliased = {fit.term: settings_words.aliases_text(result, response, fit.term) for fit in response.model.terms}
     further = any(aliased.values())
@@ -355,6 +367,7 @@ def _effects(result: SettingsAt, levels: Mapping[str, Sequence[Any]]) -> Termina
 
 
 def _ranking(result: SettingsAt) -> TerminalTable:
+    """Return the eight best combinations as a table for the terminal."""
     name = f"combination, by {result.objective.phrase}"
     table = TerminalTable((name, "runs", "failed", "ratio", "as measured", "better", "CPU per request"))
     for standing in result.standings[:_SHOWN]:
@@ -385,6 +398,7 @@ def settings_document(settings: Settings) -> dict[str, Any]:
 
 
 def _result(result: SettingsAt) -> dict[str, Any]:
+    """Return the result of one phase at one size for JSON."""
     levels = [dict(zip(result.factors, combination, strict=True)) for combination in result.combinations]
     return {
         "at": dict(result.at),
@@ -415,6 +429,7 @@ def _result(result: SettingsAt) -> dict[str, Any]:
 
 
 def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
+    """Return the model of one response for JSON: terms, effects, and shares of blocks and residuals."""
     model = response.model
     return {
         **response.measure.as_dict(),
@@ -445,7 +460,10 @@ def _response(response: Response, result: SettingsAt) -> dict[str, Any]:
 
 
 def read(path: Path, bands: Sequence[float] = ()) -> Report:
-    """Return the report: effects, ranking and confirmation."""
+    """Return the report on the experiment in a folder: effects, ranking and confirmation.
+
+    `bands` are the bounds of latency buckets, s.
+    """
     settings = read_settings(path)
     prices = Prices.of(settings.folder.description)
     more = further(settings.folder, bands, prices, costs_of(settings.folder, prices) if prices else ())

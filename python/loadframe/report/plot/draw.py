@@ -116,6 +116,7 @@ def narrow(figure: Figure) -> Figure:
 
 
 def _axes(figure: Figure) -> dict[str, Any]:
+    """Return size, x axis and panels of a figure for the pointer script."""
     figure = _fitted(figure)
     frame = _frame(figure)
     panels = [{"title": panel.y.title, **_placed(y)} for panel, y in zip(figure.panels, frame.y, strict=True)]
@@ -148,6 +149,7 @@ def _printable(value: Any) -> Any:
 
 
 def _trace_data(trace: Trace) -> dict[str, Any]:
+    """Return name, color and points of a trace for the pointer script."""
     color = (trace.mark or trace.line or LineStyle(INK)).color
     told: dict[str, Any] = {"name": trace.name, "group": trace.group or trace.name, "color": color}
     told |= {"panel": trace.panel, "x": list(trace.x), "y": list(trace.y)}
@@ -159,6 +161,7 @@ def _trace_data(trace: Trace) -> dict[str, Any]:
 
 
 def _placed(over: Scale) -> dict[str, Any]:
+    """Return a scale for the pointer script: the pixels and values of its ends, and its categories."""
     edges = [round(edge, 2) for edge in (over.start, over.end)]
     placed: dict[str, Any] = {"pixels": edges, "values": [over.low, over.high], "log": over.log}
     return {**placed, "categories": list(over.categories)} if over.categories else placed
@@ -212,6 +215,7 @@ def _bottom(figure: Figure) -> float:
 
 
 def _x_values(figure: Figure) -> Iterator[float | str | None]:
+    """Yield the x of all traces and bands."""
     for trace in figure.traces:
         yield from trace.x
     for band in figure.bands:
@@ -219,6 +223,7 @@ def _x_values(figure: Figure) -> Iterator[float | str | None]:
 
 
 def _y_values(figure: Figure, panel: int) -> Iterator[float | None]:
+    """Yield the y of all traces, error bars and bands in a panel, and of rules in the first panel."""
     for trace in figure.traces:
         if trace.panel == panel:
             yield from (*trace.y, *trace.low, *trace.high)
@@ -230,6 +235,7 @@ def _y_values(figure: Figure, panel: int) -> Iterator[float | None]:
 
 
 def _y_ticks(axis: Axis, y: Scale) -> list[tuple[float | str, str]]:
+    """Return the ticks of a y axis with their labels, about 38 pixels apart."""
     return ticks(axis, y, max(2, round((y.start - y.end) / 38)))
 
 
@@ -250,6 +256,7 @@ def _behind(figure: Figure, frame: _Frame) -> Iterator[str]:
 
 
 def _panel(figure: Figure, frame: _Frame, index: int, panel: Panel) -> Iterator[str]:
+    """Draw the panel number `index`: y axis with grid, rules at a y, bands and traces."""
     y, left, right = frame.y[index], frame.x.start, frame.x.end
     for value, label in _y_ticks(panel.y, y):
         place = y.pixel(value)
@@ -283,6 +290,7 @@ def _panel(figure: Figure, frame: _Frame, index: int, panel: Panel) -> Iterator[
 
 
 def _x_axis(figure: Figure, frame: _Frame) -> Iterator[str]:
+    """Draw the x axis: its line, ticks, labels and title, and vertical grid lines in all panels."""
     bottom, left, right = frame.y[-1].start, frame.x.start, frame.x.end
     yield _straight(left, bottom, right, bottom, MUTED)
     slants = _slants_categories(figure)
@@ -306,6 +314,7 @@ def _x_axis(figure: Figure, frame: _Frame) -> Iterator[str]:
 
 
 def _area(band: Band, frame: _Frame) -> str:
+    """Draw a band as a polygon; points without a pixel are left out."""
     y = frame.y[band.panel]
     edges = []
     for x, low, high in zip(band.x, band.low, band.high, strict=True):
@@ -320,6 +329,7 @@ def _area(band: Band, frame: _Frame) -> str:
 
 
 def _trace(trace: Trace, frame: _Frame) -> str:
+    """Draw the line, marks and error bars of a trace as a group."""
     y = frame.y[trace.panel]
     places = [
         (None if at is None else frame.x.pixel(at), None if value is None else y.pixel(value))
@@ -338,6 +348,7 @@ def _trace(trace: Trace, frame: _Frame) -> str:
 
 
 def _path(places: Iterable[tuple[float | None, float | None]], line: LineStyle) -> str:
+    """Draw a line through places in pixels, with a gap at None."""
     steps: list[str] = []
     drawing = False
     points = [*places, (None, None)]
@@ -375,6 +386,7 @@ def _bars(
 
 
 def _mark(x: float | None, y: float | None, mark: Mark) -> str:
+    """Draw a symbol with its center at a place in pixels."""
     x, y, radius = x or 0.0, y or 0.0, mark.size / 2
     if mark.symbol == "x":
         ends = f"M{_n(x - radius)} {_n(y - radius)}L{_n(x + radius)} {_n(y + radius)}"
@@ -409,14 +421,17 @@ def _legend_rows(figure: Figure) -> list[list[Trace]]:
 
 
 def _legend_width(figure: Figure, trace: Trace) -> float:
+    """Return the width of a trace's entry in the legend, pixels."""
     return _SWATCH + _width(_legend_name(figure, trace)) + 18
 
 
 def _legend_name(figure: Figure, trace: Trace) -> str:
+    """Return the name of a trace, shortened to the width of the figure."""
     return _shortened(trace.name, int((figure.width - 2 * _RIGHT - _SWATCH) / (_LETTER * _SMALL)))
 
 
 def _legend(figure: Figure) -> Iterator[str]:
+    """Draw the legend above the panels: a sample of line and mark, and the name, of each trace."""
     for number, row in enumerate(_legend_rows(figure)):
         x, y = float(_RIGHT), 14.0 + _LEGEND_ROW * number
         for trace in row:
@@ -431,6 +446,7 @@ def _legend(figure: Figure) -> Iterator[str]:
 
 
 def _label_height(figure: Figure) -> float:
+    """Return the height of the labels above the first panel, pixels; 0 without labels."""
     if not figure.labels:
         return 0.0
     longest = max(_width(label.text) for label in figure.labels)
@@ -451,6 +467,7 @@ def _slants_labels(figure: Figure) -> bool:
 
 
 def _labels(figure: Figure, frame: _Frame) -> Iterator[str]:
+    """Draw the labels above the first panel; slanted labels that would overlap are left out."""
     y = frame.top - 6
     slants = _slants_labels(figure)
     taken = -math.inf
@@ -470,6 +487,7 @@ def _labels(figure: Figure, frame: _Frame) -> Iterator[str]:
 
 
 def _straight(x1: float, y1: float, x2: float, y2: float, color: str, *, width: float = 1, dash: str = "") -> str:
+    """Draw a straight line between two points in pixels."""
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     ends = f'x1="{_n(x1)}" y1="{_n(y1)}" x2="{_n(x2)}" y2="{_n(y2)}"'
     return f'<line {ends} stroke="{color}" stroke-width="{width:g}"{dashes}/>'
@@ -485,6 +503,7 @@ def _text(
     color: str = "",
     size: int = _SMALL,
 ) -> str:
+    """Draw a text at a point in pixels; `turn` is an angle in degrees and the center of the rotation."""
     more = f' text-anchor="{anchor}"' if anchor != "start" else ""
     if turn:
         more += f' transform="rotate({turn[0]:g} {_n(turn[1])} {_n(turn[2])})"'
@@ -507,6 +526,7 @@ def _lines(words: str, room: float, size: int = _SMALL) -> list[str]:
 
 
 def _shortened(words: str, most: int) -> str:
+    """Return a text, cut to `most` characters with an ellipsis."""
     return words if len(words) <= most else f"{words[: most - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 

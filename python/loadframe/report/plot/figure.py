@@ -251,7 +251,10 @@ def number_text(value: float) -> str:
 
 
 def _steps(low: float, high: float, most: int, *, whole: bool = False) -> list[float]:
-    """Return the multiples of 1, 2, 2.5 or 5 times a power of ten between two values."""
+    """Return the multiples of 1, 2, 2.5 or 5 times a power of ten between two values, about `most`.
+
+    With `whole`, all are whole numbers.
+    """
     rough = (high - low) / max(most, 1)
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * (1 - 1e-9))

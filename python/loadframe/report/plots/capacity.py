@@ -36,7 +36,7 @@ _MARKS = {
 
 
 def trials_plot(capacity: Capacity, capacities: Capacities, name: str) -> Figure:
-    """Draw the trials of a treatment: rate, response time and outcome."""
+    """Draw the trials of a treatment: rate, response time and outcome. `name` is the plot's identifier."""
     attempts = [attempt for search in capacity.searches for attempt in search.attempts]
     apart, unit = bool(capacities.slo.operations), unit_of(capacity.over)
     traces = []
@@ -77,7 +77,10 @@ def trials_plot(capacity: Capacity, capacities: Capacities, name: str) -> Figure
 
 
 def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None, name: str) -> Figure:
-    """Draw capacity against nodes, with the fitted curve and its band if the fit is conclusive."""
+    """Draw capacity against nodes, with the fitted curve and its band if the fit is conclusive.
+
+    `name` is the plot's identifier.
+    """
     known = [(capacity, capacity.rate) for capacity in capacities if capacity.rate]
     unit = unit_of(capacities[0].over if capacities else "rate")
     traces: list[Trace] = []

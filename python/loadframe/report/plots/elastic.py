@@ -65,7 +65,7 @@ _DASHES: Sequence[Dash] = ("solid", "dash", "dot")
 def run_plot(group: Group, name: str) -> Figure | None:
     """Draw the group's example run, with the throughput of its control run; None without a run.
 
-    If the group has no valid run, the example is invalid, and the caption says so.
+    If the group has no valid run, the example is invalid, and the caption says so. `name` is the plot's identifier.
     """
     run = group.example
     if run is None or run.run is None:
@@ -115,15 +115,18 @@ def run_plot(group: Group, name: str) -> Figure | None:
 
 
 def _line(x: npt.ArrayLike, y: npt.ArrayLike, label: str, line: LineStyle, *, legend: bool = True) -> Trace:
+    """Return a trace that is a line without marks."""
     return Trace(numbers(x), numbers(y), label, line, legend=legend)
 
 
 def _load_title(run: Run) -> str:
+    """Return the axis title of the load: accepted events/s, offered requests/s, or clients."""
     phase = run.summary.measured[0]
     return "accepted/s" if phase.sources else "offered/s" if phase.has_open_load else "clients"
 
 
 def _load(run: Run, course: Course) -> Iterator[Trace]:
+    """Yield the planned load over time, or the accepted events of sources. After a HELD event, clients are constant."""
     phase = run.summary.measured[0]
     if phase.sources:
         yield from _accepted(run, phase.begin)
@@ -139,7 +142,10 @@ def _load(run: Run, course: Course) -> Iterator[Trace]:
 
 
 def _accepted(run: Run, begin: float) -> Iterator[Trace]:
-    """Yield the accepted events of each source: the offered rate is known only to their senders."""
+    """Yield the accepted events/s of each source, since only their senders know the offered rate.
+
+    `begin` is the start of the measured window, s since the run began.
+    """
     table = run.telemetry
     for name in run.summary.measured[0].sources:
         of_it = pc.and_(pc.equal(table["source"], f"source:{name}"), pc.equal(table["metric"], "accepted"))
@@ -150,6 +156,7 @@ def _accepted(run: Run, begin: float) -> Iterator[Trace]:
 
 
 def _throughput(group: Group, course: Course) -> Iterator[Trace]:
+    """Yield the throughput of the run, and before it that of the control run, shifted to the same time of the trigger."""
     control = group.control
     if control:
         other = group.courses[control.id]
@@ -163,15 +170,18 @@ def _throughput(group: Group, course: Course) -> Iterator[Trace]:
 
 
 def _response(course: Course) -> Iterator[Trace]:
+    """Yield p50 and p99 of the response times, ms."""
     yield _line(course.times, 1e3 * course.response_p50, "p50", LineStyle(COLORS[2], 1.6))
     yield _line(course.times, 1e3 * course.response_p99, "p99", LineStyle(COLORS[1], 1.6))
 
 
 def _failures(course: Course) -> Iterator[Trace]:
+    """Yield the failed requests/s."""
     yield _line(course.times, course.failures, "failed", LineStyle(COLORS[3], 1.6), legend=False)
 
 
 def _data(course: Course) -> Iterator[Trace]:
+    """Yield the data left to move and the missing replicas, if the run has samples of them."""
     for samples, label, color in (
         (course.left, f"{course.unit or 'pieces'} left to move", COLORS[4]),
         (course.missing, "replicas missing", COLORS[6]),
@@ -182,6 +192,7 @@ def _data(course: Course) -> Iterator[Trace]:
 
 
 def _cpu(run: Run) -> Iterator[Trace]:
+    """Yield the CPU use of each node, in cores."""
     telemetry = run.telemetry
     zero = run.summary.measured[0].begin
     rows = telemetry.filter(

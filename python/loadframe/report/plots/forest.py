@@ -53,7 +53,8 @@ def forest(
 
     The axis is logarithmic with `logarithmic`, or if the ratios and intervals span more than a factor of 4. A filled
     arrow at the edge stands for a distant end of an interval, a dotted line with a hollow arrow for an unknown end.
-    `marks` has the mark of each outcome; without it, outcomes get colors and symbols in order of appearance.
+    `marks` has the mark of each outcome; without it, outcomes get colors and symbols in order of appearance. `name` is
+    the plot's identifier, `title` that of the axis.
     """
     shown = [effect for effect in effects if 0 < effect.ratio.value < math.inf]
     if not shown:
@@ -98,7 +99,10 @@ def forest(
 def _intervals(
     rows: Sequence[tuple[float, Effect]], limits: tuple[float, float], color: str, outcome: str, *, logarithmic: bool
 ) -> Iterator[Trace]:
-    """Yield the intervals of an outcome: known parts, parts to unknown ends, and arrows where they leave the axis."""
+    """Yield the intervals of an outcome: known parts, parts to unknown ends, and arrows where they leave the axis.
+
+    `rows` are the y and effect of each row, and `limits` the ends of the axis.
+    """
     known: list[tuple[float, float, float]] = []
     unknown: list[tuple[float, float, float]] = []
     arrows: dict[tuple[str, bool], list[tuple[float, Effect]]] = {}

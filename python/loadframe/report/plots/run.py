@@ -88,7 +88,10 @@ _LEVEL_NAMES = 4
 def phase_over_time(
     run: Run, phase: PhaseSummary, operation: str | None, name: str, caption: str, rate: Rate = THROUGHPUT
 ) -> Figure:
-    """Draw one phase: requests or documents per second above, p50 and p99 of `operation` below."""
+    """Draw one phase: requests or documents per second above, p50 and p99 of `operation` below.
+
+    `name` is the plot's identifier.
+    """
     rows = _phase_rows(run, phase)
     seconds, counts = _per_second(_single(rows, phase), rate)
     line, mark = LineStyle(COLORS[0]), Mark(COLORS[0], size=5)
@@ -113,7 +116,7 @@ def run_over_time(run: Run, name: str, dips: Sequence[DipsOfPhase] = ()) -> Figu
     """Draw a whole run, phases side by side.
 
     Panels from the top: requests per second, documents per second if counted, percentiles of each operation, activities
-    of the store if observed. A dotted line marks the start of each dip.
+    of the store if observed. A dotted line marks the start of each dip. `name` is the plot's identifier.
     """
     traces: list[Trace] = []
     phases = run.summary.phases
@@ -181,6 +184,7 @@ def _with_short_legend(traces: Sequence[Trace]) -> list[Trace]:
 
 
 def _values(traces: Iterable[Trace], panel: int) -> list[float | None]:
+    """Return the y of all points in a panel."""
     return [value for trace in traces if trace.panel == panel for value in trace.y]
 
 
@@ -219,9 +223,9 @@ def _attempts(rows: pa.Table) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
 def _percentiles(
     rows: pa.Table, shift: float, panel: int, operation: str = "", color: str | None = None
 ) -> list[Trace]:
-    """Return p50 and p99 of one operation by second; in a second with two segments, of the larger segment.
+    """Return p50 and p99 of one operation by second, ms; in a second with two segments, of the larger segment.
 
-    Without `color`, the two differ in color.
+    `shift` is added to the seconds. Without `color`, the two differ in color.
     """
     rows = rows.filter(pc.is_valid(rows["response_p50"])).sort_by([("second", "ascending"), ("successes", "ascending")])
     second = rows["second"].to_numpy()
@@ -251,8 +255,8 @@ _DASHES: tuple[Dash, ...] = ("solid", "dash", "dot")
 def resources_over_time(run: Run, name: str) -> Figure | None:
     """Draw the CPU of each node above, the network traffic of nodes and machines below.
 
-    Return None if there are no samples.
-    CPU is drawn in user mode and in the kernel if the run recorded both, and in total for many nodes.
+    Return None without samples of CPU. CPU is drawn in user mode and in the kernel if the run recorded both, and in
+    total for many nodes. `name` is the plot's identifier.
     """
     cpu = _samples(run, {"process.cpu": ""})
     traffic = {
@@ -296,7 +300,10 @@ def resources_over_time(run: Run, name: str) -> Figure | None:
 
 
 def _samples(run: Run, metrics: Mapping[str, str]) -> dict[str, tuple[npt.NDArray[Any], npt.NDArray[Any]]]:
-    """Return times and values of these metrics of nodes and machines, by label."""
+    """Return times (s since the run began) and values of metrics of nodes and machines, by label.
+
+    `metrics` are the names of the metrics in labels.
+    """
     telemetry = run.telemetry
     known = telemetry.filter(pc.is_in(telemetry["metric"], pa.array(list(metrics)))).sort_by("time")
     points: dict[str, list[tuple[float, float]]] = defaultdict(list)

@@ -58,13 +58,17 @@ def over_factor_section(curves: Sequence[CurveOver]) -> Table:
 
 
 def _operations(curves: Sequence[CurveOver]) -> str:
+    """Write the operations of the curves' response times, with their phases if there are several."""
     by_phase = dict.fromkeys((curve.phase, curve.operation) for curve in curves)
     named = [f"{operation} in {phase}" if len(by_phase) > 1 else str(operation) for phase, operation in by_phase]
     return ", ".join(named)
 
 
 def _figure(curve: CurveOver, name: str) -> Figure:
-    """Draw throughput over a factor (for an open loop p50), with a line for each treatment of the other factors."""
+    """Draw throughput over a factor (for an open loop p50), with a line for each treatment of the other factors.
+
+    `name` is the plot's identifier.
+    """
     traces = list(_traces(curve))
     levels = curve.levels
     values = [value for trace in traces for value in (*trace.y, *trace.low, *trace.high)]
@@ -92,6 +96,7 @@ def _figure(curve: CurveOver, name: str) -> Figure:
 
 
 def _traces(curve: CurveOver) -> Iterator[Trace]:
+    """Yield a line with error bars for each treatment of the other factors."""
     factor = 1e3 if curve.opened else 1.0
     for index, line in enumerate(curve.lines):
         known = [(point, estimate) for point in line.points if (estimate := _plotted_value(curve, point)) is not None]
@@ -110,10 +115,12 @@ def _traces(curve: CurveOver) -> Iterator[Trace]:
 
 
 def _plotted_value(curve: CurveOver, point: PointOver) -> Estimate | None:
+    """Return the estimate that the plot shows: the response time of an open loop, otherwise the throughput."""
     return point.response if curve.opened else point.rate
 
 
 def _hover_text(curve: CurveOver, line: LineOver, point: PointOver) -> str:
+    """Return the text of a point for the pointer: treatment, level, throughput and p50."""
     others = treatment_text(line.others)
     rate = "–" if point.rate is None else f"{measured_text(point.rate)} {curve.rate.unit}"
     at = f"{_name(curve.factor)} {point.level}"
@@ -121,6 +128,7 @@ def _hover_text(curve: CurveOver, line: LineOver, point: PointOver) -> str:
 
 
 def _name(factor: str) -> str:
+    """Write the last part of a factor's dotted name, with spaces for underscores."""
     return factor.rsplit(".", 1)[-1].replace("_", " ")
 
 
@@ -131,7 +139,10 @@ _ENOUGH_SIZES = 6
 
 
 def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
-    """Return one table and plot of all levels of the other factors, such as several stores; None for a single level."""
+    """Return one table and plot of all levels of the other factors, such as several stores; None for a single level.
+
+    `name` is the plot's identifier.
+    """
     if len(curves) < 2 or not all(of_level.treatments for of_level in curves):
         return None
     over = "clients" if len({at.clients for of_level in curves for at in of_level.treatments}) > 1 else "nodes"
@@ -178,7 +189,10 @@ def side_by_side(curves: Sequence[PhaseCurves], name: str) -> Table | None:
 
 
 def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
-    """Draw throughput at the best clients against nodes, with the fitted curve, its band, and linear growth."""
+    """Draw throughput at the best clients against nodes, with the fitted curve, its band, and linear growth.
+
+    None without such a curve. `name` is the plot's identifier.
+    """
     curve = curves.over_nodes
     if curve is None:
         return None
@@ -217,7 +231,10 @@ def throughput_over_nodes(curves: PhaseCurves, name: str) -> Figure | None:
 
 
 def throughput_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
-    """Draw throughput against clients, with a curve for each number of nodes; None without such curves."""
+    """Draw throughput against clients, with a curve for each number of nodes; None without such curves.
+
+    `name` is the plot's identifier.
+    """
     if not curves.over_clients:
         return None
     traces: list[Trace] = []
@@ -242,7 +259,10 @@ def throughput_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
 
 
 def response_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
-    """Draw p50 and p99 of response times against clients for each number of nodes; None without such curves."""
+    """Draw p50 and p99 of response times against clients for each number of nodes; None without such curves.
+
+    `name` is the plot's identifier.
+    """
     if not curves.over_clients:
         return None
     traces = []
@@ -273,7 +293,7 @@ def response_over_clients(curves: PhaseCurves, name: str) -> Figure | None:
 
 
 def residuals(fit: ScalabilityFit, name: str) -> Figure:
-    """Draw the residuals of the best model against size."""
+    """Draw the residuals of the best model against size. `name` is the plot's identifier."""
     sizes = [n for n, _ in fit.observations]
     factor, unit = (100.0, "%") if fit.kind == "relative" else (1.0, "1/s")
     values = [factor * residual for residual in fit.best_model.residuals]
@@ -301,7 +321,11 @@ def _size_axis(title: str, largest: float | None = None) -> Axis:
 def _fitted(
     fit: ScalabilityFit | None, unit: str, color: str, group: str, name: str | None, top: float
 ) -> tuple[list[Trace], list[Band]]:
-    """Return a fitted curve and its band, dashed beyond the measurements, at most to twice the largest size."""
+    """Return a fitted curve and its band, dashed beyond the measurements, at most to twice the largest size.
+
+    Empty without a conclusive fit. With `name`, the curve is in the legend. The band ends at twice the throughput
+    `top`.
+    """
     if fit is None or not tells(fit):
         return [], []
     smallest = min(n for n, _ in fit.observations)
@@ -333,6 +357,7 @@ def _runs(
     symbol: str,
     name: str,
 ) -> Trace:
+    """Return a trace with a mark for each run: throughput at `size(point)`, which counts `over` such as clients."""
     return Trace(
         [size(point) for point in points],
         numbers([point.throughput for point in points]),
@@ -377,10 +402,12 @@ def _clients(point: Point) -> int | None:
 
 
 def _points(curve: Curve) -> list[Point]:
+    """Return the points of all treatments of a curve."""
     return [point for treatment in curve.treatments for point in treatment.points]
 
 
 def _how_to_read(fit: ScalabilityFit | None) -> str:
+    """Return sentences that explain lines and areas, or that the data are inconclusive."""
     if fit is None or not tells(fit):
         return "No curve: the data are inconclusive."
     words = "Lines: fitted models. Shaded areas: their 95 % bands"
@@ -394,4 +421,5 @@ def _color(index: int) -> str:
 
 
 def _label(curve: Curve) -> str:
+    """Write the number of nodes of a curve; `runs` if it is unknown."""
     return format_nodes(curve.nodes) if curve.nodes else "runs"

@@ -100,6 +100,7 @@ def _inconclusive(at: DipsOfPhase) -> str:
 
 
 def _chance(at: DipsOfPhase) -> str:
+    """Write the largest p value of the activities that explain the dips, as a percentage."""
     most = max(activity.overlap.p for activity in at.claimed)
     return format_share(most, 1)
 
@@ -164,6 +165,7 @@ def samples_table(run: Run) -> Table | None:
 
 
 def _cells(spread: Spread, seconds: int) -> list[Cell]:
+    """Return the cells of a distribution; `seconds` is the length of its samples."""
     figures = (spread.least, spread.q1, spread.median, spread.mean, spread.q3, spread.most, spread.deviation)
     return [seconds_cell(seconds), *map(count_cell, (spread.samples, *figures))]
 
@@ -217,7 +219,10 @@ def sources_table(phases: Sequence[PhaseSummary]) -> Table | None:
 
 
 def sources_over_time(run: Run, name: str) -> Figure | None:
-    """Draw the accepted, indexed and unacknowledged events over time; return None for a run without samples."""
+    """Draw the accepted, indexed and unacknowledged events over time; None for a run without samples.
+
+    `name` is the plot's identifier.
+    """
     rows = run.telemetry.filter(pc.starts_with(run.telemetry["source"], "source:")).sort_by("time")
     if not rows.num_rows:
         return None
@@ -245,6 +250,7 @@ def sources_over_time(run: Run, name: str) -> Figure | None:
 
 
 def _trace(rows: pa.Table, metric: str, name: str, line: LineStyle, panel: int) -> Trace:
+    """Return the samples of a metric over time as a line called `name`."""
     sampled = rows.filter(pc.equal(rows["metric"], metric))
     return Trace(numbers(sampled["time"].to_numpy()), numbers(sampled["value"].to_numpy()), name, line, panel=panel)
 

@@ -63,10 +63,15 @@ def queries(run: Run) -> list[dict[str, Any]]:
 def _step(
     run: Run, phase: PhaseSummary, planned: Mapping[str, Any], rows: list[dict[str, Any]], sampled: pa.Table | None
 ) -> dict[str, Any]:
+    """Return a measured phase as a step: responses of each operation, and times in s.
+
+    `planned` is the phase in the workload, `rows` are the seconds of the run, and `sampled` its requests, if recorded.
+    """
     ranks = sum(stream.clients for stream in phase.streams if isinstance(stream.clients, int)) or 1
     forms = planned.get("operations", {})
 
     def responses(operation: str) -> list[list[Request]]:
+        """Return the requests of an operation, a list for each client."""
         if sampled is not None:
             return _by_client(sampled, phase, operation)
         return _round_robin(list(_requests(run, phase, operation, rows)), ranks)
@@ -91,6 +96,7 @@ def _query(name: str, form: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _think_time(pacing: Mapping[str, Any]) -> float:
+    """Return the fixed think time of a closed loop, s; 0 for a random one or none."""
     think_time = pacing.get("closed", {}).get("think_time", 0.0)
     return float(think_time) if isinstance(think_time, int | float) else 0.0
 
@@ -123,10 +129,12 @@ def _by_client(sampled: pa.Table, phase: PhaseSummary, operation: str) -> list[l
 
 
 def _round_robin(requests: list[Request], ranks: int) -> list[list[Request]]:
+    """Distribute requests to ranks: one request to each in turn."""
     return [requests[rank::ranks] for rank in range(ranks)]
 
 
 def _requests(run: Run, phase: PhaseSummary, operation: str, rows: list[dict[str, Any]]) -> Iterator[Request]:
+    """Yield the requests of an operation: successes from the histograms by second, then errors."""
     seconds = [row for row in rows if row["phase"] == phase.name and row["operation"] == operation]
     documents = {second: _mean_documents(seconds, second) for second in {row["second"] for row in seconds}}
     tag = f"{phase.name}/{operation}/service"

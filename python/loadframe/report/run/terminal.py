@@ -179,6 +179,7 @@ def print_verdict(console: Console, run: Run, verdict: RecordedVerdict) -> None:
 def _operations(
     operations: Mapping[str, OperationFigures], known: Mapping[str, Mapping[str, Percentile]]
 ) -> TerminalTable:
+    """Return rows for each operation and part: figures, intervals, recall, and times with failures."""
     failing = any(errors_text(operation) for _, operation in with_parts(operations))
     failures = ["failures"] if failing else []
     table = TerminalTable(("operation", "requests/s", "documents/s", *_PERCENTILES.values(), *failures))
