@@ -156,7 +156,7 @@ def _accepted(run: Run, begin: float) -> Iterator[Trace]:
 
 
 def _throughput(group: Group, course: Course) -> Iterator[Trace]:
-    """Yield the throughput of the run, and before it that of the control run, shifted to the same time of the trigger."""
+    """Yield the throughput of the run, and before it that of the control run, shifted to the same trigger time."""
     control = group.control
     if control:
         other = group.courses[control.id]
