@@ -259,7 +259,7 @@ class Cluster(ClusterView):
 
     @classmethod
     def respawn(cls, name: str, nodes: int, report: Report = _silent) -> Self:
-        """Stop a named cluster if it runs, and start it with its data and the given number of nodes."""
+        """Stop a named cluster if it runs, start it with its data and that number of nodes, and return it."""
         if cls.runs(name):
             report(f"stopping cluster {name}")
             cls.load(name).stop()
@@ -448,7 +448,7 @@ class Cluster(ClusterView):
         self._emit(ClusterEvent(event_kinds.CUT, (name,)))
 
     def restore(self, name: str) -> None:
-        """Undo a cut; the shape of the link is kept."""
+        """Undo a cut of a node's link; its shape is kept."""
         with self._node_table.held():
             node, link = self._linked(name)
             link.restore()
@@ -493,7 +493,7 @@ class Cluster(ClusterView):
         return node.number
 
     def _process(self, node: Node) -> Process:
-        """Return the running process of a node; BadInput if it does not run, or if the cluster is not ours."""
+        """Return the running process of a node; BadInput if it does not run, or Loadframe did not start the cluster."""
         self._of_ours()
         if node.process is None or not node.process.alive():
             raise BadInput(f"{node.name} is not running", remedy="see `loadframe cluster status`")
@@ -535,7 +535,7 @@ class Cluster(ClusterView):
             listener(event)
 
     def throttle(self, on: bool) -> None:
-        """Apply or lift the CPU quota and disk limits, for example lift them for a preparation phase."""
+        """Apply or lift the CPU quota and disk limits of all nodes, for example lift them for a preparation phase."""
         for node in self._node_table.nodes:
             if node.process:
                 node.process.throttle(on)

@@ -46,7 +46,7 @@ class Moved:
     """Completed transfer, to be committed or undone."""
 
     def __init__(self, node_table: NodeTable, saved: SavedCluster, moves: Sequence[_Move]) -> None:
-        """Store the state before the transfer."""
+        """`saved` is the state before the transfer, `moves` are the transfers of its nodes."""
         self._node_table, self._saved, self._moves = node_table, saved, moves
 
     def commit(self, report: Report) -> None:
@@ -159,7 +159,10 @@ def _require_movable(
 
 
 def _targets(store: Store, nodes: Sequence[Node], host: Host, staying: int) -> Mapping[str, Machine]:
-    """Return each node's machine: the one with its data, if it belongs to the host, or another with a free slot."""
+    """Return each node's machine: the one with its data, if it belongs to the host, or another with a free slot.
+
+    The first `staying` numbers get regular places, see `move`.
+    """
     known = {machine.hostname: machine for machine in host.machines}
     numbers = sorted({node.number for node in nodes if node.number is not None})
     of_number: dict[int, Machine] = {

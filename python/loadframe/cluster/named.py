@@ -170,7 +170,7 @@ class OutsideChange:
 
 
 def amendments(name: str) -> dict[str, OutsideChange]:
-    """Return each node's amendable fields from the record, by node name; empty without a readable record."""
+    """Return the fields that other commands may change, by node name, from the record; empty without a readable one."""
     try:
         entries = json.loads(record_of(name).read_text())["nodes"]
         return {

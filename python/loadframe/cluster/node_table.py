@@ -29,7 +29,7 @@ class NodeTable:
         formed: bool = False,
         copies: Sequence[named.Copy] = (),
     ) -> None:
-        """Hold these nodes. `facts` are recorded values, such as the version. `spec` is None for a foreign cluster."""
+        """Hold these nodes. `facts` are recorded values, such as the version. Without `spec`, nothing is recorded."""
         self.spec = spec
         self.facts = dict(facts)
         #: Whether the cluster was ready once.
@@ -164,7 +164,7 @@ class NodeTable:
                 self._merge_record()
 
     def _merge_record(self) -> bool:
-        """Apply the changes that other commands made to the record; return whether a record exists."""
+        """Apply the changes that other commands made to the record, to this object; return whether a record exists."""
         assert self.spec and self.spec.name
         self._read = self._changed()
         if self.changing:

@@ -27,7 +27,7 @@ class Planned:
 
 
 def again(node: Node) -> Planned:
-    """Return the process of a node that will be restarted."""
+    """Return a node's process, with the same name, role and number, as a process to start."""
     return Planned(ProcessSpec(node.name, node.role, node.serves, node.shares), node.number)
 
 
@@ -296,7 +296,10 @@ def _seats_on(
 
 
 def _apart(store: Store, spec: ClusterSpec, machines: Sequence[Machine], present: Sequence[Node]) -> list[Endpoint]:
-    """Return endpoints with the same ports, on machines with one address each."""
+    """Return endpoints with the same ports, those of the nodes in `present`, on machines with one address each.
+
+    BadInput if they are in use.
+    """
     if present:
         port, peer_port = _port(present[0].address), _port(str(present[0].peer_address))
     else:

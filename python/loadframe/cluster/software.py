@@ -163,7 +163,7 @@ def _prepared(store: Store, spec: ClusterSpec, host: Host, report: Report) -> So
 
 
 def require_reads(software: Software, before: str, folder: Path) -> None:
-    """Raise BadInput if the software is older than the version that wrote the data."""
+    """Raise BadInput if the software is older than `before`, the version that wrote the data in `folder`."""
     if _parts(software.version) < _parts(before):
         raise BadInput(
             f"the data was written by {software.store.kind} {before}, and {software.version} is older",

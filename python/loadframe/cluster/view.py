@@ -91,7 +91,7 @@ def _remote_machines(node_table: NodeTable) -> dict[str, Any]:
 
 
 def deviations(node_table: NodeTable, throttled: bool) -> list[str]:
-    """Return differences between the processes and the spec, one sentence each."""
+    """Return differences between the processes and the spec, one sentence each; `throttled`: quotas are in force."""
     sentences = []
     for node in node_table.nodes:
         if unknown := node.unknown:
@@ -117,7 +117,8 @@ def deviations(node_table: NodeTable, throttled: bool) -> list[str]:
 def limit_deviations(node_table: NodeTable, throttled: bool) -> list[str]:
     """Read the limits of settled nodes; return differences from the spec, one sentence each.
 
-    Another program may have changed a limit, or moved a node to another control group.
+    `throttled` is whether quotas should be in force. Another program may have changed a limit, or moved a node to
+    another control group.
     """
     owners = sharing(node_table.nodes)
     sentences: dict[str, None] = {}

@@ -404,7 +404,7 @@ class Store(ABC):
         return None
 
     def resign(self, addresses: Sequence[str], member: Member) -> None:  # noqa: B027 - most do not elect
-        """Remove the vote of a node that is about to be stopped. The node returns without a vote.
+        """Remove the vote of a node that will be stopped; it returns without a vote. By default, do nothing.
 
         `stay` makes the node's name eligible again, but not the node.
         """
@@ -441,7 +441,8 @@ class Store(ABC):
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Add a started node to the cluster, and return when it is a member; its data may move later.
 
-        `addresses` are those of the existing nodes. Where nodes join automatically, this only waits.
+        `addresses` are those of the existing nodes. Where nodes join automatically, this only waits. BadInput if
+        unsupported.
         """
         raise BadInput(f"Loadframe cannot add nodes to {self.kind}", remedy="start a cluster with more nodes")
 

@@ -206,7 +206,10 @@ class Web:
         return address.rpartition(":")[0] if port == (443 if self._access.tls else 80) else address
 
     def _connection(self, address: str, timeout: float, proxy: Proxy | None) -> http.client.HTTPConnection:
-        """Take an idle connection, or open one; UnsentError if that fails, BadInput for an invalid certificate."""
+        """Take an idle connection, or open one, with this limit of each read and write, s.
+
+        UnsentError if that fails, BadInput for an invalid certificate.
+        """
         connection = self._idle_connection(address)
         if connection is None:
             node = split_address(address)

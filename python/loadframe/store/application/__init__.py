@@ -98,7 +98,7 @@ def replace_file(folder: Path, name: str, text: str) -> None:
 
 
 def until(true: Callable[[], bool], watch: Watch, what: str, where: Sequence[Member], remedy: str) -> None:
-    """Wait until `true` returns True; LoadframeError counts as False. StoreFailed with this text after 180 s."""
+    """Wait until `true` returns True (LoadframeError: False); StoreFailed of `what`, `where`, `remedy` after 180 s."""
     deadline = time.monotonic() + _READY_WITHIN
     while not _holds(true):
         watch(Balancing(1, "tiers", what))

@@ -321,7 +321,7 @@ def compactions(tasks: Sequence[Mapping[str, Any]]) -> int:
 
 
 def _not_packaged() -> BadInput:
-    """Return the BadInput for a version to download."""
+    """Return the BadInput for a download: no package registry has Couchbase."""
     return BadInput(
         "no package registry has couchbase",
         remedy="give the folder of an installation with --home, or a running cluster with --hosts host:8091 ",

@@ -215,7 +215,7 @@ class SearchStore(Store):
         self.request(addresses, "PUT", "/_cluster/settings", {"persistent": dict(settings)})
 
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
-        """Read cluster settings; the explicit value is the persistent one. BadInput for a transient setting."""
+        """Return cluster settings, the persistent value as explicit; BadInput for an unknown or transient setting."""
         answer = self.request(addresses, "GET", "/_cluster/settings?flat_settings=true&include_defaults=true")
         settings = {}
         for name in names:
@@ -255,7 +255,10 @@ class SearchStore(Store):
         membership.take_vote(self.request, addresses, member.name)
 
     def leave(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Move all shards off the node, wait until it holds none, and take its vote. BadInput if it must stay."""
+        """Move all shards off the node, wait, and take its vote.
+
+        BadInput if the others cannot hold the data or elect.
+        """
         membership.require_electors(self.request, addresses, member)
         membership.leave(self.request, addresses, member, watch)
         membership.take_vote(self.request, addresses, member.name)
@@ -350,7 +353,7 @@ class SearchStore(Store):
         self.request(addresses, "DELETE", f"/{name}?ignore_unavailable=true")
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
-        """Return random documents of an index, alias or data stream."""
+        """Return up to `documents` random documents of an index, alias or data stream; BadInput if it is missing."""
         self._refuse_database(database)
         indices = self._indices(addresses, name)
         if not indices:
@@ -368,7 +371,7 @@ class SearchStore(Store):
         return {field: details.kind for field, details in self._explored(addresses, name).items()}
 
     def explore(self, addresses: Sequence[str], question: Question) -> Findings:
-        """Answer a question with searches; BadInput for an unknown collection or field, StoreFailed if one fails."""
+        """Answer a question with searches; BadInput for an unknown collection or field, StoreFailed on failure."""
         known = self._explored(addresses, question.collection)
         require_known(question, {field: details.kind for field, details in known.items()})
         with exploring.understood(addresses):
@@ -426,7 +429,7 @@ class SearchStore(Store):
 
 
 def _content(answer: Answer, method: str, path: str, auth: Auth | None) -> Any:
-    """Return the JSON of an answer; an error by status for 400 and up, BadInput for other content."""
+    """Return the JSON of an answer; raise an error by status from 400 on, BadInput for a redirect or other content."""
     if answer.status in _DENIED:
         reason = _reason(answer)
         known = next((remedy for part, remedy in _DENIALS.items() if part in reason.lower()), None)

@@ -160,13 +160,13 @@ def _inside(field: Field, parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nested(field: Field, query: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return `query`, which selects by the field; for a field in nested objects, as a query for their documents."""
+    """Return `query`, which is on the field, wrapped in a nested query if the field is in nested objects."""
     # Indices may lack the nested objects.
     return {"nested": {"path": field.path, "query": query, "ignore_unmapped": True}} if field.path else query
 
 
 def _order(field: Field) -> dict[str, Any]:
-    """Return a descending sort. Indices may lack the field, and its types may differ between them."""
+    """Return the options of a descending sort by the field, which indices may lack or have with different types."""
     common = "date" if field.kind == "time" else "double"
     return {
         "order": "desc",

@@ -140,7 +140,8 @@ class SimModel:
     def capacity(self, nodes: int, limit: float, quantile: float = 0.99) -> float:
         """Return the highest rate of Poisson arrivals at which that quantile of response times is within `limit` s.
 
-        0 if no rate suffices. BadInput unless service times are exponential, with one server and without stalls.
+        0 if no rate suffices. BadInput unless service times are exponential, with one server, and without stalls and
+        `client_sigma`.
         """
         if self.distribution != "exponential" or self.servers != 1 or self.stall or self.client_sigma:
             raise BadInput("the capacity of this model has no closed form", remedy="simulate it")
