@@ -151,7 +151,10 @@ class NodeTable:
                     self._holding = False
 
     def _save(self) -> None:
-        """Write the record of a named cluster; while `before` is set, its content with the current copies."""
+        """Write the record of a named cluster: `before`, if set, else the current state.
+
+        Both get the current copies.
+        """
         if self.spec and self.spec.name:
             saved = self.before or named.SavedCluster(self.spec, self.facts, self._nodes, self.formed)
             named.save(replace(saved, copies=self.copies))

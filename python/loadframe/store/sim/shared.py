@@ -369,7 +369,7 @@ class SharedState:
 
     @contextlib.contextmanager
     def locked(self, now: float) -> Iterator[None]:
-        """Hold the lock with the current state; at the end, save the state if it changed."""
+        """Hold the lock; before the block, read the state and process events up to `now`, s; then save changes."""
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
             self._read()
