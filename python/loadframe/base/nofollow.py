@@ -182,7 +182,7 @@ def reading(root: Path, name: str) -> Iterator[BufferedReader]:
 
 @contextlib.contextmanager
 def appending(root: Path, name: str) -> Iterator[BufferedWriter]:
-    """Open a file in a folder for appending, made for its owner alone if it is missing; BadInput as `open_file`."""
+    """Open a file in a folder for appending; a missing one is created with mode 0600. BadInput as `open_file`."""
     with folder(root) as top:
         opened = open_file(top, name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, root / name)
     with os.fdopen(opened, "ab") as file:
@@ -190,7 +190,7 @@ def appending(root: Path, name: str) -> Iterator[BufferedWriter]:
 
 
 def read_text(root: Path, name: str) -> str | None:
-    """Return the text of a small file below a folder; None if it is missing, BadInput as `open_file`."""
+    """Return the text of a file below a folder; None if it is missing, BadInput as `open_file` or above 16 MiB."""
     try:
         with reading(root, name) as file:
             content = file.read(_MOST + 1)
@@ -265,7 +265,7 @@ def _replace(
 
 @contextlib.contextmanager
 def making(root: Path, name: str, mode: int = 0o700) -> Iterator[int]:
-    """Open a folder below a folder, made with its parents where they are missing, and yield its descriptor."""
+    """Open a folder below a folder, and yield its descriptor; missing folders on the way are created with the mode."""
     with folder(root) as top, below(top, PurePosixPath(name), make=mode, where=root) as made:
         yield made
 

@@ -108,6 +108,7 @@ class Download:
             self._task = self._bar.add_task(what, total=total)
 
     def __enter__(self) -> Self:
+        """Show the bar, or report a line with the size if standard error is not a terminal."""
         if self._bar:
             self._bar.start()
         else:
@@ -118,6 +119,7 @@ class Download:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        """Remove the bar."""
         if self._bar:
             self._bar.stop()
 

@@ -172,7 +172,7 @@ class Experiment:
         )
 
     def with_measured_rates(self, path: Path) -> "Experiment":
-        """Return the experiment with the mean rates of the phases in the runs of this folder."""
+        """Return the experiment with the mean rates of phases in the readable runs of its folder `path`."""
         totals: dict[str, list[float]] = {}
         for run in sorted((path / "runs").glob("*/summary.json")):
             try:

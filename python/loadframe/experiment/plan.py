@@ -97,7 +97,7 @@ class Plan:
 
     @property
     def best(self) -> Outlook | None:
-        """The design with the narrowest interval of coherency for its number of runs; None without designs."""
+        """The design with the narrowest interval of coherency for its number of runs, or None without designs."""
         return min(self.outlooks, key=lambda design: _width(design) * math.sqrt(design.runs), default=None)
 
 
@@ -193,7 +193,7 @@ def _width(design: Outlook) -> float:
 
 
 def _over(description: Mapping[str, Any]) -> tuple[str | None, tuple[int, ...]]:
-    """Return the factor on the axis of a scaling curve (`nodes` before `clients`) and its levels; None without one."""
+    """Return the factor on a scaling curve's axis (`nodes` before `clients`) and its levels, or None and ()."""
     levels: Mapping[str, Sequence[Any]] = description["factors"] if description["kind"] == "scale" else {}
     for name in ("nodes", "clients"):
         if len(levels.get(name, ())) > 1:

@@ -104,12 +104,12 @@ def require(kind: HostKind) -> None:
 
 
 def limited_by(kind: HostKind, limits: Limits, folder: Path) -> tuple[str, str | None]:
-    """Return the limiter of this machine, and the reason if limits cannot be enforced."""
+    """Return the name of this machine's limiter, and the reason if limits cannot be enforced."""
     return kind.host().limited_by(limits, folder)
 
 
 def server_user(named: bool) -> int | None:
-    """Return the user for servers that refuse to run as root; see `LocalHost.server_user`."""
+    """Return the user id for servers that refuse to run as root; see `LocalHost.server_user`."""
     return LocalHost().server_user(named)
 
 
@@ -119,20 +119,21 @@ def free_ports(count: int, first: int | None, addresses: list[str]) -> list[int]
 
 
 def start(kind: HostKind, command: Command, limits: Limits) -> StartedProcess:
-    """Start a command under a supervisor."""
+    """Start a command under a supervisor, and return it with its number for later calls."""
     return _register(kind.host().start(command, limits))
 
 
 def find(kind: HostKind, record: Mapping[str, Any]) -> StartedProcess | None:
-    """Attach to a process that was kept, or None if it has ended."""
+    """Attach to a process that was kept, by its record; None if it has ended."""
     process = kind.host().find(record)
     return _register(process) if process else None
 
 
 def act(number: int, what: str) -> ProcessState:
-    """Apply an action to a process and return its new state.
+    """Apply an action to the process with a number, and return its new state.
 
-    `what` is `throttle`, `unthrottle`, or one of some methods of Process; BadInput for another one.
+    `what` is `throttle`, `unthrottle`, `stop`, `kill`, `pause`, `resume`, `keep` or `request_stop`; BadInput for
+    another word.
     """
     held = _HELD[number]
     process = held.process

@@ -96,6 +96,7 @@ class AgentClient:
     """Client of one agent: calls, results, and the last reported state of each process."""
 
     def __init__(self, hostname: str, connection: Connection) -> None:
+        """Take the machine's name and an open connection to it; `begin` starts the agent."""
         self.hostname, self.connection = hostname, connection
         #: Last reported state by process number.
         self.states: dict[int, ProcessState] = {}
@@ -125,7 +126,7 @@ class AgentClient:
         return time.monotonic() - self._heard
 
     def ask(self, patience: float, function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """Call a function on the machine and return its result; MachineLost after `patience` s of silence."""
+        """Return a function's result on the machine, or raise its error; MachineLost after `patience` s of silence."""
         answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
         with self._lock:
             if self.ended:

@@ -67,7 +67,7 @@ class V1:
         _write(folders["cpu"] / "cpu.cfs_quota_us", -1 if cpus is None else microseconds(cpus, period))
 
     def set_memory(self, folders: Mapping[str, Path], limit: int) -> None:
-        """Set the limit in bytes and disable swapping, which would slow the node down to disk speed."""
+        """Set the memory limit in bytes and disable swapping, which would slow the node down to disk speed."""
         _write(folders["memory"] / "memory.limit_in_bytes", limit)
         _write(folders["memory"] / "memory.swappiness", 0)
 
@@ -139,7 +139,7 @@ class V2:
         _write(folders["cpu"] / "cpu.max", f"{quota} {round(period * 1e6)}")
 
     def set_memory(self, folders: Mapping[str, Path], limit: int) -> None:
-        """Set the limit in bytes and disable swapping, if the system has swap."""
+        """Set the memory limit in bytes and disable swapping, if the system has swap."""
         _write(folders["memory"] / "memory.max", limit)
         with contextlib.suppress(FileNotFoundError):
             _write(folders["memory"] / "memory.swap.max", 0)
@@ -234,7 +234,7 @@ def folder_of(pid: int) -> Path | None:
 
 
 def microseconds(cpus: float, period: float) -> int:
-    """Return the CPU quota in µs per period (s)."""
+    """Return the CPU time, µs, of `cpus` cores in a period (s); at least 1,000, because the kernel refuses less."""
     # The kernel refuses quotas under 1 ms.
     return max(round(cpus * period * 1e6), 1000)
 

@@ -48,7 +48,7 @@ class Runtime:
         return next((path for path in map(shutil.which, self.programs) if path), None)
 
     def obstacle(self) -> str | None:
-        """Run the test; return the error, or None if it works."""
+        """Try the runtime with a test command; return the reason why it does not work, or None if it works."""
         if self.program is None:
             return f"{' or '.join(self.programs)} is not installed"
         command = self.trial if self.trial[0] == "unshare" else (self.program, *self.trial)
@@ -142,7 +142,7 @@ class EngineGroup:
         return {}
 
     def throttle(self, limits: Limits) -> None:
-        """Set the CPU quota through the engine; -1 lifts it."""
+        """Set the CPU quota of the container through the engine; lift it if `limits.cpus` is None."""
         period = round(PERIOD * 1e6)
         quota = -1 if limits.cpus is None else round(limits.cpus * period)
         command = (self.program, "update", f"--cpu-period={period}", f"--cpu-quota={quota}", self.container)
@@ -277,7 +277,7 @@ class ContainerHost(LocalHost):
         return choose(self._asked)
 
     def require(self) -> None:
-        """Raise BadInput without a working runtime or an image."""
+        """Raise BadInput without a working runtime or an image, or if the image's path does not exist."""
         if self._image is None:
             raise BadInput(
                 "nodes in containers require an image",

@@ -58,7 +58,7 @@ def signed(folder: Path, token: str) -> bool:
 
 
 def marked(folder: Path, mark: str) -> bool:
-    """Whether a folder belongs to the node start with that mark."""
+    """Return whether the start file of a folder holds this mark; an outdated copy of a folder has another mark."""
     return _has_text(folder, MARK, mark)
 
 
@@ -223,6 +223,6 @@ def discard(folder: Path) -> None:
 
 
 def _digest(parent: int, name: str, path: Path) -> tuple[int, str]:
-    """Return the size and the SHA-256 of a file in an open folder."""
+    """Return the size and the SHA-256 of a file in an open folder; `path` is the file's, for messages."""
     with os.fdopen(nofollow.open_file(parent, name, os.O_RDONLY, path), "rb") as file:
         return os.fstat(file.fileno()).st_size, hashlib.file_digest(file, "sha256").hexdigest()

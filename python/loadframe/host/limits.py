@@ -185,7 +185,7 @@ class Group(Protocol):
         """Return process id -> its actual group, for processes outside of this group."""
 
     def in_force(self, pid: int) -> cgroups.InForce | None:
-        """Return the limits of the process as the kernel has them, or None if they cannot be observed. OSError."""
+        """Return the process's limits as the kernel has them, None if hidden; OSError if they cannot be read."""
 
 
 class Limiter(Protocol):

@@ -110,7 +110,10 @@ class _End:
 
 
 def _apply_shape(end: _End, shape: Shape) -> None:
-    """Add the rate limit, delay and loss to an end's interface; BadInput if the kernel cannot delay packets."""
+    """Add the rate limit, delay and loss to an end's interface; BadInput if the kernel cannot delay packets.
+
+    LoadframeError if it refuses another change.
+    """
     parent = ["root"]
     if shape.rate is not None:
         burst = max(round(shape.rate * _BURST_TIME), _LEAST_BURST)

@@ -83,7 +83,7 @@ class LocalHost:
         return None
 
     def folder(self, cluster: Path) -> Path:
-        """Return the same folder."""
+        """Return the cluster's folder, which also holds the nodes' folders on this machine."""
         return cluster
 
     @cached_property

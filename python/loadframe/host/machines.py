@@ -173,6 +173,7 @@ class _Returned(RemoteMachine):
     """Machine of an earlier job: its processes ended with that job."""
 
     def __init__(self, hostname: str, lent: str, remedy: str) -> None:
+        """Take the machine's name; `lent` and `remedy` are those of `LentMachinesHost`."""
         self._lent, self._remedy = lent, remedy
         super().__init__(hostname, self._refuse)
 
@@ -257,6 +258,7 @@ class _Connect:
     """Function that connects to the agent on a machine of the ranks."""
 
     def __init__(self, hub: "Coordinator", name: str) -> None:
+        """Take the ranks' coordinator, and the name of the machine."""
         self._hub, self._name = hub, name
 
     def __call__(self) -> Connection:

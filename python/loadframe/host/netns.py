@@ -79,7 +79,7 @@ class NetnsHost(LocalHost):
         return str(network[number + 2])
 
     def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
-        """Return ports without testing them: in a new namespace all are free."""
+        """Return ports without testing them: in a new namespace all are free. BadInput if `first` is out of range."""
         if first is None:
             return Random().sample(PORTS, count)
         if not 1024 <= first <= 65536 - count:

@@ -251,6 +251,7 @@ class _Connect:
     """Function that connects to the agent on a machine of a job."""
 
     def __init__(self, name: str, job: str) -> None:
+        """Take the names of the machine and of the job."""
         self._name, self._job = name, job
 
     def __call__(self) -> Connection:
@@ -286,6 +287,7 @@ class _Explain:
     """Function that explains why srun did not start an agent."""
 
     def __init__(self, name: str, job: str) -> None:
+        """Take the names of the machine and of the job, for messages."""
         self._name, self._job = name, job
 
     def __call__(self, status: int | None, words: str) -> BadInput:

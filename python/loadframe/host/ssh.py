@@ -108,6 +108,7 @@ class _Connect:
     """Function that connects to the agent on a machine by ssh."""
 
     def __init__(self, name: str) -> None:
+        """Take the machine's name as ssh knows it."""
         self._name = name
 
     def __call__(self) -> Connection:
@@ -127,6 +128,7 @@ class _Explain:
     """Function that explains why ssh did not connect."""
 
     def __init__(self, name: str) -> None:
+        """Take the machine's name, for messages."""
         self._name = name
 
     def __call__(self, status: int | None, words: str) -> BadInput:

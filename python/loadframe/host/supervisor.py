@@ -96,9 +96,9 @@ def _read_line() -> bytes:
 
 
 def _start(order: dict[str, Any]) -> int | None:
-    """Fork, enter the control groups, change the user and execute the command.
+    """Start the node: fork, enter its control groups, change the user and execute the command; return its process id.
 
-    Reports the process id, or the error; returns None in that case.
+    `order` is the input of the supervisor. Reports the process id, or the error; returns None in that case.
     """
     trouble_read, trouble_write = os.pipe2(os.O_CLOEXEC)
     supervisor = os.getpid()
@@ -159,7 +159,7 @@ def _allow_files() -> None:
 def _move_out(network: dict[str, str], supervisor: int) -> None:
     """Enter a new network namespace, which ends with its last process, and connect it to the bridge.
 
-    The connection is a pair of linked interfaces; one end stays in the supervisor's namespace.
+    The connection is a pair of linked interfaces; one end stays in the namespace of the process `supervisor`.
     """
     outside = os.open(_NETWORK, os.O_RDONLY | os.O_CLOEXEC)
     _check(ctypes.CDLL(None, use_errno=True).unshare(_CLONE_NEWNET), "a network namespace")
@@ -210,9 +210,10 @@ def _ip(network: dict[str, str], *commands: str) -> None:
 
 
 def _reap(order: dict[str, Any], pid: int, flags: int = os.WNOHANG) -> int | None:
-    """If the node has ended, kill its leftover processes and return its status, or None while it runs.
+    """If the node has ended, kill its leftover processes and return its status; None while it runs.
 
-    Side effect: collects other children, which are orphaned descendants of the node.
+    With `flags` 0 instead of WNOHANG, wait for its end. Side effect: collects other children, which are orphaned
+    descendants of the node.
     """
     # WNOWAIT: as long as the node is not collected, its process id and process group id cannot be reused.
     if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | flags) is None:
@@ -225,7 +226,7 @@ def _reap(order: dict[str, Any], pid: int, flags: int = os.WNOHANG) -> int | Non
 
 
 def _stop(order: dict[str, Any], pid: int) -> None:
-    """Ask the node to stop, kill it after the grace period, and report its status."""
+    """Ask the node to stop, kill it after the grace period, and write its exit status to standard output."""
     os.kill(pid, order["stop_signal"])
     end = time.monotonic() + order["grace"]
     status = _reap(order, pid)

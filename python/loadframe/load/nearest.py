@@ -1,7 +1,7 @@
 """`spread: nearest`: assignment of clients to near nodes, with equal numbers of clients for all nodes.
 
-The assignment solves a transportation problem: ranks supply clients, nodes take equal numbers of clients, and the cost
-of a client is the round trip from its rank to its node.
+The assignment solves a transportation problem. Ranks supply clients, nodes take equal numbers of clients. The cost of a
+client is the round trip from its rank to its node.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,9 +29,9 @@ class Nearest:
 
     @classmethod
     def measure(cls, hosts: Sequence[str], ranks: Sequence[Rank], clients: int, threads: int) -> Self:
-        """Measure the round trips from the ranks (without ranks: from this process) and assign the clients.
+        """Measure the round trips from the ranks (without ranks: from this process) and assign `clients` clients.
 
-        RankLost if a rank does not answer.
+        `threads` is the number of workers of each rank. RankLost if a rank does not answer.
         """
         hub = present()
         if hub is not None and ranks:

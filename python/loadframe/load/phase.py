@@ -96,7 +96,7 @@ class Generator:
             )
 
     def target(self) -> dict[str, Any]:
-        """Return the generator's part of the target in the engine's plan."""
+        """Return the generator's part of the target in the engine's plan: `spread`, and `connections` if limited."""
         limit = {} if self.connections is None else {"connections": self.connections}
         return {"spread": "fixed" if self.spread == "nearest" else self.spread, **limit}
 
@@ -162,14 +162,14 @@ class SourceProgress:
 
     @property
     def unacknowledged(self) -> int:
-        """Accepted events without an answer of the store: those that wait, and those in a request."""
+        """Accepted events without an answer of the store: waiting, or in a request."""
         # The counts are not of one instant.
         return max(self.lines - self.dropped - self.dead_letters - self.indexed, 0)
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Totals of a phase so far, rates of its last second, times in s; None in a second without an answer."""
+    """Totals of a phase so far, rates of its last second, times in s, None in a second without an answer."""
 
     seconds: int
     requests: int
@@ -223,6 +223,7 @@ class PhaseFailed(GeneratorFailed):
     """The generator failed during a phase. `outcome` covers the time until the failure."""
 
     def __init__(self, what: str, outcome: Outcome) -> None:
+        """Take the error's text, and the outcome so far."""
         super().__init__(f"the generator failed: {what}", remedy="the load differed from the plan; run it again")
         self.outcome = outcome
 
@@ -452,7 +453,7 @@ def _credentials(target: Mapping[str, Any]) -> set[str]:
 
 
 def render_operations(plan: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    """Return each operation of a plan with the request that it would send; None where only sending creates one.
+    """Return each operation of a plan with its request, or None if the request exists only once it is sent.
 
     Secrets in requests are blanked.
     """

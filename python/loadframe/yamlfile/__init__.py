@@ -45,7 +45,7 @@ __all__ = [
 
 
 def wrong(what: str, remedy: str | None = None, key: str | None = None) -> PydanticCustomError:
-    """Return the error for a validator to raise; `key` is the offending key of the validated mapping."""
+    """Return the error, with problem and remedy, for a validator to raise; `key` is the mapping's offending key."""
     return PydanticCustomError("wrong", "{what}", {"what": what, "remedy": remedy, "key": key})
 
 
@@ -65,7 +65,7 @@ _LONGEST_WORD, _COMPARED, _LISTED = 100, 10_000, 100
 
 
 def short_json(value: Any) -> str:
-    """Write a value as JSON, truncated for a message."""
+    """Write a value as JSON for a message, cut to 60 characters."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= 60 else text[:57] + "..."
 
@@ -78,7 +78,7 @@ class Model(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _no_unknown_keys(cls, data: Any) -> Any:
-        """Refuse unknown keys first: a missing key is often a misspelt one."""
+        """Return the data unchanged; refuse unknown keys, before missing ones: these are often misspelt."""
         if isinstance(data, Mapping):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             for key in data:

@@ -108,7 +108,10 @@ def read(path: str | Path) -> Document:
 
 @lru_cache(maxsize=8192)
 def scalar(text: str) -> str | int | float | bool | None:
-    """Return the value of unquoted text; ValueError for numbers beyond JSON or 64 bits."""
+    """Return the null, boolean, number or text that unquoted YAML text stands for.
+
+    ValueError for numbers that are not finite or need more than 64 bits.
+    """
     if text in ("", "~", "null", "Null", "NULL"):
         return None
     if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
@@ -171,6 +174,7 @@ class _Composer:
     """Builder of data and positions from the parser's events."""
 
     def __init__(self, path: Path, text: str, sha256: str) -> None:
+        """Take the file's path, its text, and the hash of its bytes."""
         self.path = path
         self.text = text
         self.sha256 = sha256
@@ -231,7 +235,10 @@ class _Composer:
         return BadInput(what, where=f"{self.path}:{line}:{column}", remedy=remedy)
 
     def _part(self, event: Any, place: Place, key: Position | None) -> _ComposedNode:
-        """Compose the node that begins with an event; `key` is the position of its key."""
+        """Compose the node that begins with an event, and return it; store the positions of its parts, and its anchor.
+
+        `place` is its path of keys and indices, `key` the position of its key. An alias returns the node of its anchor.
+        """
         position = _position(event)
         if key is not None and isinstance(event, yaml.ScalarEvent) and not event.style and not event.value:
             position = key  # an empty value has no text: use the key's position

@@ -200,7 +200,10 @@ def phase_length(
 
 
 def _of_work(phase: str, before: float, work: int, of: str, assumed: float, most: float) -> Length:
-    """Return the length of a phase that ends after `work`: `assumed` s, or a lower bound at the rate `most`."""
+    """Return the length of a phase that ends after `work`: `assumed` s, or a lower bound at the rate `most` (1/s).
+
+    `before` s precede it. `of` is `requests` or `documents`, for the reason.
+    """
     if assumed <= MOST_ASSUMED:
         return Length(before + assumed)
     reason = _WORK.format(phase=phase, work=f"{work:,} {of}", rate=f"{most:,.0f} {of}")

@@ -67,7 +67,7 @@ def design(experiment: Experiment) -> Design:
 
 
 def factorial(experiment: Experiment, factors: Sequence[Factor]) -> Design:
-    """Return a run for every combination of levels in each block, with one block per repetition.
+    """Return the design with a run for every combination of levels in each block, with one block per repetition.
 
     BadInput for more than the maximum number of runs.
     """
@@ -82,7 +82,7 @@ def in_blocks(
     *,
     mirrored: bool = False,
 ) -> Design:
-    """Return all treatments in each block, in random order, with runs of one state consecutive.
+    """Return the design with all treatments in each block, in random order, with runs of one state consecutive.
 
     With `mirrored`, every second block reverses the order of the block before (ABBA).
     """
@@ -120,7 +120,7 @@ def refuse_too_many(experiment: Experiment, treatments: int) -> None:
 
 
 def _combinations(factors: Sequence[Factor]) -> list[dict[str, Level]]:
-    """Return every combination of levels, without those that the factors' expressions do not yield."""
+    """Return every combination of levels that the factors' expressions yield."""
     names = [factor.name for factor in factors]
     every = (dict(zip(names, levels, strict=True)) for levels in itertools.product(*(f.levels for f in factors)))
     return [treatment for treatment in every if all(factor.takes(treatment) for factor in factors)]
@@ -132,7 +132,7 @@ def _digest(salt: str, levels: Mapping[str, Level]) -> bytes:
 
 
 def _without(treatment: Mapping[str, Level], state: Mapping[str, Level]) -> dict[str, Level]:
-    """Return the levels of a treatment without those of its cluster state."""
+    """Return the levels of a treatment that are not part of its cluster state."""
     return {name: level for name, level in treatment.items() if name not in state}
 
 
@@ -171,14 +171,15 @@ def _label(name: str, level: Level) -> str:
 
 
 def full(levels: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return every combination, given the number of levels of each factor."""
+    """Return every combination of levels, as indices, given the number of levels of each factor."""
     return list(itertools.product(*(range(number) for number in levels)))
 
 
 def changes(levels: Sequence[int], most: int) -> list[tuple[int, ...]]:
     """Return the default and every combination that differs from it in at most `most` factors, fewest changes first.
 
-    With `most` 1, 2 and 3 these are all single settings, pairs and triples.
+    Combinations are level indices; the default is 0 for every factor. `levels` has the number of levels of each. With
+    `most` 1, 2 and 3 these are all single settings, pairs and triples.
     """
     rows = []
     for number in range(min(most, len(levels)) + 1):
@@ -192,7 +193,10 @@ def changes(levels: Sequence[int], most: int) -> list[tuple[int, ...]]:
 
 
 def fraction(factors: int, resolution: int) -> list[tuple[int, ...]]:
-    """Return the smallest fraction with at least this resolution (3 to 5), or the full factorial."""
+    """Return the smallest two-level fraction for `factors` factors with at least this resolution (3 to 5).
+
+    Each run has a level, 0 or 1, for each factor. If no fraction has the resolution, it is the full factorial.
+    """
     basic = 1
     while True:
         columns = _columns(factors, basic, resolution)
@@ -240,7 +244,7 @@ def _sums(columns: Sequence[int], most: int) -> set[int]:
 
 
 def plackett_burman(factors: int) -> list[tuple[int, ...]]:
-    """Return the smallest Plackett-Burman design, as levels 0 and 1; all factors of its last run are at 0."""
+    """Return the smallest Plackett-Burman design for `factors` factors, as levels 0 and 1; its last run has only 0."""
     runs = 4
     while (matrix := _hadamard(runs)) is None or runs <= factors:
         runs += 4
@@ -276,11 +280,12 @@ _CANDIDATES = 32
 
 
 def tpe(levels: Sequence[int], trials: Sequence[Trial], seed: int) -> tuple[int, ...]:
-    """Return the next trial by tree-structured Parzen estimators (TPE).
+    """Return the next trial, as level indices, by tree-structured Parzen estimators (TPE).
 
-    Bergstra, Bardenet, Bengio and Kegl, "Algorithms for hyper-parameter optimization" (NIPS 2011), for independent
-    factors with unordered levels. The score of a candidate is the product over factors of its level's share among good
-    trials divided by its share among the others, with one pseudo-count per level. Untried candidates come first.
+    `levels` has the number of levels of each factor, `trials` the earlier trials with their losses. Bergstra, Bardenet,
+    Bengio and Kegl, "Algorithms for hyper-parameter optimization" (NIPS 2011), for independent factors with unordered
+    levels. The score of a candidate is the product over factors of its level's share among good trials divided by its
+    share among the others, with one pseudo-count per level. Untried candidates come first.
     """
     random = np.random.default_rng([seed, len(trials)])
     tried = {row for row, _ in trials}
@@ -293,6 +298,7 @@ def tpe(levels: Sequence[int], trials: Sequence[Trial], seed: int) -> tuple[int,
     drawn = [tuple(int(random.choice(len(row), p=row)) for row in good) for _ in range(_CANDIDATES)]
 
     def score(row: tuple[int, ...]) -> tuple[bool, float]:
+        """Return the sort key of a candidate: whether it is untried, and the logarithm of its score."""
         gain = sum(math.log(good[i][level] / bad[i][level]) for i, level in enumerate(row))
         return row not in tried, gain
 

@@ -250,7 +250,7 @@ def _derived_factor(
     others: tuple[Factor, ...],
     where: Callable[[str, int | None], Place],
 ) -> Factor:
-    """Return a factor with expressions as levels; its levels are all values that they yield."""
+    """Return a factor with expressions as levels; its levels are all their values at the levels of `others`."""
     numbers: set[Level] = set()
     for index, level in enumerate(levels):
         try:
@@ -332,6 +332,7 @@ def _at_most(most: int, what: str) -> Callable[[Level], int]:
     """
 
     def read(level: Level) -> int:
+        """Return the level; BadInput unless it is a whole number from 1 to `most`."""
         count = _count(level)
         if count > most:
             raise BadInput(f"expected at most {most} {what}, not {short_json(level)}")

@@ -135,7 +135,10 @@ def experiment_of(document: Document, given: Workload | None = None) -> Experime
 
 
 def _with_capacities(experiment: Experiment) -> Experiment:
-    """Return the experiment with the results of its capacity experiment, if its rate is a share of them."""
+    """Return the experiment with the results of its capacity experiment, if its rate is a share of them.
+
+    BadInput if that folder has no usable result, or none at the levels of a run.
+    """
     file, document = experiment.file, experiment.document
     folder = file.capacity if isinstance(file, PacedFile) else None
     if folder is None:

@@ -99,7 +99,10 @@ class Capacity(Kind):
         return _capacity_file(file).factors
 
     def check(self, experiment: Experiment) -> None:
-        """Refuse load factors, phases that cannot take the load, and bounds for operations that are not measured."""
+        """Refuse load factors, phases that cannot take the load, and bounds for operations that are not measured.
+
+        Also refuses `demands` beside factors other than nodes.
+        """
         document, over = experiment.document, _capacity_file(experiment.file).search.over
         for factor in experiment.factors:
             if factor.name in (RATE, "clients", USERS):

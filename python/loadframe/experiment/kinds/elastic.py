@@ -331,6 +331,7 @@ def _base(file: ElasticFile, transition: str, of: str) -> str | None:
     """Return a transition with as many nodes that runs under the load `of`, to measure its capacity, or None."""
 
     def nodes(name: str) -> int:
+        """Return the number of nodes with which a transition starts."""
         return file.transitions[name].nodes or file.store.nodes
 
     same = [name for name in file.transitions if of in file.under(name) and nodes(name) == nodes(transition)]

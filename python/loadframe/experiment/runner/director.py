@@ -61,6 +61,7 @@ def thresholds(below: float, above: float) -> Policy:
     """Return the policy that adds a node above one CPU share and removes a node below another."""
 
     def decide(seen: PolicyInput) -> int:
+        """Return the number of nodes: one more, one fewer, or the same."""
         return seen.nodes + (seen.cpu > above) - (seen.cpu < below)
 
     return decide
@@ -70,6 +71,7 @@ def target_tracking(share: float) -> Policy:
     """Return the policy that keeps the CPU share near a target, assuming it is inversely proportional to nodes."""
 
     def decide(seen: PolicyInput) -> int:
+        """Return the number of nodes, rounded up, with which the CPU share would meet the target."""
         return math.ceil(seen.nodes * seen.cpu / share - 1e-9)
 
     return decide
@@ -222,7 +224,7 @@ class Director(RunHook):
         return self._failure
 
     def end(self) -> list[str]:
-        """Abort running changes, and return the deviations from the plan."""
+        """Abort running changes; return the deviations from the plan, with the cluster's in a control run."""
         self._over.set()
         for thread in self._threads:
             thread.join(_PATIENCE)
@@ -300,7 +302,7 @@ class Director(RunHook):
         return None
 
     def _change(self, number: int, step: Step) -> None:
-        """Start a change of the cluster in a thread of its own."""
+        """Start a change of the cluster in a new thread."""
         change = _Change()
         self._changes.append(change)
         self._begin(lambda: self._carry_out(number, step, change))
@@ -434,6 +436,7 @@ class _CpuWatcher:
     """Samples the CPU of each data node once a second, as a share of its limit."""
 
     def __init__(self, cluster: Cluster, metrics: LiveMetrics) -> None:
+        """Take the cluster to sample, and the metrics that receive the samples."""
         self._metrics = metrics
         limits = cluster.describe()["limits"]
         limited = limits["cpus"] is not None and limits["enforced_by"] != "none"
@@ -449,7 +452,7 @@ class _CpuWatcher:
         return {node.name: node.pid for node in nodes if node.pid and node.name in wanted}
 
     def look(self, now: float) -> None:
-        """Take a sample if a second has passed since the last one."""
+        """Add the nodes' CPU shares to the metrics, at most once a second; `now` is the time in s."""
         if now < self._due:
             return
         self._due = now + 1.0

@@ -46,6 +46,7 @@ class EventCount:
     """Counts the events that a run ingests, before and after its load; empty if no phase ingests."""
 
     def __init__(self, cluster: Cluster, phases: Iterable[ResolvedPhase]) -> None:
+        """Take the cluster that counts, and the phases with the sources to count."""
         self._cluster = cluster
         self._places = _places(phases)
         self._before: dict[str, Mapping[str, int]] = {}
@@ -85,7 +86,10 @@ class EventCount:
         return tuple(self._stored(place, outcomes) for place in self._places)
 
     def _stored(self, place: _EventCollection, outcomes: Sequence[Outcome]) -> StoredEvents:
-        """Count the events that a run added to a collection, by kind; unique only if it held none before."""
+        """Return the events that a run added to a collection, by kind, counted in the store now.
+
+        `unique` is set only if the collection held none before.
+        """
         before = self._before[place.collection]
         stored_before = sum(before.values())
         after = self._cluster.count_having(place.collection, place.kinds)

@@ -82,6 +82,7 @@ class ExistingClusters:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Restore every cluster; NotRestored if that fails, but only a remark if the block raised."""
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             # Otherwise the first wait of the restoration would raise it again.
             interrupts.answer()
@@ -211,7 +212,10 @@ class ExistingClusters:
         return replace(experiment, found_nodes=target.cluster.size, prefix=target.changes.prefix)
 
     def fill(self, stage: Stage, run: PlannedRun, session: Session) -> None:
-        """Create and fill the collections of a run, unless they already have its data."""
+        """Create and fill the collections of a run, unless they have its data; drop collections with other data first.
+
+        With `data: reuse`, only check that they exist. Writes the ledger.
+        """
         target = self._targets[self._key(run.treatment)]
         if self._experiment.file.store.data == "reuse":
             target.require_collections(session)
@@ -229,7 +233,10 @@ class ExistingClusters:
         target.ledger.write()
 
     def count(self, run: PlannedRun, session: Session) -> None:
-        """Count the documents before a run, for its manifest; StoreFailed if they changed without a reason."""
+        """Count the documents before a run, and store the counts in the cluster's `observed`, for the run's manifest.
+
+        StoreFailed if another client changed the data; with `data: reuse`, only a remark.
+        """
         target = self._targets[self._key(run.treatment)]
         counts, before = count_documents(session), target.changes.documents
         prefix = target.changes.prefix
@@ -279,9 +286,9 @@ class ExistingClusters:
         return kind, store.cluster or self._experiment.hosts(treatment)
 
     def _open(self, treatment: Mapping[str, Level], *, adopts: bool = True) -> ExistingCluster:
-        """Attach to the cluster of a treatment for the first time, and undo leftovers of earlier commands.
+        """Attach to a treatment's cluster for the first time, create its ledger, and undo earlier leftovers.
 
-        `adopts` allows the use of data that an earlier experiment kept.
+        `adopts` allows the use of data that an earlier experiment kept. BadInput if another command uses the cluster.
         """
         key = self._key(treatment)
         store = self._experiment.file.store
@@ -499,7 +506,10 @@ class ExistingClusters:
         return self._fingerprint(experiment, treatment, cluster)
 
     def _take_over(self, leftover: Ledger, target: ExistingCluster, wanted: str | None) -> None:
-        """Undo the changes of an earlier command, or adopt the collections that it kept if they are as wanted."""
+        """Undo the changes of an earlier command, or adopt the collections that it kept if they are as wanted.
+
+        `wanted` is the fingerprint of the data; None adopts nothing.
+        """
         earlier, changes, cluster = leftover.changes, target.changes, target.cluster
         assert cluster
         if earlier.kept and (wanted is None or earlier.data != wanted or changes.collections):

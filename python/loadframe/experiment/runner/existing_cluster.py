@@ -131,7 +131,7 @@ class ExistingCluster:
 
     @property
     def text(self) -> str:
-        """The cluster in messages."""
+        """Name or addresses of the cluster, for messages."""
         return self.name or ", ".join(self.hosts)
 
     def require_version(self, cluster: Cluster, expected: str) -> None:
@@ -194,7 +194,7 @@ class ExistingCluster:
             raise StoreFailed(f"the cluster no longer has {', '.join(missing)}", where=self.text)
 
     def drop(self, listener: Listener) -> None:
-        """Drop the collections that the experiment created."""
+        """Drop the collections that the experiment created, and remove them from the ledger."""
         assert self.cluster
         drop_collections(self.cluster, self.changes, listener)
         self.ledger.write()

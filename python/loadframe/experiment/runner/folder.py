@@ -32,6 +32,7 @@ class RecordedRuns:
     """The recorded runs of an experiment's folder, which need not exist. Changes nothing."""
 
     def __init__(self, path: Path) -> None:
+        """Take the experiment's folder, without reading it."""
         self.path = path
         self.runs_path = path / "runs"
 
@@ -228,6 +229,7 @@ class RunCount:
     """Count of an experiment's runs, or of its searches if each entry of its design is a search."""
 
     def __init__(self, experiment: Experiment, design: Design, folder: RecordedRuns) -> None:
+        """Take an experiment, its design and its folder, which are read at each call."""
         self._experiment = experiment
         self._design = design
         self._folder = folder
@@ -264,7 +266,7 @@ class RunCount:
         return sum(map(self._folder.has, known)), len(known)
 
     def recorded_text(self) -> str:
-        """Return how many runs are recorded, or searches finished, as text."""
+        """Return a sentence with the number of recorded runs, or of finished searches, and their total."""
         one, several = self._experiment.kind.entries
         if self._experiment.kind.searches:
             unfinished = [*self.pending(), *next_runs(self._experiment, self._folder)]

@@ -169,7 +169,7 @@ def remove(leftover: Ledger, cluster: Cluster, listener: Listener) -> None:
 
 
 def announce(leftover: Ledger, listener: Listener) -> None:
-    """Announce the removal, with the experiment that left something."""
+    """Report to the listener that leftovers of an experiment are being removed."""
     listener.remark(f"removing leftovers of an interrupted experiment ({leftover.changes.experiment})")
 
 
@@ -200,6 +200,7 @@ def undo(
     changes.settings = {name: value for name, value in changes.settings.items() if only is None or name in only}
 
     def restore() -> None:
+        """Restore the settings, if any, and clear them in `changes`."""
         if changes.settings:
             listener.step(f"restoring {', '.join(changes.settings)}")
             cluster.configure(changes.settings)
@@ -212,6 +213,7 @@ def drop_collections(cluster: Cluster, changes: Changes, listener: Listener) -> 
     """Drop the collections that the experiment created; after an error, `changes` lists the others."""
 
     def drop(name: str) -> None:
+        """Drop a collection unless it is missing or has another client's documents; remove it from `changes`."""
         # The experiment loads no document before it has created all collections.
         if cluster.has_collection(name):
             if changes.creating and cluster.count(name):

@@ -15,10 +15,10 @@ class Listener:
         """Called when a slow step begins, such as the start of a node; `text` describes it."""
 
     def remark(self, text: str) -> None:
-        """Report a message to the user, now or later."""
+        """Called with a message for the user, to show now or later."""
 
     def expect(self, parts: Mapping[str, float | None]) -> None:
-        """Announce all parts (runs, or phases of a run) by name, with their expected seconds, or None if unknown."""
+        """Called with the names of all parts (runs, or phases of a run) and their expected seconds, None if unknown."""
 
     def part(self, name: str) -> None:
         """Called when an announced part begins: a run, including the start of its cluster, or a phase."""
@@ -42,10 +42,10 @@ class Listener:
         """Called when the load of a phase begins. Call `measures` then for a reader; it works after the end, too."""
 
     def progress(self, progress: "Progress") -> None:
-        """Report the progress of the current phase."""
+        """Called with the progress of the current phase, a few times a second."""
 
     def answer(self, operation: str, chart: Mapping[str, Any], answer: bytes) -> None:
-        """Report the latest answer (JSON) to an operation, with its chart definition from the workload."""
+        """Called with the latest answer (JSON) to an operation, and its chart definition from the workload."""
 
 
 class Listeners(Listener):

@@ -77,7 +77,7 @@ class Deadline:
         return self._interrupted
 
     def run_recorded(self) -> None:
-        """Count a recorded run."""
+        """Count a recorded run; from then on, `require` may raise."""
         self._made += 1
 
     def require(self, seconds: float, what: str) -> None:
@@ -113,7 +113,7 @@ class Deadline:
             timer.cancel()
 
     def _left(self) -> float | None:
-        """Return the seconds until the last run must have ended; None without a limit."""
+        """Return the seconds until the last run must have ended, or None without a limit."""
         return None if self._last is None else self._last - time.monotonic()
 
     def _interrupt(self) -> None:
@@ -134,6 +134,7 @@ class ClusterHolder:
     """Holds at most one running cluster and stops it at the end; `grown` allows adding nodes to it."""
 
     def __init__(self, listener: Listener, *, grown: bool) -> None:
+        """Start no cluster yet; `grown` allows adding a node to the current cluster."""
         self._listener = listener
         self._grown = grown
         self._cluster: Cluster | None = None
@@ -147,6 +148,7 @@ class ClusterHolder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Stop the cluster, if any."""
         self.discard()
 
     def provide(self, experiment: Experiment, run: PlannedRun) -> Cluster:
@@ -390,6 +392,7 @@ class _Group:
         expected: Mapping[str, float],
         count: RunCount,
     ) -> None:
+        """Take the parts of `_run_design`; `expected` has the seconds of each run, `clusters` provides the cluster."""
         self._experiment = experiment
         self._folder = folder
         self._listener = listener

@@ -26,10 +26,12 @@ def samplers(cluster: Cluster) -> list[Sampler]:
     """Return samplers for the nodes, for this machine and other machines with nodes, and for store statistics."""
 
     def here() -> Iterable[Node]:
+        """Return the nodes on this machine."""
         # Evaluated at each sample, because nodes join and leave.
         return (node for node in cluster.nodes if node.machine is None or node.machine.here)
 
     def pids() -> dict[str, int]:
+        """Return the process ids of the nodes on this machine, by node."""
         return {node.name: node.pid for node in here() if node.pid}
 
     return [
@@ -48,7 +50,7 @@ def source_machine_lookup(cluster: Cluster) -> Callable[[str], str | None]:
     known: dict[str, str] = {}
 
     def machine_of(source: str) -> str | None:
-        """Return the machine of a source such as `node:node-0`; None for sources of several machines."""
+        """Return the machine of a source such as `node:node-0`, or None for sources of several machines."""
         kind, _, name = source.partition(":")
         if kind in ("cluster", "target", "source"):
             return None
@@ -87,6 +89,7 @@ def _remote_samplers(cluster: Cluster) -> list[Sampler]:
         )
 
     def ask(machine: Machine, wanted: SampleTargets) -> Iterable[Sample | Gap]:
+        """Return samples and gaps from a machine; MachineLost if it is silent."""
         seen: Iterable[Sample | Gap] = machine.call_within(PATIENCE, look, watch, wanted)
         return seen
 

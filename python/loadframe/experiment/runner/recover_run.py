@@ -22,9 +22,10 @@ _WHY = "the process that recorded the run was killed"
 
 
 def recover_runs(parent: Path, selected: Callable[[str], bool] = lambda _: True, *, why: str = _WHY) -> list[Path]:
-    """Recover the `selected` runs of killed processes of this machine in a folder.
+    """Recover the runs of killed processes of this machine in a folder.
 
-    Writes each as a run with status `failed`, and returns the run folders.
+    `selected` chooses them by identifier; `why` is the recorded cause. Writes each as a run with status `failed`, and
+    returns the run folders.
     """
     kept = []
     for wreck in wrecks(parent):
@@ -74,6 +75,7 @@ def _outcome(phase: BegunPhase, manifest: Mapping[str, Any]) -> dict[str, Any]:
         warmup = min((float(row["second"]) for row in rows if row["segment"] == "measure"), default=warmup)
 
     def measured(until: int) -> float:
+        """Return the seconds from the end of the warm-up to second `until`."""
         return max(until - warmup, 0.0)
 
     of_stream = {

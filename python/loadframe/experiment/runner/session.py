@@ -181,7 +181,10 @@ class Session:
         return DroppedData(documents, f"{kind} {version}", self.cluster.addresses)
 
     def prepare(self, phases: Sequence[ResolvedPhase], folder: Path) -> None:
-        """Run the phases that fill the store, without recording; LoadframeError if a request fails or data is lost."""
+        """Run the phases that fill the store, without a run; LoadframeError if a request fails or data is lost.
+
+        The engine writes its files to `folder`. KeyboardInterrupt if an interrupt ends a phase.
+        """
         for phase in phases:
             self._await_ready(phase)
             outcome = self._phase(phase, folder)
@@ -495,6 +498,7 @@ class Session:
         answers = LatestAnswers()
 
         def answered(name: str, answer: bytes) -> None:
+            """Keep the answer for the run's folder, and pass it to the listener with its chart."""
             answers.keep(name, answer)
             self.listener.answer(name, phase.charts[name], answer)
 
@@ -522,7 +526,10 @@ class Session:
         return outcome
 
     def _homes(self, phase: ResolvedPhase) -> dict[str, Any]:
-        """Return the node of each client with `spread: nearest`, from measured distances; empty otherwise."""
+        """Return the part `homes` of the plan, the node of each client, with `spread: nearest`; empty otherwise.
+
+        Measures the round trips, and stores the assignment for the manifest.
+        """
         if self.generator.spread != "nearest":
             return {}
         from loadframe.load.nearest import Nearest
@@ -572,7 +579,7 @@ class Session:
         return [difference for difference in differences if difference is not None]
 
     def _count_difference(self, name: str) -> str | None:
-        """Return the difference between acknowledged and counted documents; waits for counts that lag."""
+        """Return the difference between a collection's acknowledged and counted documents; wait for a lagging count."""
         counted_at = time.monotonic()
         while difference := self._acknowledged.difference(name, self.cluster.count(name)):
             if interrupts.pending() or time.monotonic() - counted_at >= self.cluster.store.count_lag:
@@ -592,9 +599,10 @@ def _running(hook: RunHook, writer: RunWriter, deviations: list[str]) -> Iterato
 
 
 def _event_writer(writer: RunWriter) -> Callable[[ClusterEvent], None]:
-    """Return a listener that writes cluster events to the run."""
+    """Return a function that writes a cluster event to the run."""
 
     def tell(event: ClusterEvent) -> None:
+        """Write the event to the run, at the time when it happened."""
         writer.event(
             event.kind, writer.elapsed() - (time.monotonic() - event.monotonic), nodes=event.nodes, **event.detail
         )

@@ -41,6 +41,7 @@ class LiveMetrics:
     """Thread-safe live metrics: the load thread adds figures, the watching thread adds CPU shares and reads."""
 
     def __init__(self, rate: RateName = "throughput") -> None:
+        """Select the unit of throughput: requests or documents, unless the load has sources."""
         self._rate = rate
         self._lock = threading.Lock()
         self._seconds: list[SecondMetrics] = []
@@ -79,7 +80,7 @@ class LiveMetrics:
             return list(self._seconds)
 
     def busiest(self, seconds: int) -> float:
-        """Return the largest mean CPU share of a node over the last seconds; 0 if fewer are recorded."""
+        """Return the largest mean CPU share of a node over the last `seconds` s; 0 if fewer are recorded."""
         with self._lock:
             looks = self._cpu[-seconds:]
         if len(looks) < seconds:
@@ -88,7 +89,7 @@ class LiveMetrics:
         return max((sum(look[node] for look in looks) / seconds for node in throughout), default=0.0)
 
     def cpu(self, seconds: int) -> float | None:
-        """Return the mean CPU share over nodes and the last seconds, or None without samples."""
+        """Return the mean CPU share over all nodes and the last `seconds` s, or None without samples."""
         with self._lock:
             shares = [share for look in self._cpu[-seconds:] for share in look.values()]
         return sum(shares) / len(shares) if shares else None

@@ -29,6 +29,7 @@ class WindowControl:
     """
 
     def __init__(self, phase: ResolvedPhase, folder: Path, report: Callable[[str], None]) -> None:
+        """Take the phase, the folder with the engine's series, and the function that receives progress lines."""
         self._phase, self._folder, self._report = phase, folder, report
         self._rows = _Rows(folder / "series.csv", set(phase.operations))
         self._warmup_ends: int | None = None
@@ -45,7 +46,7 @@ class WindowControl:
             self.result |= {"precision": auto.precision, "reached": False, "outside": self._outside, "widest": None}
 
     def __call__(self, seconds: int, soonest: int) -> Adjustment | None:
-        """Return the decision after this number of recorded seconds; None without one."""
+        """Return the decision after these recorded seconds, or None; `soonest` is the first second it may choose."""
         self._rows.read(seconds)
         if "queue_empty_at" in self.result and self.result["queue_empty_at"] is None:
             self.result["queue_empty_at"] = self._queue_empty_at(seconds)
@@ -82,7 +83,7 @@ class WindowControl:
         return Adjustment(measured_from=self._warmup_ends)
 
     def _queue_empty_at(self, seconds: int) -> int | None:
-        """Return the end of the first recorded second in the pause without unanswered requests."""
+        """Return the end of the first recorded second in the pause without unanswered requests, or None."""
         # Until the limit, even if it is too late to end the pause sooner.
         last = min(seconds, int(self._phase.longest_warmup))
         ends = range(int(self._phase.warmup) + 1, last + 1)
@@ -132,13 +133,14 @@ class _Rows:
     """The rows of `series.csv` that a running phase has written, by second, for a set of operations."""
 
     def __init__(self, path: Path, operations: set[str]) -> None:
+        """Take the path of `series.csv`, and the names of the operations to keep."""
         self._path, self._operations = path, operations
         self._position, self._heads = 0, list[str]()
         #: Second -> rows.
         self._rows: dict[int, list[dict[str, str]]] = {}
 
     def read(self, seconds: int) -> None:
-        """Read the rows written since the last call, if this number of seconds is recorded."""
+        """Read the rows written since the last call, unless the rows of second `seconds` are known already."""
         if not self._path.exists() or seconds <= max(self._rows, default=-1):
             return
         with self._path.open(newline="") as file:
@@ -162,7 +164,10 @@ class _Rows:
                 yield second - begin, row
 
     def series(self, begin: int, end: int) -> tuple[Array, Array]:
-        """Return the successes and the mean of the operations' median response times (s) of each second."""
+        """Return the successes and the mean of the operations' median response times (s) of each second.
+
+        Seconds count from `begin` to before `end`; the time is NaN without successes.
+        """
         successes, times = np.zeros(end - begin), np.zeros(end - begin)
         for place, row in self._of(begin, end):
             if row["response_p50"]:
