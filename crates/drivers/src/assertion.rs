@@ -229,11 +229,13 @@ mod tests {
 
     use super::*;
 
+    /// Returns the variables `n`, 7, and `t`, "x".
     fn variables() -> Variables {
         let forms = json!({"n": {"constant": 7}, "t": {"constant": "x"}});
         Variables::parse(forms.as_object().unwrap()).unwrap()
     }
 
+    /// Checks the assertion `form` on a document and an answer with an aggregation. Returns the failure's message.
     fn judged(form: Value, document: Option<&Value>) -> Result<(), String> {
         let (variables, draw) = (variables(), Draw::new(1, 2, 3));
         let values = Values { variables: &variables, draw: &draw, captured: &Captured::NONE };

@@ -279,11 +279,13 @@ mod tests {
 
     use super::*;
 
+    /// Returns a captured variable `total` and a drawn one, `drawn`.
     fn variables() -> Variables {
         let forms = json!({"total": {"captured": null}, "drawn": {"uniform": [1, 2]}});
         Variables::parse(forms.as_object().unwrap()).unwrap()
     }
 
+    /// Reads captures of an operation that reads documents. Returns the error's message.
     fn captures(form: Value) -> Result<Captures<Place>, String> {
         Captures::of_documents(&json!({"capture": form}), true, &variables()).map_err(|error| error.message)
     }

@@ -425,6 +425,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns a context with the variables `n`, `x` and `t`: 7, 0.5 and a text with a quotation mark.
     fn context() -> Context {
         let forms = json!({"n": {"constant": 7}, "x": {"constant": 0.5}, "t": {"constant": "a\"b"}});
         let variables = Variables::parse(forms.as_object().unwrap()).unwrap();

@@ -106,11 +106,13 @@ impl Tally {
 mod tests {
     use super::*;
 
+    /// Returns the reply of a tally, for a request that took no time.
     fn settle(tally: Tally) -> Reply {
         let now = Instant::now();
         tally.settle(now, now)
     }
 
+    /// Returns the error class of a request with this number of successful documents and these failures.
     fn class_of(documents: u64, failures: &[ErrorClass]) -> ErrorClass {
         let mut tally = Tally::default();
         tally.succeed(documents);
@@ -120,6 +122,7 @@ mod tests {
         settle(tally).outcome.unwrap_err().class
     }
 
+    /// Checks that a request has the class Item if some documents fail, and the class of the first failure if all do.
     #[test]
     fn some_documents_that_fail_are_items_and_all_of_them_are_the_request() {
         assert_eq!(class_of(2, &[ErrorClass::Timeout]), ErrorClass::Item);
@@ -127,6 +130,7 @@ mod tests {
         assert!(settle(Tally::default()).outcome.is_ok());
     }
 
+    /// Checks that a request has the class Item if a document fails because of its content, even if none succeeds.
     #[test]
     fn documents_that_are_wrong_are_items_even_if_they_are_all_there_is() {
         assert_eq!(class_of(0, &[ErrorClass::Client]), ErrorClass::Item);

@@ -94,12 +94,14 @@ mod tests {
 
     use super::*;
 
+    /// Sends `read` to a new connection. Returns the number of processed bytes and the answers.
     fn taken(read: &[u8]) -> io::Result<(usize, Vec<u8>)> {
         let mut answers = Vec::new();
         let taken = Couchbase::new((Ipv4Addr::LOCALHOST, 7).into()).take(read, &mut answers)?;
         Ok((taken, answers))
     }
 
+    /// Returns a request that reads a document.
     fn get(key: &[u8]) -> Vec<u8> {
         let mut request = vec![0x80, GET, 0, key.len() as u8, 0, 0, 0, 0, 0, 0, 0, key.len() as u8];
         request.extend_from_slice(&[9, 9, 9, 9, 0, 0, 0, 0, 0, 0, 0, 0]);

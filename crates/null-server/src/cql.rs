@@ -310,10 +310,12 @@ mod tests {
 
     use super::*;
 
+    /// Returns a request on stream 7.
     fn request(opcode: u8, body: &[u8]) -> Vec<u8> {
         [&[4, 0, 0, 7, opcode], &(body.len() as u32).to_be_bytes()[..], body].concat()
     }
 
+    /// Sends `read` to a new connection. Returns the number of processed bytes and the answers.
     fn taken(read: &[u8]) -> io::Result<(usize, Vec<u8>)> {
         let mut answers = Vec::new();
         let taken = Cql { address: Ipv4Addr::LOCALHOST.into() }.take(read, &mut answers)?;

@@ -130,10 +130,12 @@ mod tests {
     use super::*;
     use crate::NullServer;
 
+    /// Sends a request.
     fn ask(stream: &mut std::net::TcpStream, request: &str) {
         stream.write_all(request.as_bytes()).unwrap();
     }
 
+    /// Receives an answer with status 200 and returns its body.
     fn answer(stream: &mut std::net::TcpStream) -> Value {
         let mut head = Vec::new();
         while !head.ends_with(b"\r\n\r\n") {
@@ -147,10 +149,12 @@ mod tests {
         serde_json::from_slice(&body).unwrap()
     }
 
+    /// Returns the text of a POST request.
     fn post(path: &str, body: &str) -> String {
         format!("POST {path} HTTP/1.1\r\nhost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len())
     }
 
+    /// Checks the answers to a search, to bulk requests of several sizes, and to another request.
     #[test]
     fn it_answers_each_request_as_a_store_that_does_nothing() {
         let server = NullServer::start("http").unwrap();

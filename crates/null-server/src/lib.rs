@@ -231,6 +231,7 @@ async fn send(stream: &TcpStream, answers: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    /// Checks that a dropped server refuses connections.
     #[test]
     fn it_ends_with_its_owner() {
         let server = NullServer::start("http").unwrap();
@@ -240,6 +241,7 @@ mod tests {
         assert!(std::net::TcpStream::connect(address).is_err());
     }
 
+    /// Checks that a killed server refuses connections, reserves its port, and accepts connections after a restart.
     #[test]
     fn a_killed_server_keeps_its_port() {
         let server = NullServer::start("http").unwrap();

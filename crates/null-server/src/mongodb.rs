@@ -91,6 +91,7 @@ fn message(read: &[u8]) -> io::Result<Option<(u32, &RawDocument, usize)>> {
 mod tests {
     use super::*;
 
+    /// Returns the message of a command.
     fn sent(number: u32, command: &RawDocument) -> Vec<u8> {
         let mut message = Vec::new();
         for field in [(BODY + command.as_bytes().len()) as u32, number, 0, MESSAGE, 0] {
@@ -101,6 +102,7 @@ mod tests {
         message
     }
 
+    /// Sends a command to a new connection and returns its answer.
     fn answered(command: RawDocumentBuf) -> RawDocumentBuf {
         let mut answers = Vec::new();
         let message = sent(7, &command);

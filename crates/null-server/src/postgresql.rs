@@ -196,12 +196,14 @@ fn message(read: &[u8], has_kind: bool) -> io::Result<Option<Message<'_>>> {
 mod tests {
     use super::*;
 
+    /// Returns a message of this kind.
     fn sent(kind: u8, body: &[u8]) -> Vec<u8> {
         let mut message = Vec::new();
         add(&mut message, kind, body);
         message
     }
 
+    /// Returns a connection that has answered its first message.
     fn begun() -> Postgres {
         let mut server = Postgres::default();
         let mut answers = Vec::new();

@@ -282,18 +282,21 @@ mod tests {
     use super::*;
     use crate::net::topology::Topology;
 
+    /// Returns the state of a target without any contact to it.
     fn nodes() -> CouchbaseNodes {
         let target: Target = serde_json::from_value(json!({"driver": "couchbase", "hosts": ["127.0.0.1:1"]})).unwrap();
         let topology = Topology::new(&target.hosts, target.spread, None).unwrap();
         CouchbaseNodes::new(Arc::new(topology), ConnectOptions::new(&target).unwrap())
     }
 
+    /// Returns a context with the variable `n`, 7.
     fn context() -> Context {
         let forms = json!({"n": {"constant": 7}});
         let variables = Variables::parse(forms.as_object().unwrap()).unwrap();
         Context { variables, corpora: Corpora::default() }
     }
 
+    /// Returns the message that refuses an operation.
     fn error(form: Value) -> String {
         Operation::map(&form, &context(), &nodes()).unwrap_err().message
     }

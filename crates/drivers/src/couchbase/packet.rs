@@ -216,6 +216,7 @@ impl Frame for Answers {
 mod tests {
     use super::*;
 
+    /// Returns an answer with this status and value, and the extras `flag`.
     fn answer(status: u16, value: &[u8]) -> Vec<u8> {
         let mut bytes = vec![ANSWER, 0, 0, 0, 4, 1];
         bytes.extend_from_slice(&status.to_be_bytes());
@@ -226,6 +227,8 @@ mod tests {
         bytes
     }
 
+    /// Feeds `bytes` in pieces of `step` bytes, as the answers to `requests` requests. Returns whether they are
+    /// complete, and the answers.
     fn feed(bytes: &[u8], requests: usize, step: usize) -> Result<(bool, Answers), Malformed> {
         let mut answers = Answers::default();
         answers.begin(requests);

@@ -80,6 +80,7 @@ pub fn culprit(answer: &Response<'_>) -> Option<u16> {
 mod tests {
     use super::*;
 
+    /// Checks that a field's name is quoted if it contains path syntax.
     #[test]
     fn a_field_is_a_path_of_one_name() {
         let mut out = Vec::new();

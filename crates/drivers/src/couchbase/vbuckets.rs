@@ -187,6 +187,7 @@ mod tests {
 
     use super::*;
 
+    /// Checks the CRC-32 of the standard check value.
     #[test]
     fn the_sum_is_that_of_zlib() {
         assert_eq!(crc32(b"123456789"), 0xcbf4_3926);

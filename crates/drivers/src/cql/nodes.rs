@@ -84,6 +84,7 @@ fn resolve(text: &str) -> Result<Host, PlanError> {
 mod tests {
     use super::*;
 
+    /// Converts texts to owned ones.
     fn texts(texts: &[&str]) -> Vec<String> {
         texts.iter().map(|text| (*text).to_owned()).collect()
     }
@@ -108,6 +109,7 @@ mod tests {
         assert!(nodes.names("127.0.0.9".parse().unwrap()).is_empty());
     }
 
+    /// Checks that a host without a port, or a URL, is refused and leaves the hosts unchanged.
     #[test]
     fn a_host_that_is_none_is_refused_and_nothing_changes() {
         let nodes = CqlNodes::default();

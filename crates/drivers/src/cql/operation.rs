@@ -180,6 +180,7 @@ mod tests {
 
     use super::*;
 
+    /// Maps an operation with a default timeout of 9 s. Returns the error's message.
     fn map(form: Value) -> Result<Operation, String> {
         let context = Context { variables: Variables::default(), corpora: Corpora::default() };
         Operation::map(&form, 0, &context, &Register::default(), Duration::from_secs(9)).map_err(|error| error.message)

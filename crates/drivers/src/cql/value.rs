@@ -252,10 +252,12 @@ pub fn name(column: &ColumnType) -> String {
 mod tests {
     use super::*;
 
+    /// Returns the column type of a native type.
     fn native(native: NativeType) -> ColumnType<'static> {
         ColumnType::Native(native)
     }
 
+    /// Encodes a JSON value for a column; `None` for null. Returns the error's message.
     fn bytes(json: &str, column: &ColumnType) -> Result<Option<Vec<u8>>, String> {
         let mut out = Vec::new();
         let there = encode(&Scalar::parse(json.as_bytes()).unwrap(), column, &mut out).map_err(|error| error.0)?;

@@ -303,6 +303,7 @@ mod tests {
 
     const NOON: i64 = 1_488_369_600_000; // 2017-03-01T12:00:00Z
 
+    /// Places events at these instants. Returns the names of their generations, or "deleted".
     fn placed(generations: &Generations, instants: &[i64]) -> Vec<String> {
         let events: Vec<_> = instants.iter().map(|instant| (0, "a", *instant, "{}")).collect();
         let form = Ingest { collection: "ads".into(), daily: Some(Daily::Event), times: [].into() };
@@ -370,6 +371,7 @@ mod tests {
         assert_eq!(placed(&generations, &[i64::MAX, i64::MIN]), ["ads-9999.12.31", "ads-0000.01.01"]);
     }
 
+    /// Checks that only names in the format of a generation have a start.
     #[test]
     fn names_that_are_not_of_a_generation_say_nothing() {
         let generations = Generations::new("ads", Style::Dotted);
@@ -389,6 +391,7 @@ mod tests {
         }
     }
 
+    /// Checks the names of days in the underscored style.
     #[test]
     fn where_names_have_no_dots_a_day_is_known_all_the_same() {
         let generations = Generations::new("ads", Style::Underscored);

@@ -207,10 +207,13 @@ mod tests {
     const NOON: i64 = 1_488_369_600_000; // 2017-03-01T12:00:00Z
     const NONE: [i64; 0] = [];
 
+    /// Returns an ingest into the days of the collection `ads`, by the time of the events.
     fn form() -> Ingest {
         Ingest { collection: "ads".into(), daily: Some(Daily::Event), times: [].into() }
     }
 
+    /// Groups the events of a batch by day. Returns each day's name and event positions, and the positions of refused
+    /// events.
     async fn dealt(buckets: &Buckets, batch: &Batch, only: Option<&[u32]>) -> (Vec<(String, Vec<u32>)>, Vec<u32>) {
         let mut tally = Tally::default();
         let days = buckets.deal(&form(), batch, only, &mut tally).await.days;
@@ -300,10 +303,12 @@ mod tests {
     struct Stubborn(Vec<i64>, Exchanges);
 
     impl Days for Stubborn {
+        /// Returns the exchanges so far.
         fn exchanges(&mut self) -> &mut Exchanges {
             &mut self.1
         }
 
+        /// Returns the days; fails if there are none.
         async fn begins(&mut self) -> Result<Vec<i64>, Failure> {
             let failure = Failure::new(ErrorClass::Connect, "nobody there");
             if self.0.is_empty() {
@@ -313,11 +318,13 @@ mod tests {
             Ok(self.0.clone())
         }
 
+        /// Refuses to drop the first day.
         async fn drop(&mut self, begin: i64) -> Result<(), Failure> {
             if begin == self.0[0] { Err(Failure::new(ErrorClass::Server, "not this one")) } else { Ok(()) }
         }
     }
 
+    /// Checks that the other days are deleted after one failed.
     #[tokio::test]
     async fn a_day_that_cannot_be_deleted_keeps_no_other_from_it() {
         let buckets = Buckets::new("ads", Style::Dotted);

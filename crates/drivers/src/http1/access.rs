@@ -169,6 +169,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the `authorization` header line of credentials in a plan.
     fn field(auth: Value) -> Result<String, PlanError> {
         let auth: Auth = serde_json::from_value(auth).unwrap();
         Authorization::new(&auth, None).map(|authorization| String::from_utf8(authorization.field().to_vec()).unwrap())
@@ -194,6 +195,7 @@ mod tests {
         assert!(field(json!({"basic": {"user": "ann", "password": "hush\r\nhost: x"}})).is_ok(), "it is encoded");
     }
 
+    /// Checks that debug output hides the credentials.
     #[test]
     fn no_credentials_are_shown() {
         let target = json!({"driver": "search", "auth": {"bearer": "hush"}, "compress": true});

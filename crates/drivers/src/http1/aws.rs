@@ -155,6 +155,7 @@ mod tests {
         ),
     ];
 
+    /// Returns the key of AWS's test suite, with a session token if given.
     fn key(token: Option<&str>) -> Identity {
         let auth = json!({"aws": {
             "service": "service", "region": "us-east-1", "access_key": "AKIDEXAMPLE",
@@ -188,6 +189,7 @@ mod tests {
         }
     }
 
+    /// Checks the signature of a path with percent-encoded characters, which the signature encodes again.
     #[test]
     fn a_path_is_encoded_once_more_in_the_signature() {
         // `double-url-encode` of the suite: 2021-05-11T15:40:45Z.

@@ -164,6 +164,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns class and message of the failure that `Answer::done` reports for a command's answer.
     fn done(answer: RawDocumentBuf) -> Result<(), (ErrorClass, String)> {
         Answer::Result(answer).done().map(drop).map_err(|failure| (failure.class, failure.message))
     }

@@ -311,6 +311,7 @@ mod tests {
 
     use super::*;
 
+    /// Encodes a JSON object; `None` if it is refused.
     fn written(json: &str) -> Option<RawDocumentBuf> {
         let mut out = Vec::new();
         document(&mut out, |out| fields(out, json.as_bytes(), None)).ok()?;
@@ -397,6 +398,7 @@ mod tests {
         assert!(verify(&json!({"a": {"$oid": "${id}"}, "b": {"$gte": 1}, "c": {"$date": "2015-01-31"}})).is_ok());
     }
 
+    /// Checks that values nested too deeply are refused, in requests and answers, instead of overflowing the stack.
     #[test]
     fn no_depth_ends_the_process() {
         for levels in [1, DEEPEST - 1, DEEPEST, DEEPEST + 1, 5_000, 200_000] {
@@ -432,6 +434,7 @@ mod tests {
         assert_eq!(line("\"soon\"").get_str("time").unwrap(), "soon");
     }
 
+    /// Checks that `fields` omits the field `without`.
     #[test]
     fn a_field_is_left_out() {
         let mut out = Vec::new();

@@ -243,6 +243,8 @@ mod tests {
 
     use super::*;
 
+    /// Counts the answer to a command with 10 documents. Returns the number of successful ones, and class and message
+    /// of the failure.
     fn counted(answer: Result<&RawDocument, Failure>, action: Action) -> (u64, Option<(ErrorClass, String)>) {
         let mut tally = Tally::default();
         count(answer, &(0..10).collect::<Vec<_>>(), action, &mut tally);

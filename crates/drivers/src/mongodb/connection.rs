@@ -394,6 +394,7 @@ mod tests {
         commands
     }
 
+    /// Returns an answer with one document and a cursor of this number. `key` is `firstBatch` or `nextBatch`.
     fn batch(key: &str, cursor: i64, namespace: &str) -> RawDocumentBuf {
         let documents: RawArrayBuf = [rawdoc! {"_id": 1}].into_iter().collect();
         let mut inner = rawdoc! {"id": cursor, "ns": namespace};
@@ -401,8 +402,8 @@ mod tests {
         rawdoc! {"cursor": inner, "ok": 1.0}
     }
 
-    /// Queries a server with these answers over `connections` connections. Returns whether the query succeeded, and the
-    /// commands that the server read.
+    /// Sends `find` to a server with these answers over `connections` connections. `whole`: reads the cursor to its
+    /// end. Returns whether the query succeeded, and the commands that the server read.
     async fn asked(answers: Vec<RawDocumentBuf>, whole: bool, connections: usize) -> (bool, Vec<Document>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let host = Host::resolve(&listener.local_addr().unwrap().to_string()).unwrap();
@@ -423,6 +424,7 @@ mod tests {
         tokio::join!(client, serve(listener, answers, connections))
     }
 
+    /// Returns the names of commands.
     fn names(commands: &[Document]) -> Vec<&str> {
         commands.iter().map(|command| command.keys().next().unwrap().as_str()).collect()
     }

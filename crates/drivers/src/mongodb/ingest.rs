@@ -94,6 +94,7 @@ mod tests {
     use crate::ingest::tests::batch;
     use crate::ingest::{Daily, chosen};
 
+    /// Returns an ingest into the days of the collection `ads`, by the time of the events.
     fn form() -> Ingest {
         Ingest { collection: "ads".into(), daily: Some(Daily::Event), times: [].into() }
     }

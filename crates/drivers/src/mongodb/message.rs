@@ -116,6 +116,7 @@ mod tests {
 
     use super::*;
 
+    /// Feeds `bytes` in pieces of `step` bytes. Returns whether the message is complete.
     fn read(bytes: &[u8], step: usize) -> Result<bool, Malformed> {
         let mut message = Message::default();
         message.begin();

@@ -290,6 +290,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the state of a target on a port where no server listens.
     fn nodes() -> MongoNodes {
         MongoNodes::new(&["127.0.0.1:1".to_owned()], Spread::Fixed, ConnectOptions::plain()).unwrap()
     }

@@ -218,6 +218,7 @@ mod tests {
     use super::super::bson;
     use super::*;
 
+    /// Returns a verb's command as JSON, with the variable `n` drawn as 7.
     fn written(verb: &str, argument: Value, concern: Option<Concern>) -> Option<Value> {
         let forms = json!({"n": {"constant": 7}});
         let variables = Variables::parse(forms.as_object().unwrap()).unwrap();
@@ -276,6 +277,7 @@ mod tests {
         );
     }
 
+    /// Checks the `writeConcern` of commands.
     #[test]
     fn a_write_says_how_sure_it_has_to_be() {
         let concern = |concern| {

@@ -155,6 +155,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns hosts with these ports on 127.0.0.1.
     fn hosts(ports: &[u16]) -> Vec<String> {
         ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
@@ -168,6 +169,7 @@ mod tests {
         assignments.iter_mut().map(home).collect()
     }
 
+    /// Counts the clients of each home.
     fn counts(homes: &[u16]) -> BTreeMap<u16, usize> {
         homes.iter().fold(BTreeMap::new(), |mut counts, home| {
             *counts.entry(*home).or_default() += 1;
@@ -237,6 +239,7 @@ mod tests {
         assert_eq!(counts(&homes(&mut assignments)), BTreeMap::from([(1, 3), (2, 2)]));
     }
 
+    /// Checks that dropped clients do not count when the hosts change, and that their slots are used again.
     #[test]
     fn a_client_that_has_gone_takes_no_room() {
         let topology = Arc::new(Topology::new(&hosts(&[1]), Spread::Fixed, None).unwrap());

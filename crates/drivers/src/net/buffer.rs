@@ -81,6 +81,7 @@ impl DerefMut for AnswerBuffer {
 mod tests {
     use super::*;
 
+    /// Writes `bytes` to a buffer; `None` if they exceed `limit`.
     fn receive(buffer: &mut AnswerBuffer, bytes: &[u8], limit: usize) -> Option<()> {
         let mut rest = bytes;
         while !rest.is_empty() {

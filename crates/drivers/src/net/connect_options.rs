@@ -54,6 +54,7 @@ mod tests {
 
     use super::*;
 
+    /// Reads the options of a target with `more` keys. Returns the error's message.
     fn connect_options(more: serde_json::Value) -> Result<ConnectOptions, String> {
         let mut target = json!({"driver": "redis", "hosts": ["127.0.0.1:1"]});
         target.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -163,7 +163,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the source files below a folder that read the clock outside tests.
+    /// Returns the source files below a folder that read the clock outside tests. Adds the number of files to `seen`.
     fn clock_readers(folder: &Path, seen: &mut usize) -> Vec<PathBuf> {
         let mut readers = Vec::new();
         for entry in std::fs::read_dir(folder).unwrap() {

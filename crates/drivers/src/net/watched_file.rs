@@ -97,6 +97,7 @@ impl<T> Drop for WatchedFile<T> {
 mod tests {
     use super::*;
 
+    /// Waits until the watched file has this value.
     fn wait_for(watched: &WatchedFile<String>, seen: &mut Seen<String>, value: &str) {
         while watched.latest(seen) != value {
             std::thread::yield_now();

@@ -229,6 +229,7 @@ mod tests {
         assert_eq!(nodes.reach(), Some(Duration::from_millis(1200)));
     }
 
+    /// Checks which server each `read_from` selects, by turn.
     #[test]
     fn a_request_goes_where_it_may_be_read() {
         let roles = Roles { primary: Some(1), replicas: vec![0, 2], missing: Vec::new() };

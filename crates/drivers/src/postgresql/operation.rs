@@ -260,6 +260,7 @@ mod tests {
 
     use super::*;
 
+    /// Maps an operation for a target whose default is `prefer_replica`. Returns the error's message.
     fn map(form: Value) -> Result<Operation, String> {
         let context = Context { variables: Variables::default(), corpora: Corpora::default() };
         Operation::map(&form, 0, &context, &ConnectOptions::plain(ReadFrom::PreferReplica))

@@ -272,6 +272,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the text that is sent for a JSON value and a parameter of this type, or "NULL".
     fn sent(json: &str, kind: &Type) -> String {
         let mut out = BytesMut::new();
         match Param::Scalar(Scalar::parse(json.as_bytes()).unwrap()).to_sql(kind, &mut out).unwrap() {

@@ -160,6 +160,7 @@ pub fn quoted(name: &str) -> String {
 mod tests {
     use super::*;
 
+    /// Returns a table with the columns `a` and `b`, or with a document column.
     fn table(document: bool) -> Table {
         let columns: &[&str] = if document { &["document"] } else { &["a", "b"] };
         Table {
@@ -191,6 +192,7 @@ mod tests {
         assert!(table.select(&["it's".to_owned()]).contains(r#"jsonb_build_object('it''s', "document"->'it''s')"#));
     }
 
+    /// Checks that quotation marks in names are doubled.
     #[test]
     fn a_name_cannot_end_its_quotes() {
         assert_eq!(quoted(r#"a"b"#), r#""a""b""#);

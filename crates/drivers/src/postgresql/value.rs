@@ -157,6 +157,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the 16-bit big-endian form of numbers.
     fn shorts(words: &[i32]) -> Vec<u8> {
         words.iter().flat_map(|word| (*word as u16).to_be_bytes()).collect()
     }

@@ -92,6 +92,7 @@ pub fn reply<'a>(name: &str, number: Option<usize>, mut answer: Reader<'a>) -> L
 mod tests {
     use super::*;
 
+    /// Looks up a reply, or item number `number` of it. Returns the value as text, or the failure's message.
     fn said(number: Option<usize>, answer: &[u8]) -> Result<String, String> {
         match reply("total", number, Reader::new(answer)) {
             Lookup::Json(json) => Ok(String::from_utf8(json.into_owned()).unwrap()),

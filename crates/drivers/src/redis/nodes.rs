@@ -199,6 +199,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the state of a target without any contact to it.
     fn nodes() -> RedisNodes {
         let hosts = ["127.0.0.1:7000".to_owned()];
         let topology = Topology::new(&hosts, Spread::Fixed, None).unwrap();

@@ -249,7 +249,8 @@ impl<'a> Reader<'a> {
 mod tests {
     use super::*;
 
-    /// Feeds `text` in pieces of `step` bytes.
+    /// Feeds `text` in pieces of `step` bytes, as the answers to `commands` commands. Returns whether they are
+    /// complete, and the answers.
     fn feed(text: &[u8], commands: usize, step: usize) -> Result<(bool, Answers), Malformed> {
         let mut answers = Answers::default();
         answers.begin(commands);

@@ -145,6 +145,7 @@ mod tests {
         assert!(spelled_out(b"*3\r\n$7\r\nEVALSHA\r\n$1\r\nx\r\n$1\r\n0\r\n").is_none(), "the user's own script");
     }
 
+    /// Checks that the digests of all scripts differ.
     #[test]
     fn each_script_has_a_digest_of_its_own() {
         let mut digests: Vec<_> = SCRIPTS.iter().map(|script| &script.digest).collect();

@@ -69,6 +69,7 @@ impl Slots {
 mod tests {
     use super::*;
 
+    /// Checks the CRC-16 and the slots of known keys.
     #[test]
     fn the_sum_is_that_of_the_specification() {
         // The check value of CRC-16/XMODEM in the cluster specification.
@@ -91,6 +92,7 @@ mod tests {
         assert_eq!(slot_of(b"foo{bar"), usize::from(crc16(b"foo{bar")) % SLOTS);
     }
 
+    /// Checks that setting the node of a slot changes only this slot.
     #[test]
     fn a_slot_moves_alone() {
         let slots = Slots::new();

@@ -95,10 +95,12 @@ mod tests {
 
     const N: u64 = 50_000;
 
+    /// Returns conflicts among 50,000 documents.
     fn conflicts(sequential: bool, probability: f64, recency: f64) -> Conflicts {
         Conflicts { sequential, probability, recency, documents: N }
     }
 
+    /// Returns the id of each document, and whether it was used before.
     fn ids(conflicts: Conflicts) -> Vec<(u64, bool)> {
         (0..N).map(|document| conflicts.id(&Draw::new(42, 1, 0), document)).collect()
     }
@@ -169,6 +171,7 @@ mod tests {
         }
     }
 
+    /// Checks that ids depend on the seed and the stream of a draw, and not on its number.
     #[test]
     fn the_seed_and_the_stream_decide_and_not_the_request() {
         let conflicts = conflicts(false, 0.25, 0.5);

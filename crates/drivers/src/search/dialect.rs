@@ -348,11 +348,13 @@ impl std::fmt::Display for Dialect {
 mod tests {
     use super::*;
 
+    /// Returns the dialect of a version of `distribution`.
     fn dialect(distribution: &str, version: &str) -> Result<Dialect, PlanError> {
         let store = Store { distribution: distribution.to_owned(), version: version.to_owned() };
         Dialect::new(Some(&store))
     }
 
+    /// Returns the dialect of a version of Elasticsearch.
     fn elasticsearch(version: &str) -> Dialect {
         dialect("elasticsearch", version).unwrap()
     }

@@ -201,6 +201,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the difference between an answer and the conditions `until`; `None` if all hold.
     fn missing(until: Value, answer: &Value) -> Option<String> {
         let forms = json!({"n": {"constant": 7}});
         let variables = Variables::parse(forms.as_object().unwrap()).unwrap();

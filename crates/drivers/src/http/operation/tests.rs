@@ -4,6 +4,7 @@ use serde_json::json;
 
 use super::*;
 
+/// Returns the message that refuses an operation.
 fn error(form: &Value) -> String {
     let variables = json!({"k": {"sequential": {"from": 0}}, "token": {"captured": {}}});
     let variables = Variables::parse(variables.as_object().unwrap()).unwrap();

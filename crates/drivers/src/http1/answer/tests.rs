@@ -18,12 +18,14 @@ fn feed(answer: &mut Answer, text: &[u8], step: usize) -> Result<bool, Malformed
     Ok(complete)
 }
 
+/// Feeds `text` to a new answer in pieces of `step` bytes. Returns whether it is complete, and the answer.
 fn read(text: &[u8], step: usize) -> Result<(bool, Answer), Malformed> {
     let mut answer = Answer::new();
     answer.begin(Body::Read);
     feed(&mut answer, text, step).map(|complete| (complete, answer))
 }
 
+/// Returns the message that refuses an answer.
 fn refused(text: &[u8]) -> String {
     read(text, 1000).map(|(complete, _)| complete).expect_err("the answer breaks the rules").to_string()
 }
@@ -88,6 +90,7 @@ fn a_connection_that_ends_too_early_completes_nothing() {
     }
 }
 
+/// Checks which answers leave the connection reusable.
 #[test]
 fn a_connection_is_used_again_only_if_both_ends_know_where_they_are() {
     let reusable = |text: &str| read(text.as_bytes(), 1000).unwrap().1.reusable();
@@ -98,6 +101,7 @@ fn a_connection_is_used_again_only_if_both_ends_know_where_they_are() {
     assert!(!reusable("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\nHTTP/1.1"));
 }
 
+/// Checks that `begin` discards the last answer's body.
 #[test]
 fn the_next_answer_takes_the_place_of_the_last() {
     let mut answer = Answer::new();
@@ -205,6 +209,7 @@ fn a_body_that_is_read_has_a_limit_however_it_comes() {
     }
 }
 
+/// Checks the delay of Retry-After by status and value.
 #[test]
 fn refused_clients_wait_for_as_many_seconds_as_the_answer_says() {
     for (status, value, wanted) in [

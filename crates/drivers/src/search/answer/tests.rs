@@ -8,6 +8,8 @@ use super::*;
 
 const SEARCH: Judge = Judge::Search;
 
+/// Judges an answer to a request that carried `sent` documents. Returns the number of documents, and class and message
+/// of the failure.
 fn judged(judge: Judge, status: u16, body: &Value, sent: u64) -> (u64, Option<(ErrorClass, String)>) {
     let verdict = judge.judge(status, body.to_string().as_bytes(), sent);
     let failure = verdict.outcome.err().map(|failure| (failure.class, failure.message));
@@ -25,6 +27,7 @@ fn asserted(form: Value, body: &Value) -> (u64, Option<(ErrorClass, String)>) {
     (verdict.documents, failure)
 }
 
+/// Returns the answer to a search with `count` returned hits of 1234 found ones.
 fn hits(count: usize) -> Value {
     let hit = json!({"_id": "1", "_source": {"text": "\"hits\":[{\"_id\":{}}]", "inner": [{"_id": 1}, {}]}});
     json!({
@@ -88,6 +91,7 @@ fn field_assertions_apply_to_the_first_hit() {
     assert!(message.starts_with("cannot check field \"a.b\""), "{message}");
 }
 
+/// Checks that an answer with status 200 but of another form is a failure of the server.
 #[test]
 fn a_success_that_is_no_answer_to_the_question_is_none() {
     for body in [json!({}), json!([]), json!("ok"), json!({"hits": 3}), json!({"hits": {"total": 3}})] {
@@ -143,6 +147,7 @@ fn a_write_to_failed_shards_is_no_success() {
     assert_eq!(judged(judge, 200, &json!({"acknowledged": true}), 0), (1, None));
 }
 
+/// Returns the item of a bulk answer with this status, and an error from status 300 on.
 fn item(status: u16) -> Value {
     let error = json!({"type": "kind", "reason": format!("reason {status}")});
     let error = if status < 300 { Value::Null } else { error };
@@ -153,6 +158,7 @@ fn item(status: u16) -> Value {
     item
 }
 
+/// Returns a bulk answer with an item for each status.
 fn bulk_answer(statuses: &[u16]) -> Value {
     let errors = statuses.iter().any(|status| *status >= 300);
     json!({"took": 30, "errors": errors, "items": statuses.iter().map(|status| item(*status)).collect::<Vec<_>>()})
@@ -222,6 +228,7 @@ fn a_bulk_request_that_fails_as_a_whole_says_why() {
     assert_eq!((documents, failure), (0, Some(expected)));
 }
 
+/// Checks that `errors` counts as the last member of an answer, and not inside an id.
 #[test]
 fn errors_are_found_wherever_they_stand() {
     let mut late = bulk_answer(&[201, 400]);

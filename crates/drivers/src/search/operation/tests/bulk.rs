@@ -26,7 +26,7 @@ fn bulk_requests_walk_through_the_corpus_and_begin_again_after_its_end() {
     assert!(sent(create, 0).contains("\r\n\r\n{\"create\":{}}\n"));
 }
 
-/// The lines of a bulk request's body.
+/// Returns the lines of a bulk request's body, for request `k`.
 fn lines(form: Value, k: u64) -> Vec<Value> {
     let text = sent(form, k);
     let (_, body) = text.split_once("\r\n\r\n").unwrap();
@@ -54,13 +54,14 @@ fn each_action_of_a_bulk_request_has_its_lines() {
 struct Lines(std::path::PathBuf);
 
 impl Lines {
+    /// Writes `text` to a temporary file. `name` distinguishes the files of one process.
     fn new(name: &str, text: &str) -> Self {
         let path = std::env::temp_dir().join(format!("loadframe-bulk-{}-{name}.json", std::process::id()));
         std::fs::write(&path, text).unwrap();
         Self(path)
     }
 
-    /// An operation's mapping with these lines, which have actions, as the corpus `lines`.
+    /// Maps an operation with this file, which has action lines, as the corpus `lines`.
     fn map(&self, form: Value) -> Result<Operation, PlanError> {
         let corpora = BTreeMap::from([("lines".to_owned(), json!({"files": [&self.0], "actions": true}))]);
         let context = Context { corpora: Corpora::open(&corpora, 1).unwrap(), ..context() };
@@ -69,6 +70,7 @@ impl Lines {
 }
 
 impl Drop for Lines {
+    /// Deletes the file.
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.0);
     }

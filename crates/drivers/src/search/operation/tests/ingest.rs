@@ -35,6 +35,7 @@ fn an_event_sets_its_own_field_of_its_document_in_the_collection_of_its_day() {
     assert_eq!(body(Value::Null, Some(&[0, 2])), (2, update("", "a", bid) + &update("", "a", win)));
 }
 
+/// Checks that an operation that ingests events refuses `repeat`, `assert` and `capture`.
 #[test]
 fn an_operation_that_takes_in_events_reads_nothing() {
     let ingest = |more: Value| {

@@ -15,6 +15,8 @@ use crate::net::target_node::Host;
 mod bulk;
 mod ingest;
 
+/// Returns a context with the variables `low`, `k` and `name`, and the corpora `trips` (25 documents) and `records`
+/// (3).
 fn context() -> Context {
     let variables = json!({"low": {"constant": 7}, "k": {"sequential": {"from": 0}}, "name": {"constant": "a b"}});
     let corpora = BTreeMap::from([
@@ -27,15 +29,17 @@ fn context() -> Context {
     }
 }
 
+/// Maps an operation for the newest Elasticsearch, with a default timeout of 60 s.
 fn map(form: Value) -> Result<Operation, PlanError> {
     Operation::map(&form, &context(), (&Dialect::new(None).unwrap(), &Register::default()), Duration::from_secs(60))
 }
 
-/// The request number `k`, as it is sent.
+/// Returns the text of request number `k`, as it is sent.
 fn sent(form: Value, k: u64) -> String {
     rendered(&map(form).unwrap().step, k)
 }
 
+/// Returns the text of request number `k` of a step, as it is sent.
 fn rendered(step: &SearchStep, k: u64) -> String {
     let host = Host::resolve("127.0.0.1:9200").unwrap();
     let mut buffers = Buffers::default();
@@ -46,10 +50,12 @@ fn rendered(step: &SearchStep, k: u64) -> String {
     String::from_utf8(rendered.parts.concat()).unwrap()
 }
 
+/// Returns the message that refuses an operation.
 fn error(form: Value) -> String {
     map(form).unwrap_err().message
 }
 
+/// Checks that only operations with one answer capture values from its body.
 #[test]
 fn one_answer_gives_values() {
     let context = Context {
@@ -101,6 +107,7 @@ fn a_search_is_sent_with_its_size_and_parameters_in_the_query() {
     assert_eq!(sent(form, 0), format!("{head}{fields}{body}"));
 }
 
+/// Checks that a fixed body and a rendered one are sent in the same form.
 #[test]
 fn a_request_without_holes_is_the_same_as_one_with() {
     let search = |gte: Value| json!({"search": {"collection": "taxis", "body": {"gte": gte}}});
@@ -190,6 +197,7 @@ fn operations_on_documents_have_their_paths_and_bodies() {
     }
 }
 
+/// Checks that an operation without a corpus has an unlimited number of requests.
 #[test]
 fn only_a_corpus_has_an_end() {
     assert_eq!(map(json!({"refresh": {"collection": "c"}})).unwrap().step.request.requests(), None);
@@ -308,6 +316,7 @@ fn an_older_version_is_asked_in_its_own_paths() {
     assert_eq!(line(json!({"get": {"collection": "c", "id": 1}})), "GET /c/_doc/1");
 }
 
+/// Checks the body and the parameters of queries in ES|QL, EQL and SQL.
 #[test]
 fn a_query_has_all_that_stands_beside_it() {
     let last = |form: Value| {
