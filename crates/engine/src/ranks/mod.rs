@@ -51,7 +51,7 @@ pub enum Refusal {
 
 impl RankRecorder {
     /// Creates the files of a phase in `folder`. It begins at `start`, seconds of this machine's
-    /// CLOCK_MONOTONIC.
+    /// CLOCK_MONOTONIC; by default at the plan's start time. `fingerprint`: of the plan.
     pub fn create(
         folder: &Path,
         plan: &Plan,
@@ -83,7 +83,8 @@ impl RankRecorder {
         self.start_time.offset
     }
 
-    /// Records the next second: the sum over all ranks still running.
+    /// Records the next second, the serialized sum over all ranks still running, and updates the directives. Refuses
+    /// seconds of another plan or out of order.
     pub fn second(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let second = Second::from_bytes(bytes).map_err(Refusal::Input)?;
         if second.plan != self.fingerprint {
@@ -125,11 +126,15 @@ impl RankRecorder {
         Ok(())
     }
 
+    /// Returns the settled counts in the directives, with room for `counters` counters.
     fn settled(&mut self, counters: usize) -> &mut Vec<u64> {
         self.directives.settled.resize(counters, 0);
         &mut self.directives.settled
     }
 
+    /// Writes the current second to the files, the totals and the spans, and sets the stop directive if a condition
+    /// of the
+    /// plan is met.
     fn record(&mut self, workers: &Workers) -> Result<(), Refusal> {
         let place = || self.folder.display();
         self.files
@@ -141,14 +146,16 @@ impl RankRecorder {
         Ok(())
     }
 
-    /// Sets the end of the warm-up and of the phase, in whole seconds after the start of the load.
+    /// Sets the end of the warm-up (`measured_from`) and of the phase (`until`), in whole seconds after the start of
+    /// the
+    /// load; `None` leaves one unchanged.
     pub fn adjust(&mut self, measured_from: Option<u64>, until: Option<u64>) {
         let (warmup, ended) = &mut self.tally.window;
         *warmup = measured_from.map_or(*warmup, |second| Duration::from_secs(second).min(self.plan.warmup));
         *ended = until.map(Duration::from_secs).or(*ended);
     }
 
-    /// Returns the current directives for all ranks.
+    /// Returns the current directives for all ranks, serialized.
     pub fn directives(&self) -> Vec<u8> {
         self.directives.to_bytes()
     }
@@ -163,12 +170,14 @@ impl RankRecorder {
         self.tally.measures.clone()
     }
 
-    /// Returns whether a condition of the plan was met.
+    /// Returns whether a condition of the plan was met, so that the ranks must stop.
     pub fn stopped_by(&self) -> bool {
         self.directives.stop
     }
 
-    /// Writes and returns the outcome, combined from the ranks' parts. Ranks without a part count as failed.
+    /// Writes `outcome.json` and returns the outcome, combined from the ranks' parts. Ranks without a part count as
+    /// failed.
+    /// Refuses parts of another plan.
     pub fn finish(&mut self, parts: Vec<RankOutcome>) -> Result<Value, Refusal> {
         self.files.end().map_err(|error| Refusal::Files(format!("{}: {error}", self.folder.display())))?;
         let mut sum: Option<RankOutcome> = None;
@@ -194,7 +203,8 @@ impl RankRecorder {
         Ok(outcome)
     }
 
-    /// Describes missing data: ranks without a part, or seconds missing from the sums.
+    /// Returns a description of missing data: ranks without a part, or seconds missing from the sums; `None` if it is
+    /// complete.
     fn lost(&self, part: &RankOutcome) -> Option<String> {
         let there: BTreeSet<u64> = part.by_rank.iter().map(|share| share.rank).collect();
         let missing: Vec<u64> = (0..self.plan.ranks).filter(|rank| !there.contains(rank)).collect();

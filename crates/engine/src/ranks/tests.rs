@@ -31,6 +31,7 @@ impl Folder {
         Self(path)
     }
 
+    /// Returns the lines of a file, without comments and entries of event-loop lag, which differ between runs.
     fn lines(&self, name: &str) -> Vec<String> {
         let text = std::fs::read_to_string(self.0.join(name)).unwrap();
         // Event-loop lag has an entry for each worker, and the header has the start time.
@@ -158,6 +159,7 @@ impl Sink for Kept {
     }
 }
 
+/// Records all requests by one process into `folder`.
 fn alone(folder: &Folder, threads: u64, start: Instant) -> Written {
     let plan = plan(1, threads);
     let start_time = StartTime::new(&plan, None).unwrap();
@@ -192,6 +194,7 @@ fn ranks(ranks: u64, threads: u64, start: Instant) -> (Vec<Vec<u8>>, Vec<RankOut
     (levels.remove(0), parts)
 }
 
+/// Returns the sums of two ranks' seconds, serialized.
 fn sums(pair: &[Vec<Vec<u8>>]) -> Vec<Vec<u8>> {
     let most = pair.iter().map(Vec::len).max().unwrap();
     let sum = |second: usize| {
@@ -203,6 +206,7 @@ fn sums(pair: &[Vec<Vec<u8>>]) -> Vec<Vec<u8>> {
     (0..most).map(sum).collect()
 }
 
+/// Returns the outcome of a rank.
 fn part(plan: &Plan, kept: &Kept) -> RankOutcome {
     let counts = measured(&slots(), &kept.tally.totals.counts);
     let share = json!({

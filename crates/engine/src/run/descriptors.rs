@@ -9,7 +9,8 @@ use crate::plan::{Pacing, Plan, PlanError, Spread};
 /// Descriptors of the process besides its clients: files, timers, libraries.
 const OTHERS: u64 = 128;
 
-/// Raises this process's limit to its maximum, and refuses a plan that needs more.
+/// Raises this process's limit of file descriptors to its maximum. Refuses a plan that needs more. `profiles`: of the
+/// plan's streams.
 pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
     let limit = raise();
     let hosts = plan.target.hosts.len() as u64;
@@ -39,7 +40,7 @@ pub fn provide(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Raises the soft limit to the hard limit and returns it.
+/// Raises the soft limit of file descriptors to the hard limit; returns the limit that now applies.
 fn raise() -> u64 {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };

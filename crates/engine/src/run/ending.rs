@@ -29,7 +29,9 @@ pub(super) struct Ended {
     start_time: StartTime,
 }
 
-/// Collects seconds until the end, then joins all workers.
+/// Passes the seconds of all workers to `sink` until the end, then closes it and joins the workers. Returns the
+/// combined
+/// results, or the phase's error if the records could not be written. An error also stops the phase.
 pub(super) fn finish<D: Driver, S: Ending>(
     phase: &Arc<Phase<D>>,
     mut sink: S,
@@ -63,7 +65,8 @@ pub(super) fn finish<D: Driver, S: Ending>(
 }
 
 impl Ended {
-    /// Returns this process's part of the outcome; the whole outcome for a single process.
+    /// Returns this process's part of the outcome; the whole outcome for a single process. `fingerprint`: of the
+    /// plan.
     pub(super) fn part<D: Driver>(&self, phase: &Phase<D>, slots: &[Slot], fingerprint: u64) -> RankOutcome {
         let Self { totals, watch, leftover, start_time } = self;
         let rank = phase.plan.rank;
@@ -115,7 +118,7 @@ impl Ended {
     }
 }
 
-/// Returns the corpora with lines set aside.
+/// Returns the corpora with lines set aside: by name, the number of lines and the files that contain them.
 fn set_aside(corpora: &Corpora) -> BTreeMap<String, (u64, Vec<String>)> {
     let stats = corpora.iter().map(|(name, corpus)| (name.to_owned(), corpus.set_aside()));
     let paths = |kept: Vec<&std::path::Path>| kept.iter().map(|path| path.display().to_string()).collect();

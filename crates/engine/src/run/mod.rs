@@ -52,7 +52,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// Ends the phase now; measurements so far are kept.
+    /// Ends the phase now, without waiting for requests in flight; measurements so far are kept.
     pub fn stop(&self) {
         self.phase.stop();
     }
@@ -62,7 +62,7 @@ impl Running {
         self.phase.close();
     }
 
-    /// Changes the target's hosts while the load runs.
+    /// Changes the target's hosts while the load runs. Fails if the driver does not support it.
     pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.phase.set_hosts(hosts)
     }
@@ -72,8 +72,8 @@ impl Running {
         self.phase.hold();
     }
 
-    /// Ends the warm-up and the measured window at whole seconds after the start of the load; both must be in
-    /// the future. Fails otherwise, and if the plan does not allow it.
+    /// Sets the end of the warm-up (`measured_from`) and of the measured window (`until`), in whole seconds after the
+    /// start of the load. Fails if one is not in the future, or if the plan does not allow it.
     pub fn adjust(&self, measured_from: Option<u64>, until: Option<u64>) -> Result<(), String> {
         self.phase.adjust(self.start_time.at, measured_from, until)
     }
@@ -108,12 +108,12 @@ impl Running {
         Progress { sources: self.phase.stats(), ..shown(&self.progress) }
     }
 
-    /// Returns the measures of this process, which remain readable after the end.
+    /// Returns the counts and times of this process for monitoring systems; they remain readable after the end.
     pub fn measures(&self) -> SharedMeasures {
         self.measures.clone()
     }
 
-    /// Takes the latest answers not returned before, by operation.
+    /// Takes the latest answers not returned before: names of operations, and their answers.
     pub fn answers(&self) -> Vec<(String, Vec<u8>)> {
         self.phase.answers()
     }
@@ -139,18 +139,26 @@ impl Drop for Running {
 
 /// Operations on a running phase, independent of its driver.
 trait Control: Send + Sync {
+    /// Returns the statistics of the phase's sources, by name.
     fn stats(&self) -> BTreeMap<String, SourceStats>;
+    /// Takes the latest answers not returned before: names of operations, and their answers.
     fn answers(&self) -> Vec<(String, Vec<u8>)>;
+    /// Sets the stop flag, which ends the phase without waiting for requests in flight.
     fn stop(&self);
+    /// Closes all sources: their queued events are sent, then the phase ends.
     fn close(&self);
+    /// Freezes the set of active clients of closed streams.
     fn hold(&self);
+    /// Sets the end of the warm-up and of the window, in whole seconds after `start`; see [`Running::adjust`].
     fn adjust(&self, start: Instant, measured_from: Option<u64>, until: Option<u64>) -> Result<(), String>;
+    /// Applies rank 0's directives: settled counts, steps of simulated clocks, and the end of the phase.
     fn apply(&self, directives: &Directives);
+    /// Changes the target's hosts while the load runs. Fails if the driver does not support it.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError>;
 }
 
 impl<D: Driver> Phase<D> {
-    /// Chooses a core for each worker if they spin; refuses if there are too few, or if they are busy.
+    /// Chooses a core for each worker if the plan says `spin`. Refuses too few cores, and busy ones.
     fn choose_cores(&mut self) -> Result<(), PlanError> {
         if self.plan.spin {
             self.cores = own_cores::choose(self.plan.threads)?;
@@ -160,30 +168,37 @@ impl<D: Driver> Phase<D> {
 }
 
 impl<D: Driver> Control for Phase<D> {
+    /// Returns the statistics of the phase's sources, by name.
     fn stats(&self) -> BTreeMap<String, SourceStats> {
         Self::stats(self)
     }
 
+    /// Takes the latest answers not returned before: names of operations, and their answers.
     fn answers(&self) -> Vec<(String, Vec<u8>)> {
         self.take_answers()
     }
 
+    /// Sets the stop flag, which ends the phase without waiting for requests in flight.
     fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 
+    /// Closes all sources: their queued events are sent, then the phase ends.
     fn close(&self) {
         Self::close(self);
     }
 
+    /// Freezes the set of active clients of closed streams.
     fn hold(&self) {
         self.held.store(true, Ordering::Relaxed);
     }
 
+    /// Sets the end of the warm-up and of the window, in whole seconds after `start`; see [`Running::adjust`].
     fn adjust(&self, start: Instant, measured_from: Option<u64>, until: Option<u64>) -> Result<(), String> {
         Self::adjust(self, start, measured_from, until)
     }
 
+    /// Applies rank 0's directives: settled counts, steps of simulated clocks, and the end of the phase.
     fn apply(&self, directives: &Directives) {
         for (counter, settled) in self.counters.iter().zip(&directives.settled) {
             counter.tell(*settled);
@@ -201,12 +216,15 @@ impl<D: Driver> Control for Phase<D> {
         }
     }
 
+    /// Changes the target's hosts while the load runs. Fails if the driver does not support it.
     fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         self.driver.set_hosts(hosts)
     }
 }
 
-/// Starts a phase that records into `folder`. Errors are returned before anything is sent.
+/// Checks the plan and starts a phase that records into `folder`, which must exist. Errors are returned before
+/// anything
+/// is sent. At the end it writes `outcome.json`.
 pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError> {
     let (mut phase, slots) = prepare::<D>(plan, false)?;
     phase.context.corpora.make_ready()?;
@@ -231,10 +249,10 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError>
 /// A checked and mapped phase of one rank, ready to start at the agreed time.
 pub trait Prepared: Send + Sync {
     /// Starts the load at `start`, seconds of this machine's CLOCK_MONOTONIC; by default at the plan's start
-    /// time.
+    /// time. The returned phase keeps its seconds in memory for rank 0.
     fn begin(self: Box<Self>, start: Option<f64>) -> Result<Running, PlanError>;
 
-    /// Creates rank 0's record of the phase in `folder`.
+    /// Creates rank 0's record of the phase in `folder`. `start`: as for [`Prepared::begin`].
     fn recorder(&self, folder: &Path, start: Option<f64>) -> Result<RankRecorder, PlanError>;
 }
 
@@ -244,7 +262,9 @@ struct Ready<D: Driver> {
     fingerprint: u64,
 }
 
-/// Checks and maps the plan of one rank. Waits for the first line if the load starts with it.
+/// Checks and maps the plan of one rank, reads its corpora and chooses its cores. Waits for the first line if the
+/// load
+/// starts with it.
 pub fn prepare_rank<D: Driver>(plan: Plan) -> Result<Box<dyn Prepared>, PlanError> {
     // The run's start is a time of rank 0's clock, meaningless on another machine.
     let began = plan.began.filter(|_| plan.rank == 0);
@@ -281,7 +301,9 @@ impl<D: Driver> Prepared for Ready<D> {
     }
 }
 
-/// Starts workers and collector. `tell` builds the outcome from their results.
+/// Starts the readers of sources, the collector and the workers. `tell` builds the outcome from their results. Fails
+/// if a
+/// port cannot be opened or a thread cannot start.
 fn launch<D: Driver, S: Ending>(
     phase: &Arc<Phase<D>>,
     slots: Vec<Slot>,
@@ -358,10 +380,13 @@ impl Drop for FinishedSignal {
     }
 }
 
+/// Returns the error for a thread that cannot start.
 fn no_thread(error: std::io::Error) -> PlanError {
     PlanError::machine(format!("cannot start a thread: {error}"))
 }
 
+/// Starts the thread of worker number `thread`, on its core if it has one. Its errors and panics stop the phase.
+/// `finished` and `empty`: as for [`Recorder::new`].
 fn spawn_worker<D: Driver>(
     phase: &Arc<Phase<D>>,
     thread: u64,
@@ -406,7 +431,9 @@ pub struct Checked {
     pub setup: Option<Duration>,
 }
 
-/// Sends each operation of the plan once, for `loadframe check`.
+/// Sends each operation of the plan once, for `loadframe check`. An operation that ingests events is only rendered,
+/// with
+/// a sample event. Fails if the plan is invalid; failed requests are part of the result.
 pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<Checked>, PlanError> {
     let draw = Draw::new(plan.seed, 0, 0);
     let (phase, slots) = prepare::<D>(plan, false)?;
@@ -440,7 +467,9 @@ pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<Checked>, PlanError
     })
 }
 
-/// Returns the request of each operation as readable text, if the driver can render it without sending.
+/// Returns the name of each operation and its request as readable text, without sending it; `None` if the driver
+/// cannot
+/// render it.
 pub fn render_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Option<String>)>, PlanError> {
     let draw = Draw::new(plan.seed, 0, 0);
     let (phase, slots) = prepare::<D>(plan, false)?;
@@ -458,7 +487,7 @@ pub fn render_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Option<St
     })
 }
 
-/// Returns the request for a sample event of each kind that the operation ingests.
+/// Returns the request of an ingesting operation as readable text, with a sample event of each kind that it ingests.
 fn rendered<D: Driver>(
     phase: &Phase<D>,
     connection: &mut D::Connection,
@@ -473,7 +502,7 @@ fn rendered<D: Driver>(
 /// An operation with its name. If it ingests events, also their source and the plan of the stream.
 type Named<'a, D> = (&'a str, Option<(&'a plan::Source, &'a StreamPlan<D>)>, &'a Choice<D>);
 
-/// Iterates over the operations of a phase, each once.
+/// Iterates over the operations of a phase, each name once.
 fn once<'a, D: Driver>(phase: &'a Phase<D>, slots: &'a [Slot]) -> impl Iterator<Item = Named<'a, D>> {
     let mut seen = HashSet::new();
     let source = |stream: &Stream| match &stream.pacing {

@@ -15,8 +15,9 @@ const BUSY: f64 = 0.1;
 /// Remedy for busy cores.
 const REMEDY: &str = "stop them, reserve cores (--cores for nodes, taskset for Loadframe), or remove \"spin\"";
 
-/// Chooses a core for each worker among the cores of the calling thread. Refuses too few cores, and cores that stay
-/// busy for 2 s.
+/// Returns a core for each of `workers` workers: the least busy cores that the calling thread may use. Measures for
+/// at
+/// least 0.2 s. Refuses too few cores, and cores that stay busy for 2 s.
 pub fn choose(workers: u64) -> Result<Vec<usize>, PlanError> {
     let unreadable = |error| PlanError::machine(format!("cannot read the cores of a thread: {error}"));
     let allowed = sched_getaffinity(None).map_err(|error| unreadable(std::io::Error::from(error)))?;
@@ -52,7 +53,7 @@ pub fn choose(workers: u64) -> Result<Vec<usize>, PlanError> {
     unreachable!("the last measurement returns")
 }
 
-/// Moves the calling thread to one core.
+/// Restricts the calling thread to core number `core`.
 pub fn pin(core: usize) -> std::io::Result<()> {
     let mut cores = CpuSet::new();
     cores.set(core);
@@ -67,6 +68,7 @@ fn times() -> std::io::Result<Vec<Option<CoreTime>>> {
     Ok(parse(&fs::read_to_string("/proc/stat")?))
 }
 
+/// Parses `/proc/stat`: the times of all cores, by core number; `None` for a core that is offline.
 fn parse(stat: &str) -> Vec<Option<CoreTime>> {
     let mut times = Vec::new();
     for line in stat.lines() {

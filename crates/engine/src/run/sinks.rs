@@ -21,7 +21,7 @@ pub(super) trait Ending: Sink + Send + 'static {
     /// Returns the measures that it updates.
     fn measures(&self) -> SharedMeasures;
 
-    /// Closes the sink; returns the totals and the workers' metrics.
+    /// Closes the sink; returns the phase's totals and the metrics of its workers.
     fn end(self) -> io::Result<(Totals, Watch)>;
 }
 

@@ -45,7 +45,8 @@ pub struct Draw {
 }
 
 impl Draw {
-    /// Creates the key of request `k` of a stream, as a separate iteration of the first client.
+    /// Creates the key of request `k` of a stream, as a separate iteration of the first client. `stream`: the
+    /// stream's key.
     pub fn new(seed: u64, stream: u64, k: u64) -> Self {
         let passes = [0; LOOPS];
         Self {
@@ -64,21 +65,21 @@ impl Draw {
         }
     }
 
-    /// Returns 64 uniform bits. `salt` separates the draws of a request.
+    /// Returns 64 uniform random bits of the request; a different `salt` gives independent bits.
     #[inline]
     pub fn bits(&self, salt: u64) -> u64 {
         let key = mix(self.seed ^ mix(self.stream.wrapping_add(GOLDEN)));
         mix(mix(key ^ self.k.wrapping_mul(GOLDEN)) ^ salt.wrapping_mul(0xd1b5_4a32_d192_ed03))
     }
 
-    /// Returns the number by which client `client` selects one of several nodes: its own number, or the
-    /// request's turn.
+    /// Returns the number by which client `client` selects one of several nodes: its own number if it keeps its node
+    /// (`is_fixed`, and the client may not switch), otherwise the request's turn.
     #[inline]
     pub fn turn_of(&self, client: u64, is_fixed: bool) -> u64 {
         if is_fixed && !self.roams { client } else { self.turn }
     }
 
-    /// Returns a uniform number in [0, 1) with 53 random bits.
+    /// Returns a uniform number in [0, 1) with 53 random bits; a different `salt` gives an independent number.
     #[inline]
     pub fn unit(&self, salt: u64) -> f64 {
         (self.bits(salt) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)

@@ -26,6 +26,7 @@ pub fn push_percent(out: &mut Vec<u8>, text: &str) {
     }
 }
 
+/// Returns the upper-case hexadecimal digit of a number below 16.
 fn hex(nibble: u8) -> u8 {
     b"0123456789ABCDEF"[usize::from(nibble)]
 }

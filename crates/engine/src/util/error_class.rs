@@ -43,7 +43,7 @@ impl ErrorClass {
         matches!(self, Self::Connect | Self::Timeout | Self::Rejected | Self::Server)
     }
 
-    /// Returns the name in records.
+    /// Returns the class's name in plans and records.
     pub fn name(self) -> &'static str {
         ["connect", "timeout", "rejected", "client", "server", "item", "assertion", "unseen"][self as usize]
     }

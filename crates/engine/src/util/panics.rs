@@ -40,11 +40,13 @@ pub fn listen(listener: impl Fn(String) + 'static) -> Listening {
 }
 
 impl Drop for Listening {
+    /// Ends the listening; later panics go to standard error.
     fn drop(&mut self) {
         LISTENER.set(None);
     }
 }
 
+/// Returns the message of a panic, with its file and line.
 fn words(panic: &PanicHookInfo<'_>) -> String {
     let payload = panic.payload();
     let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));

@@ -31,7 +31,7 @@ impl Trace {
         format!("{:016x}", self.span)
     }
 
-    /// Appends the header with its line end. The flag 01 asks the receiver to sample, too.
+    /// Appends the header `traceparent` with its line end to `head`. The flag 01 asks the receiver to sample, too.
     pub fn append_header(&self, head: &mut Vec<u8>) {
         head.extend_from_slice(format!("traceparent: 00-{}-{}-01\r\n", self.id(), self.span()).as_bytes());
     }

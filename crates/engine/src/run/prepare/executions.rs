@@ -4,7 +4,8 @@ use super::*;
 use crate::client::first_executions::{FirstExecutions, Requests};
 
 /// Returns the additional parts of an operation's executions. `known`: requests shared with other streams
-/// that use the same operation.
+/// that use the same operation; a new one is added. Refuses first executions with several ranks, and data age of
+/// an operation without visibility probes.
 pub(super) fn first_executions(
     plan: &Plan,
     name: &str,
@@ -23,7 +24,8 @@ pub(super) fn first_executions(
     Ok(FirstExecutions { place: 0, requests, shows })
 }
 
-/// Returns the index of the stream that ingests the events shown.
+/// Returns the index of the stream that ingests the events of operation `shown`. Refuses it without visibility
+/// probes.
 fn shows(plan: &Plan, shown: &str) -> Result<usize, PlanError> {
     let of = |stream: &Stream| sources::has(stream) && stream.mix.iter().any(|(name, _)| name == shown);
     let looked_for = plan.visible.get(shown).is_some_and(|visible| visible.sample.is_some());

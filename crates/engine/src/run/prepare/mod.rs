@@ -26,8 +26,10 @@ use crate::workload::corpus::Corpora;
 use crate::workload::permuted_mix;
 use crate::workload::variables::{Origin, VariableId, Variables};
 
-/// Checks a plan and maps its operations; afterwards only files and sockets can fail. `together`: ranks
-/// exchange their state during the phase.
+/// Checks a plan and maps its operations; afterwards only files and sockets can fail. Returns the phase and its
+/// slots.
+/// Raises the limit of file descriptors, and asks the driver to verify the target. `together`: ranks exchange their
+/// state during the phase.
 pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
     check(&plan)?;
     let mut driver = D::new(&plan.target).map_err(|e| e.within("target"))?;
@@ -206,6 +208,7 @@ struct Counters {
 }
 
 impl Counters {
+    /// Returns the index of a counter among the phase's counters; adds it if it is new.
     fn place(&mut self, counter: VariableId) -> usize {
         let known = self.places.iter().position(|(other, _)| *other == counter);
         known.unwrap_or_else(|| {
@@ -214,8 +217,8 @@ impl Counters {
         })
     }
 
-    /// Refuses a counter that another stream uses, which would repeat its numbers, and a journey with two
-    /// counters.
+    /// Records that a stream uses its counters. Refuses a counter that another stream uses, which would repeat its
+    /// numbers, and a journey with two counters.
     fn claim<D: Driver>(
         &mut self,
         stream_plan: &StreamPlan<D>,
@@ -241,8 +244,8 @@ impl Counters {
     }
 }
 
-/// Without communication, refuses ranks that have no part of a stream that ends the phase: they would not
-/// notice its end.
+/// Refuses a stream that ends the phase and has fewer clients than there are ranks. Without communication, a rank
+/// without a part of this stream would not notice its end.
 fn refuse_ranks_that_see_no_end(plan: &Plan, profiles: &[Profile]) -> Result<(), PlanError> {
     for (stream, profile) in plan.streams.iter().zip(profiles) {
         let (parts, unit) = match stream.pacing {
@@ -265,7 +268,7 @@ pub(super) fn runtime() -> Result<tokio::runtime::Runtime, PlanError> {
     runtime.map_err(|e| PlanError::machine(format!("cannot start a runtime: {e}")))
 }
 
-/// Checks the plan's settings; the driver checks names and forms.
+/// Refuses invalid settings of the plan, apart from names and forms that the driver checks.
 fn check(plan: &Plan) -> Result<(), PlanError> {
     let fail = |message: String| Err(PlanError::new(message));
     if plan.ranks == 0 || plan.threads == 0 || plan.rank >= plan.ranks {
@@ -364,6 +367,7 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
     Ok(())
 }
 
+/// Refuses a uniform think time whose lower bound exceeds the upper one.
 fn check_think(time: Think) -> Result<(), PlanError> {
     match time {
         Think::Drawn(ThinkDraw::Uniform(low, high)) if low > high => {

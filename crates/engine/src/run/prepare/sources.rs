@@ -12,7 +12,9 @@ pub(super) const EVENT: &str = "event";
 /// events.
 pub(super) const LOOKED_FOR: [&str; 2] = ["visible", "look"];
 
-/// Returns the settings of an operation's visibility probes, if any.
+/// Returns the settings of an operation's visibility probes, if any. Refuses probes that do not fit the operation or
+/// the
+/// driver.
 pub(super) fn sampling<D: Driver>(
     plan: &Plan,
     name: &str,
@@ -39,8 +41,7 @@ pub(super) fn has(stream: &Stream) -> bool {
     matches!(stream.pacing, Pacing::Source { .. })
 }
 
-/// Checks that an operation matches its stream: ingesting operations need a source, and others must not have
-/// one.
+/// Refuses an ingesting operation in a stream without a source, and another operation in a stream with one.
 pub(super) fn suits(stream: &Stream, ingests: bool) -> Result<(), PlanError> {
     match (has(stream), ingests) {
         (true, false) => Err(PlanError::new(format!(
@@ -55,7 +56,7 @@ pub(super) fn suits(stream: &Stream, ingests: bool) -> Result<(), PlanError> {
 }
 
 /// Returns the index of each kind's operation in a stream with routes; the kinds are sorted by name. Empty
-/// without routes.
+/// without routes. Refuses routes that do not name each kind once, and unknown operations.
 pub(super) fn routes(plan: &Plan, stream: &Stream) -> Result<Vec<usize>, PlanError> {
     let Pacing::Source { source, routes, .. } = &stream.pacing else { return Ok(Vec::new()) };
     let kinds = plan.sources.get(source).map(|source| source.events.kinds.keys().collect::<Vec<_>>());
@@ -67,7 +68,9 @@ pub(super) fn routes(plan: &Plan, stream: &Stream) -> Result<Vec<usize>, PlanErr
     routes.values().map(place).collect()
 }
 
-/// Returns the source of each stream that has one.
+/// Checks and returns the source of each stream; `None` for a stream without one. Refuses a source of two streams,
+/// and
+/// settings that a stream with a source does not support.
 pub(super) fn of<'a>(plan: &'a Plan) -> Result<Vec<Option<Arc<Source>>>, PlanError> {
     let mut used = HashSet::new();
     let mut of_stream = |stream: &'a Stream| {

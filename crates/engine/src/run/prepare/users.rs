@@ -10,13 +10,14 @@ use crate::plan::{Pacing, Plan, PlanError, Step, Stop, Stream, Think};
 use crate::recording::slot::Slot;
 use crate::workload::journey::{Journey, Places, compile, time};
 
-/// Returns the operations of steps, each once, in order of appearance.
+/// Returns the names of the operations that steps contain, each once, in order of appearance.
 pub fn operations(steps: &[Step]) -> Vec<&String> {
     let mut names = Vec::new();
     collect(steps, &mut names);
     names
 }
 
+/// Adds the operations of steps to `names`, except those in it.
 fn collect<'a>(steps: &'a [Step], names: &mut Vec<&'a String>) {
     for step in steps {
         match step {
@@ -33,7 +34,7 @@ fn collect<'a>(steps: &'a [Step], names: &mut Vec<&'a String>) {
     }
 }
 
-/// Returns the names of timed groups of steps, each once.
+/// Returns the names of timed groups of steps, including nested ones, each once.
 pub fn timed(steps: &[Step]) -> Vec<&String> {
     let mut names: Vec<&String> = Vec::new();
     for step in steps {
@@ -57,7 +58,7 @@ pub fn timed(steps: &[Step]) -> Vec<&String> {
     names
 }
 
-/// Returns the think times of steps.
+/// Returns all think times of steps, including nested ones.
 pub fn think_times(steps: &[Step]) -> Vec<Think> {
     let times = steps.iter().map(|step| match step {
         Step::Ask(ask) => vec![ask.think_time],
@@ -71,7 +72,7 @@ pub fn think_times(steps: &[Step]) -> Vec<Think> {
     times.flatten().collect()
 }
 
-/// Checks a stream's settings for users, before anything is mapped.
+/// Refuses settings that only users support in a stream without users, and invalid settings of users.
 pub fn check(stream: &Stream) -> Result<(), PlanError> {
     let fail = |what: String| Err(PlanError::new(what));
     let Pacing::Users { users, clients, .. } = stream.pacing else {
@@ -97,7 +98,7 @@ pub fn check(stream: &Stream) -> Result<(), PlanError> {
     }
 }
 
-/// Refuses operations that carry a loop's counter in a stream without journeys.
+/// Refuses operations that use a loop's counter, in a stream without users.
 fn refuse_loops(plan: &Plan, stream: &Stream, context: &Context) -> Result<(), PlanError> {
     let names = stream.mix.iter().map(|(name, _)| name).chain(stream.journey.iter().map(|step| &step.operation));
     for name in names {
@@ -109,13 +110,15 @@ fn refuse_loops(plan: &Plan, stream: &Stream, context: &Context) -> Result<(), P
     Ok(())
 }
 
-/// Returns how many of a stream's users belong to this process.
+/// Returns how many of a stream's `users` belong to this process. `clients`: number of clients that they share.
 fn users_here(plan: &Plan, users: u64, clients: u64) -> u64 {
     let shares = (0..plan.threads).map(|thread| Stride::new(plan.rank, plan.ranks, thread, plan.threads));
     shares.filter_map(|share| share.among(users.min(clients))).map(|share| share.count(users)).sum()
 }
 
-/// Sets the journey of a stream's plan, and the clock that its users share, if any.
+/// Compiles the journey of a stream's users into `stream_plan`. Returns the clock that the users share, if any.
+/// Refuses
+/// settings that users or several ranks do not support. `together`: ranks exchange their state.
 pub fn join<D: Driver>(
     plan: &Plan,
     stream: &Stream,

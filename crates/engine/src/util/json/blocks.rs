@@ -15,7 +15,7 @@ pub struct Container {
 
 const BLOCK: usize = 64;
 
-/// Measures the container that `text` begins with; `None` if it is incomplete.
+/// Measures the object or array that `text` begins with; `None` if it is incomplete.
 pub fn container(text: &[u8]) -> Option<Container> {
     let mut scan = Scan::default();
     let blocks = text.chunks_exact(BLOCK);
@@ -70,7 +70,9 @@ impl Scan {
         None
     }
 
-    /// Returns the bytes that follow a backslash that is not itself escaped.
+    /// Returns a mask of the escaped bytes, from a mask of the backslashes: bytes that follow a backslash that is not
+    /// itself
+    /// escaped.
     fn escaped(&mut self, mut backslashes: u64) -> u64 {
         let mut escaped = self.escaped;
         self.escaped = 0;
@@ -89,7 +91,7 @@ impl Scan {
     }
 }
 
-/// Returns the parity of bits 0 to i in each bit i.
+/// Returns a word with, in each bit i, the parity of bits 0 to i.
 fn running_parity(mut bits: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
         bits ^= bits << shift;

@@ -68,7 +68,9 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Iterates over the elements of an array, like [`Cursor::object`].
+    /// Iterates over the elements of an array. Calls `element` with each index and the cursor at the value, which it
+    /// must
+    /// read or skip. Stops when it returns false.
     pub fn array(
         &mut self,
         mut element: impl FnMut(usize, &mut Self) -> Result<bool, Unexpected>,
@@ -111,22 +113,22 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Skips an array and returns the number of objects in it.
+    /// Skips an array; returns the number of objects directly in it.
     pub fn objects_in_array(&mut self) -> Result<u64, Unexpected> {
         if self.next()? == b'[' { self.container() } else { Err(Unexpected) }
     }
 
-    /// Returns whether an object begins here.
+    /// Skips white space; returns whether an object begins there.
     pub fn at_object(&mut self) -> Result<bool, Unexpected> {
         Ok(self.next()? == b'{')
     }
 
-    /// Returns whether an array begins here.
+    /// Skips white space; returns whether an array begins there.
     pub fn at_array(&mut self) -> Result<bool, Unexpected> {
         Ok(self.next()? == b'[')
     }
 
-    /// Reads a boolean.
+    /// Reads `true` or `false`; fails for other values.
     pub fn boolean(&mut self) -> Result<bool, Unexpected> {
         match self.scalar()? {
             b"true" => Ok(true),
@@ -135,12 +137,12 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a non-negative integer.
+    /// Reads a non-negative integer; fails for other values.
     pub fn whole(&mut self) -> Result<u64, Unexpected> {
         std::str::from_utf8(self.scalar()?).ok().and_then(|digits| digits.parse().ok()).ok_or(Unexpected)
     }
 
-    /// Reads a string; copies it only if it has escapes.
+    /// Reads a string and returns it unescaped; copies it only if it has escapes.
     pub fn string(&mut self) -> Result<Cow<'a, [u8]>, Unexpected> {
         let start = self.at;
         let (inside, escapes) = self.raw_string()?;
@@ -163,6 +165,7 @@ impl<'a> Cursor<'a> {
         Err(Unexpected)
     }
 
+    /// Skips white space and consumes `byte`; fails if another byte follows.
     fn expect(&mut self, byte: u8) -> Result<(), Unexpected> {
         if self.next()? == byte {
             self.at += 1;
@@ -172,7 +175,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a string without unescaping; returns its contents and whether it has escapes.
+    /// Reads a string without unescaping; returns the text between its quotes and whether it has escapes.
     fn raw_string(&mut self) -> Result<(&'a [u8], bool), Unexpected> {
         self.expect(b'"')?;
         let start = self.at;
@@ -190,7 +193,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// Reads a number or word.
+    /// Reads a number or word, as written.
     fn scalar(&mut self) -> Result<&'a [u8], Unexpected> {
         self.next()?;
         let rest = &self.bytes[self.at..];

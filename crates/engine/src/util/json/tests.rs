@@ -16,17 +16,20 @@ impl Random {
         Self { draw: Draw::new(7, 0, k), salt: 0 }
     }
 
+    /// Returns a random number below `n`.
     fn below(&mut self, n: u64) -> u64 {
         self.salt += 1;
         self.draw.bits(self.salt) % n
     }
 
+    /// Returns a random string of significant characters.
     fn text(&mut self) -> String {
         let pieces =
             ["{", "}", "[", "]", "\"", "\\", "\"hits\":[{\"_id\":", "é", "\u{1f600}", ",", ":", "abc", "\n", "\\\""];
         (0..self.below(6)).map(|_| pieces[self.below(pieces.len() as u64) as usize]).collect()
     }
 
+    /// Returns a random JSON value; containers are nested up to `depth`.
     fn value(&mut self, depth: u64) -> Value {
         match self.below(if depth == 0 { 5 } else { 8 }) {
             0 => Value::Null,
@@ -39,6 +42,7 @@ impl Random {
         }
     }
 
+    /// Returns the members of a random object.
     fn members(&mut self, depth: u64) -> Map<String, Value> {
         (0..self.below(5)).map(|_| (self.text(), self.value(depth))).collect()
     }

@@ -51,7 +51,8 @@ pub fn members<'a>(text: &'a [u8], mut member: impl FnMut(Cow<'a, [u8]>, &'a [u8
     }
 }
 
-/// Returns the nesting depth of a JSON value.
+/// Returns the nesting depth of a JSON value: 0 for a scalar, 1 for a flat object. Invalid JSON counts up to its
+/// error.
 pub fn depth(json: &[u8]) -> usize {
     let (mut depth, mut deepest, mut at) = (0usize, 0, 0);
     while let Some(byte) = json.get(at) {
@@ -102,6 +103,7 @@ impl<'a> Scan<'a> {
         Ok(byte)
     }
 
+    /// Skips white space and consumes `byte`; fails if another byte follows.
     #[inline]
     fn expect(&mut self, byte: u8) -> Result<(), Unexpected> {
         if self.take()? == byte { Ok(()) } else { Err(Unexpected) }
@@ -112,7 +114,7 @@ impl<'a> Scan<'a> {
         if self.next().is_err() { Ok(()) } else { Err(Unexpected) }
     }
 
-    /// Consumes a name.
+    /// Consumes a member's name, in quotes; returns it unescaped.
     #[inline]
     fn name(&mut self) -> Result<Cow<'a, [u8]>, Unexpected> {
         self.expect(b'"')?;
@@ -127,7 +129,7 @@ impl<'a> Scan<'a> {
         Ok(text.map_or(Cow::Borrowed(name), |text| Cow::Owned(text.into_bytes())))
     }
 
-    /// Consumes a value of any type.
+    /// Consumes a value of any type; fails if it is invalid, or nested deeper than [`DEEPEST`].
     fn value(&mut self) -> Result<(), Invalid> {
         let mut open = Open::default();
         loop {
@@ -185,6 +187,7 @@ impl<'a> Scan<'a> {
         self.expect(b':')
     }
 
+    /// Consumes the rest of a literal such as `true`.
     fn word(&mut self, rest: &[u8]) -> Result<(), Unexpected> {
         if !self.bytes[self.at..].starts_with(rest) {
             return Err(Unexpected);
@@ -288,6 +291,7 @@ struct Open {
 }
 
 impl Open {
+    /// Adds a container; fails if there are [`DEEPEST`] already.
     #[inline]
     fn push(&mut self, is_object: bool) -> Result<(), Invalid> {
         let word = self.bits.get_mut(self.depth / 64).ok_or(Invalid::TooDeep)?;
@@ -297,12 +301,14 @@ impl Open {
         Ok(())
     }
 
+    /// Returns whether the innermost open container is an object; `None` if none is open.
     #[inline]
     fn last(&self) -> Option<bool> {
         let last = self.depth.checked_sub(1)?;
         Some(self.bits[last / 64] >> (last % 64) & 1 == 1)
     }
 
+    /// Removes the innermost container.
     #[inline]
     fn pop(&mut self) {
         self.depth -= 1;
