@@ -137,7 +137,7 @@ class Capacity:
 
     @property
     def errors_open(self) -> tuple[ErrorsOpen, ...]:
-        """The error limits that all trials at the sustained rates meet on average, without proving it."""
+        """The error limits that the trials at the sustained rates meet on average, without proving it."""
         by_limit: dict[tuple[str | None, float], list[tuple[int, int]]] = {}
         for made in self.searches:
             held = made.answer and made.answer.rate
@@ -216,7 +216,7 @@ class Capacities:
 
 
 def read_capacities(path: Path) -> Capacities:
-    """Read and analyse an experiment's folder; BadInput if it is not one or is broken."""
+    """Return the analysis of a capacity experiment's folder; BadInput if it is not one or is broken."""
     return capacities_in(read_experiment(path))
 
 
@@ -246,12 +246,15 @@ def without_rate(treatment: Mapping[str, Any], over: str = RATE) -> dict[str, An
 
 @functools.lru_cache(maxsize=10_000)
 def judge_run(path: Path, slo: Slo, phases: tuple[str, ...], rate: float | None) -> Judgement:
-    """Judge a run folder, cached because its content is final; `rate` (1/s) is None for a number of users."""
+    """Return the judgement of a run folder; it is cached, since the folder's content is final.
+
+    `phases` are the measured phases; `rate` (1/s) is None for a number of users.
+    """
     return judge(Run(path), slo, phases, rate)
 
 
 def _search(runs: Sequence[RecordedRun], slo: Slo, bounds: Bounds, phases: Sequence[str]) -> Search:
-    """Judge the runs of one search, read from their folders, and repeat its decisions.
+    """Return a search from its runs: their judgements, and the decision of the search after them.
 
     A run that has no readable folder is left out.
     """
@@ -307,7 +310,10 @@ def capacities_of(treatments: Sequence[Sequence[Search]], default_nodes: int, ov
 
 
 def _with_order(capacity: Capacity) -> Capacity:
-    """Widen the interval to the lowest failed and the highest passed rate if the store slows down over the trials."""
+    """Return a capacity, with a wider interval if the store slows down over the trials.
+
+    The interval then reaches from the lowest failed to the highest passed rate.
+    """
     order, rate = capacity.order, capacity.rate
     if rate is None or order is None or not order.is_slower:
         return capacity
@@ -480,7 +486,7 @@ def _imprecise(capacities: Capacities, unit: str) -> Iterator[Finding]:
 
 
 def _decisive(capacity: Capacity) -> Iterator[Attempt]:
-    """Yield the trials at the rates that passed and failed at the end of each search."""
+    """Yield the trials at the highest passed rate and at the failed rate above it, of each search."""
     for made in capacity.searches:
         ends = (made.answer.rate, made.answer.above) if made.answer else ()
         yield from (attempt for attempt in made.attempts if attempt.rate in ends)
@@ -492,6 +498,7 @@ def _others(capacity: Capacity) -> dict[str, Any]:
 
 
 def _where(others: Mapping[str, Any]) -> str:
+    """Return the levels of other factors as a clause, such as ` at store.kind redis`; empty without any."""
     return f" at {', '.join(f'{name} {level}' for name, level in others.items())}" if others else ""
 
 

@@ -133,12 +133,12 @@ class LimitedFigures:
 
     @property
     def pressure(self) -> float:
-        """The response time over its limit."""
+        """The response time divided by its limit; 0 without a response or a limit."""
         return ((self.response and self.response.value) or 0.0) / (self.slo.response or math.inf)
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """The codes of the reasons that bound its figures."""
+        """The codes of the validity rules that bound its response time."""
         return self.response.reasons if self.response else ()
 
     def broken(self, end: Literal["low", "value", "high"] = "value") -> Iterator[str]:
@@ -168,7 +168,10 @@ class LimitedFigures:
 
 
 def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judgement:
-    """Judge a run at a rate (1/s; None for a number of users); `phases` are the measured phases."""
+    """Return the judgement of a run at a rate (1/s; None for a number of users) by the SLO.
+
+    `phases` are the measured phases.
+    """
     summary = run.summary
     earlier = earlier_failures(run)
     if summary.status == "failed" and summary.fault == "store":
@@ -223,7 +226,7 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judg
 
 
 def _possible(run: RecordedRun, phases: Sequence[PhaseSummary]) -> float:
-    """Return the largest factor from a measured throughput to its upper bound."""
+    """Return the largest factor from the measured throughput of a phase to its upper bound."""
     return stretch_of(run.figure(phase.name, "throughput") for phase in phases).high
 
 
@@ -240,7 +243,10 @@ def _delay_growth(judged: Sequence[LimitedFigures], phases: Sequence[PhaseSummar
 def limited_figures(
     run: RecordedRun, slo: Slo, phases: Sequence[PhaseSummary], users: int | None = None
 ) -> Iterator[LimitedFigures]:
-    """Yield the figures under each limit; LookupError with a message if the run lacks some."""
+    """Yield the figures under each limit of the SLO; LookupError with a message if the run lacks some.
+
+    `users` is the number of users or clients of a closed load, otherwise None.
+    """
     named = dict(slo.operations)
     grouped: dict[str, list[tuple[str, str]]] = {name: [] for name in named}
     others: list[tuple[str, str]] = []
@@ -260,10 +266,11 @@ def limited_figures(
 def _figures(
     run: RecordedRun, name: str | None, slo: Slo, places: Sequence[tuple[str, str]], users: int | None
 ) -> LimitedFigures:
-    """Return the worst response time and the failures of some operations, to compare with an SLO.
+    """Return the worst response time and the failures of some operations, to compare with the limits of `slo`.
 
-    LookupError if the run lacks these response times. Dropped and unanswered requests count as failures; if the
-    generator was saturated, only as possible ones.
+    `places` are pairs of phase and operation, `name` is the operation with separate limits, if so. LookupError if the
+    run lacks these response times. Dropped and unanswered requests count as failures; if the generator was saturated,
+    only as possible ones.
     """
     operations = [run.operations(phase)[operation] for phase, operation in places]
     if any(_latency(entry, slo) is None for entry in operations):
@@ -291,7 +298,10 @@ def _figures(
 
 
 def _response(run: RecordedRun, place: tuple[str, str], entry: OperationFigures, slo: Slo) -> Figure | None:
-    """Return an operation's percentile of response times with its bounds, or None without requests."""
+    """Return an operation's percentile of response times with its bounds, or None without requests.
+
+    `place` is its phase and name.
+    """
     latency = _latency(entry, slo)
     value = latency.at(slo.percentile) if latency else None
     if value is None:
@@ -316,9 +326,10 @@ def broken(
     load: bool = False,
     fate: str = "failed",
 ) -> Iterator[str]:
-    """Yield a sentence for each criterion that these figures miss.
+    """Yield a sentence for each criterion that these figures miss; None is an unknown figure.
 
-    `load` skips the response time. `fate` is the predicate of the requests that count as errors.
+    `response` is in s, `rate` and `growth` (of requests in flight) in 1/s; `errors` and `achieved` are shares. `load`
+    skips the response time. `fate` is the predicate of the requests that count as errors.
     """
     if load or slo.response is None:
         pass
@@ -339,7 +350,7 @@ def broken(
 
 
 def growth(backlog: Sequence[float]) -> float:
-    """Return the growth of requests in flight per second; 0 if it is not significant.
+    """Return the growth per second of `backlog`, the requests in flight by second; 0 if it is not significant.
 
     The slope of the least-squares line is tested one-sided at 95 %. Neighbouring seconds are correlated, so the number
     of seconds n is reduced to n (1 - r)/(1 + r).
@@ -365,7 +376,7 @@ def _latency(operation: OperationFigures, slo: Slo) -> Latency | None:
 
 
 def _growth(run: Run, phase: PhaseSummary) -> float:
-    """Return the growth of the requests in flight over a phase's measured window, for all workers together."""
+    """Return the growth per second of the requests in flight in a phase's measured window, over all workers."""
     rows = run.telemetry
     in_flight = rows.filter(pc.equal(rows["metric"], "in_flight"))
     # With several ranks only some workers have rows, so use the sum if it is recorded.

@@ -44,9 +44,10 @@ class Demand:
 
 
 def curve(capacities: Sequence[Capacity], seed: int = 0) -> "tuple[ScalabilityFit | None, str | None]":
-    """Fit capacity over nodes with each search as one observation; return None and the reason if that is impossible.
+    """Return the fit of capacity over nodes and None, or None and the reason why a fit is impossible.
 
-    Searches try the same rates, so they share an error that their differences do not show; it widens the intervals.
+    Each search is one observation. Searches try the same rates, so they share an error that their differences do not
+    show; it widens the intervals.
     """
     # Imported here because it takes a second, and the search for rates imports this module.
     from loadframe.analyze.scalability import fit
@@ -71,7 +72,10 @@ def curve(capacities: Sequence[Capacity], seed: int = 0) -> "tuple[ScalabilityFi
 
 
 def _resolution(capacities: Sequence[Capacity]) -> float:
-    """Return the relative error that searches share beyond their differences; at least the resolution."""
+    """Return the relative error that searches share and their differences do not show.
+
+    It is at least the fit's default resolution.
+    """
     from loadframe.analyze.scalability.observations import RESOLUTION
 
     known = [capacity for capacity in capacities if capacity.rate]
@@ -83,7 +87,10 @@ def _resolution(capacities: Sequence[Capacity]) -> float:
 
 
 def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: "ScalabilityFit | None") -> Demand:
-    """Return how many nodes sustain a rate (1/s)."""
+    """Return the number of nodes that sustain a rate (1/s), by measured capacities and the fitted curve.
+
+    `words` is the load in words, for sentences.
+    """
     rates = {capacity.nodes: capacity.rate for capacity in capacities if capacity.rate}
     largest = max(rates, default=0)
     bands = _bands(rates, fitted, largest)
@@ -99,7 +106,7 @@ def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: "Sca
 
 
 def _bands(rates: Mapping[int, Estimate], fitted: "ScalabilityFit | None", largest: int) -> dict[int, Estimate]:
-    """Return the capacity by number of nodes: measured, or else from the curve."""
+    """Return the capacity by number of nodes: measured, or from the curve up to twice the largest measured number."""
     by_nodes = dict(rates)
     if fitted is None:
         return by_nodes
@@ -112,11 +119,15 @@ def _bands(rates: Mapping[int, Estimate], fitted: "ScalabilityFit | None", large
 
 
 def _first(rate: float, known: Mapping[int, float]) -> int | None:
+    """Return the smallest number of nodes with a capacity of at least `rate`; None if all are lower."""
     return min((number for number, capacity in known.items() if capacity >= rate), default=None)
 
 
 def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
-    """Return the answer as a sentence with its basis; `unit` is the unit of the load."""
+    """Return the answer as a sentence with its basis; `largest` is the largest measured number of nodes, 0 if none.
+
+    `unit` is the unit of the load.
+    """
     load = f"{answer.words} ({format_count(answer.rate)} {unit})" if answer.words else ""
     load = load or f"{format_count(answer.rate)} {unit}"
     if not largest:

@@ -47,7 +47,10 @@ class Bounds:
     over: str = "rate"
 
     def rounded(self, level: float, to: Callable[[float], int] = round) -> float:
-        """Return a level rounded to four significant digits, as used in folder names; users are whole."""
+        """Return a rate rounded to four significant digits, as used in folder names.
+
+        A number of users is rounded to a whole number by `to`, and is at least 1.
+        """
         return float(max(to(level), 1)) if self.over == "users" else float(f"{level:.4g}")
 
 
@@ -90,7 +93,7 @@ _PASSES = 3
 
 
 def search(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
-    """Return the trial to make next, or the answer."""
+    """Return the trial to make next, or the answer, from all trials so far in their order."""
     step = _step(bounds, warm(trials))
     if isinstance(step, Answer):
         return step
@@ -98,7 +101,7 @@ def search(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
 
 
 def _step(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
-    """Return the next trial, numbered 1, or the answer."""
+    """Return the next trial, numbered 1, or the answer; `trials` lack the failures of a cold store."""
     tried = {rate: _Rate(rate, trials) for rate in {trial.rate for trial in trials}}
     high = min((rate for rate, tally in tried.items() if tally.failed or tally.beyond), default=None)
     below = [tally for rate, tally in tried.items() if high is None or rate < high]
@@ -147,7 +150,7 @@ def warm(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def _down(bounds: Bounds, high: float | None, tried: "dict[float, _Rate]") -> Next | Answer:
-    """Return the next step of a search without a passed rate."""
+    """Return the next step of a search without a passed rate: a lower rate, or the answer."""
     if high is None:
         return Next(bounds.rounded(bounds.start), 1, "ramp")
     if high <= bounds.rounded(bounds.least):
@@ -156,13 +159,17 @@ def _down(bounds: Bounds, high: float | None, tried: "dict[float, _Rate]") -> Ne
 
 
 def _next_up(bounds: Bounds, low: float, tried: "dict[float, _Rate]") -> Next | Answer:
-    """Return the next step of a search without a failed rate."""
+    """Return the next step of a search without a failed rate: a higher rate, or the answer."""
     if low >= bounds.rounded(bounds.most):
         return _verified(tried[low], Kind.AT_MOST, None)
     return Next(bounds.rounded(min(low * bounds.factor, bounds.most), math.ceil), 1, "ramp")
 
 
 def _verified(answer: "_Rate", kind: Kind, above: float | None) -> Next | Answer:
+    """Return the answer if its rate passed three times, otherwise a further trial at that rate.
+
+    `above` is the lowest rate above it that failed or was invalid.
+    """
     if answer.passes < _PASSES:
         return Next(answer.rate, 1, "verify")
     return Answer(kind, answer.rate, above)
@@ -172,6 +179,7 @@ class _Rate:
     """Tally of the trials at one rate."""
 
     def __init__(self, rate: float, trials: Iterable[Trial]) -> None:
+        """Count the outcomes of the trials at this rate."""
         outcomes = [trial.outcome for trial in trials if trial.rate == rate]
         self.rate = rate
         self.passes = outcomes.count(Outcome.PASSED)

@@ -88,10 +88,14 @@ class _TrialCounts:
 
     @property
     def width(self) -> float:
+        """The distance between the highest passed and the lowest failed rate, on the log scale."""
         return abs(self.failed - self.held)
 
     def log_likelihood(self, capacities: Array, scales: Array) -> Array:
-        """Return the log likelihood (scales, capacities)."""
+        """Return the log likelihood of the trials, shape (scales, capacities).
+
+        `capacities` are logarithms of rates; `scales` are their scales of the psychometric function.
+        """
         margin = (capacities[None, :, None] - self.rates[None, None, :]) / scales[:, None, None]
         passing = _LAPSES + (1 - 2 * _LAPSES) * special.expit(margin)
         likelihood: Array = np.log(passing) @ self.passes + np.log1p(-passing) @ self.failures
@@ -102,6 +106,7 @@ class _Grid:
     """Integration grid of log capacities, denser where the searches ended."""
 
     def __init__(self, searches: Sequence[_TrialCounts]) -> None:
+        """Build the grid from the ends of all searches of a treatment."""
         ends = np.array([end for search in searches for end in (search.held, search.failed)])
         parts = [np.linspace(ends.min() - _REACH, ends.max() + _REACH, _COARSE)]
         for low, high in {tuple(sorted((search.held, search.failed))) for search in searches}:
@@ -112,7 +117,7 @@ class _Grid:
 
 
 def _count_trials(trials: Sequence[Trial]) -> _TrialCounts:
-    """Count passes and failures by offered rate; invalid trials are ignored."""
+    """Return passes and failures by offered rate; invalid trials are ignored."""
     decided = [trial for trial in trials if trial.outcome is not Outcome.INVALID]
     tried = {trial.rate for trial in decided}
     passed, failed = (
@@ -134,6 +139,10 @@ def _count_trials(trials: Sequence[Trial]) -> _TrialCounts:
 
 
 def _thresholds(searches: Sequence[_TrialCounts], grid: _Grid, likelihoods: Array, weights: Array) -> Thresholds:
+    """Return the capacities of one treatment's searches, averaged over the scales with these weights.
+
+    `likelihoods` have the shape (searches, scales, points of the grid).
+    """
     per_search = special.softmax(likelihoods + grid.log_weights, axis=2)
     means = np.einsum("s,isg,g->i", weights, per_search, grid.points)
     with np.errstate(divide="ignore"):
@@ -168,7 +177,7 @@ class OrderEffect:
 
 
 def order_effect(rates: Sequence[Sequence[tuple[int, float]]]) -> OrderEffect | None:
-    """Return the order effect; None if too few trials repeat a rate.
+    """Return the growth of response times from trial to trial; None if too few trials repeat a rate.
 
     `rates` holds the trials of each rate of each search: their number in the search, and the response time (s, above
     0).

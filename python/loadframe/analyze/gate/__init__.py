@@ -141,7 +141,7 @@ def runs_at(group: Group, contrast: Contrast) -> Group:
 
 
 def errors_against_baseline(contrast: Contrast, question: Question, baseline: Group, new: Group) -> Check:
-    """Judge the rise of a share of failed requests.
+    """Return the check of the rise of a share of failed requests.
 
     It is a regression if it is significant and at least the least effect. It passes if it is below the least effect and
     its upper limit is below the effect to catch.
@@ -169,7 +169,7 @@ def errors_against_baseline(contrast: Contrast, question: Question, baseline: Gr
 
 
 def _greatest_rise(measure: Measure, baseline: Group, new: Group) -> float:
-    """Return the upper one-sided 95 % limit of the rise; infinite for a single new run."""
+    """Return the one-sided upper 95 % limit of the rise of the share of failures; infinite for a single new run."""
     before, now = (
         mean_share([measure.failures(run) for run in group.usable], sessions_of(group.usable), ONE_SIDED)
         for group in (baseline, new)
@@ -251,7 +251,7 @@ def judge_gate(
     across: bool = False,
     watch: Sequence[str] = (),
 ) -> Gate:
-    """Judge new runs. With `history`, the baseline's runs are a sequence that may contain changes.
+    """Return the result of a gate on new runs. With `history`, the baseline is a sequence that may contain changes.
 
     `session_spread` is the assumed spread of sessions if each side has one. `watch` names operations whose checks get
     most of the level. BadInput if two different treatments would be compared without `across`, or if a watched
@@ -288,7 +288,7 @@ def judge_gate(
 
 
 def _require_measured(new: Group, watch: Sequence[str]) -> None:
-    """Raise BadInput for a watched operation that no run has."""
+    """Refuse a watched operation that no usable run has."""
     known = {name for run in new.usable if run.run for phase in run.run.summary.phases for name in phase.operations}
     for name in watch:
         if name not in known:
@@ -348,7 +348,7 @@ def _against(
 
 
 def _require_same_treatment(baseline: Group, new: Group) -> None:
-    """BadInput if each group has one treatment, and they differ."""
+    """Refuse two groups with one treatment each if these differ."""
     if len(baseline.treatments) == len(new.treatments) == 1 and baseline.treatments != new.treatments:
         differing = treatments_text(baseline.treatments[0], new.treatments[0])
         raise BadInput(
@@ -358,7 +358,10 @@ def _require_same_treatment(baseline: Group, new: Group) -> None:
 
 
 def _pairs(baseline: Group, new: Group) -> list[tuple[Group, Group, Mapping[str, Any]]]:
-    """Return the pairs of groups to check, by the comparison's rule."""
+    """Return the baseline's and the new runs at each common treatment, with the treatment.
+
+    If each group has one treatment, it is one pair with an empty treatment.
+    """
     if len(baseline.treatments) == len(new.treatments) == 1:
         return [(baseline, new, {})]
     return [
@@ -385,12 +388,14 @@ def _unknown(
 
 
 def _missing(baseline: Group, new: Group) -> int:
+    """Return the number of the baseline's treatments that the new runs lack; 0 if each side has one treatment."""
     if len(baseline.treatments) == len(new.treatments) == 1:
         return 0
     return sum(treatment not in new.treatments for treatment in baseline.treatments)
 
 
 def _bounds(new: Group, bounds: Sequence[Bound]) -> list[Check]:
+    """Return a check for each bound, treatment and measure of the new runs."""
     checks = []
     for bound in bounds:
         for treatment in new.treatments:
@@ -405,7 +410,7 @@ _DELAYED = "a part of it may be the load generator's"
 
 
 def _against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequence[RecordedRun], bound: Bound) -> Check:
-    """Judge a bound by the runs that measured it."""
+    """Return the check of a bound, by the runs that measured it; undecided without such a run."""
     pairs = [(run, value) for run in runs if (value := measure.of(run)) is not None]
     if pairs:
         counted = measure.kind in ("max", "all-max") or (bound.kind == "errors" and bound.limit == 0)
@@ -421,7 +426,10 @@ def _against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequenc
 def _judge_bound(
     measure: Measure, runs: Sequence[RecordedRun], values: Sequence[float], bound: Bound
 ) -> tuple[Standing, str, str]:
-    """Judge a bound by the actual requests of these runs; also return the figures, and why these do not decide."""
+    """Return the standing of a bound by the actual requests of these runs, the figures in words, and the reason.
+
+    The reason is empty unless the standing is undecided.
+    """
     worst = "largest share" if measure.kind == "errors" else "slowest"
     figures = f"{worst} of {runs_text(values)} {quantity_beside(max(values), measure, bound)}"
     if not bound.holds(max(values)):
@@ -433,7 +441,10 @@ def _judge_bound(
 def _estimated(
     measure: Measure, runs: Sequence[RecordedRun], values: Sequence[float], bound: Bound
 ) -> tuple[Standing, str, str]:
-    """Judge a bound by the interval of the mean, for which these runs are a sample; returns as `_judge_bound`."""
+    """Return the standing of a bound by the interval of the mean over these runs, the figures and the reason.
+
+    The reason is empty unless the standing is undecided.
+    """
     if measure.kind != "errors" and min(values) <= 0:
         # Only throughput can be 0, which breaks any sensible bound.
         return "regression", f"nothing succeeded in {sum(value <= 0 for value in values)} of {runs_text(values)}", ""

@@ -106,12 +106,12 @@ class Check:
 
     @property
     def words(self) -> str:
-        """The subject of the check, for people."""
+        """The subject of the check, for people: its title, or else its measure's name."""
         return self.title or self.measure.name
 
     @property
     def name(self) -> str:
-        """The check's name in files for pipelines."""
+        """The check's name in files for pipelines: its subject and `bound` or `against baseline`."""
         return f"{self.words} {'bound' if self.bound else 'against baseline'}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -251,7 +251,7 @@ def one_sided_p(estimate: RatioEstimate, measure: Measure) -> float:
 
 
 def against_baseline(contrast: Contrast, question: Question, *, blind: bool, few: str = "") -> Check:
-    """Judge a contrast. `few` is the text of `few_requests` about the runs of both sides.
+    """Return the check of a contrast. `few` is the text of `few_requests` about the runs of both sides.
 
     It is a regression if it is significantly worse by at least the least effect. It passes if its interval excludes a
     worsening of the effect to catch. It is undecided if the machine's pace or the figures' bounds can explain or hide
@@ -318,7 +318,7 @@ def few_requests(measure: Measure, runs: Iterable[RecordedRun]) -> str:
 
 
 def together(question: Question, members: int, what: str) -> Check:
-    """Judge a joint check: whether the mean over all members of a kind got worse.
+    """Return the joint check: whether the mean over all `members` of a kind, which `what` names, got worse.
 
     It is a regression under the conditions of a member, and passes if its interval excludes the effect to catch.
     """
@@ -344,25 +344,29 @@ def together(question: Question, members: int, what: str) -> Check:
 
 
 def quantity(value: float, measure: Measure, more: int = 0) -> str:
-    """Format a value of a measure with its unit, with `more` digits than usual."""
+    """Return a value of a measure in words, with its unit and `more` digits than usual."""
     if measure.kind == "errors":
         return format_share(value, 2 + more)
     return f"{format_count(value, 3 + more)}/s" if measure.kind in RATES else format_duration(value, 3 + more)
 
 
 def quantity_beside(value: float, measure: Measure, bound: Bound) -> str:
-    """Format a value that is compared with a bound; `unknown` for an end that the bounds of the figures leave open."""
+    """Return a value in words, with enough digits to differ from a bound; `unknown` if it is 0 or infinite.
+
+    Shares of errors are never unknown.
+    """
     if measure.kind != "errors" and not 0 < value < inf:
         return UNKNOWN
     return written_apart(value, bound.limit, lambda number, more: quantity(number, measure, more))
 
 
 def runs_text(values: Sequence[float]) -> str:
-    """Format the number of runs."""
+    """Return the number of values in words, as a number of runs: `3 runs`."""
     return counted(len(values), "run")
 
 
 def _span(question: Question) -> str:
+    """Return the worsening in words with its interval and p; ends that the figures' bounds leave open are `unknown`."""
     value, low, high = question.worse_by()
     unknown_low, unknown_high = question.open_ends
     least = UNKNOWN if unknown_low else format_change(low)
@@ -371,6 +375,10 @@ def _span(question: Question) -> str:
 
 
 def _worse(value: float, least: float) -> str:
+    """Return a worsening in words: `4.2 % worse`, or `better` if it is negative.
+
+    The digits distinguish it from the least effect.
+    """
     size = share_beside(abs(value), least, 1)
     return f"{size} {'worse' if value > 0 else 'better'}"
 
@@ -404,6 +412,7 @@ def _runs_that_help(question: Question) -> str:
 
 
 def _finds(question: Question) -> str:
+    """Return a clause on the smallest worsening that would be found in four of five cases; empty if unknown."""
     finds = question.finds
     return f"; {format_share(finds)} worse would be found in four of five cases" if finds is not None else ""
 
@@ -439,17 +448,19 @@ def failed_runs(new: Group, baseline: Group | None, treatment: Mapping[str, Any]
 
 
 def _lost_documents(run: RecordedRun) -> bool:
+    """Return whether the store lost acknowledged documents in a run."""
     return any(failure.kind == "documents" for failure in run.failures)
 
 
 def _otherwise_failed(run: RecordedRun) -> bool:
+    """Return whether the run as a whole failed, but not by lost documents or for lack of any success."""
     return any(failure.of_run and failure.kind not in ("documents", "success") for failure in run.failures)
 
 
 def _failed(
     new: Group, baseline: Group | None, fails: Callable[[RecordedRun], bool], what: str
 ) -> tuple[Standing, str]:
-    """Return the standing of the failed runs, and the text that lists them with their reasons."""
+    """Return the standing of failed runs, and the text that lists them with their reasons; `fails` selects them."""
     counts = [_failure_counts(side, fails) for side in (new, baseline) if side]
     (failed, total), (before, total_before) = [*counts, (0, 0)][:2]
     why = f"{what} {failed} of {counted(total, 'run')}" + (
@@ -487,7 +498,10 @@ def without_figure(new: Group, baseline: Group, treatment: Mapping[str, Any], ki
 
 
 def _standing(failed: int, total: int, before: int, total_before: int) -> Standing:
-    """Return the standing of failed runs, by Fisher's exact test; more than half is also a regression."""
+    """Return the standing of failed runs, `regression` or `undecided`, by Fisher's exact test.
+
+    If more than half of the runs failed, and at most half before, it is also a regression.
+    """
     if 2 * failed > total and (not total_before or 2 * before <= total_before):
         return "regression"
     if total_before and chance_of_more(failed, total, before, total_before) < _LEVEL:

@@ -65,7 +65,10 @@ def power(
 def detectable(
     error: float, freedom: float, level: float, least: float = 0.0, *, higher_is_better: bool = False
 ) -> float:  # fmt: skip
-    """Return the smallest worsening that is found with the usual power; infinite if there is none."""
+    """Return the smallest worsening that is found with a probability of 0.8; infinite if there is none.
+
+    It is a share of the baseline. The parameters are as in `power`.
+    """
     if freedom <= 0 or not math.isfinite(error):
         return math.inf
     most = logarithm(1 - 1e-9 if higher_is_better else _MOST, higher_is_better=higher_is_better)
@@ -96,7 +99,7 @@ def runs_needed(
     most: int,
     higher_is_better: bool = False,
 ) -> int | None:
-    """Return how many runs of each side find a worsening with the usual power; None if more than `most`.
+    """Return the number of runs of each side that finds a worsening with a probability of 0.8; None above `most`.
 
     `error` and `freedom` are those of `runs`, the runs of both sides. The variance falls with the number of runs, and
     the degrees of freedom grow with it.
@@ -120,6 +123,7 @@ def _bars(error: float, freedom: float, level: float, least: float) -> Array:
 
 
 def _share_beyond(shift: float, error: float, bars: Array) -> float:
+    """Return the chance that an estimate about `shift` with a standard `error` exceeds its limit, over all `bars`."""
     if error == 0 or shift == math.inf:
         return float((shift >= np.maximum(bars, 1e-12)).mean())
     return float(special.ndtr((shift - bars) / error).mean())
@@ -165,7 +169,7 @@ class Graph:
         self._arrows: Array = arrows
 
     def adjust(self, ps: Sequence[float]) -> list[float]:
-        """Return adjusted p values: below a level if the procedure rejects at that level."""
+        """Return the adjusted p value of each hypothesis: below a level if the procedure rejects at that level."""
         p, weights, arrows = np.asarray(ps, dtype=float), self.weights.copy(), self._arrows.copy()
         left = np.ones(len(p), dtype=bool)
         adjusted = np.ones(len(p))
@@ -186,7 +190,7 @@ class Graph:
 
 
 def _without(arrows: Array, gone: int) -> Array:
-    """Return the arrows without one hypothesis; those through it lead on to its targets."""
+    """Return the arrows without the hypothesis `gone`; arrows through it lead on to its targets."""
     through = arrows[:, [gone]] * arrows[[gone], :]
     back = arrows[:, gone] * arrows[gone, :]
     with np.errstate(divide="ignore", invalid="ignore"):

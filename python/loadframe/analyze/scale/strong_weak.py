@@ -146,7 +146,7 @@ class StrongAndWeak:
 
 
 def read_strong_and_weak(first: Path, second: Path) -> StrongAndWeak:
-    """Return two experiments, named in any order; BadInput unless they are a strong and a weak curve of one store.
+    """Return the analysis of two experiments; BadInput if they are not a strong and a weak curve of one store.
 
     The result covers the phases and factor levels that both experiments measured.
     """

@@ -93,13 +93,16 @@ class Settings:
 
 
 def read_settings(path: Any) -> Settings:
-    """Read and analyse an experiment's folder; BadInput if it is not one or is broken."""
+    """Return the analysis of an experiment's folder; BadInput if it is not one or is broken."""
     folder = read_experiment(path)
     return Settings(folder, tuple(analyse(folder.description, folder.counted)))
 
 
 def analyse(description: Mapping[str, Any], runs: Sequence[RecordedRun], *, costs: bool = True) -> list[SettingsAt]:
-    """Return the result of each phase at each size; `description` is the content of experiment.json."""
+    """Return the result of each phase at each size; `description` is the content of experiment.json.
+
+    `costs`: whether to compute CPU costs, which reads the telemetry of each run.
+    """
     sizes: Mapping[str, Sequence[Any]] = description.get("at") or {}
     designs = []
     for levels in itertools.product(*(description["factors"][name] for name in sizes)):
@@ -188,7 +191,7 @@ def _responses(description: Mapping[str, Any], design: _Designed) -> tuple[Respo
 def _analyse(
     description: Mapping[str, Any], design: _Designed, responses: tuple[Response, ...], costs: bool, results: int
 ) -> SettingsAt:
-    """Analyse one phase at one size; `results` is the number of such results in the report."""
+    """Return the result of one phase at one size; `results` is the number of such results in the report."""
     factors, objective, designed, used, rows = (
         design.factors,
         design.objective,
@@ -249,7 +252,10 @@ def _execution_means(runs: Sequence[RecordedRun], phase: str) -> list[Measure]:
 
 
 def _response(measure: Measure, design: _Designed, description: Mapping[str, Any]) -> Response:
-    """Fit a measure; failed runs count as the worst value, and values without an upper bound are left out."""
+    """Return the model of a measure; failed runs count as its worst value.
+
+    Values without an upper bound are left out.
+    """
     # A value without an upper bound cannot show an effect.
     known = [
         index for index, run in enumerate(design.used) if measure.of(run) and math.isfinite(measure.figure(run).high)
@@ -323,6 +329,7 @@ def _without_survivors(
         return failures.at(dict(enumerate(rows[number])))[0] > 0
 
     def opened(standing: RankedCombination) -> RankedCombination:
+        """Return a standing with its ratio unbounded on the sides that failures of either combination hide."""
         ratio, here, there = standing.ratio, failed(standing.combination), failed(0)
         lower, upper = (here, there) if higher else (there, here)
         ratio = Estimate(ratio.value, 0.0 if lower else ratio.low, math.inf if upper else ratio.high)
@@ -399,7 +406,7 @@ def _confirmation(
     at: Mapping[str, Any],
     objective: Measure,
 ) -> Comparison | None:
-    """Compare the confirmation runs of the winner with those of the default.
+    """Return the comparison of the winner's confirmation runs with those of the default.
 
     None without a winner, without a usable run of the default, or with no run of the winner.
     """
@@ -425,6 +432,7 @@ def _doubts(
     factors: Mapping[str, Sequence[Any]],
     confirmation: Comparison | None,
 ) -> list[Finding]:
+    """Return findings about missing combinations, effects that cannot be separated, and the winner's confirmation."""
     findings: list[Finding] = []
     treatments = {_key(run.treatment) for run in designed}
     usable = Counter(_key(run.treatment) for run in designed if run.usable)
@@ -482,7 +490,7 @@ def term_name(term: Term, factors: Sequence[str]) -> str:
 
 
 def short(name: str) -> str:
-    """Return a factor's name without its prefix: the name of the setting."""
+    """Return a factor's name without a prefix such as `store.settings.` or `with.`: the name of the setting."""
     for before in ("store.settings.", "store.limits.", "with."):
         name = name.removeprefix(before)
     return name.partition(".settings.")[2] or name if name.startswith("collections.") else name
@@ -502,15 +510,18 @@ def _costs(runs: Sequence[RecordedRun], chosen: Sequence[int], phase: str) -> di
 
 
 def _cores(run: RecordedRun, phase: str) -> float:
+    """Return the mean number of cores that all nodes used in the measured window; 0 if unknown."""
     # A fresh `Run` frees its content afterwards: experiments have thousands of runs.
     return cores_used(replace(run, run=Run(run.run.path)), phase) if run.run else 0.0
 
 
 def _closed(runs: Sequence[RecordedRun], phase: str) -> bool:
+    """Return whether the phase has only closed loads in these runs."""
     return not any(stream.is_open for run in runs for stream in run.streams(phase))
 
 
 def _index(levels: Sequence[Any], level: Any) -> int:
+    """Return the index of a level among the levels of a factor; `true` differs from 1."""
     return next(
         index
         for index, candidate in enumerate(levels)
@@ -519,8 +530,10 @@ def _index(levels: Sequence[Any], level: Any) -> int:
 
 
 def _same(treatment: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether two treatments have the same levels."""
     return _key(treatment) == _key(other)
 
 
 def _key(treatment: Mapping[str, Any]) -> str:
+    """Return a treatment as text, equal for equal treatments."""
     return json.dumps(dict(treatment), sort_keys=True)

@@ -190,7 +190,7 @@ class Data:
 
 
 def fit_model(data: Data) -> EffectsModel:
-    """Fit main effects and the interactions that the design can estimate.
+    """Return the fit of main effects and of the interactions that the design can estimate.
 
     Effects that the existing runs do not determine are omitted, for example those of a factor with one level in all
     runs, or with levels that differ only between blocks.
@@ -237,6 +237,7 @@ def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
     log_range = math.log(bounds.high / bounds.low) if bounds.low > 0 else math.inf
 
     def more(one: Contrast) -> float:
+        """Return the half-width that the bounds add to a contrast."""
         return float(log_range * 2 ** (len(one.term) - 1))
 
     # Without repetitions intervals are unbounded, so Lenth's p decides.
@@ -251,7 +252,7 @@ def widened(model: EffectsModel, bounds: Stretch) -> EffectsModel:
 
 
 def fit_with_failures(data: Data, failed: int, *, higher: bool) -> EffectsModel:
-    """Fit a model in which the last `failed` runs have the worst value, and open the intervals of their effects.
+    """Return the fit in which the last `failed` runs have the worst value and open the intervals of their effects.
 
     `higher` says whether more is better. A term is significant only if the bounded end of an effect excludes 0.
     """
@@ -297,9 +298,9 @@ class _Stratum:
 
 
 def _stratum(response: Array, columns: Mapping[Term, Array], nuisance: Labels, units: int, lenth: bool) -> _Stratum:
-    """Fit terms after projecting out `nuisance` (blocks or clusters); `units` is the number of independent values.
+    """Return the fit of terms after projecting out `nuisance`, the number of the block or cluster of each run.
 
-    `lenth` allows Lenth's method.
+    `columns` are those of each term, `units` is the number of independent values, `lenth` allows Lenth's method.
     """
     slices: dict[Term, slice] = {}
     start = 0
@@ -338,13 +339,14 @@ def _is_apart(determined: Array, place: slice) -> bool:
 
 
 def _no_terms(response: Array, nuisance: Labels) -> _Stratum:
-    """Return the stratum of a design without estimable terms."""
+    """Return the stratum of a design without estimable terms: all variation within `nuisance` is residual."""
     fitted = np.zeros(len(response))
     rest = float(((response - _project(response, nuisance)) ** 2).sum())
     return _Stratum({}, np.zeros(0), np.zeros((0, 0)), np.zeros((0, 0)), 0.0, 0, {}, rest, fitted)
 
 
 def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
+    """Return the share of the variation and the p of each term of a stratum; `total` is the total sum of squares."""
     fits = {}
     lenth = None if stratum.freedom else _lenth(stratum)
     for term, squares in stratum.squares.items():

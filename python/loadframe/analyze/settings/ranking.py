@@ -95,7 +95,10 @@ def _independent(effects: Array) -> Array | None:
 def _against(
     difference: float, error: float, freedom: int, default: bool, higher: bool
 ) -> tuple[Estimate, float | None]:
-    """Return the ratio to the default and the probability that it is better; for the default itself 1 and None."""
+    """Return the ratio to the default and the probability that it is better; 1 and None for the default itself.
+
+    `difference` and its standard `error` are of logarithms. `higher`: whether more is better.
+    """
     value = math.exp(difference)
     if default:
         return Estimate(1.0, 1.0, 1.0), None

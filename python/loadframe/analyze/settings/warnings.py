@@ -33,6 +33,7 @@ def _interactions_unknown(scheme: str, alone: bool) -> str:
 
 
 def _failed_combination(combination: str, failed: int, total: int, listed: str) -> str:
+    """Return the cause: the store failed in `failed` of `total` runs at a combination; `listed` names them."""
     rest = "it has no figures" if failed == total else "its figures come from the other runs"
     return f"the store failed in {failed} of {counted(total, 'run')} at {combination} ({listed}): {rest}"
 
