@@ -141,7 +141,7 @@ impl Assertion {
 }
 
 impl Truth {
-    /// Reads `{"of": "${neighbors}", "k": 10, "at_least": 0.9}`.
+    /// Reads `{"of": "${neighbors}", "k": 10, "at_least": 0.9}`. Refuses an `at_least` outside 0 to 1.
     fn read(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let form = Form::new(form, &["of", "k", "at_least"])?;
         let at_least = form.get("at_least").map_or(Some(0.0), Value::as_f64);
@@ -204,7 +204,7 @@ pub fn field<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
     document.get(name).or_else(|| document.pointer(&format!("/{}", name.replace('.', "/"))))
 }
 
-/// Failure for an answer that contradicts the assertion.
+/// Returns a failure of class Assertion: the answer contradicts the assertion.
 pub fn assertion(message: String) -> Failure {
     Failure::new(ErrorClass::Assertion, message)
 }

@@ -167,7 +167,8 @@ impl Place {
         value.map_or_else(nothing, |value| Lookup::Json(Cow::Owned(value.to_string().into_bytes())))
     }
 
-    /// Like `in_value`, for a document in JSON.
+    /// Looks up the location in a JSON `document`; `None` stands for an answer without documents. `name` is the
+    /// captured value's name, for the failure.
     pub fn in_json<'a>(&self, name: &str, document: Option<&'a [u8]>) -> Lookup<'a> {
         let (Self::Field(_, pointer) | Self::Json(pointer)) = self;
         let json = document.and_then(|document| pointer.find(document).ok().flatten());

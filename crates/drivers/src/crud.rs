@@ -347,7 +347,7 @@ pub fn first_action(corpus: &Corpus) -> Result<Option<Map<String, Value>>, PlanE
 pub struct Cell(Template);
 
 impl Cell {
-    /// Reads the value from a form.
+    /// Reads the value from a form, in which `${...}` stands for variables.
     pub fn new(value: &Value, variables: &Variables) -> Result<Self, PlanError> {
         Template::json(value, variables).map(Self)
     }

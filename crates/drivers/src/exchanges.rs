@@ -24,7 +24,7 @@ pub async fn read_modify_write(read: Reply, write: impl AsyncFnOnce() -> Reply) 
     }
 }
 
-/// Appends a line to the text of a request or an answer.
+/// Appends `line` on a new line of `text`, the request or the answer to display.
 pub fn add_line(text: &mut String, line: &str) {
     if !text.is_empty() {
         text.push('\n');
@@ -80,7 +80,7 @@ impl Exchanges {
         failure
     }
 
-    /// Adds an exchange that is not a part; returns whether it succeeded.
+    /// Adds an exchange to the combined outcome without a part; returns whether it succeeded.
     pub fn join(&mut self, reply: Reply) -> bool {
         self.times.push((reply.sent, reply.done));
         self.last = reply.outcome.as_ref().err().map(|failure| failure.class);

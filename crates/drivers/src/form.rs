@@ -27,7 +27,7 @@ pub struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    /// Checks that `value` is a mapping, and that all its keys are in `known`.
+    /// Wraps `value`, which must be a mapping. Refuses keys that are not in `known`.
     pub fn new(value: &'a Value, known: &[&str]) -> Result<Self, PlanError> {
         let fields = value.as_object().ok_or_else(|| PlanError::new(format!("wants a mapping, not {value}")))?;
         match fields.keys().find(|key| !known.contains(&key.as_str())) {
@@ -41,19 +41,19 @@ impl<'a> Form<'a> {
         self.fields.get(key).filter(|value| !value.is_null())
     }
 
-    /// The required value at `key`.
+    /// The value at `key`. Refuses a missing or null one.
     pub fn require(&self, key: &str) -> Result<&'a Value, PlanError> {
         self.get(key).ok_or_else(|| PlanError::new(format!("\"{key}\" is missing")))
     }
 
-    /// The required string at `key`, not empty.
+    /// The string at `key`. Refuses a missing or empty one.
     pub fn text(&self, key: &str) -> Result<&'a str, PlanError> {
         let value = self.require(key)?;
         let text = value.as_str().filter(|text| !text.is_empty());
         text.ok_or_else(|| PlanError::new(format!("\"{key}\" wants a text, not {value}")))
     }
 
-    /// The required mapping at `key`.
+    /// The mapping at `key`. Refuses a missing or other value.
     pub fn mapping(&self, key: &str) -> Result<&'a Value, PlanError> {
         let value = self.require(key)?;
         if value.is_object() {
@@ -70,14 +70,14 @@ impl<'a> Form<'a> {
         if hole { Ok(value) } else { self.mapping(key) }
     }
 
-    /// The required positive integer at `key`.
+    /// The positive whole number at `key`. Refuses a missing or other value.
     pub fn count(&self, key: &str) -> Result<u64, PlanError> {
         let value = self.require(key)?;
         let count = value.as_u64().filter(|count| *count > 0);
         count.ok_or_else(|| PlanError::new(format!("\"{key}\" wants a whole number above 0, not {value}")))
     }
 
-    /// The boolean at `key`, if present.
+    /// The boolean at `key`; `None` if it is missing. Refuses another value.
     pub fn switch(&self, key: &str) -> Result<Option<bool>, PlanError> {
         let boolean = |value: &Value| {
             value.as_bool().ok_or_else(|| PlanError::new(format!("\"{key}\" wants true or false, not {value}")))
@@ -85,7 +85,7 @@ impl<'a> Form<'a> {
         self.get(key).map(boolean).transpose()
     }
 
-    /// The duration at `key` (in seconds), converted to milliseconds, if present.
+    /// The duration at `key`, given in seconds, in milliseconds; `None` if it is missing. Refuses negative numbers.
     pub fn milliseconds(&self, key: &str) -> Result<Option<i64>, PlanError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let seconds = value.as_f64().filter(|seconds| (0.0..=1e9).contains(seconds));

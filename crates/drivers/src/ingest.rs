@@ -141,7 +141,7 @@ pub fn chosen<'a>(batch: &'a Batch, only: Option<&'a [u32]>) -> impl Iterator<It
     all.iter().chain(some.iter().filter_map(|place| batch.events.get(*place as usize)))
 }
 
-/// The number of events in [`chosen`].
+/// The number of events of a batch at the indices `only`, or of all events.
 pub fn count(batch: &Batch, only: Option<&[u32]>) -> usize {
     only.map_or(batch.events.len(), <[u32]>::len)
 }

@@ -28,7 +28,7 @@ impl Default for Mongo {
 }
 
 impl Protocol for Mongo {
-    /// Answers complete messages.
+    /// Answers complete commands. Refuses other kinds of messages.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
         while let Some((number, command, length)) = message(&read[taken..])? {

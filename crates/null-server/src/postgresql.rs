@@ -43,7 +43,7 @@ impl Statement {
 }
 
 impl Protocol for Postgres {
-    /// Answers complete messages.
+    /// Answers complete messages. Refuses malformed ones.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
         // The first message of a connection lacks the kind byte.

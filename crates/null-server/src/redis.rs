@@ -8,7 +8,7 @@ use super::Protocol;
 pub struct Redis;
 
 impl Protocol for Redis {
-    /// Answers complete commands.
+    /// Answers complete commands. Refuses malformed ones.
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize> {
         let mut taken = 0;
         while let Some((name, length)) = command(&read[taken..])? {

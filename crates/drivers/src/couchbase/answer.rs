@@ -43,7 +43,7 @@ const STATUSES: [(u16, ErrorClass, &str); 26] = [
     (0xc6, ErrorClass::Client, "the document is not JSON"),
 ];
 
-/// Returns the failure for an answer with a status other than 0.
+/// Returns the failure for an answer with a status other than 0: its class, and a message with the server's own text.
 pub fn refusal(answer: &Response<'_>) -> Failure {
     let status = if answer.status == SOME_FAILED { culprit(answer).unwrap_or(SOME_FAILED) } else { answer.status };
     let known = STATUSES.iter().find(|(known, _, _)| *known == status);
@@ -66,7 +66,7 @@ fn context(value: &[u8]) -> Option<String> {
     Some(words.to_owned()).filter(|words| !words.is_empty())
 }
 
-/// A failure caused by an invalid request.
+/// Returns a failure of class Client, caused by an invalid request.
 pub fn client(message: &str) -> Failure {
     Failure::new(ErrorClass::Client, message)
 }

@@ -18,7 +18,7 @@ pub fn get(out: &mut Vec<u8>, field: &[u8]) {
     spec(out, GET, field, None);
 }
 
-/// Appends the change of a field to `out`; `value` is JSON.
+/// Appends the change of a field to `out`; `value` is its new value in JSON.
 pub fn put(out: &mut Vec<u8>, field: &[u8], value: &[u8]) {
     spec(out, PUT, field, Some(value));
 }

@@ -22,7 +22,7 @@ pub struct Days<'a> {
 }
 
 impl<'a> Days<'a> {
-    /// Prepares to run statements for the days of a table.
+    /// Prepares to run statements for the days of the base table `of`, with no exchange so far.
     pub fn new(execution: &'a Execution<'a>, of: &'a TableName, buckets: &'a Buckets) -> Self {
         Self { execution, of, buckets, exchanges: Exchanges::default() }
     }

@@ -37,7 +37,7 @@ pub struct Execution<'a> {
 pub type StatementOutcome = Outcome<Answer>;
 
 impl Execution<'_> {
-    /// Returns a table's metadata.
+    /// Returns a table's metadata. Fails if the table does not exist or its key has several columns.
     pub async fn table(&self, name: &TableName) -> Result<std::rc::Rc<Table>, Failure> {
         self.thread.table(self.session, name).await
     }

@@ -176,7 +176,8 @@ impl Driver for Cql {
 }
 
 impl Cql {
-    /// Runs `ask` on the thread's session, and opens the session first if necessary.
+    /// Runs `ask` on the thread's session, and opens the session first if necessary. A failure of either becomes a
+    /// reply of a request that was not sent.
     async fn execution(
         &self,
         operation: &Operation,
@@ -210,7 +211,7 @@ impl Cql {
     }
 }
 
-/// Returns whether a node answered and refused the connection.
+/// Returns whether a node answered and refused the connection, such as for a wrong password.
 fn refuses_us(error: &NewSessionError) -> bool {
     matches!(connecting(error), Some(ConnectionError::ConnectionSetupRequestError(_)))
 }

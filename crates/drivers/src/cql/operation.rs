@@ -164,7 +164,7 @@ impl Native {
     }
 }
 
-/// Parses the name of a consistency level.
+/// Parses the name of a consistency level, such as "quorum". Refuses others.
 fn consistency(value: &Value) -> Result<Consistency, PlanError> {
     let name = value.as_str().ok_or_else(|| PlanError::new(format!("\"consistency\" wants a name, not {value}")))?;
     let level = CONSISTENCIES.iter().find(|(known, _)| *known == name);

@@ -28,7 +28,8 @@ pub struct Table {
 }
 
 impl TableName {
-    /// Parses `table` or `keyspace.table`.
+    /// Parses `table` or `keyspace.table`; the default keyspace is `loadframe`. Refuses other characters than letters,
+    /// digits and `_`.
     pub fn parse(collection: &str) -> Result<Self, PlanError> {
         let (keyspace, table) = collection.split_once('.').unwrap_or((KEYSPACE, collection));
         let plain = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
@@ -41,7 +42,7 @@ impl TableName {
 }
 
 impl TableName {
-    /// Returns the name of a day's table in the same keyspace.
+    /// Returns the name of the day's table `table`, in the same keyspace.
     pub fn day(&self, table: &str) -> Self {
         Self { keyspace: self.keyspace.clone(), table: table.to_owned() }
     }

@@ -147,7 +147,7 @@ impl Generations {
         state.list.clone()
     }
 
-    /// Records the newest instants of the store's documents.
+    /// Records the newest instants of the store's documents, in milliseconds since 1970.
     pub fn note(&self, instants: impl Iterator<Item = i64>) {
         self.state().note(instants.map(named).map(|instant| (instant.div_euclid(DAY) * DAY, instant)));
     }
@@ -188,7 +188,7 @@ impl Generations {
         self.state().newest.get(&(instant.div_euclid(DAY) * DAY)).copied()
     }
 
-    /// Returns the name of the generation that starts at an instant.
+    /// Returns the name of the generation that starts at `begin`, in milliseconds since 1970.
     pub fn name(&self, begin: i64) -> String {
         let mut name = Vec::new();
         write_name(&mut name, (&self.collection, self.style), begin, &mut Days::default());

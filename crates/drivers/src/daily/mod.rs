@@ -183,7 +183,7 @@ impl Buckets {
     }
 }
 
-/// Returns the error class of a failure.
+/// Returns the error class of an outcome; `None` for a success.
 fn class<T>(outcome: &Result<T, Failure>) -> Option<ErrorClass> {
     outcome.as_ref().err().map(|failure| failure.class)
 }

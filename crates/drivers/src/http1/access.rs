@@ -52,7 +52,8 @@ impl Default for Source {
 }
 
 impl Access {
-    /// Reads certificates. The error names credentials that cannot be sent.
+    /// Reads the target's certificates and credentials, and whether it compresses bodies. Refuses credentials that a
+    /// header cannot carry.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         let tls = target.tls.as_ref().map(|tls| Tls::new(tls, Some("http/1.1"))).transpose()?;
         let new = |auth| Authorization::new(auth, target.auth_file.clone());

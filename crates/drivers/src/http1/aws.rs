@@ -20,7 +20,7 @@ pub struct Scope {
 /// A key in the form of the signing library, which shares it between requests.
 pub type Identity = aws_smithy_runtime_api::client::identity::Identity;
 
-/// Returns the identity of a key.
+/// Returns the key in the form of the signing library.
 pub fn identity(keys: &AwsKeys) -> Identity {
     let token = keys.session_token.as_ref().map(|token| token.expose().to_owned());
     Credentials::new(keys.access_key.clone(), keys.secret_key.expose(), token, None, "loadframe").into()

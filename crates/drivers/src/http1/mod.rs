@@ -89,7 +89,7 @@ pub struct Answered {
 }
 
 impl Http1 {
-    /// Resolves the target's hosts without connecting.
+    /// Reads the target's access settings and resolves its hosts, without connecting.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         let timeout = target.timeout;
         let access = Access::new(target)?;
@@ -305,7 +305,7 @@ impl Connection {
 }
 
 impl Answered {
-    /// A request that was not sent.
+    /// Returns a request that was not sent to `node`, without documents.
     fn unsent(node: u16) -> Self {
         Self { exchanged: Exchanged::never(), node, documents: 0 }
     }
@@ -315,7 +315,7 @@ impl Answered {
         self.exchanged.reply(self.node, documents, outcome)
     }
 
-    /// Returns the reply of a request without an answer.
+    /// Returns the reply of a request without an answer, which failed by `trouble`.
     fn without(self, trouble: Trouble) -> Reply {
         self.reply(0, Err(trouble.into()))
     }

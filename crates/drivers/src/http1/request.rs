@@ -147,14 +147,14 @@ impl<'a> RequestHead<'a> {
         Ok(self)
     }
 
-    /// Appends a whole path, with or without a query string, unchanged.
+    /// Appends a whole path, with or without a query string, unchanged except for its variables.
     pub fn path(mut self, text: &str) -> Result<Self, PlanError> {
         self.template.push_path(text, self.variables)?;
         self.has_query = text.contains('?');
         Ok(self)
     }
 
-    /// Appends `name=value` to the query string.
+    /// Appends `name=value`, percent-encoded, to the query string. Refuses a list or mapping as the value.
     pub fn parameter(mut self, name: &str, value: &Value) -> Result<Self, PlanError> {
         let text = match value {
             Value::String(text) => text.clone(),

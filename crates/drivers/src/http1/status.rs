@@ -2,7 +2,7 @@
 
 use loadframe_engine::driver::ErrorClass;
 
-/// Returns the error class of a status, or `None` for a success.
+/// Returns the error class of an HTTP status, or `None` for 200 to 299.
 pub fn class_of(status: u16) -> Option<ErrorClass> {
     match status {
         200..=299 => None,

@@ -268,7 +268,7 @@ pub fn value<'a>(document: &'a RawDocument, name: &str) -> Option<RawBsonRef<'a>
     document.get(name).ok().flatten()
 }
 
-/// Returns a copy of a document without a field.
+/// Returns a copy of a document without the field `name`.
 pub fn without(document: &RawDocument, name: &str) -> RawDocumentBuf {
     let elements = document.into_iter().flatten().filter(|(key, _)| key.as_str() != name);
     elements.collect()

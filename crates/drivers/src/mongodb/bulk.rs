@@ -118,7 +118,7 @@ enum Verb {
     Delete,
 }
 
-/// Returns the operation for the bulk request's action.
+/// Returns the operation for the bulk request's action. A document without an id is always inserted.
 fn verb(bulk: &Bulk) -> Verb {
     match bulk.action {
         Action::Create => Verb::Insert,

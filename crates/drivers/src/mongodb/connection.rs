@@ -75,7 +75,7 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// Returns the cursor of an answer, if it is open.
+    /// Returns the cursor of an answer if it is open: if its number is not 0.
     fn of(answer: &CommandAnswer) -> Option<Self> {
         let batch = answer.batch.as_ref()?;
         let number = batch.number.filter(|number| *number != 0)?;
@@ -310,7 +310,7 @@ impl FoundDocuments {
     }
 }
 
-/// Returns whether a number or a boolean of an answer is true.
+/// Returns whether a value of an answer is the number 1 or the boolean true.
 fn is_true(value: Option<RawBsonRef<'_>>) -> bool {
     match value {
         Some(RawBsonRef::Double(number)) => number == 1.0,

@@ -35,12 +35,12 @@ pub struct Days<'a> {
 struct Listed(Vec<Document>);
 
 impl Listed {
-    /// Returns the description of a collection.
+    /// Returns the description of the collection `name`, or `None` if it does not exist.
     fn find(&self, name: &str) -> Option<&Document> {
         self.0.iter().find(|listed| listed.get_str("name").is_ok_and(|other| other == name))
     }
 
-    /// Returns the start times of the days, ascending.
+    /// Returns the starts of the days that have a collection, in milliseconds since 1970, ascending.
     fn begins(&self, buckets: &Buckets) -> Vec<i64> {
         let names = self.0.iter().filter_map(|listed| listed.get_str("name").ok());
         let mut begins: Vec<i64> = names.filter_map(|name| buckets.generations.begin_of(name)).collect();

@@ -14,8 +14,8 @@ use crate::ingest::{Ingest, id};
 use crate::tally::Tally;
 use loadframe_engine::util::json::Unexpected;
 
-/// Writes the commands for events of a batch, each with the events' indices. Counts events with invalid lines in
-/// `tally`.
+/// Writes the update commands for events of a batch, each with the events' indices in the request. Events with invalid
+/// lines count in `tally` as failed.
 pub fn commands<'a>(
     form: &Ingest,
     collection: &str,

@@ -65,7 +65,7 @@ impl fmt::Debug for User {
 }
 
 impl Mechanism {
-    /// Returns the strongest mechanism that `hello` lists for a user, or the default if it lists none.
+    /// Returns SCRAM-SHA-1 if `hello` lists only this mechanism for the user, else SCRAM-SHA-256.
     pub fn of(hello: &Document) -> Self {
         let named: Vec<&str> =
             hello.get_array("saslSupportedMechs").into_iter().flatten().filter_map(|name| name.as_str()).collect();

@@ -137,7 +137,7 @@ impl MongoNodes {
         })
     }
 
-    /// Returns the member with that number.
+    /// Returns the address of the member with that number. Fails if no member has it.
     pub fn host(&self, number: u16) -> Result<Arc<Host>, Failure> {
         let unknown = || Failure::new(ErrorClass::Connect, "the replica set names a member that is not known");
         self.known.host(number).ok_or_else(unknown)

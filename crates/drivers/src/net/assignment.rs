@@ -55,7 +55,7 @@ impl Assignment {
         self.members[self.home].number
     }
 
-    /// Makes a node the client's home, as chosen by the engine. `keep`: connections to other nodes stay open.
+    /// Makes node `number` the client's home, as chosen by the engine. `keep`: connections to other nodes stay open.
     pub fn turn_to(&mut self, number: u16, keep: bool) {
         self.chosen = Some((number, keep));
         if self.members[self.home].number != number
@@ -136,7 +136,8 @@ impl Assignment {
         &self.members[self.at]
     }
 
-    /// Records that the selected node refused a connection, and the reason.
+    /// Records that the selected node refused a connection, and `why`. The clients then avoid the node until it accepts
+    /// one.
     pub fn refused(&self, why: &str) {
         self.node().fall(self.topology.now(), why);
     }

@@ -36,7 +36,7 @@ impl<U: From<User>> ConnectOptions<U> {
     }
 }
 
-/// Returns the target's user, if it has one. Refuses compression and credentials other than a password.
+/// Returns the target's user and password, if it has one. Refuses compression and credentials other than a password.
 pub fn user(target: &Target) -> Result<Option<User>, PlanError> {
     if target.compress {
         return Err(PlanError::new("this protocol does not compress requests: remove \"compress\""));

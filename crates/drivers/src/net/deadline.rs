@@ -34,7 +34,7 @@ impl Limit {
         self.due.saturating_duration_since(Instant::now())
     }
 
-    /// The time since the request started.
+    /// The time since the limit started.
     pub fn spent(self) -> Duration {
         self.timeout.saturating_sub(self.left())
     }
@@ -44,7 +44,7 @@ impl Limit {
         Instant::now() >= self.due
     }
 
-    /// Returns the failure of a request without an answer in time.
+    /// Returns the failure of a request without an answer in time: a timeout.
     pub fn missed(self) -> Failure {
         Failure::new(ErrorClass::Timeout, format!("no answer within {} s", self.timeout.as_secs_f64()))
     }

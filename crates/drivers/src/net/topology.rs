@@ -92,7 +92,7 @@ impl Topology {
     }
 
     /// Changes the hosts under load. A returning host keeps its number. No client moves to a new host before it was
-    /// reached.
+    /// reached. Refuses hosts that cannot be resolved, and then changes nothing.
     pub fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
         let hosts = resolve(hosts)?;
         let mut shape = self.shape();
@@ -267,7 +267,7 @@ impl Shape {
         self.clients[slot].map(|client| client.home)
     }
 
-    /// Frees a client's slot.
+    /// Frees the slot of a client that has ended.
     pub(super) fn remove_client(&mut self, slot: usize) {
         self.clients[slot] = None;
     }

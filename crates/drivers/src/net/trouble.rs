@@ -14,7 +14,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// Returns the failure of a connection that could not be opened, or broke.
+    /// Returns the failure, of class Connect, of a connection that could not be opened, or broke.
     pub fn broken(message: impl Into<String>) -> Self {
         Self { class: ErrorClass::Connect, message: message.into() }
     }

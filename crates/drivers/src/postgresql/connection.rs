@@ -66,7 +66,8 @@ pub struct NodeConnection {
 type Driven = Pin<Box<tokio_postgres::Connection<Marked<Wire>, tokio_postgres::tls::NoTlsStream>>>;
 
 impl ConnectOptions {
-    /// Reads certificates. Refuses credentials that the protocol does not support.
+    /// Reads certificates, the user and the choice of servers to read from. Refuses credentials that the protocol does
+    /// not support.
     pub fn new(target: &Target) -> Result<Self, PlanError> {
         let read_from =
             target.read_from.as_ref().map_or(Ok(ReadFrom::Primary), |word| ReadFrom::parse(&word.as_str().into()))?;
@@ -142,7 +143,7 @@ impl NodeConnection {
         self.driven.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending()
     }
 
-    /// Returns the operation's statement for `key`, if it was prepared.
+    /// Returns the prepared statement of operation number `operation` for `key`, or `None`.
     pub fn prepared(&self, operation: usize, key: &[u8]) -> Option<Statement> {
         self.statements.get(operation)?.get(key).cloned()
     }

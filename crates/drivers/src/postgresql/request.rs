@@ -127,7 +127,7 @@ pub struct Drawn {
 }
 
 impl Drawn {
-    /// Replaces the values by one value for each cell.
+    /// Replaces the drawn values by one value for each cell.
     pub fn draw<'a>(&mut self, cells: impl IntoIterator<Item = &'a Cell>, values: &Values) {
         self.json.clear();
         self.ends.clear();
@@ -143,7 +143,7 @@ impl Drawn {
         begins.zip(&self.ends).map(|(begin, end)| &self.json[begin..*end])
     }
 
-    /// Parses the values and appends them to `params`.
+    /// Parses the drawn values and appends them to `params`. Fails for a value that is not JSON.
     pub fn add_to<'a>(&'a self, params: &mut Vec<Param<'a>>) -> Result<(), Failure> {
         for json in self.values() {
             params.push(Param::Scalar(Scalar::parse(json).ok_or_else(unfit)?));

@@ -132,7 +132,7 @@ impl<'a> Turn<'a> {
         self.asked(begun, answer)
     }
 
-    /// Sends a statement by the simple protocol.
+    /// Sends a statement by the simple protocol and waits for its answer, within the operation's limit.
     async fn simple(&mut self, text: &str) -> StatementOutcome {
         let limit = self.execution.limit;
         let shown = self.shown.is_some();

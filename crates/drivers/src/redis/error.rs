@@ -17,7 +17,7 @@ pub fn refusal(words: &[u8]) -> Failure {
     Failure::new(class, String::from_utf8_lossy(words).into_owned())
 }
 
-/// Returns the failure of an invalid request.
+/// Returns a failure of class Client, caused by an invalid request.
 pub fn client(message: &str) -> Failure {
     Failure::new(ErrorClass::Client, message)
 }

@@ -155,7 +155,7 @@ impl Buffers {
         slot_of(&self.key)
     }
 
-    /// Like `key`, for a given id.
+    /// Builds the key `COLLECTION:ID` for a given id and records where the id starts; returns its slot.
     pub fn named(&mut self, collection: &str, id: &[u8]) -> usize {
         self.key.clear();
         self.key.extend_from_slice(collection.as_bytes());
@@ -226,7 +226,7 @@ impl Buffers {
         slot
     }
 
-    /// Appends a deletion; returns its slot.
+    /// Appends the deletion of a document; returns its slot.
     fn delete(&mut self, key: &Key, collection: &Collection, values: &Values) -> usize {
         let slot = self.key(key, values);
         self.begin(Action::Delete, collection, 0);

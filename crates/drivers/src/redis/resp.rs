@@ -147,7 +147,7 @@ enum ResponseLine<'a> {
     Bulk(usize),
 }
 
-/// Parses a line, including its ending.
+/// Parses the line of one item, including its ending. Of a string, the line has only the length.
 fn item(line: &[u8]) -> Result<ResponseLine<'_>, Malformed> {
     let (Some(text), Some(kind)) = (line.strip_suffix(b"\r\n"), line.first()) else {
         return Err(Malformed("a line without its end"));

@@ -34,7 +34,7 @@ static SCRIPTS: LazyLock<Vec<Script>> = LazyLock::new(|| {
 });
 
 impl Script {
-    /// Computes the digest of a script.
+    /// Creates a script with this text and computes its digest, by which nodes know it.
     fn new(text: &'static str) -> Self {
         let digest = Sha1::digest(text).iter().map(|byte| format!("{byte:02x}")).collect();
         Self { text, digest }

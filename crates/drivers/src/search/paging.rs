@@ -219,7 +219,7 @@ impl Paging {
     }
 }
 
-/// The failure for an answer that lacks an expected field.
+/// Returns a failure of class Server, for an answer that lacks an expected field.
 fn unexpected(message: &str) -> Failure {
     Failure::new(ErrorClass::Server, message)
 }

@@ -258,7 +258,7 @@ impl Several {
         }
     }
 
-    /// Returns the reply with the host's overall number.
+    /// Returns the reply with its node number replaced by the host's number among all targets.
     fn renumbered(&self, connection: &mut Connection, target: usize, reply: Reply) -> Reply {
         let numbers = &mut connection.numbers[target];
         let at = usize::from(reply.node);

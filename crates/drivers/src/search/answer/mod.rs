@@ -91,7 +91,7 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// Creates a judgement without hits.
+    /// Creates a judgement with this number of documents and this outcome, without hits.
     fn new(documents: u64, outcome: Result<(), Failure>) -> Self {
         Self {
             documents,

@@ -238,7 +238,7 @@ impl Operation {
 }
 
 impl Mapping<'_> {
-    /// Maps an operation of one step.
+    /// Maps an operation of one step; `kind` is its name. Refuses an unknown name.
     fn single(&self, kind: &str, argument: &Value) -> Mapped {
         match kind {
             "insert" => self.insert(argument),

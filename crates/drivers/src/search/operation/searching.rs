@@ -88,7 +88,7 @@ impl Mapping<'_> {
         Ok((self.line("POST", &form)?.segment("_count")?.finish(body), Judge::Count))
     }
 
-    /// Maps a query in SQL.
+    /// Maps a query in SQL: `{"query": "SELECT ...", "fetch_size": 100, "body": {...}}`.
     pub(super) fn sql(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["query", "fetch_size", "body"])?;
         let mut body = with_query(&form)?;
@@ -99,14 +99,14 @@ impl Mapping<'_> {
         Ok((line.finish(self.json(&body)?), Judge::Rows))
     }
 
-    /// Maps a query in ES|QL.
+    /// Maps a query in ES|QL: `{"query": "FROM ...", "body": {...}}`. Refuses stores without ES|QL.
     pub(super) fn esql(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["query", "body", "parameters"])?;
         let line = parameters(RequestHead::new("POST", self.variables()).path(self.dialect.esql()?)?, &form)?;
         Ok((line.finish(self.json(&with_query(&form)?)?), Judge::Rows))
     }
 
-    /// Maps a query in EQL, which finds events or sequences of events.
+    /// Maps a query in EQL, which finds events or sequences of events. Refuses stores without EQL.
     pub(super) fn eql(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "query", "body", "parameters"])?;
         let (first, second) = self.dialect.eql()?;
@@ -114,7 +114,7 @@ impl Mapping<'_> {
         Ok((line.finish(self.json(&with_query(&form)?)?), Judge::Events))
     }
 
-    /// Maps a search for the `k` nearest neighbours of a vector.
+    /// Maps a search for the `k` nearest neighbours of a vector. Refuses stores without it.
     pub(super) fn knn(&self, argument: &Value) -> Mapped {
         let known = ["collection", "field", "vector", "k", "candidates", "filter", "parameters"];
         let form = Form::new(argument, &known)?;
