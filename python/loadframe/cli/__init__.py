@@ -128,7 +128,7 @@ def _run(arguments: list[str] | None) -> int:
 
 
 def _flushed() -> bool:
-    """Write what Python still buffers for standard output; return False if its reader has left."""
+    """Flush standard output; if its reader has closed it, discard all further output and return False."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

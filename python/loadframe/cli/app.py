@@ -52,7 +52,10 @@ class GroupedCommand(TyperCommand):
     """A command whose help groups its options by topic if it has many."""
 
     def format_options(self, ctx: "Context", formatter: "HelpFormatter") -> None:
-        """Write arguments and options. `--help` and options without a topic come last."""
+        """Write arguments and options to the help, the options by topic if there are many.
+
+        `--help` and options without a topic come last.
+        """
         arguments: list[tuple[str, str]] = []
         options: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
@@ -87,12 +90,12 @@ class Group(TyperGroup):
     """A group whose help shows the whole first paragraph of each command's help, which Click truncates."""
 
     def summaries(self, ctx: "Context") -> dict[str, str]:
-        """Return the summary of each command."""
+        """Return the first paragraph of each command's help, by the command's name."""
         commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
         return {name: _first_paragraph(command) for name, command in commands.items() if command}
 
     def format_commands(self, ctx: "Context", formatter: "HelpFormatter") -> None:
-        """Write the list of commands."""
+        """Write the commands and their summaries to the help."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self.summaries(ctx).items()))
 
@@ -124,11 +127,11 @@ class Commands(Group):
         return self.commands.get(cmd_name)
 
     def summaries(self, ctx: "Context") -> dict[str, str]:
-        """Return the summary of each command without importing it."""
+        """Return the summary of each command, by its name, without importing it."""
         return SUMMARIES
 
     def shell_complete(self, ctx: "Context", incomplete: str) -> "list[CompletionItem]":
-        """Return options or commands with this prefix without importing commands."""
+        """Return completions of a prefix: options of `loadframe`, or commands, without importing commands."""
         from typer._click.shell_completion import CompletionItem
 
         if incomplete.startswith("-"):

@@ -180,9 +180,9 @@ def assignments(texts: Sequence[str], option: str = "--set") -> dict[str, str]:
 
 
 def store_settings(texts: Sequence[str], option: str = "--set") -> dict[str, Any]:
-    """Parse `name=value` texts with the value types of an experiment file: number, boolean, null or text.
+    """Return `name=value` texts as a mapping, with the value types of an experiment file.
 
-    An empty value is the empty text.
+    Values are numbers, booleans, null or texts; an empty value is the empty text. BadInput for other texts.
     """
     # Imported late: it loads YAML, which other commands do without.
     from loadframe.yamlfile import scalar
@@ -216,7 +216,7 @@ def sharding(
 
 
 def core_limits(text: str | None) -> dict[str, Any]:
-    """Parse --cores into arguments of Limits; empty without the option."""
+    """Return the arguments `cores` and `cores_each` of Limits for --cores; empty without the option."""
     if text is None:
         return {}
     cores = parse_cores(text)
@@ -224,14 +224,14 @@ def core_limits(text: str | None) -> dict[str, Any]:
 
 
 def measure_kinds(text: str) -> tuple[str, ...]:
-    """Parse a comma-separated list of measures. BadInput for an unknown one."""
+    """Return the measures in a comma-separated list. BadInput for an unknown one."""
     return require_measures(text.split(","))
 
 
 def placement_options(
     machines: str | None, per_machine: int | None, network: str | None, scratch: str | None
 ) -> dict[str, Any]:
-    """Return the arguments of ClusterSpec that these options set."""
+    """Return the arguments `machines`, `placement` and `scratch` of ClusterSpec for the options that are given."""
     from loadframe.host.placement import Placement, parse_machines
 
     parts: dict[str, Any] = {}

@@ -187,7 +187,10 @@ def up(
 
 
 def _run_command(command: list[str], spec: ClusterSpec, *, delete: bool) -> int:
-    """Run a command on a cluster, stop the cluster, and return the command's exit code."""
+    """Start a cluster, run a command on it, stop the cluster, and return the command's exit code.
+
+    With `delete`, also delete the cluster and its data.
+    """
     assert spec.name
     try:
         with Cluster.start(spec, step) as started:

@@ -13,21 +13,24 @@ _GATE_LOG = "gates.jsonl"
 
 
 def workloads(incomplete: str) -> list[str]:
-    """Return built-in workloads and workload files of the current folder. Shells complete paths with a slash."""
+    """Return the built-in workloads and the workload files of the current folder with this prefix.
+
+    Shells complete paths with a slash.
+    """
     files = [path.name for path in Path().iterdir() if path.suffix in _ENDINGS]
     names = [path.stem for path in _LIBRARY.glob("*.yaml")]
     return [name for name in (*sorted(names), *sorted(files)) if name.startswith(incomplete)]
 
 
 def stores(incomplete: str) -> list[str]:
-    """Return the kinds of store."""
+    """Return the kinds of store with this prefix."""
     from loadframe.store import stores as known
 
     return [kind for kind in known() if kind.startswith(incomplete)]
 
 
 def clusters(incomplete: str) -> list[str]:
-    """Return the named clusters of the state folder."""
+    """Return the named clusters of the state folder with this prefix."""
     from loadframe.cluster import named
 
     with contextlib.suppress(OSError):
@@ -36,7 +39,7 @@ def clusters(incomplete: str) -> list[str]:
 
 
 def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the nodes of the cluster that the previous argument names."""
+    """Return the nodes with this prefix of the cluster that the previous argument names."""
     from loadframe.host import identity
 
     with contextlib.suppress(OSError):
@@ -46,7 +49,7 @@ def nodes(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def histories(incomplete: str) -> list[str]:
-    """Return the folders with a log of gates, at the typed path and below the folder that it starts with.
+    """Return the folders with a log of gates whose path starts with the typed text.
 
     Without any, shells complete file names.
     """

@@ -39,11 +39,11 @@ class EventWords:
         self._second = -1
 
     def begin(self) -> None:
-        """Reset for the next phase."""
+        """Forget the totals and rates of all sources, for the next phase."""
         self._before, self._last, self._second = {}, {}, -1
 
     def addresses(self, sources: "Mapping[str, SourceProgress]") -> list[str]:
-        """Return the addresses of new sources as text. Call it before `words`."""
+        """Return a text with the address of each listening source that `words` has not seen yet."""
         return [
             f"{name} listens at {source.address}"
             for name, source in sources.items()
@@ -51,7 +51,7 @@ class EventWords:
         ]
 
     def words(self, second: int, sources: "Mapping[str, SourceProgress]") -> str:
-        """Return the rates of each source since the previous second; unchanged within a second."""
+        """Return the rates of all sources since the previous second as one text; unchanged within a second."""
         now = self._clock()
         for name, source in sources.items():
             # Events before the first call count as events of the first second.
@@ -185,12 +185,12 @@ class Console(Listener):
         tell("  ".join(filter(None, [words, self._time_left_text()])))
 
     def _print_last_figures(self) -> None:
-        """Print the last figures, without a terminal, unless they were printed."""
+        """Without a terminal, print the last figures of the phase, unless they were printed already."""
         if self._figures and not err.is_terminal and self._figures.seconds > self._told:
             self._print_figures(self._figures)
 
     def _finish_phase(self) -> None:
-        """Remove the bar of the finished phase."""
+        """End the phase: print its last figures, remove its bar, and forget its sources."""
         self._print_last_figures()
         if self._phase is not None:
             self._bars.remove_task(self._phase)

@@ -50,7 +50,7 @@ def doctor(
 
 
 def _calibration() -> checks.Check:
-    """Return the state of the calibration on this machine."""
+    """Return the check of the calibration on this machine: its limits, and whether it must be repeated."""
     from loadframe.load import Calibration
 
     known = Calibration.load(folders.cache())

@@ -77,7 +77,10 @@ def explore(
 
 
 def _source(context: typer.Context, run: Path | None) -> "Source":
-    """Return the run or the store to explore. BadInput unless exactly one is given, and for other stores."""
+    """Return the run or the store to explore.
+
+    BadInput unless exactly one is given, and for stores that cannot be explored.
+    """
     from loadframe.store import find
 
     given: Mapping[str, Any] = context.params

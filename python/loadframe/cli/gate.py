@@ -144,7 +144,10 @@ def gate(
 
 
 def _shares(texts: Sequence[str], option: str, kinds: Sequence[str]) -> dict[str, float]:
-    """Parse shares by measure. `MEASURE=5%` overrides `5%`, which applies to all measures."""
+    """Return shares by measure: `MEASURE=5%` overrides `5%`, which applies to all measures in `kinds`.
+
+    BadInput for two shares of all measures; `option` is named in errors.
+    """
     from loadframe.library.comparing import shares_by_measure
 
     general = [text for text in texts if "=" not in text]

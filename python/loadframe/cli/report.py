@@ -181,7 +181,7 @@ def report(
 
 
 def _export(path: Path, folder: Path, formats: tuple[str, ...], bands: tuple[float, ...], *, as_json: bool) -> None:
-    """Write the plots and tables of a report to a folder."""
+    """Write the plots and tables of a report to `folder` in these formats; print the answer, or all as JSON."""
     from loadframe.analyze.experiment import EXPERIMENT_FILE, read_experiment
     from loadframe.record import Run
     from loadframe.report.export import export
@@ -204,7 +204,7 @@ def _export(path: Path, folder: Path, formats: tuple[str, ...], bands: tuple[flo
 
 
 def _formats(text: str) -> tuple[Format, ...]:
-    """Read formats separated by commas. BadInput for an unknown one."""
+    """Return the formats in a comma-separated list, each once. BadInput for an unknown one."""
     from loadframe.yamlfile import did_you_mean
 
     words = [word.strip() for word in text.split(",")]
@@ -227,7 +227,7 @@ def _bounds(text: str | None) -> tuple[float, ...]:
 
 
 def _write_queries(path: Path, target: Path, *, document: bool, as_json: bool) -> None:
-    """Write a run in the format of the MPI benchmarker's document, or of its program."""
+    """Write a run as a MPI benchmarker's document (`document`) or as its program does; with `as_json`, print it too."""
     from loadframe.record import Run
     from loadframe.report.run.queries import appendix, queries
 
@@ -238,7 +238,10 @@ def _write_queries(path: Path, target: Path, *, document: bool, as_json: bool) -
 
 
 def _write_format(path: Path, name: str, output: Path | None) -> None:
-    """Write a run, or runs, in the format of another tool; for Otava also its configuration, if there is a file."""
+    """Write a run, or runs, in the format of another tool to `output`, or print them if it is None.
+
+    For Otava, also write its configuration next to the file, and print the names of runs that are left out.
+    """
     from loadframe.report.formats import formatted, runs_at
     from loadframe.report.formats.otava import config, omitted
 
@@ -257,7 +260,10 @@ def _write_format(path: Path, name: str, output: Path | None) -> None:
 
 
 def _write_records(path: Path, index: str, name: str, cluster: "Cluster", *, as_json: bool) -> None:
-    """Write the metrics records of a run to an index. BadInput if the store has none."""
+    """Write the metrics records of a run to an index of a cluster, and print their number.
+
+    `name` is the format, rally or osb. BadInput if the store is not a search engine.
+    """
     from loadframe.record import Run
     from loadframe.report.formats.rally import mapping, race_id, records
     from loadframe.store.search import SearchStore
