@@ -32,7 +32,7 @@ class Place:
 
 
 def place(environment: Mapping[str, str] = os.environ) -> Place | None:
-    """Return the rank of this process, or None if it was started alone."""
+    """Return rank, number of ranks and launcher of this process, or None if it was started alone."""
     for rank, size, launcher in _RANKS:
         if rank == "SLURM_PROCID" and not environment.get("SLURM_STEP_ID", "").isdigit():
             # Batch scripts also have SLURM_PROCID, but are not in a job step.

@@ -253,7 +253,10 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 @contextlib.contextmanager
 def _listening(collect: Callable[[int], None]) -> Iterator[int]:
-    """Collect signals; yield a descriptor that becomes readable when one arrives."""
+    """Pass signals to `collect`; yield a descriptor that becomes readable when one arrives.
+
+    On exit, restores the previous handlers.
+    """
     ears, bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
 
     def handle(number: int, _: FrameType | None) -> None:
