@@ -31,7 +31,7 @@ class GateRecord:
     references: Mapping[str, float] = field(default_factory=dict)
 
     def is_at(self, name: str) -> bool:
-        """Return whether a name is the folder, the commit, or at least its first 7 digits."""
+        """Return whether a name is the folder, the commit, or seven or more of the commit's first digits."""
         return name in (self.folder, self.commit) or (len(name) >= 7 and (self.commit or "").startswith(name))
 
 
