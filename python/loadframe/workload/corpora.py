@@ -248,8 +248,8 @@ def cache() -> Path:
 def documents(corpus: Corpus, folder: Path) -> int:
     """Return the number of documents of a corpus, estimated from file sizes if it is not declared.
 
-    Downloads nothing. If the files are missing, returns the limit, or the number of documents to generate. A missing
-    file among others counts as empty.
+    Downloads nothing. If all files are missing, returns the number of documents to generate, or 1. A missing file
+    among others counts as empty.
     """
     limit = corpus.limit
     if limit is not None and corpus.exactly is not None:

@@ -138,7 +138,7 @@ def value_text(value: Value) -> str:
 
 
 def _escaped(text: str, per_request: bool) -> str:
-    """Escape a parameter's text so that the engine does not read placeholders in it."""
+    """Return a parameter's text; with `per_request`, escaped so that the engine reads no placeholders in it."""
     return text.replace("${", "$${") if per_request else text
 
 

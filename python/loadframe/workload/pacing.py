@@ -162,7 +162,7 @@ class Condition(Model):
 
 
 def plan_level(level: int | float | Model) -> Any:
-    """Return a number of clients, a rate or a think time for the plan."""
+    """Return a number of clients, a rate or a think time for the plan: a number, or a mapping of its stages or draw."""
     return level.model_dump(exclude_none=True, by_alias=True) if isinstance(level, Model) else level
 
 

@@ -131,7 +131,7 @@ class Events(Model):
     kinds: Annotated[dict[Name, EventKind], NOT_EMPTY]
 
     def plan(self) -> dict[str, Any]:
-        """Return the fields for the plan."""
+        """Return the fields of events for the plan: type, id and time of each kind, and the steps of `transform`."""
         kinds = {
             name: {"id": pointer(kind.id), "time": pointer(kind.time), **plan_steps(kind.transform)}
             for name, kind in self.kinds.items()

@@ -57,7 +57,10 @@ class VectorSource:
 
 
 def vector_source(text: str) -> VectorSource:
-    """Parse `base.fvecs`, `glove.hdf5:train`, `sift.hdf5.bz2:test` or `https://data.example/part.parquet:emb`."""
+    """Return file and inner part of a source, such as `base.fvecs`, `glove.hdf5:train` or `sift.hdf5.bz2:test`.
+
+    A URL, such as `https://data.example/part.parquet:emb`, stands for a file.
+    """
     match = re.fullmatch(r"(.+\.(?:hdf5|h5|parquet)(?:\.gz|\.bz2|\.zst)?):([^:]+)", text)
     return VectorSource(match[1], match[2]) if match else VectorSource(text, None)
 

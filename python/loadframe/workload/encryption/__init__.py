@@ -77,7 +77,7 @@ class Searches:
         return rewritten
 
     def query(self, query: Any) -> dict[str, Any]:
-        """Return a query with encrypted values; adds variables."""
+        """Return a query with encrypted values; adds variables. NotEncryptable for unsupported queries."""
         if not isinstance(query, Mapping) or len(query) != 1:
             raise NotEncryptable("a query must be a mapping with one key")
         kind, body = next(iter(query.items()))

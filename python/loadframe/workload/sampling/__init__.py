@@ -76,7 +76,10 @@ def of_mapping(path: Path, collection: str) -> Source:
 
 
 def _check_fields(mapping: Mapping[str, Any], name: str, where: str) -> None:
-    """Refuse fields of a mapping that are not objects, and parameters of a wrong type, also in nested fields."""
+    """Refuse fields of a mapping that are not objects or have empty names, and parameters of a wrong type.
+
+    Also checks nested fields; `name` is the path of the field.
+    """
     dimensions = [mapping[key] for key in ("dims", "dimension") if key in mapping]
     copies = mapping.get("copy_to", [])
     wrong = {
@@ -275,7 +278,10 @@ def _reads_by_id(family: str, definitions: schema.Definitions) -> bool:
 def _form(
     family: str, collection: str, definitions: schema.Definitions, name: str, kind: str, value: Hole
 ) -> dict[str, Any] | None:
-    """Return a request for documents with a value of a field, or from a value on; None if the family has none."""
+    """Return a request for documents with a value of a field; None if the family has none.
+
+    `kind` is `equal` for this value, or `from` for this value and greater ones.
+    """
     if family == "elasticsearch":
         properties = definitions[family].get("mappings", {}).get("properties", {})
         field_ = _searchable(name, properties.get(name, {"type": "keyword"}))
@@ -295,7 +301,10 @@ def _form(
 
 
 def _searchable(name: str, mapping: Mapping[str, Any]) -> str | None:
-    """Return the field for exact values: the field, or its keyword subfield; None if it is only analyzed text."""
+    """Return the field for exact values: the field, or its keyword subfield.
+
+    None if it is not indexed, or only analyzed text.
+    """
     if mapping.get("type") != "text":
         return name if mapping.get("index", True) not in (False, "false") else None
     inner = (sub for sub, spec in mapping.get("fields", {}).items() if spec.get("type") == "keyword")

@@ -319,7 +319,7 @@ def of_texts(texts: Sequence[str], pseudonyms: Pseudonyms) -> Distribution:
 
 
 def of_numbers(numbers: Sequence[float], pseudonyms: Pseudonyms) -> Distribution:
-    """Return the distribution that fits numbers: by frequency if there are few, else by quantiles."""
+    """Return the distribution that fits numbers: by frequency if few, pseudonyms for references, else quantiles."""
     numbers = [_bounded(number) for number in numbers]
     counts = Counter(numbers)
     if len(counts) <= min(_FEW, len(numbers) / 2) and all(digits(number) < LONG_NUMBER for number in counts):

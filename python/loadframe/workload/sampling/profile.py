@@ -168,7 +168,7 @@ class Profile:
             yield document
 
     def _unused(self, name: str, used: set[Any], number: int, rng: random.Random) -> Any:
-        """Return a value of a field that is not in use: a drawn one, or after many attempts a numbered one."""
+        """Return a value of a field that `used` lacks: a drawn one, or after many attempts one with a number."""
         value: Any = None
         for _ in range(_ATTEMPTS):
             value = self.root.fields[name].draw(rng)
@@ -192,7 +192,7 @@ class Profile:
 def _distribution(
     kind: str, values: list[Any], path: str, around: _Profiling
 ) -> "Distribution | Object | Array | None":
-    """Return the distribution of values of one kind, or None for null."""
+    """Return the distribution of values of one kind, or None for null; adds a kept field to `around`."""
     makers: dict[str, Callable[[], Distribution | Object | Array | None]] = {
         _NULL: lambda: None,
         _ARRAY: lambda: Array(values, path, around),

@@ -182,7 +182,7 @@ def key_of(profile: Profile) -> str | None:
 
 
 def _only(field: Field) -> Any:
-    """Return the distribution of a field's values other than null; None if there are several."""
+    """Return the distribution of a field's values other than null, or None unless there is exactly one."""
     kinds = [kind for kind in field.kinds.values() if kind is not None]
     return kinds[0] if len(kinds) == 1 else None
 

@@ -40,7 +40,7 @@ def create_index(make: TrackConversion, part: ImportedObject, name: str) -> list
 
 
 def delete_index(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert the deletion of an index; skipped unless an operation created the index."""
+    """Convert the deletion of an index; reported as not imported unless an operation created the index."""
     target = make.target(part)
     part.get("only-if-exists")
     if not make.has_made("index", target):
@@ -50,7 +50,7 @@ def delete_index(make: TrackConversion, part: ImportedObject, name: str) -> list
 
 
 def create_data_stream(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert the creation of a data stream; declared ones are skipped, because they are collections."""
+    """Convert the creation of a data stream; reported as not imported if it is declared, and so a collection."""
     target = part.get("data-stream")
     if not isinstance(target, str) or target in make.track.collections:
         make.leave_out(name, "create-data-stream, because collections are created before the first phase")
@@ -60,7 +60,7 @@ def create_data_stream(make: TrackConversion, part: ImportedObject, name: str) -
 
 
 def delete_data_stream(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert the deletion of a data stream; skipped unless an operation created it."""
+    """Convert the deletion of a data stream; reported as not imported unless an operation created it."""
     part.get("only-if-exists")
     target = make.target(part)
     if not make.has_made("data stream", target):
@@ -70,7 +70,7 @@ def delete_data_stream(make: TrackConversion, part: ImportedObject, name: str) -
 
 
 def shrink(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert the shrinking of one index; skipped for several."""
+    """Convert the shrinking of one index; reported as not imported for several."""
     source, target = part.text("source-index", make.track.only_collection()), part.text("target-index")
     body = part.mapping("target-body")
     part.get("shrink-node")

@@ -454,7 +454,10 @@ class TrackConversion:
             dropped.append(what)
 
     def target(self, part: ImportedObject) -> str:
-        """Return the index of an operation as in a path; default: the only collection, or `_all`."""
+        """Return the index of an operation as in a path; default: the only collection, or `_all`.
+
+        Several indices are joined by commas. BadInput for other values.
+        """
         target = part.get("index", part.get("data-stream", part.get("indices")))
         if isinstance(target, list) and all(isinstance(entry, str) for entry in target):
             target = ",".join(target)
@@ -469,7 +472,7 @@ class TrackConversion:
         return isinstance(target, Hole) or target in self.track.collections or self.has_made("index", target)
 
     def parameters(self, part: ImportedObject) -> dict[str, Any]:
-        """Return the query parameters of an operation."""
+        """Return the query parameters of an operation, lists joined by commas. BadInput for a mapping."""
         parameters = {}
         for key, value in part.mapping("request-params").items():
             if isinstance(value, dict):
