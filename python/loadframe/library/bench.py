@@ -215,6 +215,7 @@ class Schedule(Director):
     def __init__(
         self, cluster: Cluster, steps: Sequence[Step], phases: Sequence[ResolvedPhase], report: Callable[[str], None]
     ) -> None:
+        """Plan the steps at their times, s after the first measured window began; `report` receives messages."""
         plan = [TriggeredStep(step, AtTime(step.at or 0.0)) for step in steps]
         super().__init__(cluster, plan, report, control=False, holds=False)
         self._until_first = _first(phases)

@@ -141,14 +141,17 @@ class Experiment:
         return {run: {name: column[row] for name, column in columns.items()} for row, run in enumerate(treatments)}
 
     def _factor_columns(self, taken: Collection[str]) -> dict[str, str]:
-        """Return the column of each factor in a table with other columns `taken`."""
+        """Return the name of each factor's column: NAME, or `factor.NAME` if another column `taken` has that name."""
         names = next(iter(self._levels.values()), {})
         return {name: f"factor.{name}" if name in taken else name for name in names}
 
     def _with_factors(
         self, rows: Sequence[Mapping[str, Any]], first: Sequence[str], later: Sequence[str] = ()
     ) -> "pa.Table":
-        """Return rows of runs as a table with the factors after the columns `first`; `later` exist without rows."""
+        """Return rows of runs as a table with the factors after the columns `first`.
+
+        The columns `first` and `later` exist even without rows.
+        """
         columns = self._factor_columns({*first, *later, *(key for row in rows for key in row)})
         levels = {
             run: {columns[name]: level.as_py() for name, level in of_run.items()}

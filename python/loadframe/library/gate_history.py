@@ -156,7 +156,7 @@ def history_of(
 def accept_change(folder: Path, at: str, reason: str, kinds: Sequence[str]) -> RecordedHistory:
     """Log that the changes and regressions at a commit, folder or run are accepted; return the history after that.
 
-    BadInput if there is none at it.
+    BadInput if nothing changed at it, or if several folders have a run of this name.
     """
     history = read_history(folder, kinds)
     points = [change.point for change in history.changes]

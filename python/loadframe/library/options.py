@@ -37,7 +37,7 @@ def require_writable(folder: Path, option: str = "--output") -> None:
 
 
 def require_free(path: Path, option: str = "--output") -> None:
-    """Raise BadInput if a run exists at this path, or cannot be written there."""
+    """Raise BadInput if the path exists, or if a run cannot be written there."""
     if path.exists():
         raise BadInput("it exists already", where=str(path), remedy=f"name another folder with {option}")
     require_writable(path.parent, option)

@@ -92,6 +92,7 @@ class NotebookProgress:
             self._handle.update(shown.HTML(self._repr_html_()))
 
     def _repr_html_(self) -> str:
+        """Return run, phase and newest figures as HTML, each with a bar if its total is known, and the remarks."""
         lines = []
         if self._run:
             lines.append(_bar(self._run.text, self._run.index, self._run.total))

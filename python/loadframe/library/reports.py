@@ -107,6 +107,7 @@ class Report(Answer):
         return save_text(self.html, path)
 
     def _repr_html_(self) -> str:
+        """Return the page in a frame, for a notebook."""
         # A frame keeps the styles of the page out of the notebook.
         return (
             f'<iframe srcdoc="{escape(self.html)}" style="width: 100%; height: {_HEIGHT}px; border: 0"'

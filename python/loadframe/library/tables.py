@@ -82,6 +82,7 @@ class Table:
         return f"<Table {self.name}: {counted(len(self), 'row')}, {counted(len(self.columns), 'column')}>"
 
     def _repr_html_(self) -> str:
+        """Return the first ten rows and twelve columns as HTML, and a note if the table has more."""
         shown = self._content.slice(0, _ROWS).select(self.columns[:_COLUMNS])
         more = [counted(len(self), "row")] * (len(self) > _ROWS) + [counted(len(self.columns), "column")] * (
             len(self.columns) > _COLUMNS
@@ -107,7 +108,7 @@ def cell(value: object) -> str:
 def table_of(rows: Sequence[Mapping[str, Any]], first: Sequence[str] = ()) -> "pa.Table":
     """Return rows with different keys as a table; the columns `first` exist even without rows.
 
-    Lists and mappings become JSON. A column with values of several types becomes text.
+    Lists and mappings become JSON. Integers and floats in one column become floats, other mixed types text.
     """
     import pyarrow as pa
 

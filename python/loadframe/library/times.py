@@ -82,6 +82,7 @@ class Times:
         return math.nan if value is None else value
 
     def __add__(self, other: "Times") -> "Times":
+        """Return the merged times of both."""
         if not isinstance(other, Times):
             return NotImplemented
         if self._histogram is None or other._histogram is None:
@@ -89,6 +90,7 @@ class Times:
         return Times(self._histogram + other._histogram)
 
     def __radd__(self, other: object) -> "Times":
+        """Return these times if `other` is 0, with which `sum` starts."""
         # `sum` starts with 0.
         return self if other == 0 else NotImplemented
 

@@ -179,7 +179,10 @@ class Exploration:
         }
 
     def _time(self, text: str | None) -> float | None:
-        """Return a time in s: of ISO 8601 (UTC without a zone) for times since the epoch, else of a number."""
+        """Return the time that a text names, s; None for None. BadInput for other text.
+
+        The text is ISO 8601 (UTC without a zone) for times since the epoch, else a number.
+        """
         if text is None:
             return None
         try:
@@ -333,7 +336,7 @@ class RecordedRun:
 
     @cached_property
     def _kept(self) -> dict[str, pa.Table]:
-        """Tables that fit into memory, by collection."""
+        """Tables that were read, by collection."""
         return {}
 
     def _first(self, collection: str) -> pa.Table:
@@ -458,7 +461,7 @@ class _Selected:
         self._rows: list[dict[str, Any]] = []
 
     def add(self, table: pa.Table) -> None:
-        """Add a piece of the collection."""
+        """Add the times and values of a piece of the collection, and keep the first documents by order."""
         self._total += table.num_rows
         if self._time:
             self._times.append(_floats(table[self._time]))
@@ -483,7 +486,7 @@ class _Selected:
         return float("-inf") if value is None or math.isnan(value) else float(value)
 
     def findings(self, *, is_number: bool) -> Findings:
-        """Return the answer. `is_number` is whether the field has statistics."""
+        """Return the findings on all added pieces. `is_number` is whether the field has statistics."""
         times = np.concatenate(self._times) if self._times else np.empty(0)
         numbers = np.concatenate(self._numbers) if self._numbers else np.empty(0)
         width, periods = _periods(times, numbers if is_number else None, self._interval)
@@ -556,7 +559,7 @@ class _Subjects:
         self._rows: dict[tuple[tuple[str, ...], bool], list[tuple[np.ndarray, np.ndarray]]] = {}
 
     def add(self, table: pa.Table) -> None:
-        """Add a piece of the collection."""
+        """Add the times and values of a piece of the collection, by subject and warm-up."""
         keys = [*self._names, *(["segment"] if "segment" in table.column_names else [])]
         times = _floats(table[self._question.time]) if self._question.time else np.full(table.num_rows, np.nan)
         values = _floats(table[self._question.field])

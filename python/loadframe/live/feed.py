@@ -138,7 +138,7 @@ class Feed:
             before.close()
 
     def _begin(self, records: Sequence[Record]) -> BinaryIO:
-        """Replace the feed's file by one with these records, locked before it becomes visible."""
+        """Replace the feed's file by one with these records, locked before it becomes visible, and return it."""
         draft = self.path.with_suffix(".draft")
         file = open(draft, "wb", buffering=0, opener=folders.ours_alone)  # noqa: SIM115 - open until the feed ends
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -179,6 +179,7 @@ class Following:
     """Reader of a feed that is being written; a context manager. FileNotFoundError if the feed does not exist."""
 
     def __init__(self, path: Path) -> None:
+        """Open the feed for reading. FileNotFoundError if it does not exist."""
         self.path = path
         self._file: BinaryIO = path.open("rb")
         self._rest = b""
@@ -259,12 +260,14 @@ class Relay:
         self._thread = threading.Thread(target=self._run, name="relay", daemon=True)
 
     def __enter__(self) -> Self:
+        """Start the thread."""
         self._thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        """Take the last records, end the thread, and wake all readers."""
         self._leaving.set()
         self._thread.join()
         with self._news:

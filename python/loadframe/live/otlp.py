@@ -76,6 +76,7 @@ class _Sender(ABC):
     """Thread that sends to a receiver while it is entered, and once more at the end."""
 
     def __init__(self, endpoint: str, exporter: Any) -> None:
+        """Prepare the thread; `exporter` sends to `endpoint`, the receiver's URL."""
         self.endpoint = endpoint
         self._exporter = exporter
         self._leaving = threading.Event()
@@ -261,7 +262,7 @@ class _LastError(logging.Handler):
         self._sender = thread
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the cause: the exception of an attempt, or else the message."""
+        """Keep the cause of a failure in the sender's thread: the exception of an attempt, or else the message."""
         if record.thread != self._sender.ident:
             return
         errors = [word for word in record.args or () if isinstance(word, Exception)]

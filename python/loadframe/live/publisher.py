@@ -117,12 +117,16 @@ _EVERY = 1.0
 
 @dataclass(frozen=True)
 class _Recording:
+    """Notification that the recording of a run began."""
+
     run_id: str
     began: float  #: s of the monotonic clock
 
 
 @dataclass(frozen=True)
 class _Phase:
+    """Notification that a phase began; `seconds` is its length, if known."""
+
     name: str
     seconds: float | None
     at: float  #: s of the monotonic clock, as below
@@ -130,18 +134,24 @@ class _Phase:
 
 @dataclass(frozen=True)
 class _LatestProgress:
+    """Notification of the progress of the current phase."""
+
     progress: Progress
     at: float
 
 
 @dataclass(frozen=True)
 class _Measuring:
+    """Notification that the load of a phase began, with the reader of its measures."""
+
     phase: str
     measures: ReadMeasures
 
 
 @dataclass(frozen=True)
 class _Drawn:
+    """Notification of the chart data of an answer."""
+
     record: Record
     at: float
 

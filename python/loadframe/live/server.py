@@ -141,6 +141,7 @@ class Server:
     """HTTP server of a site, active while it is entered. BadInput if it cannot or may not listen at the address."""
 
     def __init__(self, host: str, port: int, site: Site) -> None:
+        """Listen at the address; answers begin once entered. BadInput if that fails, or the site requires loopback."""
         try:
             family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
             if site.only_loopback and not ipaddress.ip_address(address[0]).is_loopback:
@@ -210,13 +211,17 @@ class _Http(HttpServer):
     daemon_threads = False
 
     def __init__(self, family: int, address: Any, host: str, site: Site) -> None:
+        """Listen at an address of `getaddrinfo`, with a new random token; `host` is the configured name."""
         self.host = host.lower()
         self.site = site
         self.token = token_urlsafe(16)
         super().__init__(family, address, _Handler)
 
     def is_ours(self, host: str | None) -> bool:
-        """Return whether a Host header is permitted; see the module."""
+        """Return whether a Host header is permitted: `localhost`, an IP address, this machine's or the configured name.
+
+        With `only_loopback`, only `localhost` and loopback addresses.
+        """
         name = (host or "").strip().lower()
         name = name[1 : name.find("]")] if name.startswith("[") else name.partition(":")[0]
         if name == "localhost":
@@ -241,7 +246,7 @@ class _Handler(HttpHandler):
     server: _Http
 
     def do_GET(self) -> None:
-        """Answer with the page or its data."""
+        """Answer with the page or its data; with status 421, 403 or 404 for a wrong host, token or path."""
         if not self.server.is_ours(self.headers["Host"]):
             self._answer(HTTPStatus.MISDIRECTED_REQUEST, "use the address that the command printed")
         elif (path := self.server.inside(self.path)) is None:

@@ -54,7 +54,7 @@ def counts_documents(capacity: Capacity) -> bool:
 
 
 def invalid_trials(capacities: Capacities) -> list[str]:
-    """Return the number of invalid trials, their names, and the reasons of the first two."""
+    """Return lines with the number of invalid trials, their names, and the reasons of the first two."""
     invalid = capacities.invalid
     if not invalid:
         return []

@@ -84,7 +84,7 @@ def _inert(text: str) -> str:
 
 
 def _unique(titles: Sequence[str]) -> Iterator[str]:
-    """Yield each title, and a repeated one after the title before it: `first mean`."""
+    """Yield each title; a title of several columns follows the title of the column before it: `first mean`."""
     for before, title in zip(("", *titles), titles, strict=False):
         yield title if titles.count(title) == 1 else f"{before} {title}".strip()
 
@@ -155,7 +155,10 @@ def _exact(cell: Cell, number: Number) -> _Parts:
 
 
 def _interval(small: str) -> tuple[_Number | None, _Number | None, str]:
-    """Read `[1.2 ms, 3 ms]*`; other text becomes a note, and a number in it a plain one."""
+    """Return the ends of an interval such as `[1.2 ms, 3 ms]*`, and the text after it.
+
+    Other text becomes the third value, without thousands separators if it is a number; the ends are then None.
+    """
     match = re.fullmatch(r"\[(.+?)(?:, (.+))?\](.*)", small)
     if match is None:
         number = _quantity(small)

@@ -162,7 +162,7 @@ def _converted(svg: str, kind: str) -> bytes:
 
 
 def _tables(tables: Sequence[tuple[str, Table]], kind: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the file name and content of each table, or of each of its parts."""
+    """Yield the file name and content of each table, or of each of its parts. `kind` is csv or latex."""
     taken: set[str] = set()
     for title, table in tables:
         names = _free_names(_file_name(title), taken)
@@ -182,10 +182,10 @@ def _free_names(name: str, taken: set[str]) -> Iterator[str]:
 
 
 def _tabulars(title: str, table: Table, names: Iterator[str]) -> list[tuple[str, str]]:
-    """Return a table for LaTeX with the package booktabs, in the largest size and longest lines that fit.
+    """Return name and LaTeX text of each part of a table, in the largest size and longest lines that fit.
 
     A table wider than a column gets the environment for the width of the page. Larger tables have several parts. Each
-    part has one of `names`, which is also its label.
+    part has one of `names`, which is also its label. The text needs the package booktabs.
     """
     long = [text for row in table.rows for cell in row[1:] for text in (cell.text, cell.small) if len(text) > _LONG]
     notes = _Notes(_merged(long))
@@ -205,7 +205,7 @@ def _tabulars(title: str, table: Table, names: Iterator[str]) -> list[tuple[str,
 
 
 def _float(part: "_Layout", caption: str, label: str, notes: "_Notes") -> list[str]:
-    """Return the lines of a table or of a part of it, with its caption, label and notes."""
+    """Return the LaTeX lines of a table or of a part of it, with its caption, label and notes."""
     head, *body = [" & ".join(_cell(lines, part.sides[at], at) for at, lines in enumerate(row)) + r" \\"
                    for row in part.rows]  # fmt: skip
     return [

@@ -286,7 +286,7 @@ def sources_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def ended_early_texts(phase: "PhaseSummary") -> list[str]:
-    """Write the end of each stream that ended early, which is the window of its rates."""
+    """Write when each stream ran out of requests that ended before its phase; its rates are means over that time."""
     return [
         f"stream {stream.name} ran out of requests after {format_duration(stream.measured)}: its requests/s and"
         " documents/s are means over that time"

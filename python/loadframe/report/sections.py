@@ -435,7 +435,10 @@ def further(
     prices: Prices | None = None,
     costs: Sequence[Cost] = (),
 ) -> Further:
-    """Return the sections, tables and JSON keys of an experiment; latency buckets only if `bounds` (s) are given."""
+    """Return the sections, tables and JSON keys of an experiment; latency buckets only if `bounds` (s) are given.
+
+    `prices` and the `costs` of treatments add the section of costs.
+    """
     sections: list[tuple[str, Table]] = []
     tables: list[TerminalTable | str] = []
     document: dict[str, Any] = {}

@@ -36,7 +36,7 @@ def title(pair: CurvePair) -> str:
 
 
 def lead(pair: CurvePair) -> str:
-    """Compare the speed-ups on the largest number of nodes that both curves have, or say why that is not possible."""
+    """Return a sentence that compares the speed-ups on the most nodes that both curves have, or why it cannot."""
     if pair.refusal:
         return f"No answer: {pair.refusal}."
     if pair.largest is None or pair.ratio is None:

@@ -18,6 +18,7 @@ class TerminalTable:
     """
 
     def __init__(self, headers: Sequence[str], *, names: int = 1, title: str = "") -> None:
+        """Create a table without rows."""
         self._headers = headers
         self._names = names
         self._title = title

@@ -42,7 +42,7 @@ def omitted(runs: Sequence[Run]) -> list[str]:
 
 
 def config(runs: Sequence[Run], file: Path) -> str:
-    """Return the configuration that reads the table in `file`. Only throughput is better if it increases."""
+    """Return the YAML configuration that reads the table in `file`. Only throughput is better if it increases."""
     test = {
         "type": "csv",
         "file": str(file.absolute()),

@@ -296,7 +296,7 @@ def _outcome(error: str | None) -> dict[str, Any]:
 
 
 def mapping(words: str) -> dict[str, Any]:
-    """Return the settings of an index for records, as in the templates of Rally and OSB."""
+    """Return the settings of an index for records, as in the templates of Rally or OSB: `words` is `rally` or `osb`."""
     names = _WORDS[words]
     keyword = {"type": "keyword"}
     return {

@@ -15,9 +15,9 @@ from loadframe.report.gate import escaped
 
 
 def json_lines(runs: Sequence[Run]) -> str:
-    """Return a JSON object for each operation of each phase, with times in s; one without operation for a failed run.
+    """Return a JSON object for each operation of each phase, with times in s; a run without phases has one object.
 
-    `states` is the quality of the operation's figures by the verdict; `throughput` and `errors` are of the phase.
+    `states` is the quality of the operation's figures by the verdict; its `throughput` and `errors` are of the phase.
     """
     lines = []
     for run in runs:

@@ -323,6 +323,7 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
     more = further(folder, bands)
 
     def show(console: Console) -> None:
+        """Print the comparison, the further tables, and the used runs."""
         # The sentences on trust have the limited and the shifted runs.
         print_comparison(comparison, console, limited=False)
         more.print(console)

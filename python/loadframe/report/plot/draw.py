@@ -374,7 +374,7 @@ def _path(places: Iterable[tuple[float | None, float | None]], line: LineStyle) 
 def _bars(
     trace: Trace, places: Iterable[tuple[float | None, float | None]], y: Scale, mark: Mark, *, hidden: bool
 ) -> Iterator[str]:  # fmt: skip
-    """Yield the error bars with an end that a mark would hide, in a color that contrasts with marks, or the others."""
+    """Yield the error bars with an end that a mark would hide (`hidden`, in a color that contrasts), or all others."""
     for (x, at), low, high in zip(places, trace.low, trace.high, strict=True):
         ends = [None if end is None else y.pixel(end) for end in (low, high)]
         if x is None or at is None or ends[0] is None or ends[1] is None or ends[0] == ends[1]:

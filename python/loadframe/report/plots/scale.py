@@ -312,7 +312,7 @@ def residuals(fit: ScalabilityFit, name: str) -> Figure:
 
 
 def _size_axis(title: str, largest: float | None = None) -> Axis:
-    """Return an axis from 0, with a tick at each whole number up to 12."""
+    """Return an axis from 0; if `largest` is at most 12, with a tick at each whole number."""
     few = largest is not None and largest <= 12
     ticks = [(float(size), str(size)) for size in range(int(largest or 0) * 2 + 1)] if few else None
     return Axis(title, from_zero=True, whole=True, ticks=ticks)
@@ -368,7 +368,7 @@ def _runs(
 
 
 def _quoted(best: Sequence[Treatment], unit: str) -> Trace:
-    """Return a trace of the quoted throughputs, with their finite intervals."""
+    """Return a trace of the throughputs that the report quotes, with their finite intervals."""
     rates = [treatment.throughput for treatment in best]
     return Trace(
         [treatment.nodes for treatment in best],
