@@ -183,7 +183,7 @@ class SlurmHost(LentMachinesHost):
     def __init__(
         self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: HostKind | None = None
     ) -> None:
-        """Select the machines. Errors, such as a missing job, are raised later by `require`."""
+        """Select the machines. `require` raises BadInput, such as for a missing job; LoadframeError if Slurm fails."""
         trouble: BadInput | None = None
         job = ""
         slots: dict[str, int | None] = {}

@@ -55,61 +55,61 @@ class Listeners(Listener):
         self._listeners = listeners
 
     def step(self, text: str) -> None:
-        """Forward the start of a step."""
+        """Forward the start of a step to every listener."""
         for listener in self._listeners:
             listener.step(text)
 
     def remark(self, text: str) -> None:
-        """Forward a message."""
+        """Forward a message to every listener."""
         for listener in self._listeners:
             listener.remark(text)
 
     def expect(self, parts: Mapping[str, float | None]) -> None:
-        """Forward the announced parts."""
+        """Forward the announced parts to every listener."""
         for listener in self._listeners:
             listener.expect(parts)
 
     def part(self, name: str) -> None:
-        """Forward the start of a part."""
+        """Forward the start of a part to every listener."""
         for listener in self._listeners:
             listener.part(name)
 
     def run(self, index: int, runs: int, run_id: str) -> None:
-        """Forward the start of a run."""
+        """Forward the start of a run to every listener."""
         for listener in self._listeners:
             listener.run(index, runs, run_id)
 
     def trial(self, number: int, load: str, percentile: str, limit: float | None) -> None:
-        """Forward the start of a trial."""
+        """Forward the start of a trial to every listener."""
         for listener in self._listeners:
             listener.trial(number, load, percentile, limit)
 
     def judged(self, run_id: str, text: str, outcome: str) -> None:
-        """Forward the outcome of a trial."""
+        """Forward the outcome of a trial to every listener."""
         for listener in self._listeners:
             listener.judged(run_id, text, outcome)
 
     def recording(self, writer: "RunWriter") -> None:
-        """Forward the start of a recording."""
+        """Forward the start of a recording to every listener."""
         for listener in self._listeners:
             listener.recording(writer)
 
     def phase(self, name: str, seconds: float | None) -> None:
-        """Forward the start of a phase."""
+        """Forward the start of a phase to every listener."""
         for listener in self._listeners:
             listener.phase(name, seconds)
 
     def measuring(self, measures: "OpenMeasures") -> None:
-        """Forward the start of the load."""
+        """Forward the start of the load to every listener."""
         for listener in self._listeners:
             listener.measuring(measures)
 
     def progress(self, progress: "Progress") -> None:
-        """Forward progress."""
+        """Forward progress to every listener."""
         for listener in self._listeners:
             listener.progress(progress)
 
     def answer(self, operation: str, chart: Mapping[str, Any], answer: bytes) -> None:
-        """Forward an answer."""
+        """Forward an answer to every listener."""
         for listener in self._listeners:
             listener.answer(operation, chart, answer)

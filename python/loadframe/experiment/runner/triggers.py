@@ -192,7 +192,7 @@ class AtTime(Trigger):
         return f"at {format_duration(self.at)}"
 
     def fires(self, moment: RunState) -> str | None:
-        """Return the time once it is reached."""
+        """Return the time in words once it is reached; None before."""
         return self.description if moment.now >= self.at else None
 
 
@@ -209,7 +209,7 @@ class Overloaded(Trigger):
         return f"overloaded (a node above {format_limit(self.overload.cpu)} CPU, throughput {drop})"
 
     def fires(self, moment: RunState) -> str | None:
-        """Return CPU share and throughput drop if both exceed their thresholds."""
+        """Return CPU share and throughput drop in words if both exceed their thresholds; None otherwise."""
         busiest = moment.metrics.busiest(self.overload.seconds)
         if busiest <= self.overload.cpu:
             return None
@@ -235,7 +235,7 @@ class SloBroken(Trigger):
         return f"objective broken for {format_duration(self.lasting)}"
 
     def fires(self, moment: RunState) -> str | None:
-        """Return p99 and errors of the last second if the objective is broken throughout."""
+        """Return p99 and errors of the last second in words if the objective is broken throughout; None otherwise."""
         last = moment.metrics.seconds()[-math.ceil(self.lasting) :]
         if len(last) < math.ceil(self.lasting) or not all(_breaks(second, self.slo) for second in last):
             return None
@@ -263,7 +263,7 @@ class Balanced(Trigger):
         return f"{format_duration(self.after)} after the cluster is balanced" if self.after else "when balanced"
 
     def fires(self, moment: RunState) -> str | None:
-        """Return the end of the previous change once the delay has passed."""
+        """Return the end of the previous change in words once the delay has passed; None before."""
         over = moment.balanced is not None and moment.now >= moment.balanced + self.after
         return f"balanced at {moment.balanced:.1f} s" if over else None
 
@@ -281,7 +281,7 @@ class NotBefore(Trigger):
         return self.trigger.description
 
     def fires(self, moment: RunState) -> str | None:
-        """Evaluate the delayed trigger from `since` on."""
+        """Return the reason of the delayed trigger if it fires, from `since` on; None before."""
         return self.trigger.fires(moment) if moment.now >= self.since else None
 
 
