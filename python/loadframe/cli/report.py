@@ -181,7 +181,7 @@ def report(
 
 
 def _export(path: Path, folder: Path, formats: tuple[str, ...], bands: tuple[float, ...], *, as_json: bool) -> None:
-    """Write the plots and tables of a report to `folder` in these formats; print the answer, or all as JSON."""
+    """Write plots and tables of a report to `folder` in these formats; print the answer, as JSON with the files."""
     from loadframe.analyze.experiment import EXPERIMENT_FILE, read_experiment
     from loadframe.record import Run
     from loadframe.report.export import export
@@ -227,7 +227,10 @@ def _bounds(text: str | None) -> tuple[float, ...]:
 
 
 def _write_queries(path: Path, target: Path, *, document: bool, as_json: bool) -> None:
-    """Write a run as a MPI benchmarker's document (`document`) or as its program does; with `as_json`, print it too."""
+    """Write a run in the format of the MPI benchmarker: of its document (`document`), else of its program.
+
+    With `as_json`, also print it.
+    """
     from loadframe.record import Run
     from loadframe.report.run.queries import appendix, queries
 

@@ -68,7 +68,7 @@ def output_of(output: Path | None, name: str) -> Path:
 def write_or_print(imported: "Imported", output: Path | None, as_json: bool) -> None:
     """Write the workload to a file or standard output, and list the parts that were left out.
 
-    With `as_json`, print the file, its text, its further files and these parts as JSON instead.
+    With `as_json`, print the file, its text, its further files and these parts as JSON.
     """
     files: list[Path] = []
     if output is None:

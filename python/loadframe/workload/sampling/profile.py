@@ -168,7 +168,10 @@ class Profile:
             yield document
 
     def _unused(self, name: str, used: set[Any], number: int, rng: random.Random) -> Any:
-        """Return a value of a field that `used` lacks: a drawn one, or after many attempts one with a number."""
+        """Return a drawn value that `used` lacks; after many attempts, the next whole number or a numbered text.
+
+        A numbered text is a drawn one with `number` appended.
+        """
         value: Any = None
         for _ in range(_ATTEMPTS):
             value = self.root.fields[name].draw(rng)
