@@ -133,7 +133,7 @@ class Weighted(Generic[_Value]):
     """Values by their frequency in the sample."""
 
     def __init__(self, counts: Counter[_Value]) -> None:
-        """`counts` must not be empty."""
+        """Prepare draws of the values in `counts`, which must not be empty, by their frequency."""
         self.counts = counts
         self.values = list(counts)
         self._up_to = list(accumulate(counts.values()))
@@ -147,7 +147,7 @@ class OriginalValues:
     """Original values of a field that the user keeps."""
 
     def __init__(self, values: Sequence[Any]) -> None:
-        """`values` must not be empty."""
+        """Keep `values`, which must not be empty, for draws."""
         self.values = values
 
     def draw(self, rng: random.Random) -> Any:
@@ -215,7 +215,7 @@ class Dates:
     """Dates by quantiles, in the most frequent format and granularity of the sample."""
 
     def __init__(self, format_: DateFormat, instants: Sequence[int]) -> None:
-        """`instants` are in microseconds since 1970."""
+        """Prepare draws of dates in a format; `instants` are in microseconds since 1970."""
         self.format = format_
         self._unit = unit(instants)
         # A day is shared by many; an instant identifies.
@@ -231,7 +231,7 @@ class Identifiers:
     """Long whole numbers that repeat, such as references: pseudonyms by frequency."""
 
     def __init__(self, counts: Counter[int], pseudonyms: Pseudonyms) -> None:
-        """`counts` must not be empty."""
+        """Prepare draws of the numbers in `counts`, which must not be empty, as pseudonyms."""
         self._weighted = Weighted(counts)
         self._pseudonyms = pseudonyms
 
@@ -244,7 +244,10 @@ class Keywords:
     """Keywords by frequency. Repeated values become stable pseudonyms, values that occur once become new values."""
 
     def __init__(self, counts: Counter[str], pseudonyms: Pseudonyms) -> None:
-        """`counts` must not be empty."""
+        """Prepare draws of the keywords in `counts`, which must not be empty.
+
+        Repeated keywords get their pseudonyms now, because queries need them before documents are drawn.
+        """
         self._weighted = Weighted(counts)
         self._pseudonyms = pseudonyms
         self.values = list(counts)
@@ -266,7 +269,7 @@ class Text:
     """Text by its number of words, the frequency of words, and separators. All words are generated."""
 
     def __init__(self, texts: Sequence[str], pseudonyms: Pseudonyms) -> None:
-        """`texts` must not be empty."""
+        """Count words, words per text, and separators of `texts`, which must not be empty."""
         self._pseudonyms = pseudonyms
         words = [WORD.findall(text) for text in texts]
         self._lengths = Weighted(Counter(map(len, words)))

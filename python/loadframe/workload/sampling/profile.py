@@ -30,7 +30,10 @@ class Field:
     """The values of a field: a mixture of kinds, each with a distribution."""
 
     def __init__(self, values: Sequence[Any], path: str, around: "_Profiling") -> None:
-        """`values` must not be empty; `path` is the name with dots, without positions of arrays."""
+        """Profile the values of a field, which must not be empty, by their kinds.
+
+        `path` is the name with dots, without positions of arrays; it is added to the paths of `around`.
+        """
         around.paths.setdefault(path)
         groups: dict[str, list[Any]] = {}
         for value in values:
@@ -56,7 +59,7 @@ class Object:
     """Objects: their fields, and entries under keys that are data rather than names."""
 
     def __init__(self, values: Sequence[Mapping[str, Any]], path: str, around: "_Profiling") -> None:
-        """`values` must not be empty."""
+        """Profile the fields of objects, and entries under keys that are data; `values` must not be empty."""
         present = Counter(key for value in values for key in value)
         many = len(present) > _MANY_KEYS
         entries = {
@@ -96,7 +99,7 @@ class Array:
     """Arrays: their length, and their elements by position (short arrays of equal length) or together."""
 
     def __init__(self, values: Sequence[Sequence[Any]], path: str, around: "_Profiling") -> None:
-        """`values` must not be empty."""
+        """Profile the lengths and the elements of arrays; `values` must not be empty."""
         lengths = Counter(map(len, values))
         self._lengths = Weighted(lengths)
         fixed = next(iter(lengths)) if len(lengths) == 1 else 0

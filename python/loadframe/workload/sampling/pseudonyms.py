@@ -48,7 +48,7 @@ class Parts:
     """
 
     def __init__(self, texts: Collection[str]) -> None:
-        """`texts` are the distinct values of a field."""
+        """Find the shared words and the shared beginning of `texts`, the distinct values of a field."""
         words = Counter(word for text in texts for word in set(WORD.findall(text)))
         self.words = frozenset(word for word, count in words.items() if count > 1)
         begin = os.path.commonprefix(list(texts)) if len(texts) > 1 else ""  # noqa: RUF071 - not paths

@@ -149,7 +149,7 @@ def read(path: Path, collection: str, profile: Profile) -> tuple[list[Query], li
 
 
 def _requests(text: str) -> Iterator[tuple[str, Any]]:
-    """Yield family and request of each query of a file; None for a line that is not a query."""
+    """Yield family and request of each query of a file; the request is None for a line that is not a query."""
     try:
         whole = parsed(text)
     except (ValueError, RecursionError):
@@ -174,7 +174,10 @@ def _requests(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _of_json(entry: Any) -> tuple[str, Any]:
-    """Return family and request of a JSON value: a search body, a log entry or a MongoDB command; else None for it."""
+    """Return family and request of a JSON value: a search body, a log entry or a MongoDB command.
+
+    The request is None for a search with a script and an invalid command; for other values, the family is also empty.
+    """
     if not isinstance(entry, dict):
         return "", None
     for key in ("elasticsearch.slowlog.source", "source", "body"):
