@@ -134,7 +134,7 @@ class Experiment:
 
     @cached_property
     def _levels(self) -> "dict[str, dict[str, pa.Scalar]]":
-        """The levels of each run by factor. A factor has the same type in all runs, and so in all tables."""
+        """The level of each factor by run and factor. A factor has the same type in all runs, and so in all tables."""
         treatments = {it["run"]: it["treatment"] for it in self._entries}
         names = dict.fromkeys(name for treatment in treatments.values() for name in treatment)
         columns = {name: column_of([treatment.get(name) for treatment in treatments.values()]) for name in names}

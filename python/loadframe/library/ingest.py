@@ -179,7 +179,7 @@ class Ingest:
         """Start or attach to the cluster, record the run, count the documents in the store, and return the result.
 
         Unless `reuse`, creates the collections and prepares data first. An interrupt ends the source; accepted events
-        are then sent for up to `PATIENCE` s.
+        are then sent for up to 60 s.
         """
         with self._started(listener) as live:
             exists = not isinstance(self.cluster, ClusterSpec)

@@ -132,25 +132,25 @@ class CallbackListener(Listener):
         self._second = 0
 
     def step(self, text: str) -> None:
-        """Report a step."""
+        """Report to the callback that a slow step begins."""
         self._callback(Progress("step", text, self._run))
 
     def remark(self, text: str) -> None:
-        """Report a message."""
+        """Report a message to the callback."""
         self._callback(Progress("remark", text, self._run))
 
     def run(self, index: int, runs: int, run_id: str) -> None:
-        """Report the start of a run."""
+        """Report to the callback that run `index` (from 0) of `runs` begins."""
         self._run = run_id
         self._callback(Progress("run", f"run {index + 1} of {runs}: {run_id}", run_id, index=index, total=runs))
 
     def phase(self, name: str, seconds: float | None) -> None:
-        """Report the start of a phase."""
+        """Report to the callback that a phase begins; `seconds` is its expected length, if known."""
         self._phase, self._second = name, 0
         self._callback(Progress("phase", f"phase {name}", self._run, name, length=seconds))
 
     def progress(self, progress: "PhaseProgress") -> None:
-        """Report the figures of a finished second, once."""
+        """Report the figures of a finished second to the callback, once for each second."""
         if progress.seconds <= self._second:
             return
         self._second = progress.seconds

@@ -210,12 +210,12 @@ def _sentence(error: LoadframeError) -> str:
 
 
 def _label(value: Any) -> str:
-    """Return a value as text of at most `LETTERS` letters; values that are not text as JSON."""
+    """Return a value as text of at most 80 letters; values that are not text as JSON."""
     return _short(value if isinstance(value, str) else json.dumps(_plain(value)), LETTERS)
 
 
 def _document(document: Any) -> str:
-    """Return a document as indented JSON of at most `_LONGEST` letters, or a sentence if it is nested too deeply."""
+    """Return a document as indented JSON of at most 4,000 letters, or a sentence if it is nested too deeply."""
     try:
         return _short(json.dumps(_plain(document), indent=1, ensure_ascii=False), _LONGEST)
     except RecursionError:

@@ -90,7 +90,7 @@ def _follow(value: Any, steps: Sequence[str]) -> Iterator[Any]:
 
 
 def _label(value: Any) -> str:
-    """Return a label as text of at most `LETTERS` letters: empty for None, and JSON if it is not text."""
+    """Return a label as text of at most 80 letters: empty for None, and JSON if it is not text."""
     text = value if isinstance(value, str) else "" if value is None else json.dumps(value)
     return text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
 
@@ -220,7 +220,7 @@ class Publisher(Listener):
         self._queue.put({"kind": "remark", "text": text})
 
     def run(self, index: int, runs: int, run_id: str) -> None:
-        """Publish the number of the current run."""
+        """Publish that run `index` (from 0) of `runs` begins."""
         self._queue.put({"kind": "part", "number": index + 1, "of": runs})
 
     def trial(self, number: int, load: str, percentile: str, limit: float | None) -> None:
@@ -228,7 +228,7 @@ class Publisher(Listener):
         self._queue.put({"kind": "trial", "number": number, "load": load, "percentile": percentile, "limit": limit})
 
     def judged(self, run_id: str, text: str, outcome: str) -> None:
-        """Publish the outcome of a trial."""
+        """Publish the outcome of the trial `run_id`, with its explanation `text`."""
         self._queue.put({"kind": "judged", "run": run_id, "text": text, "outcome": outcome})
 
     def recording(self, writer: RunWriter) -> None:

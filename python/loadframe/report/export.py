@@ -310,8 +310,8 @@ class _Layout:
 def _layouts(rows: _Rows, names: int, notes: _Notes) -> list[_Layout]:
     """Return the layout of a table with its head in the first row; several for too many columns.
 
-    Each part repeats the columns of names. A table that is taller than a page in one column gets both, or the layout of
-    least height if that is not enough.
+    Each part repeats the columns of names. A table that is taller than a page in one column spans both columns; if it
+    is taller in both, it gets the layout of least height.
     """
     fitting: list[_Layout] = []
     sides = "".join("l" if at < names else "r" for at in range(len(rows[0])))

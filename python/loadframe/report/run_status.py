@@ -217,7 +217,7 @@ def bounds_of(run: Run) -> list[str]:
 
 
 def merged_reasons(reasons: Iterable[RecordedReason]) -> list[tuple[str, str]]:
-    """Return the cause and the remedy of each rule that applies, for the worst phase, followed by the other phases."""
+    """Return cause and remedy of each rule that applies: those of its worst phase, and names of the other phases."""
     by_code: dict[str, list[RecordedReason]] = {}
     for reason in reasons:
         by_code.setdefault(reason.code, []).append(reason)

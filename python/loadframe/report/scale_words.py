@@ -212,7 +212,7 @@ def _luck(curves: PhaseCurves) -> str:
 
 
 def _single(curves: PhaseCurves) -> str:
-    """Return the highest mean of the treatments, as in their table."""
+    """Return a sentence on the highest mean throughput of the treatments, and its number of clients."""
     most = max(curves.treatments, key=lambda at: at.throughput.value)
     at = f" with {counted(most.clients, 'client')}" if most.clients and len(curves.treatments) > 1 else ""
     return f"The highest mean throughput was {measured_text(most.throughput)} {curves.rate.unit}{at}."

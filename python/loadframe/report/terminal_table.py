@@ -18,7 +18,7 @@ class TerminalTable:
     """
 
     def __init__(self, headers: Sequence[str], *, names: int = 1, title: str = "") -> None:
-        """Create a table without rows."""
+        """Create a table without rows; the first `names` columns name a row, and `title` is printed above the table."""
         self._headers = headers
         self._names = names
         self._title = title
