@@ -79,7 +79,7 @@ class LimitAt:
 
     @property
     def standing(self) -> Standing:
-        """Whether the whole interval is within the limit; `unknown` if it contains the limit."""
+        """`yes` if the whole interval is within the limit, `no` if the whole interval is beyond it, else `unknown`."""
         if self.estimate is None:
             return "unknown"
         # Shares of errors must be below their limit, and response times may reach theirs.
@@ -118,7 +118,7 @@ class Cost:
 
     @property
     def standing(self) -> Standing:
-        """Whether the intervals are within each limit of the SLO; without an SLO, whether the store never failed."""
+        """`yes` if each limit of the SLO is met and the store never failed, `no` if not, `unknown` if undecided."""
         standings = {limit.standing for limit in self.limits}
         if self.failed or "no" in standings:
             return "no"
@@ -339,7 +339,10 @@ class Cheapest:
 
 
 def cheapest(costs: Sequence[Cost], demand: float) -> Cheapest:
-    """Return the cheapest treatment that reaches `demand` (requests/s) by the low end of its throughput."""
+    """Return the treatment with the lowest price per month whose whole throughput interval reaches `demand`.
+
+    `demand` is in requests/s. The result also has the cheaper treatments whose interval contains it.
+    """
     certain = [entry for entry in costs if entry.rate.low >= demand]
     best = min(certain, key=lambda entry: entry.month, default=None)
     limit = best.month if best else math.inf

@@ -277,7 +277,7 @@ class Overlap:
 
     @property
     def claimed(self) -> bool:
-        """Whether the share of the deficit is significantly larger."""
+        """Whether the activity's seconds have significantly more of the deficit than their share of all seconds."""
         return self.p < LEVEL and self.lost > self.seconds
 
 

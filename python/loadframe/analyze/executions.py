@@ -81,6 +81,7 @@ def _row(
     """Return the figures of one operation at one treatment from its runs, `several`."""
 
     def mean(values: Iterator[float | None]) -> Estimate | None:
+        """Return the geometric mean of the known values, one per run; None without any."""
         known = [(recorded, value) for (recorded, _), value in zip(several, values, strict=True) if value]
         return geometric_mean([value for _, value in known], sessions_of([run for run, _ in known])) if known else None
 

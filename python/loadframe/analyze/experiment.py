@@ -89,7 +89,7 @@ class RecordedRun:
 
     @property
     def usable(self) -> bool:
-        """Whether the run is sound and its verdict does not blame the store."""
+        """Whether the run is valid (`sound`) and its verdict does not blame the store."""
         return self.sound and not any(fault_of(reason.code) == "store" for reason in self.reasons)
 
     @cached_property
@@ -104,7 +104,7 @@ class RecordedRun:
 
     @property
     def bounded(self) -> bool:
-        """Whether the run is sound and at least one of its figures is bounded."""
+        """Whether the run is valid and at least one of its figures is bounded."""
         return self.sound and any(entry.state == "bounded" for entry in self._qualities.values())
 
     @property
@@ -128,7 +128,7 @@ class RecordedRun:
 
     @property
     def fault(self) -> Fault | None:
-        """The component to blame for an unsound run; None if the run is sound or missing, or the cause is unknown.
+        """The component to blame for an invalid run; None if the run is valid or missing, or the cause is unknown.
 
         A failure of the store takes precedence over one of the generator.
         """
@@ -392,7 +392,7 @@ def excluded(runs: Iterable[RecordedRun]) -> list[dict[str, str]]:
 
 
 def validity(run: Run) -> bool | None:
-    """Return whether a run is valid, as `RecordedRun.sound`; None if it was not judged.
+    """Return whether a run is done with at least one good or bounded figure; None if it was not judged.
 
     Summaries of earlier versions record as valid only runs without any reason.
     """

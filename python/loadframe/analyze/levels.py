@@ -35,7 +35,10 @@ class NumericLevels:
 
 
 def numeric_levels(levels: Sequence[Any], spacing: Spacing | None = None) -> NumericLevels | None:
-    """Return levels as numbers; None if they are not numeric, or fewer than two. `spacing` overrides the default."""
+    """Return levels as ascending numbers, with their unit and the spacing of their axis.
+
+    None if they are not numeric, or fewer than two are distinct. `spacing` overrides the default.
+    """
     known = _numbers(levels)
     if known is None or len(set(known[0])) < 2:
         return None

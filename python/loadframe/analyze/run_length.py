@@ -59,7 +59,7 @@ def steady_from(throughput: Array, response: Array) -> int | None:
 
 
 def _filled(values: Array) -> Array:
-    """Replace NaN by the last number before it, or by the first number."""
+    """Return the values with NaN replaced by the last number before it, or by the first number."""
     known = np.flatnonzero(np.isfinite(values))
     if not len(known):
         return values

@@ -48,7 +48,7 @@ class Attempt:
 
     @property
     def trial(self) -> Trial:
-        """The trial for the search and for the estimate."""
+        """Its rate, outcome and offered rate, in the form that the search and the estimate use."""
         return Trial(self.rate, self.judgement.outcome, self.offered)
 
 
@@ -65,9 +65,10 @@ class Search:
 
     @property
     def answer(self) -> Answer | None:
-        """The answer; None while the search is unfinished, unless only a trial that confirms its upper end is missing.
+        """The answer of a finished search; None while it is unfinished.
 
-        Searches of earlier versions lack that trial.
+        A search that only lacks the trial that confirms the rate above its answer counts as finished: earlier versions
+        did not make that trial.
         """
         return self.end if isinstance(self.end, Answer) else self.end.answer
 
@@ -413,8 +414,8 @@ def _short(warmup: float | None) -> str:
 def warnings(capacities: Capacities) -> list[Finding]:
     """Return warnings about the answers and their trials.
 
-    A capacity falls with more nodes, a rate failed below a rate that passed, trials have few requests, or nodes differ
-    in age.
+    They apply if a capacity falls with more nodes, a rate failed below a rate that passed, trials have few requests or
+    vary in their offered rate, or nodes differ in age.
     """
     warmup = capacities.folder.description.get("warmup")
     warmup = float(warmup) if isinstance(warmup, int | float) else None

@@ -170,7 +170,8 @@ class LimitedFigures:
 def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judgement:
     """Return the judgement of a run at a rate (1/s; None for a number of users) by the SLO.
 
-    `phases` are the measured phases.
+    `phases` are the measured phases. The outcome is invalid if the run was not completed for reasons other than the
+    store, lacks a figure, was of another cluster, or if the bounds of its figures leave open whether a limit is met.
     """
     summary = run.summary
     earlier = earlier_failures(run)

@@ -30,12 +30,12 @@ class Group:
 
     @cached_property
     def usable(self) -> tuple[RecordedRun, ...]:
-        """The included runs in time order; unless `strict`, they include runs in which the store was at fault."""
+        """The included runs in time order: valid ones, or with `strict` only those without a fault of the store."""
         return tuple(sorted((run for run in self.runs if (run.usable if self.strict else run.sound)), key=started))
 
     @property
     def failed(self) -> tuple[RecordedRun, ...]:
-        """The runs in which the store failed, with or without figures."""
+        """The runs in which the store failed; with `strict`, also valid ones with too many failed requests."""
         return tuple(run for run in self.runs if (run.requests_failed if self.strict else run.store_failed))
 
     @property

@@ -310,7 +310,7 @@ def _as_a_whole(
     *,
     is_open: bool,
 ) -> tuple[StepMeasures, ...]:
-    """Return the service measures over the whole runs in which a policy decided."""
+    """Return the service measures over the whole runs in which a policy decided, as one step; empty without runs."""
     slo = description.get("slo") or {}
     sides: list[dict[str, dict[int, Value]]] = []
     after, horizon = [], []

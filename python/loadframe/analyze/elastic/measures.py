@@ -202,7 +202,7 @@ def levels(course: Course, change: ChangeInRun, window: float) -> Levels | None:
 
 
 def disturbed(course: Course, change: ChangeInRun, window: float, controls: Sequence[Course] = ()) -> Disturbed | None:
-    """Return the disturbed seconds of a run, or None without levels.
+    """Return the seconds since the change in which a run was worse than its levels; None without levels.
 
     The courses of `controls` also show the ordinary pauses of the store.
     """
@@ -475,7 +475,10 @@ def _adds(events: Sequence[Event]) -> bool:
 
 
 def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
-    """Return the durations of joining, leaving and moving data; censored if they did not finish."""
+    """Return `join_delay`, `departure` and `redistribution`, s, as far as the change has them.
+
+    Those that did not finish are censored at the end of the horizon.
+    """
     values = {}
     events = _events_during(course, change)
     joined = [event.time for event in events if event.kind == JOINED]
@@ -502,7 +505,7 @@ def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
 
 
 def _moved(course: Course, change: ChangeInRun) -> dict[str, Value]:
-    """Return the amount and rate of moved data, from the change's reports; empty without reports."""
+    """Return the amount and rate of moved data by name, from the change's reports; empty without reports."""
     samples = [(time, value) for time, value in course.left if change.begin <= time < change.end]
     if not samples:
         return {}

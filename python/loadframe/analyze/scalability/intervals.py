@@ -76,7 +76,7 @@ class Spread:
 
 
 def spread(fitted: PointFit, observations: Observations, seed: int) -> Spread:
-    """Return the spread, by bootstrap if each size has at least two runs, otherwise from the covariance."""
+    """Return draws and intervals of the parameters: by bootstrap if all sizes are repeated, else by covariance."""
     if observations.is_replicated:
         return _bootstrap(fitted, observations, np.random.default_rng(seed))
     return _from_covariance(fitted, observations, np.random.default_rng(seed))

@@ -269,7 +269,7 @@ def next_clients(trials: Sequence[ClientsTried]) -> int | None:
 
 
 def every_clients() -> list[int]:
-    """Return all numbers of clients that the search may try on one cluster."""
+    """Return all numbers of clients that the search may try on one cluster: powers of two from 1 to 4096."""
     numbers = [1]
     while 2 * numbers[-1] <= _MOST:
         numbers.append(2 * numbers[-1])

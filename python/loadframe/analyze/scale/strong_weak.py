@@ -55,7 +55,7 @@ class Law:
         return Estimate(value, min(value, *ends), max(value, *ends))
 
     def share_of(self, nodes: int) -> Estimate:
-        """Return the lost share of the run on `nodes` nodes (above 1): 0 for linear speed-up."""
+        """Return (N - S) / (N - 1) for the law's speed-up S on N = `nodes` nodes (above 1): 0 for linear speed-up."""
         by_law = self.speedup(nodes)
         value, low, high = ((nodes - number) / (nodes - 1) for number in (by_law.value, by_law.high, by_law.low))
         return Estimate(value, low, high)
@@ -294,7 +294,10 @@ def _level_text(value: Any) -> str:
 
 
 def _at_the_fewest(pairs: list[CurvePair], sweeps: Mapping[Scaling, Sweep]) -> tuple[Difference, ...]:
-    """Return the differences of the runs on the fewest nodes, the common base of both curves."""
+    """Return the differences between the manifests of the strong and the weak runs on the fewest nodes.
+
+    These runs are the common base of both curves. Empty if one side lacks such runs.
+    """
     groups = []
     for scaling in _SCALINGS:
         used = {point.run for pair in pairs if pair.rows for point in pair.curves[scaling].best[0].points}

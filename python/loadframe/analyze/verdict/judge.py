@@ -74,7 +74,7 @@ DETECTORS: list[Detector] = []
 
 
 def detector(function: Detector) -> Detector:
-    """Add a function to `DETECTORS`."""
+    """Add a function to `DETECTORS` and return it (a decorator)."""
     DETECTORS.append(function)
     return function
 

@@ -62,7 +62,7 @@ class Steadiness:
 
     @property
     def steady(self) -> bool:
-        """Whether the window may be averaged."""
+        """Whether the window is settled and without drift, so that it may be averaged."""
         return self.settled and not self.drifts
 
 
