@@ -60,7 +60,7 @@ def hold(folder: Path) -> BinaryIO | None:
 
 
 def remove_stale(parent: Path) -> list[Path]:
-    """Delete the partial folders in `parent` whose process has ended; return their paths."""
+    """Delete the partial folders of ended processes in `parent`; return their paths."""
     removed = []
     for path, _ in stale(parent):
         with contextlib.suppress(OSError):
@@ -73,7 +73,7 @@ def remove_stale(parent: Path) -> list[Path]:
 
 
 def stale(parent: Path) -> list[tuple[Path, str]]:
-    """Return the partial folders in `parent` whose process has ended, with the names of their runs.
+    """Return the partial folders of ended processes in `parent`, with the names of their runs.
 
     Folders of another kernel on a shared file system are not included.
     """
@@ -156,7 +156,7 @@ class Wreck:
         return kept
 
     def phases(self) -> "list[BegunPhase]":
-        """Return the phases whose load had begun; delete damaged outcome.json files."""
+        """Return the phases with a begun load; delete damaged outcome.json files."""
         return _phases(self.folder / SCRATCH)
 
 
@@ -179,7 +179,7 @@ def wrecks(parent: Path) -> Iterator[Wreck]:
 
 
 def _phases(scratch: Path) -> list[BegunPhase]:
-    """Return the phases in `scratch` whose load had begun, in order; delete damaged outcome.json files."""
+    """Return the phases in `scratch` with a begun load, in order; delete damaged outcome.json files."""
     phases = []
     for file in sorted(scratch.glob(f"phase-*/{BEGUN}"), key=lambda path: int(path.parent.name.partition("-")[2])):
         if begun := _read(file):

@@ -368,7 +368,7 @@ class Phase(Load, Ended):
             raise wrong("missed_share requires a rate", "use another metric, or add a rate", key="stop_when")
 
     def _check_end(self) -> None:
-        """Refuse a phase without an end condition, with several, or with one that its streams override."""
+        """Refuse a phase without an end condition, with several, or with an ineffective one."""
         stops = self.ways_to_end
         if self.ends_with is not None:
             if stops:

@@ -350,7 +350,7 @@ def _driver_form(form: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _automatic(length: Any) -> Any:
-    """Return the limits of an automatic length; None for a fixed one, or without one."""
+    """Return the limits of an automatic length, or None for other lengths."""
     return length if isinstance(length, AutoWarmup | AutoDuration) else None
 
 

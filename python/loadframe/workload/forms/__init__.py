@@ -319,7 +319,7 @@ class Form(Model):
 
     @property
     def _not_single_read(self) -> str | None:
-        """The kind, if it writes or consists of several requests; None for a single read."""
+        """The kind, if it writes or consists of several requests, or None for a single read."""
         return next((kind for kind in _NOT_SINGLE_READS if getattr(self, kind) is not None), None)
 
     def _asserted(self, kind: str) -> str:

@@ -35,7 +35,7 @@ class DateFormat:
 
     @property
     def is_day(self) -> bool:
-        """Whether it has no time of day."""
+        """Whether it lacks the time of day."""
         return "%H" not in self.pattern
 
     @property
@@ -65,7 +65,7 @@ def read(text: str) -> tuple[DateFormat, int] | None:
 
 
 def read_all(texts: Sequence[str]) -> tuple[DateFormat, list[int]] | None:
-    """Return the most frequent format and all instants; None unless all texts are dates."""
+    """Return the most frequent format and all instants, or None unless all texts are dates."""
     parsed = [read(text) for text in texts]
     dates = [date for date in parsed if date is not None]
     if len(dates) == len(texts):

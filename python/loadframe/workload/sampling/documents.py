@@ -94,7 +94,7 @@ def _opened(path: Path, packed: str | None) -> io.TextIOWrapper:
 
 
 def _physical(file: io.TextIOWrapper, path: Path) -> Iterator[str]:
-    """Yield the lines of a file. BadInput for one that is too long to hold in memory."""
+    """Yield the lines of a file. BadInput for a line of more than 64 Mi characters."""
     number = 0
     while line := file.readline(_LONGEST_LINE + 1):
         number += 1

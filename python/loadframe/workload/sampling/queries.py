@@ -223,7 +223,7 @@ def _of_sql(text: str) -> Iterator[tuple[str, Any]]:
 
 
 def _statements(text: str) -> Iterator[str | None]:
-    """Yield the statements of a text without comments; None for other statements than SELECT and unclear ones."""
+    """Yield the statements of a text without comments, or None for each unclear one and each other than a query."""
     tokens: list[str] = []
     is_clear = True
 
