@@ -94,7 +94,8 @@ impl Field {
         matches!(self.kind, Kind::Text)
     }
 
-    /// Encrypts a value, or returns the reason why it cannot be encrypted.
+    /// Encrypts a value: text as hexadecimal digits, a number or time as an integer. The error says why it cannot be
+    /// encrypted.
     pub fn value(&self, plain: &Value) -> Result<Value, String> {
         match &self.kind {
             Kind::Text => {
@@ -132,7 +133,7 @@ impl Field {
         }
     }
 
-    /// Encrypts the bound of a range, or returns the reason why it cannot be encrypted.
+    /// Encrypts the bound of a range of numbers or times. The error says why it cannot be encrypted.
     pub fn bound(&self, plain: &Value, bound: Bound) -> Result<i64, String> {
         let (below, above) = match &self.kind {
             Kind::Text => return Err(format!("encrypted text of {:?} cannot be compared by order", self.name)),
@@ -156,7 +157,9 @@ impl Field {
         out.extend(encrypted.iter().flat_map(|byte| [byte >> 4, byte & 15]).map(|digit| DIGITS[usize::from(digit)]));
     }
 
-    /// Maps a number in units; its low bits are unpredictable without the key. `None` beyond [`MOST`].
+    /// Maps a number in units to an encrypted integer in the same order; its low bits are unpredictable without the
+    /// key.
+    /// `None` beyond [`MOST`].
     fn mapped(&self, number: i128) -> Option<i64> {
         let number = Some(number).filter(|number| (-MOST..MOST).contains(number))? as i64;
         let mut block = self.begin;
@@ -168,6 +171,7 @@ impl Field {
         Some((number << NOISE) | i64::from(u16::from_be_bytes([block[0], block[1]])))
     }
 
+    /// Returns a JSON number, or the number in a JSON string; other values are errors.
     fn number(&self, plain: &Value) -> Result<serde_json::Number, String> {
         let number = match plain {
             Value::Number(number) => Some(number.clone()),
@@ -177,30 +181,32 @@ impl Field {
         number.ok_or_else(|| self.wrong(plain, format_args!("a number")))
     }
 
-    /// Converts a value to milliseconds since 1970.
+    /// Converts a JSON string in a format to milliseconds since 1970; other values are errors.
     fn instant(&self, plain: &Value, format: &Format) -> Result<i64, String> {
         let instant = plain.as_str().and_then(|text| format.read(text));
         instant.ok_or_else(|| self.wrong(plain, format_args!("a date like {}", format.text)))
     }
 
+    /// Returns the message that the field needs `wanted` instead of `plain`.
     fn wrong(&self, plain: &Value, wanted: fmt::Arguments<'_>) -> String {
         format!("the field {:?} wants {wanted}, not {plain}", self.name)
     }
 
+    /// Returns the message that a number is too large for encryption in units of 1 / `unit`.
     fn too_large(&self, plain: &Value, unit: i64) -> String {
         self.wrong(plain, format_args!("a number below {}", MOST / i128::from(unit)))
     }
 }
 
 impl fmt::Debug for Field {
-    /// Omits the key.
+    /// Shows the field's name and type, without the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Field").field("name", &self.name).field("kind", &self.kind).finish_non_exhaustive()
     }
 }
 
 impl Format {
-    /// Parses a text that is exactly in this format as milliseconds since 1970.
+    /// Parses a text that is exactly in this format as milliseconds since 1970; `None` for other texts.
     fn read(&self, text: &str) -> Option<i64> {
         let (mut year, mut month, mut day) = ("1970", "01", "01");
         let (mut hour, mut minute, mut second, mut millis) = ("00", "00", "00", "000");
@@ -233,11 +239,12 @@ impl Format {
     }
 }
 
-/// Encrypts with AES-CBC and PKCS #7 padding (RFC 5652, section 6.3).
+/// Encrypts with AES-CBC and PKCS #7 padding (RFC 5652, section 6.3). `begin`: initialization block.
 fn chained(aes: &Aes128, begin: Block, plain: &[u8]) -> Vec<u8> {
     cbc::Encryptor::inner_iv_init(aes.clone(), &begin.into()).encrypt_padded_vec::<Pkcs7>(plain)
 }
 
+/// Parses a key of 32 hexadecimal digits; `None` for other texts.
 fn key_of(text: &str) -> Option<Block> {
     let digits = text.len() == 2 * BLOCK && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     digits.then(|| u128::from_str_radix(text, 16).ok())?.map(u128::to_be_bytes)
@@ -261,6 +268,7 @@ fn units(number: &serde_json::Number, unit: i64) -> (i128, i128) {
     }
 }
 
+/// Returns a JSON number as a floating-point number.
 fn real(number: &serde_json::Number) -> f64 {
     number.as_f64().unwrap_or(f64::INFINITY)
 }

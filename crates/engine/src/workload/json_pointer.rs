@@ -12,7 +12,7 @@ pub struct Pointer {
 }
 
 impl Pointer {
-    /// Parses a pointer.
+    /// Parses a pointer such as `/items/0/id`. Refuses text that does not begin with a slash, unless it is empty.
     pub fn parse(text: &str) -> Result<Self, PlanError> {
         let mut tokens = text.split('/');
         if tokens.next() != Some("") {
@@ -22,7 +22,7 @@ impl Pointer {
         Ok(Self { text: text.to_owned(), tokens })
     }
 
-    /// Parses a dotted name, such as `items.0.id`.
+    /// Parses a dotted name, such as `items.0.id`, as a pointer.
     pub fn dotted(name: &str) -> Result<Self, PlanError> {
         let tokens = name.replace('~', "~0").replace('/', "~1").replace('.', "/");
         Self::parse(&format!("/{tokens}"))
@@ -33,7 +33,7 @@ impl Pointer {
         &self.text
     }
 
-    /// Returns the names of the nested members.
+    /// Returns the unescaped names in the pointer, from the outermost.
     pub fn tokens(&self) -> &[Vec<u8>] {
         &self.tokens
     }
@@ -43,7 +43,7 @@ impl Pointer {
         self.tokens.first().map(Vec::as_slice)
     }
 
-    /// Like [`Pointer::find`], but in the value of the outermost member.
+    /// Like [`Pointer::find`], but `value` is the JSON of the outermost member.
     pub fn find_within<'a>(&self, value: &'a [u8]) -> Result<Option<&'a [u8]>, Unexpected> {
         match self.tokens.get(1..) {
             None | Some([]) => Ok(Some(value)),
@@ -57,6 +57,8 @@ impl Pointer {
     }
 }
 
+/// Returns the JSON of the value at the path `tokens` below the cursor's value, which it consumes; `None` if it is
+/// missing.
 fn find<'a>(cursor: &mut Cursor<'a>, tokens: &[Vec<u8>]) -> Result<Option<&'a [u8]>, Unexpected> {
     let Some((first, rest)) = tokens.split_first() else { return cursor.value().map(Some) };
     let mut value = None;

@@ -8,7 +8,7 @@ use crate::util::draw::{Draw, mix};
 /// Characters that need no escaping in JSON, paths and queries; each takes 6 bits.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Appends `length` random letters.
+/// Appends `length` random letters, digits, `-` and `_`. `salt` separates them from the request's other draws.
 pub fn push_letters(draw: &Draw, salt: u64, mut length: usize, out: &mut Vec<u8>) {
     let mut state = draw.bits(salt);
     while length > 0 {
@@ -24,7 +24,7 @@ pub fn push_letters(draw: &Draw, salt: u64, mut length: usize, out: &mut Vec<u8>
     }
 }
 
-/// Appends a second since 1970 as `2015-01-31T12:30:00Z`.
+/// Appends a time in seconds since 1970 as `2015-01-31T12:30:00Z`.
 pub fn push_second(out: &mut Vec<u8>, second: i64) {
     let date = calendar::at(second * 1000).unwrap_or_default().date();
     let (year, month, day) = (date.year() as u64, date.month() as u64, date.day() as u64);

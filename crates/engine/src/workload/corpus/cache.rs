@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::util::draw::hash_name;
 
-/// Returns the folder of corpora in the cache; `None` if it is undefined.
+/// Returns the cache folder of corpora, which may not exist; `None` if the environment defines none.
 pub fn folder() -> Option<PathBuf> {
     let set = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let root = rustix::process::geteuid().is_root();
@@ -28,13 +28,15 @@ pub struct Stamp {
 }
 
 impl Stamp {
+    /// Returns the state of a file from its metadata.
     pub fn of(metadata: &fs::Metadata) -> Self {
         let changed = metadata.mtime().wrapping_mul(1_000_000_000).wrapping_add(metadata.mtime_nsec());
         Self { bytes: metadata.len(), changed }
     }
 }
 
-/// Returns the name, in the cache, of a file derived from another in one state.
+/// Returns the file name, in the cache, of a file derived from `path` in the state `stamp`. `ending`: appended to the
+/// name.
 pub fn name(path: &Path, stamp: Stamp, ending: &str) -> String {
     let full = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let key = hash_name(&format!("{}\n{}\n{}", full.display(), stamp.bytes, stamp.changed));

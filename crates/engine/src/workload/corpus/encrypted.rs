@@ -39,7 +39,8 @@ pub struct Encrypted {
 }
 
 impl Encrypted {
-    /// Parses `{"of": {a corpus}, "key": "...", "fields": {"a.b": "text", ...}}`. Encrypts nothing yet.
+    /// Parses `{"of": {a corpus}, "key": "...", "fields": {"a.b": "text", ...}}` and opens the plain corpus. Encrypts
+    /// nothing yet. `seed`: for a generated corpus.
     pub fn open(form: &Value, seed: u64) -> Result<Self, PlanError> {
         let wrong = || PlanError::new("an encrypted corpus requires of, key and fields");
         let fields = form.get("fields").and_then(Value::as_object);
@@ -66,6 +67,7 @@ impl Encrypted {
         self.make_ready_in(&cache::folder().ok_or_else(none)?)
     }
 
+    /// Like [`Self::make_ready`], with the folder for the encrypted file. Fails if a document cannot be encrypted.
     fn make_ready_in(&self, folder: &Path) -> Result<(), PlanError> {
         let target = folder.join(&self.name);
         let away = |error: io::Error| match error.kind() {
@@ -94,6 +96,7 @@ impl Encrypted {
         Ok(())
     }
 
+    /// Encrypts all documents into a file. `away`: converts an error of the file.
     fn write(&self, file: File, away: impl Fn(io::Error) -> PlanError) -> Result<(), PlanError> {
         let mut file = BufWriter::with_capacity(1 << 20, file);
         let mut batch = Vec::new();
@@ -112,8 +115,9 @@ impl Encrypted {
         file.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| file.sync_all()).map_err(away)
     }
 
-    /// Appends documents like [`Corpus::append`]. Encrypts documents here if they are not cached yet, for
-    /// display only.
+    /// Appends `count` documents starting with number `first`, like [`Corpus::append`]. Encrypts them here if they
+    /// are
+    /// not cached yet, for display only.
     pub fn append(&self, first: u64, count: u64, prefix: &[u8], out: &mut Vec<u8>) {
         let Some(files) = self.files.get() else {
             for number in first..first + count {
@@ -129,14 +133,14 @@ impl Encrypted {
         files.append(first, count, prefix, out);
     }
 
-    /// Encrypts a document; the error names the field and the reason.
+    /// Encrypts the document in a line; the error names the field and the reason.
     fn document(&self, line: &[u8]) -> Result<Value, String> {
         let plain = serde_json::from_slice(line).map_err(|error| format!("it is not a JSON object: {error}"))?;
         object(plain, "", &self.fields)
     }
 }
 
-/// Returns a text of everything that determines the file's contents.
+/// Returns a text of everything that determines the contents of the encrypted file. Fails if a plain file is missing.
 fn identity(form: &Value, of: &Value, seed: u64) -> Result<String, PlanError> {
     let mut identity = format!("{VERSION}\n{form}");
     if of.get("generate").is_some() {
@@ -150,6 +154,7 @@ fn identity(form: &Value, of: &Value, seed: u64) -> Result<String, PlanError> {
     Ok(identity)
 }
 
+/// Encrypts the members of an object. `before`: dotted path of the object.
 fn object(plain: Map<String, Value>, before: &str, fields: &HashMap<String, Field>) -> Result<Value, String> {
     let member = |(name, value): (String, Value)| {
         let path = if before.is_empty() { name.clone() } else { format!("{before}.{name}") };
@@ -158,6 +163,8 @@ fn object(plain: Map<String, Value>, before: &str, fields: &HashMap<String, Fiel
     plain.into_iter().map(member).collect::<Result<Map<_, _>, String>>().map(Value::Object)
 }
 
+/// Encrypts the value at a dotted path, and the values in an object or array; null stays. The error names a field
+/// without encryption.
 fn inside(plain: Value, path: &str, fields: &HashMap<String, Field>) -> Result<Value, String> {
     match plain {
         Value::Null => Ok(Value::Null),

@@ -37,7 +37,8 @@ struct CorpusFile {
 
 impl Files {
     /// Maps the files, unpacked if necessary. New or changed files are checked line by line, up to the
-    /// required number of documents. Fails if they have fewer documents than required.
+    /// required number of documents. Refuses invalid lines, unless they are set aside, and files with fewer documents
+    /// than required.
     pub fn open(paths: &[PathBuf], limits: DocumentLimits, reading: LineOptions) -> Result<Self, PlanError> {
         let mut files = Self { parts: Vec::new(), documents: 0, reading };
         for path in paths {
@@ -67,7 +68,7 @@ impl Files {
         self.documents
     }
 
-    /// Returns the number of lines set aside, and the files that contain them.
+    /// Returns the number of lines set aside, and the cache files that contain them.
     pub fn set_aside(&self) -> (u64, Vec<&Path>) {
         let parts = || self.parts.iter().filter(|part| part.index.broken > 0);
         (parts().map(|part| part.index.broken).sum(), parts().filter_map(|part| part.aside.as_deref()).collect())
@@ -88,7 +89,9 @@ impl Files {
         self.reading.actions
     }
 
-    /// Appends the action lines of `count` documents starting with number `first`, each with a line end.
+    /// Appends the action lines of `count` documents starting with number `first`, each with a line end. Only for
+    /// files
+    /// with actions.
     pub fn append_actions(&self, first: u64, count: u64, out: &mut Vec<u8>) {
         for (action, _) in self.pairs_from(first).take(count as usize) {
             out.extend_from_slice(action);
@@ -124,12 +127,14 @@ impl Files {
     }
 }
 
-/// Returns the offset of the last non-empty line before `at`, or 0.
+/// Returns the offset of the last non-empty line before offset `at`; 0 if the text before is a single line.
 fn line_before(bytes: &[u8], at: usize) -> usize {
     let text = bytes[..at].trim_ascii_end();
     memrchr(b'\n', text).map_or(0, |end| end + 1)
 }
 
+/// Maps a file into memory; returns the map and the file's state. Refuses an empty file, and other than regular
+/// files.
 fn map(path: &Path) -> Result<(Mmap, Stamp), PlanError> {
     let wrong = |error: &dyn std::fmt::Display| PlanError::new(format!("{}: {error}", path.display()));
     let file = File::open(path).map_err(|error| wrong(&error))?;

@@ -6,12 +6,14 @@ use std::path::PathBuf;
 pub struct Folder(pub PathBuf);
 
 impl Folder {
+    /// Creates the folder for the test `name`.
     pub fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("loadframe-corpus-{}-{name}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
         Self(path)
     }
 
+    /// Writes a file into the folder; returns its path.
     pub fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
         fs::write(&path, content).unwrap();

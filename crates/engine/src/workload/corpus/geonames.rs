@@ -67,6 +67,7 @@ impl Geonames {
 }
 
 impl Generate for Geonames {
+    /// Appends place `number`, a JSON object with the gazetteer's fields.
     fn append(&self, number: u64, out: &mut Vec<u8>) {
         let draw = Draw::new(self.seed, self.stream, number);
         let country = pick(&COUNTRIES, draw.unit(1));

@@ -37,7 +37,9 @@ pub struct Index {
 
 impl Index {
     /// Opens the index of the file `plain` with the bytes `map`: the stored one, or a new one, which is then stored.
-    /// `named`: the user's name for the file. A new index may end after `most` documents.
+    /// `named`: the user's name for the file. A new index may end after `most` documents. Refuses a line that is not
+    /// a
+    /// document, unless such lines are set aside.
     pub fn open(
         plain: &Path,
         named: &Path,
@@ -102,7 +104,9 @@ impl Index {
         Ok(index)
     }
 
-    /// Scans the lines once.
+    /// Builds the index by a scan of all lines, up to `most` documents. Writes lines to set aside to a file in the
+    /// cache.
+    /// Refuses other lines that are not documents.
     pub fn scan(named: &Path, map: &[u8], most: u64, reading: LineOptions) -> Result<Self, PlanError> {
         let mut index = Self { stretches: vec![(0, 0)], ..Self::default() };
         let mut aside = None;
@@ -140,7 +144,7 @@ impl Index {
         Ok(index)
     }
 
-    /// Joins consecutive pieces, up to the first line that is not a document.
+    /// Joins consecutive pieces into one index, up to the first line that is not a document.
     fn of(pieces: Vec<Piece>) -> JoinedPieces {
         let mut joined = JoinedPieces { index: Self::default(), flaw: None };
         for piece in pieces {
@@ -153,7 +157,9 @@ impl Index {
         joined
     }
 
-    /// Returns the offset of a document at or before `number`, and the number of documents between them.
+    /// Returns the offset of an indexed document at or before document `number`, and the number of documents between
+    /// the
+    /// two; `None` beyond the end.
     pub fn find(&self, number: u64) -> Option<(u64, u64)> {
         let after = self.stretches.partition_point(|(first, _)| *first <= number);
         let (first, place) = *self.stretches.get(after.checked_sub(1)?)?;
@@ -163,7 +169,8 @@ impl Index {
         Some((*offset, within % EVERY))
     }
 
-    /// Reads the stored index at `place`, if it is complete and matches this state of the file.
+    /// Reads the stored index at `place`; `None` unless it is complete and matches this state and reading of the
+    /// file.
     pub fn load(place: &Path, stamp: Stamp, reading: LineOptions) -> Option<Self> {
         let mut bytes = Vec::new();
         File::open(place).ok()?.read_to_end(&mut bytes).ok()?;
@@ -186,7 +193,7 @@ impl Index {
         (same && whole).then_some(Self { documents, broken, stretches, offsets })
     }
 
-    /// Stores the index atomically.
+    /// Stores the index atomically in the file `place`.
     pub fn save(&self, place: &Path, stamp: Stamp, reading: LineOptions) -> io::Result<()> {
         fs::create_dir_all(place.parent().unwrap_or(Path::new("/")))?;
         let partial = place.with_extension(format!("partial-{}", std::process::id()));
@@ -209,6 +216,7 @@ impl Index {
         })
     }
 
+    /// Returns the numbers at the beginning of a stored index, which show whether it matches the file.
     fn head(stamp: Stamp, reading: LineOptions) -> [u64; 3] {
         [stamp.bytes, stamp.changed as u64, u64::from(reading.actions) | u64::from(reading.set_aside) << 1]
     }
@@ -221,7 +229,9 @@ struct JoinedPieces {
 }
 
 impl JoinedPieces {
-    /// Returns the index, if it has the required documents.
+    /// Returns the index, or the error for a line that is not a document among the first `most`, or for a file
+    /// without
+    /// documents.
     fn complete(self, named: &Path, map: &[u8], most: u64) -> Result<Index, PlanError> {
         if let Some(at) = self.flaw
             && self.index.documents < most
@@ -238,15 +248,18 @@ impl JoinedPieces {
     }
 }
 
+/// Returns the error for a line of a file, with the beginning of its text.
 fn wrong(named: &Path, number: u64, what: &str, text: &[u8]) -> PlanError {
     let start = String::from_utf8_lossy(&text[..text.len().min(40)]);
     PlanError::new(format!("{}:{number}: {what}: {start:?}", named.display()))
 }
 
+/// Returns the error for a line that is not a document, with the remedy.
 fn refused(named: &Path, number: u64, flaw: &str, text: &[u8]) -> PlanError {
     PlanError::new(format!("{}; correct it, or say broken: set_aside", wrong(named, number, flaw, text)))
 }
 
+/// Returns the error for a file without documents.
 fn empty(named: &Path) -> PlanError {
     PlanError::new(format!("{}: the file contains no documents", named.display()))
 }
@@ -259,18 +272,21 @@ fn places(plain: &Path, stamp: Stamp) -> Vec<PathBuf> {
     [Some(PathBuf::from(sibling)), cached].into_iter().flatten().collect()
 }
 
+/// Returns whether a line is an action `index` or `create` of a bulk request.
 fn is_action(text: &[u8]) -> bool {
     let key = text.strip_prefix(b"{").map(<[u8]>::trim_ascii_start).unwrap_or_default();
     key.starts_with(b"\"index\"") || key.starts_with(b"\"create\"")
 }
 
-/// Returns the cache file for lines that are not documents, of a file of `bytes` bytes.
+/// Returns the cache file for lines set aside, of a file of `bytes` bytes; `None` without a cache folder.
 pub fn aside(named: &Path, bytes: usize) -> Option<PathBuf> {
     let stamp = Stamp { bytes: bytes as u64, changed: 0 };
     cache::folder().map(|folder| folder.join(cache::name(named, stamp, ".broken")))
 }
 
-/// Appends a line that is not a document to a file in the cache, with its number and the problem.
+/// Appends a line that is not a document to its cache file, which the first call creates, with the line's number and
+/// the
+/// problem.
 fn keep_aside(
     aside: &mut Option<BufWriter<File>>,
     named: &Path,

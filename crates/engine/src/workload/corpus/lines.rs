@@ -39,7 +39,7 @@ pub struct CorpusLine<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// Creates the lines from an offset, which must be the beginning of a line.
+    /// Creates the lines from offset `at`, which must be the beginning of a line.
     pub fn new(bytes: &'a [u8], at: usize) -> Self {
         Self { bytes, at, number: 0 }
     }
@@ -48,6 +48,7 @@ impl<'a> Lines<'a> {
 impl<'a> Iterator for Lines<'a> {
     type Item = CorpusLine<'a>;
 
+    /// Returns the next non-empty line.
     fn next(&mut self) -> Option<CorpusLine<'a>> {
         while self.at < self.bytes.len() {
             let offset = self.at;

@@ -26,11 +26,12 @@ impl fmt::Display for NoDump {
 
 impl Error for NoDump {}
 
+/// Returns the error for a dump with invalid contents.
 fn wrong(what: impl fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, NoDump(what.to_string()))
 }
 
-/// Writes the first `most` revisions of a dump as lines of JSON.
+/// Writes the first `most` revisions of a dump as lines of JSON. Refuses a truncated or invalid dump.
 pub fn to_lines(dump: impl BufRead, lines: &mut impl Write, most: u64) -> io::Result<()> {
     let mut reader = Reader::from_reader(Bounded { dump, taken: 0 });
     let mut buffer = Vec::new();
@@ -94,7 +95,7 @@ pub fn to_lines(dump: impl BufRead, lines: &mut impl Write, most: u64) -> io::Re
     Ok(())
 }
 
-/// Converts an error of the XML or of its file.
+/// Converts an error of the XML or of its file. `place`: byte offset in the dump.
 fn broken(error: quick_xml::Error, place: u64) -> io::Error {
     match error {
         quick_xml::Error::Io(error) if error.get_ref().is_some_and(|inner| inner.is::<NoDump>()) => wrong(error),
@@ -149,7 +150,9 @@ fn keep(path: &[Box<[u8]>], text: &str, page: &mut Page, revision: Option<&mut R
 }
 
 impl Revision {
-    /// Returns the document. It lacks fields missing in the dump, such as the name of a hidden contributor.
+    /// Returns the document. It lacks fields missing in the dump, such as the name of a hidden contributor. Refuses
+    /// an
+    /// invalid id. `place`: byte offset for the error.
     fn document(self, page: &Page, place: u64) -> io::Result<Value> {
         let number = |what: &str, digits: &str| match digits.parse::<u64>() {
             Ok(number) => Ok(Value::from(number)),
@@ -190,6 +193,7 @@ struct Bounded<R> {
 }
 
 impl<R: BufRead> Read for Bounded<R> {
+    /// Reads and counts bytes, like [`Self::fill_buf`] and [`Self::consume`].
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.fill_buf()?.read(buffer)?;
         self.consume(count);
@@ -198,6 +202,7 @@ impl<R: BufRead> Read for Bounded<R> {
 }
 
 impl<R: BufRead> BufRead for Bounded<R> {
+    /// Returns the buffered bytes; fails if more than 64 MiB were read since the count was reset.
     fn fill_buf(&mut self) -> io::Result<&[u8]> {
         if self.taken > LARGEST {
             return Err(wrong(format_args!("something in it is larger than {} MiB", LARGEST >> 20)));
@@ -205,6 +210,7 @@ impl<R: BufRead> BufRead for Bounded<R> {
         self.dump.fill_buf()
     }
 
+    /// Consumes and counts bytes.
     fn consume(&mut self, count: usize) {
         self.taken += count as u64;
         self.dump.consume(count);

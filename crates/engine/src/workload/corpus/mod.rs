@@ -56,7 +56,7 @@ const GENERATORS: [(&str, New); 5] = [
     ("wikipedia_revision", |seed, with| plain(with, wikipedia_revision::WikipediaRevision::new(seed))),
 ];
 
-/// Refuses options for a generator without options.
+/// Returns the generator; refuses any option, since it has none.
 fn plain(with: &Map<String, Value>, generator: impl Generate + 'static) -> Result<Box<dyn Generate>, PlanError> {
     match with.keys().next() {
         Some(key) => Err(PlanError::new(format!("unknown option \"{key}\"; this generator has none"))),
@@ -64,7 +64,7 @@ fn plain(with: &Map<String, Value>, generator: impl Generate + 'static) -> Resul
     }
 }
 
-/// Returns the valid names in `{"generate": NAME}`.
+/// Returns the names of generators that a corpus can use in `{"generate": NAME}`.
 pub fn generators() -> &'static [&'static str] {
     const NAMES: [&str; GENERATORS.len()] = {
         let mut names = [""; GENERATORS.len()];
@@ -114,12 +114,12 @@ impl Corpora {
         Ok(Self { corpora: forms.iter().map(open).collect::<Result<_, _>>()? })
     }
 
-    /// Iterates over names and corpora.
+    /// Iterates over the names and the corpora.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Corpus)> {
         self.corpora.iter().map(|(name, corpus)| (name.as_str(), &**corpus))
     }
 
-    /// Prepares corpora before the load: encrypts documents.
+    /// Prepares the corpora before the load: encrypts documents into the cache, unless they are cached.
     pub fn make_ready(&self) -> Result<(), PlanError> {
         self.corpora.iter().try_for_each(|(name, corpus)| match &corpus.0 {
             Source::Encrypted(encrypted) => {
@@ -129,7 +129,7 @@ impl Corpora {
         })
     }
 
-    /// Returns the corpus with a name; the error suggests the nearest name.
+    /// Returns the corpus named `name`; the error suggests the nearest name.
     pub fn get(&self, name: &str) -> Result<Arc<Corpus>, PlanError> {
         let known = self.corpora.keys().map(String::as_str);
         self.corpora.get(name).cloned().ok_or_else(|| PlanError::new(unknown("corpus", name, known)))
@@ -137,6 +137,7 @@ impl Corpora {
 }
 
 impl Corpus {
+    /// Opens a corpus of one of the forms of [`Corpora::open`]. Refuses unknown keys, and files that cannot be used.
     fn open(form: &Value, seed: u64) -> Result<Self, PlanError> {
         let wrong = |what: &str| PlanError::new(format!("{what}: {form}"));
         let mapping =
@@ -216,7 +217,7 @@ impl Corpus {
         }
     }
 
-    /// Returns the number of lines set aside, and the files that contain them.
+    /// Returns the number of lines set aside, and the cache files that contain them.
     pub fn set_aside(&self) -> (u64, Vec<&Path>) {
         match &self.0 {
             Source::Generated { .. } | Source::Vectors(_) => (0, Vec::new()),

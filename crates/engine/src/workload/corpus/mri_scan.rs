@@ -73,6 +73,7 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
+    /// Writes the name of the next member.
     fn key(&mut self, key: &str) {
         let before = if self.out.last() == Some(&b'{') { "\"" } else { ",\"" };
         for part in [before, key, "\":"] {
@@ -80,6 +81,7 @@ impl Scan<'_> {
         }
     }
 
+    /// Writes a string member, with the content that `write` appends.
     fn text(&mut self, key: &str, write: impl FnOnce(&mut Vec<u8>)) {
         self.key(key);
         self.out.push(b'"');
@@ -87,21 +89,24 @@ impl Scan<'_> {
         self.out.push(b'"');
     }
 
+    /// Writes a string member.
     fn word(&mut self, key: &str, word: &str) {
         self.text(key, |out| out.extend_from_slice(word.as_bytes()));
     }
 
+    /// Writes an integer member.
     fn whole(&mut self, key: &str, value: u64) {
         self.key(key);
         push_u64(self.out, value);
     }
 
+    /// Writes a number member, rounded to four decimals.
     fn number(&mut self, key: &str, value: f64) {
         self.key(key);
         push_f64(self.out, (value * 1e4).round() / 1e4);
     }
 
-    /// Writes a member with `least` to `most` letters, digits and blanks.
+    /// Writes a string member of `least` to `most` random letters, digits and blanks.
     fn letters(&mut self, key: &str, salt: u64, least: u64, most: u64) {
         let (draw, count) = (self.draw, least + self.below(salt, most - least + 1));
         self.text(key, |out| {
@@ -114,10 +119,12 @@ impl Scan<'_> {
         });
     }
 
+    /// Draws a uniform integer below `most`.
     fn below(&self, salt: u64, most: u64) -> u64 {
         ((u128::from(self.draw.bits(salt)) * u128::from(most)) >> 64) as u64
     }
 
+    /// Draws one of the entries of a list.
     fn one<T: Copy>(&self, salt: u64, of: &[T]) -> T {
         of[self.below(salt, of.len() as u64) as usize]
     }
@@ -142,6 +149,7 @@ impl Scan<'_> {
 }
 
 impl Generate for MriScan {
+    /// Appends scan `number`, a JSON object with 63 fields.
     fn append(&self, number: u64, out: &mut Vec<u8>) {
         let draw = Draw::new(self.seed, self.stream, number);
         out.push(b'{');

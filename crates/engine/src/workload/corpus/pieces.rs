@@ -30,16 +30,17 @@ pub struct Piece {
     pub flaw: Option<u64>,
 }
 
-/// Returns the number of pieces of a file.
+/// Returns the number of pieces of a file of `bytes` bytes.
 pub fn count(bytes: usize) -> usize {
     bytes.div_ceil(BYTES)
 }
 
-/// Scans piece `number` of the file with the bytes `map`.
+/// Finds the documents of piece `number` of the file with the bytes `map`.
 pub fn look(map: &[u8], number: usize) -> Piece {
     look_at(map, BYTES, number)
 }
 
+/// Finds the documents of piece `number`, for pieces of `bytes` bytes.
 fn look_at(map: &[u8], bytes: usize, number: usize) -> Piece {
     let start = number * bytes;
     // A line that begins earlier belongs to the previous piece.
@@ -61,8 +62,9 @@ fn look_at(map: &[u8], bytes: usize, number: usize) -> Piece {
     piece
 }
 
-/// Returns the pieces of a file in order, up to `most` documents and the first flaw. Returns the result of
-/// `done` instead if another process has joined the pieces meanwhile.
+/// Returns the pieces of a file in order, up to `most` documents and the first flaw. Scans those that other processes
+/// have not, and stores them in `folder`; waits for those that others scan. Returns the result of `done` instead
+/// once it is `Some`: another process has joined the pieces.
 pub fn look_together<T>(
     map: &[u8],
     most: u64,
@@ -114,7 +116,7 @@ pub enum ScanResult<T> {
     Done(T),
 }
 
-/// Returns the pieces needed for `most` documents, if all are known.
+/// Returns the pieces up to `most` documents or the first flaw; `None` unless all of them are known.
 fn first_ones(pieces: &[Option<Piece>], most: u64) -> Option<Vec<Piece>> {
     let mut first = Vec::new();
     let mut documents = 0;
@@ -133,7 +135,8 @@ fn first_ones(pieces: &[Option<Piece>], most: u64) -> Option<Vec<Piece>> {
     Some(first)
 }
 
-/// Reads or scans a piece; returns `None` while another process holds it.
+/// Reads or scans piece `number`, and stores a scanned one in `folder`; returns `None` while another process holds
+/// it.
 fn take(map: &[u8], folder: &Path, number: usize) -> io::Result<Option<Piece>> {
     let place = folder.join(format!("{number}"));
     if let Some(piece) = read(&place) {
@@ -154,17 +157,19 @@ fn take(map: &[u8], folder: &Path, number: usize) -> io::Result<Option<Piece>> {
     Ok(Some(piece))
 }
 
+/// Reads a stored piece; `None` if it is missing or invalid.
 fn read(place: &Path) -> Option<Piece> {
     postcard::from_bytes(&fs::read(place).ok()?).ok()
 }
 
+/// Locks piece `number` until the returned file is dropped. `how`: whether to wait for another process.
 fn lock(folder: &Path, number: usize, how: FlockOperation) -> io::Result<File> {
     let file = File::create(folder.join(format!("{number}.lock")))?;
     flock(&file, how)?;
     Ok(file)
 }
 
-/// Returns the folder of the pieces for an index at `place`, for one state of the file.
+/// Returns the folder of the pieces for an index at `place`, for one size and modification time of the file.
 pub fn folder(place: &Path, bytes: u64, changed: i64) -> PathBuf {
     let mut folder = place.as_os_str().to_owned();
     folder.push(format!(".pieces-{bytes}-{changed}"));

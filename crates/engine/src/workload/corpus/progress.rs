@@ -12,11 +12,12 @@ pub struct Progress {
 impl Progress {
     const PAUSE: Duration = Duration::from_secs(1);
 
+    /// Creates the line, which is shown only if standard error is a terminal.
     pub fn new() -> Self {
         Self { next: Instant::now() + Self::PAUSE, shown: io::stderr().is_terminal() }
     }
 
-    /// Updates the line if a second has passed.
+    /// Shows the text of `line`, if a second has passed since the last update.
     pub fn tell(&mut self, line: impl FnOnce() -> String) {
         if self.shown && Instant::now() >= self.next {
             self.next = Instant::now() + Self::PAUSE;
@@ -26,6 +27,7 @@ impl Progress {
 }
 
 impl Drop for Progress {
+    /// Removes the line from the terminal.
     fn drop(&mut self) {
         if self.shown {
             let _ = write!(io::stderr(), "\r\x1b[K");

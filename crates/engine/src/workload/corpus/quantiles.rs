@@ -19,7 +19,7 @@ impl Quantiles {
         Self((0..=STEPS).map(value).collect())
     }
 
-    /// Returns the quantile of `unit`, in [0, 1].
+    /// Returns the quantile for a share `unit`, in [0, 1].
     #[inline]
     pub fn at(&self, unit: f64) -> f64 {
         let place = unit * STEPS as f64;
@@ -37,7 +37,7 @@ pub fn folded(unit: f64, by: f64) -> f64 {
     if moved > 1.0 { 2.0 - moved } else { moved }
 }
 
-/// Returns the value selected by `unit`, in [0, 1), in proportion to the shares.
+/// Returns the value that `unit`, in [0, 1), selects in proportion to the shares, which sum to 1.
 #[inline]
 pub fn pick<T: Copy>(shares: &[(f64, T)], mut unit: f64) -> T {
     for (share, value) in shares {

@@ -19,8 +19,9 @@ use crate::plan::PlanError;
 
 const BUFFER: usize = 1 << 20;
 
-/// Returns the file itself, or its unpacked copy. `revisions`: the file is a MediaWiki dump, and this many
-/// revisions are needed.
+/// Returns the path of the file itself if it is not packed, otherwise of its unpacked copy in the cache, which it
+/// writes if it is missing. `revisions`: the file is a MediaWiki dump, and this many revisions are needed. Refuses
+/// truncated and invalid files.
 pub fn unpacked(path: &Path, revisions: Option<u64>) -> Result<PathBuf, PlanError> {
     match cache::folder() {
         Some(folder) => unpacked_in(path, &folder, revisions),
@@ -89,6 +90,7 @@ enum Format {
 }
 
 impl Format {
+    /// Returns the compression by a file name's extension; `None` for an uncompressed file.
     fn of(path: &Path) -> Option<Self> {
         match path.extension()?.to_str()?.to_ascii_lowercase().as_str() {
             "gz" => Some(Self::Gzip),
@@ -98,6 +100,7 @@ impl Format {
         }
     }
 
+    /// Returns the compression's name for messages.
     fn name(self) -> &'static str {
         match self {
             Self::Gzip => "gzip",
@@ -107,7 +110,7 @@ impl Format {
     }
 }
 
-/// Unpacks `source` into a new file.
+/// Decompresses `source` into the new file `target`; of a MediaWiki dump, the first `revisions` as lines of JSON.
 fn unpack(
     source: impl BufRead + 'static,
     format: Option<Format>,
@@ -123,7 +126,7 @@ fn unpack(
     target.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
-/// Decompresses a stream. A file may consist of several streams.
+/// Decompresses a stream, which may consist of several compressed streams; `None` leaves it as it is.
 fn plain(source: impl BufRead + 'static, format: Option<Format>) -> io::Result<Box<dyn Read>> {
     Ok(match format {
         None => Box::new(source),
@@ -141,11 +144,13 @@ pub fn stream(source: impl BufRead + 'static, path: &Path) -> io::Result<Box<dyn
 /// Consecutive Zstandard frames; `None` after the last.
 struct Frames<R: BufRead>(Option<StreamingDecoder<R, FrameDecoder>>);
 
+/// Opens the next Zstandard frame of a stream.
 fn frame<R: BufRead>(source: R) -> io::Result<StreamingDecoder<R, FrameDecoder>> {
     StreamingDecoder::new(source).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error.to_string()))
 }
 
 impl<R: BufRead> Read for Frames<R> {
+    /// Reads decompressed bytes, across the ends of frames.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while let Some(decoder) = &mut self.0 {
             let count = decoder.read(buffer)?;
@@ -171,6 +176,7 @@ struct Watched {
 }
 
 impl Read for Watched {
+    /// Reads from the file and shows the progress.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.file.read(buffer)?;
         self.read += count as u64;

@@ -43,6 +43,7 @@ enum Components {
 }
 
 impl Components {
+    /// Returns the size of one component, bytes.
     fn bytes(self) -> usize {
         match self {
             Self::Floats | Self::Integers => 4,
@@ -52,8 +53,8 @@ impl Components {
 }
 
 impl Vectors {
-    /// Opens `[{"name": "vector", "file": "base.fvecs", "single": false}, ...]`. Fails if a column has fewer
-    /// rows than required. If all rows are used, also fails if columns differ in length.
+    /// Opens `[{"name": "vector", "file": "base.fvecs", "single": false}, ...]`. Refuses unusable files, and a column
+    /// with fewer rows than required. If all rows are used, also refuses columns that differ in length.
     pub fn open(columns: &Value, limits: DocumentLimits) -> Result<Self, PlanError> {
         let wrong = || PlanError::new("\"columns\" wants a list of names with their files");
         let columns: Vec<Column> =
@@ -87,6 +88,7 @@ impl Vectors {
 }
 
 impl Column {
+    /// Opens a column and checks up to 1000 of its rows. Refuses other extensions, and rows of different sizes.
     fn open(form: &Value) -> Result<Self, PlanError> {
         let (Some(name), Some(file)) = (form["name"].as_str(), form["file"].as_str()) else {
             return Err(PlanError::new(format!("a column requires a name and a file; got {form}")));
@@ -130,10 +132,12 @@ impl Column {
         4 + self.dimensions * self.components.bytes()
     }
 
+    /// Returns the number of rows.
     fn rows(&self) -> u64 {
         (self.map.len() / self.row()) as u64
     }
 
+    /// Appends row `number` as JSON: a list, or its only component if the column is single.
     fn append(&self, number: u64, out: &mut Vec<u8>) {
         let start = number as usize * self.row() + 4;
         let row = &self.map[start..start + self.row() - 4];
@@ -160,7 +164,8 @@ impl Column {
     }
 }
 
-/// Returns the number of components of the row that begins at a byte.
+/// Returns the number of components of the row that begins at byte `at`; `None` beyond the end or for a negative
+/// number.
 fn dimensions(bytes: &[u8], at: usize) -> Option<usize> {
     let number = bytes.get(at..at + 4)?.try_into().ok().map(i32::from_le_bytes)?;
     usize::try_from(number).ok()

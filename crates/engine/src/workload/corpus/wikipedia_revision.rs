@@ -60,6 +60,7 @@ impl WikipediaRevision {
 }
 
 impl Generate for WikipediaRevision {
+    /// Appends revision `number`, a JSON object. Successive numbers are successive revisions of a page.
     fn append(&self, number: u64, out: &mut Vec<u8>) {
         let draw = Draw::new(self.seed, self.stream, number);
         let begin = out.len();

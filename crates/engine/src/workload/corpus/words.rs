@@ -8,7 +8,7 @@ const SYLLABLES: [&str; 32] = [
     "o", "pe", "ra", "ri", "sa", "sel", "ta", "tor", "u", "va", "ver", "wa", "ya", "zen",
 ];
 
-/// Appends a capitalized name of two to four syllables.
+/// Appends a capitalized name of two to four syllables, selected by `bits`.
 pub fn push_name(out: &mut Vec<u8>, mut bits: u64) {
     let begin = out.len();
     let count = 2 + bits % 3;
@@ -27,6 +27,7 @@ pub struct Pool(Box<[u8]>);
 impl Pool {
     const BYTES: usize = 1 << 20;
 
+    /// Creates a pool of 1 MiB of text that depends on the seed.
     pub fn new(seed: u64) -> Self {
         let draw = Draw::new(seed, 0, 0);
         let mut text = Vec::with_capacity(Self::BYTES + 64);
@@ -44,7 +45,7 @@ impl Pool {
         Self(text.into())
     }
 
-    /// Appends `length` characters from a position determined by `bits`.
+    /// Appends `length` characters of the pool, from a position determined by `bits`.
     pub fn push(&self, out: &mut Vec<u8>, bits: u64, mut length: usize) {
         let mut at = (bits % Self::BYTES as u64) as usize;
         while length > 0 {

@@ -23,7 +23,9 @@ pub struct YcsbRecord {
 }
 
 impl YcsbRecord {
-    /// Creates a generator with the options `{field_count: 10, field_length: 100}`.
+    /// Creates a generator with the options `{field_count: 10, field_length: 100}`. Refuses other options, and
+    /// records
+    /// above 64 MiB.
     pub fn new(seed: u64, with: &Map<String, Value>) -> Result<Self, PlanError> {
         const KEYS: [&str; 2] = ["field_count", "field_length"];
         if let Some(key) = with.keys().find(|key| !KEYS.contains(&key.as_str())) {
@@ -43,6 +45,7 @@ impl YcsbRecord {
 }
 
 impl Generate for YcsbRecord {
+    /// Appends record `number`, a JSON object with its key, its number and its fields.
     fn append(&self, number: u64, out: &mut Vec<u8>) {
         let draw = Draw::new(self.seed, self.stream, number);
         out.extend_from_slice(b"{\"key\":\"user");

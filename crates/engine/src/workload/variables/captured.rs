@@ -19,14 +19,14 @@ impl Captured {
         self.values.get(slot).is_some_and(|(known, _)| *known)
     }
 
-    /// Stores text. Allocates only to grow a buffer.
+    /// Stores text in a slot. Allocates only to grow a buffer.
     pub fn keep_text(&mut self, slot: usize, text: &str) {
         let (known, value) = self.place(slot);
         value.set_text(text);
         *known = true;
     }
 
-    /// Stores the value of some JSON, with its type.
+    /// Stores the value of some JSON in a slot, with its type. Fails for an invalid string.
     pub fn keep_json(&mut self, slot: usize, json: &[u8]) -> Result<(), serde_json::Error> {
         let (known, value) = self.place(slot);
         value.set_json(json)?;
@@ -34,11 +34,12 @@ impl Captured {
         Ok(())
     }
 
-    /// Returns the value as text, if any.
+    /// Returns the value in a slot as text; `None` if the slot is empty.
     pub fn text(&self, slot: usize) -> Option<&[u8]> {
         self.values.get(slot).filter(|(known, _)| *known).map(|(_, value)| value.encoded(Encoding::Text))
     }
 
+    /// Returns a slot: whether it has a value, and the value. Creates the slot if necessary.
     fn place(&mut self, slot: usize) -> &mut (bool, Encoded) {
         if self.values.len() <= slot {
             self.values.resize_with(slot + 1, Default::default);
@@ -46,7 +47,7 @@ impl Captured {
         &mut self.values[slot]
     }
 
-    /// Moves all values from `other`.
+    /// Moves all values from `other` into the same slots, and empties these slots of `other`.
     pub fn learn(&mut self, other: &mut Self) {
         for (slot, news) in other.values.iter_mut().enumerate().filter(|(_, (known, _))| *known) {
             std::mem::swap(self.place(slot), news);
@@ -59,6 +60,7 @@ impl Captured {
         self.values.iter_mut().for_each(|(known, _)| *known = false);
     }
 
+    /// Appends the value in a slot in an encoding; nothing if the slot is empty.
     pub(super) fn write(&self, slot: usize, encoding: Encoding, out: &mut Vec<u8>) {
         if let Some((true, value)) = self.values.get(slot) {
             out.extend_from_slice(value.encoded(encoding));

@@ -18,7 +18,7 @@ pub struct Counted {
 }
 
 impl Variables {
-    /// Sets the start values of counters.
+    /// Sets the start values of counters, which depend on `origin` if they are `fresh`.
     pub fn count_from(&mut self, origin: Origin) {
         for entry in &mut self.entries {
             if let Kind::Whole(Whole::Counter(counter)) = &mut entry.kind {
@@ -36,8 +36,8 @@ impl Variables {
         }
     }
 
-    /// Resolves the counters that distributions name. Refuses lists of variables that have one value per
-    /// request.
+    /// Resolves the counters that distributions name. Refuses an unknown counter, and a `several` list of values of a
+    /// counter.
     pub(super) fn bind_counters(&mut self) -> Result<(), PlanError> {
         for index in 0..self.entries.len() {
             let name = self.entries[index].name.clone();
@@ -88,7 +88,9 @@ impl Variables {
         Ok(Counted { uses: only(uses)?, reads: only(reads)? })
     }
 
-    /// Collects the counters that a variable's values contain (`uses`) and are drawn from (`reads`).
+    /// Adds the counters that a variable's values contain to `uses`, and those of the records that they are drawn
+    /// from to
+    /// `reads`.
     fn counters_of(&self, id: VariableId, uses: &mut Vec<VariableId>, reads: &mut Vec<VariableId>) {
         match &self.entries[id.0].kind {
             Kind::Whole(Whole::Counter(_)) => uses.push(id),
@@ -104,7 +106,7 @@ impl Variables {
         }
     }
 
-    /// Collects the variables in the text of a form.
+    /// Adds the known variables in all texts and keys of a JSON value to `out`, as often as they appear.
     pub(super) fn named(&self, form: &Value, out: &mut Vec<VariableId>) {
         match form {
             Value::String(text) => out.extend(names(text).into_iter().filter_map(|name| self.find(name).ok())),
@@ -120,6 +122,7 @@ impl Variables {
     }
 }
 
+/// Returns the counter of a variable; `None` if it is another kind of variable.
 fn counter(kind: &Kind) -> Option<Counter> {
     if let Kind::Whole(Whole::Counter(counter)) = kind { Some(*counter) } else { None }
 }

@@ -31,7 +31,7 @@ pub struct Counter {
 }
 
 impl Counter {
-    /// Parses `{from: 0, items: none, fresh: false}`.
+    /// Parses `{from: 0, items: none, fresh: false}`; refuses other keys and values.
     pub fn new(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("counter", argument, &["from", "items", "fresh"])?;
         let items = if form.get("items").is_some() { form.items("items")? } else { u64::MAX };
@@ -39,12 +39,13 @@ impl Counter {
         Ok(Self { from, items, fresh: form.flag("fresh")?, start: from })
     }
 
-    /// Returns the number of the `nth` request that uses the counter, from 0.
+    /// Returns the number of the `nth` request that uses the counter, from 0; after `items` requests they repeat.
     #[inline]
     pub fn number(&self, nth: u64) -> i64 {
         self.start.wrapping_add_unsigned(nth % self.items)
     }
 
+    /// Sets the start: `from`, plus for a `fresh` counter a random number that depends on the run and the phase.
     pub fn origin(&mut self, origin: Origin) {
         let shift = if self.fresh { mix(origin.seed ^ mix(origin.phase)) % FRESH } else { 0 };
         self.start = self.from.wrapping_add_unsigned(shift);
@@ -77,7 +78,7 @@ impl Records {
         Ok(Self { from: form.whole("from", 0)?, items: form.items("items")?, inserted })
     }
 
-    /// Returns the number of records at the start.
+    /// Returns the number of records before the first insert.
     pub fn items(&self) -> u64 {
         self.items
     }
@@ -93,7 +94,7 @@ impl Records {
         if self.grow() { self.items + draw.settled } else { self.items }
     }
 
-    /// Returns the number of a record by its index, the oldest first.
+    /// Returns the number of the record with index `place`, the oldest first.
     #[inline]
     pub fn number(&self, place: u64) -> i64 {
         match &self.inserted {
@@ -102,7 +103,9 @@ impl Records {
         }
     }
 
-    /// Returns the number of a record by its index among all future records, if it is known to exist.
+    /// Returns the number of the record with index `place`, the oldest first; `None` unless it is known to exist at
+    /// the
+    /// start of the request.
     #[inline]
     pub fn present(&self, place: u64, draw: &Draw) -> Option<i64> {
         (place < self.there(draw)).then(|| self.number(place))

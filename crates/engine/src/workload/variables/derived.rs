@@ -40,6 +40,7 @@ pub struct Texts {
 }
 
 impl Texts {
+    /// Compiles a template for each encoding. Refuses unknown variables.
     fn new(text: &str, variables: &Variables) -> Result<Self, PlanError> {
         let [mut percent, mut verbatim, mut field] = [(); 3].map(|()| Template::default());
         percent.push_segment(text, variables)?;
@@ -56,7 +57,7 @@ impl Texts {
 }
 
 impl Derived {
-    /// Parses a template. One that is exactly one hole has the type of its variable.
+    /// Parses the text of a template. A template that is exactly one hole has the type of its variable.
     pub fn text(argument: &Value) -> Result<Self, PlanError> {
         let text = argument.as_str().ok_or_else(|| PlanError::new(format!("derived wants a text, not {argument}")))?;
         Ok(Self::UnboundText(text.to_owned()))
@@ -95,7 +96,7 @@ impl Derived {
         Ok(Self::UnboundPart { of: form.text("of")?.to_owned(), part: DocumentPart::new(&form)? })
     }
 
-    /// Resolves the variables that it names.
+    /// Returns the derivation with its variables resolved by name. Refuses unknown variables.
     pub fn bind(&self, variables: &Variables) -> Result<Self, PlanError> {
         Ok(match self {
             Self::UnboundText(text) => Self::Text(Box::new(Texts::new(text, variables)?)),
@@ -110,7 +111,7 @@ impl Derived {
         })
     }
 
-    /// Returns the variables that it is derived from.
+    /// Returns the variables that a bound derivation depends on directly.
     pub fn of(&self) -> Vec<VariableId> {
         match self {
             Self::Text(texts) => texts.json.variables().collect(),
@@ -120,13 +121,13 @@ impl Derived {
         }
     }
 
-    /// Returns the variable that it lists repeatedly, if any.
+    /// Returns the variable of a `several` list; `None` for other derivations.
     pub fn repeats(&self) -> Option<VariableId> {
         if let Self::Several { of, .. } = self { Some(*of) } else { None }
     }
 
-    /// Refuses calculations with variables that are not numbers, and fields of variables that are not
-    /// documents.
+    /// Refuses calculations with variables that are not numbers, fields of variables that are not documents, and
+    /// encryption of values that cannot be encrypted.
     pub fn refuse_unfit(&self, variables: &Variables) -> Result<(), PlanError> {
         if let Self::Part { of, part } = self {
             let Variable { name, kind, .. } = &variables.entries[of.0];
@@ -149,6 +150,7 @@ impl Derived {
         }
     }
 
+    /// Returns the number derived for `draw`; `None` unless it is a linear function or hash of a number.
     pub fn number(&self, variables: &Variables, draw: &Draw) -> Option<Number> {
         match self {
             Self::Linear { of, times, plus } => Some(variables.number(*of, draw)?.linear(*times, *plus)),
@@ -160,6 +162,7 @@ impl Derived {
         }
     }
 
+    /// Appends the derived value in an encoding.
     pub fn write(&self, values: &Values<'_>, encoding: Encoding, out: &mut Vec<u8>) {
         if let Self::Text(texts) = self {
             let template = match encoding {
@@ -192,7 +195,8 @@ impl Derived {
     }
 }
 
-/// Appends the values drawn by requests `k count` to `(k + 1) count`, as an array or separated by commas.
+/// Appends `count` values of variable `of`, as an array or separated by commas: those of requests `k * count` up to
+/// `(k + 1) * count - 1`.
 fn list(values: &Values<'_>, of: VariableId, count: u64, encoding: Encoding, out: &mut Vec<u8>) {
     let json = encoding == Encoding::Json;
     out.extend_from_slice(if json { b"[" } else { b"" });
@@ -207,10 +211,12 @@ fn list(values: &Values<'_>, of: VariableId, count: u64, encoding: Encoding, out
 }
 
 impl Number {
+    /// Converts a JSON number: to an integer if it is one of 64 bits.
     fn new(value: &Value) -> Self {
         value.as_i64().map_or_else(|| Self::Real(value.as_f64().unwrap_or_default()), Self::Whole)
     }
 
+    /// Returns `self * times + plus`: an integer, with wrap-around, if all three numbers are integers.
     fn linear(self, times: Self, plus: Self) -> Self {
         if let (Self::Whole(of), Self::Whole(times), Self::Whole(plus)) = (self, times, plus) {
             return Self::Whole(of.wrapping_mul(times).wrapping_add(plus));
@@ -218,6 +224,7 @@ impl Number {
         Self::Real(self.real() * times.real() + plus.real())
     }
 
+    /// Returns the number as a floating-point number.
     fn real(self) -> f64 {
         match self {
             Self::Whole(number) => number as f64,
@@ -234,6 +241,9 @@ pub fn refuse_circles(variables: &Variables) -> Result<(), PlanError> {
     (0..variables.entries.len()).try_for_each(|index| visit(variables, index, &mut seen, &mut way))
 }
 
+/// Follows the derivations of the variable with index `index`; refuses a cycle. `seen`: state of each variable.
+/// `way`:
+/// the current path.
 fn visit(variables: &Variables, index: usize, seen: &mut [u8], way: &mut Vec<usize>) -> Result<(), PlanError> {
     match seen[index] {
         2 => return Ok(()),

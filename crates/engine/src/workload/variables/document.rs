@@ -43,20 +43,21 @@ impl Documents {
         self.sequential
     }
 
-    /// Appends the document as stored in its corpus.
+    /// Appends the document that request `draw` selects, as stored in its corpus, without a line end.
     pub fn append(&self, draw: &Draw, salt: u64, out: &mut Vec<u8>) {
         let documents = self.corpus.documents();
         let number = if self.sequential { draw.k % documents } else { below(documents - 1, draw, salt) };
         self.append_number(number, out);
     }
 
+    /// Appends document `number`, as stored in its corpus, without a line end.
     fn append_number(&self, number: u64, out: &mut Vec<u8>) {
         self.corpus.append(number, 1, b"", out);
         // The corpus appends a line end.
         out.truncate(out.len() - usize::from(out.last() == Some(&b'\n')));
     }
 
-    /// Appends the document in an encoding.
+    /// Appends the document that request `draw` selects, in an encoding.
     pub fn write(&self, draw: &Draw, salt: u64, encoding: Encoding, out: &mut Vec<u8>) {
         let start = out.len();
         self.append(draw, salt, out);
@@ -107,7 +108,7 @@ impl DocumentPart {
         encode(start, encoding, out);
     }
 
-    /// Returns the range of the value in a document.
+    /// Returns the byte range of the value in a document; `None` if the document lacks it.
     fn find(&self, document: &[u8]) -> Option<Range<usize>> {
         let mut json = std::str::from_utf8(document).ok()?;
         for name in &self.path {
@@ -119,7 +120,7 @@ impl DocumentPart {
     }
 }
 
-/// Encodes the JSON after `start` in place.
+/// Replaces the JSON in `out` after `start` by the same value in an encoding; invalid JSON stays.
 fn encode(start: usize, encoding: Encoding, out: &mut Vec<u8>) {
     if encoding == Encoding::Json {
         return;
@@ -137,6 +138,7 @@ struct Member<'n>(&'n str);
 impl<'de> DeserializeSeed<'de> for Member<'_> {
     type Value = Option<&'de RawValue>;
 
+    /// Finds the member or element with this name, as its JSON text; `None` if it is missing.
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_any(self)
     }
@@ -149,6 +151,7 @@ impl<'de> Visitor<'de> for Member<'_> {
         f.write_str("an object or an array")
     }
 
+    /// Returns the JSON of the first member with this name; `None` without one.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut member = None;
         while let Some(name) = map.next_key::<std::borrow::Cow<'de, str>>()? {
@@ -161,6 +164,7 @@ impl<'de> Visitor<'de> for Member<'_> {
         Ok(member)
     }
 
+    /// Returns the JSON of the element with this index; `None` without one.
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
         let wanted: Option<usize> = self.0.parse().ok();
         let mut element = None;

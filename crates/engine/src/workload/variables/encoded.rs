@@ -16,6 +16,7 @@ pub struct Encoded {
 }
 
 impl Encoded {
+    /// Encodes a JSON value.
     pub fn new(value: &Value) -> Self {
         let mut encoded = Self::default();
         match value.as_str() {
@@ -40,8 +41,8 @@ impl Encoded {
         self.json.push(b'"');
     }
 
-    /// Replaces the value by that of some JSON. Allocates only to grow a buffer, except for strings with
-    /// escapes.
+    /// Replaces the value by the value of some JSON. Allocates only to grow a buffer, except for strings with
+    /// escapes. Fails for an invalid string; other JSON is not checked.
     pub fn set_json(&mut self, json: &[u8]) -> Result<(), serde_json::Error> {
         if json.first() == Some(&b'"') {
             match serde_json::from_slice::<&str>(json) {
@@ -61,11 +62,12 @@ impl Encoded {
         self.json.extend_from_slice(json);
     }
 
-    /// Returns the value.
+    /// Returns the JSON value; null if its JSON is invalid.
     pub fn value(&self) -> Value {
         serde_json::from_slice(&self.json).unwrap_or_default()
     }
 
+    /// Returns the value's bytes in an encoding.
     pub fn encoded(&self, encoding: Encoding) -> &[u8] {
         match encoding {
             Encoding::Json => &self.json,

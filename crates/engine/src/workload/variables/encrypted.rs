@@ -31,6 +31,7 @@ pub struct Encrypted {
 }
 
 impl UnboundEncrypted {
+    /// Parses `{of: name, key: ..., field: name, as: text, bound: none | low | high}`.
     pub fn new(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("encrypted", argument, &["of", "key", "field", "as", "bound"])?;
         let how = form.get("as").ok_or_else(|| form.wrong("as", "how the field is encrypted"))?;
@@ -46,12 +47,14 @@ impl UnboundEncrypted {
         })
     }
 
+    /// Resolves the variable; refuses an unknown one.
     pub fn bind(&self, variables: &Variables) -> Result<Encrypted, PlanError> {
         Ok(Encrypted { of: variables.find(&self.of)?, field: self.field.clone(), bound: self.bound })
     }
 }
 
 impl Encrypted {
+    /// Encrypts a value, or a bound of a range. The error says why it cannot be encrypted.
     fn make(&self, plain: &Value) -> Result<Value, String> {
         match self.bound {
             Some(bound) => self.field.bound(plain, bound).map(Value::from),
@@ -59,7 +62,8 @@ impl Encrypted {
         }
     }
 
-    /// Returns the variable with its values encrypted in advance, if they are constant; it is drawn like the
+    /// Returns the variable `name` with its values encrypted in advance, if they are constant or listed; it is drawn
+    /// like the
     /// plain one. The error names a value that cannot be encrypted.
     pub fn beforehand(&self, variables: &Variables, name: &str) -> Result<Option<Variable>, PlanError> {
         let Variable { salt, per, kind, .. } = &variables.entries[self.of.0];
@@ -71,7 +75,7 @@ impl Encrypted {
         Ok(Some(Variable { name: name.to_owned(), salt: *salt, per: *per, kind: kind.map_err(PlanError::new)? }))
     }
 
-    /// Refuses variables that could not be encrypted when drawn.
+    /// Refuses a variable with a value that may not be encryptable when it is drawn.
     pub fn refuse_unfit(&self, variables: &Variables) -> Result<(), PlanError> {
         let Variable { name, kind, .. } = &variables.entries[self.of.0];
         let wrong = |what: &str| Err(PlanError::new(format!("the variable {name:?} cannot be encrypted: {what}")));
@@ -102,7 +106,7 @@ impl Encrypted {
         }
     }
 
-    /// Returns the plain value in this request.
+    /// Returns the plain value in this request, as a JSON number or string.
     fn drawn(&self, values: &Values<'_>) -> Value {
         match values.variables.number(self.of, values.draw) {
             Some(Number::Whole(number)) => Value::from(number),
@@ -115,6 +119,7 @@ impl Encrypted {
         }
     }
 
+    /// Appends the encrypted value of this request in an encoding.
     pub fn write(&self, values: &Values<'_>, encoding: Encoding, out: &mut Vec<u8>) {
         match self.make(&self.drawn(values)) {
             Ok(Value::String(hex)) => {

@@ -12,7 +12,8 @@ pub struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    /// Refuses values that are not mappings, and keys that are not `known`.
+    /// Wraps the value `argument` of a variable's `kind`. Refuses values that are not mappings, and keys that are not
+    /// `known`.
     pub fn new(kind: &'a str, argument: &'a Value, known: &[&str]) -> Result<Self, PlanError> {
         let wrong = || PlanError::new(format!("{kind} wants a mapping of {}, not {argument}", known.join(", ")));
         let mapping = argument.as_object().ok_or_else(wrong)?;
@@ -32,7 +33,7 @@ impl<'a> Form<'a> {
         self.mapping.get(key)
     }
 
-    /// Returns the error for a wrong or missing value.
+    /// Returns the error for a wrong or missing value. `wanted`: description of the expected value.
     pub fn wrong(&self, key: &str, wanted: &str) -> PlanError {
         match self.get(key) {
             Some(value) => PlanError::new(format!("{} wants {key} to be {wanted}, not {value}", self.kind)),
@@ -40,19 +41,21 @@ impl<'a> Form<'a> {
         }
     }
 
-    /// Returns an integer of at least 1.
+    /// Returns the integer at a key, of at least 1 and at most 2^53; refuses other values, and a missing one.
     pub fn items(&self, key: &str) -> Result<u64, PlanError> {
         let value = self.get(key).and_then(Value::as_u64);
         value.filter(|items| (1..=1 << 53).contains(items)).ok_or_else(|| self.wrong(key, "a whole number above 0"))
     }
 
-    /// Returns an integer.
+    /// Returns the integer at a key, or `default` if it is missing; refuses other values.
     pub fn whole(&self, key: &str, default: i64) -> Result<i64, PlanError> {
         let Some(value) = self.get(key) else { return Ok(default) };
         value.as_i64().ok_or_else(|| self.wrong(key, "a whole number"))
     }
 
-    /// Returns a number that `fits`.
+    /// Returns the number at a key, or `default` if it is missing; refuses a number that does not satisfy `fits`.
+    /// `wanted`:
+    /// description for the error.
     pub fn number(
         &self,
         key: &str,
@@ -64,19 +67,19 @@ impl<'a> Form<'a> {
         number.filter(|number| fits(*number)).ok_or_else(|| self.wrong(key, wanted))
     }
 
-    /// Returns text.
+    /// Returns the text at a key; refuses other values, and a missing one.
     pub fn text(&self, key: &str) -> Result<&'a str, PlanError> {
         self.get(key).and_then(Value::as_str).ok_or_else(|| self.wrong(key, "a text"))
     }
 
-    /// Returns one of several words; the first by default.
+    /// Returns one of several words; the first if the key is missing. Refuses other values.
     pub fn word(&self, key: &str, words: &[&'static str]) -> Result<&'static str, PlanError> {
         let Some(value) = self.get(key) else { return Ok(words[0]) };
         let word = words.iter().find(|word| value.as_str() == Some(word));
         word.copied().ok_or_else(|| self.wrong(key, &format!("one of {}", words.join(", "))))
     }
 
-    /// Returns a boolean; false by default.
+    /// Returns the boolean at a key; false if it is missing. Refuses other values.
     pub fn flag(&self, key: &str) -> Result<bool, PlanError> {
         let Some(value) = self.get(key) else { return Ok(false) };
         value.as_bool().ok_or_else(|| self.wrong(key, "true or false"))

@@ -31,7 +31,8 @@ enum Selection {
 }
 
 impl Listed {
-    /// Returns the value for `draw`.
+    /// Returns the value that request `draw` selects: random, or value k of the list. `salt` separates it from other
+    /// draws.
     #[inline]
     pub fn value(&self, draw: &Draw, salt: u64) -> &Encoded {
         let index = match &self.order {
@@ -45,7 +46,7 @@ impl Listed {
         &self.values[index]
     }
 
-    /// Returns a list with the same selection and `make` applied to each value, or the first error.
+    /// Returns the list with `make` applied to each value, and the same selection; or the first error.
     pub fn map(&self, make: impl Fn(&Value) -> Result<Value, String>) -> Result<Self, String> {
         let values = self.values.iter().map(|value| Ok(Encoded::new(&make(&value.value())?)));
         Ok(Self { values: values.collect::<Result<_, String>>()?, order: self.order.clone() })
@@ -56,7 +57,9 @@ impl Listed {
         matches!(self.order, Selection::Sequential)
     }
 
-    /// Parses `[...]`, `{values: [...], weights: [...]}` or `{values: [...], order: random | sequential}`.
+    /// Parses `[...]`, `{values: [...], weights: [...]}` or `{values: [...], order: random | sequential}`. Refuses an
+    /// empty
+    /// list, and weights that do not fit it.
     pub fn choice(argument: &Value) -> Result<Self, PlanError> {
         let wrong = |what: &str| PlanError::new(format!("choice {what}: {argument}"));
         let (values, weights, order) = match argument {
@@ -96,7 +99,9 @@ impl Listed {
         }
     }
 
-    /// Parses `{file: path, order: random | sequential}`: each non-empty line is a text.
+    /// Parses `{file: path, order: random | sequential}` and reads the file: each non-empty line is a value. Refuses
+    /// a file
+    /// above 256 MiB, without lines, or not in UTF-8.
     pub fn lines(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("lines", argument, &["file", "order"])?;
         let path = form.text("file")?;
@@ -117,8 +122,8 @@ impl Listed {
         Ok(Self { values, order: order(&form)? })
     }
 
-    /// Parses `{corpus: name, field: a.b, order: random | sequential}`: the field's values in documents of a
-    /// corpus.
+    /// Parses `{corpus: name, field: a.b, order: random | sequential}` and reads the field's values from up to 10,000
+    /// documents of the corpus. Refuses a field that all of them lack.
     pub fn field(argument: &Value, corpora: &Corpora) -> Result<Self, PlanError> {
         let form = Form::new("field", argument, &["corpus", "field", "order"])?;
         let (name, field) = (form.text("corpus")?, form.text("field")?);
@@ -130,6 +135,7 @@ impl Listed {
     }
 }
 
+/// Parses the key `order`: random, the default, or sequential.
 fn order(form: &Form<'_>) -> Result<Selection, PlanError> {
     Ok(if form.word("order", &["random", "sequential"])? == "random" {
         Selection::Uniform
@@ -138,7 +144,8 @@ fn order(form: &Form<'_>) -> Result<Selection, PlanError> {
     })
 }
 
-/// Returns the values of a field in up to [`MOST_DOCUMENTS`] documents; skips documents without it.
+/// Returns the values of a field in up to [`MOST_DOCUMENTS`] documents, evenly spaced; skips documents without it.
+/// Refuses a document that is not JSON.
 fn sample(corpus: &Corpus, field: &str) -> Result<Vec<Encoded>, PlanError> {
     let documents = corpus.documents();
     let taken = documents.min(MOST_DOCUMENTS);

@@ -148,12 +148,13 @@ enum Number {
 }
 
 impl Variables {
-    /// Parses `{"low": {"uniform": [5, 10]}, "who": {"sequential": {}, "per": "user"}, ...}`.
+    /// Parses `{"low": {"uniform": [5, 10]}, "who": {"sequential": {}, "per": "user"}, ...}`, without corpora. The
+    /// error names the variable.
     pub fn parse(forms: &Map<String, Value>) -> Result<Self, PlanError> {
         Self::with_corpora(forms, &Corpora::default())
     }
 
-    /// Like [`Self::parse`], with fields of corpora. `{"captured": null}` declares a captured variable.
+    /// Like [`Self::parse`], with fields and documents of corpora. `{"captured": null}` declares a captured variable.
     pub fn with_corpora(forms: &Map<String, Value>, corpora: &Corpora) -> Result<Self, PlanError> {
         let within = |name: &str, error: PlanError| error.within(format_args!("variable \"{name}\""));
         let (mut slots, mut loops) = (0, 0);
@@ -204,8 +205,8 @@ impl Variables {
         Ok(variables)
     }
 
-    /// Makes `find` refuse captured variables and variables derived from them. Clients of this driver capture
-    /// nothing and would send empty values.
+    /// Makes [`Self::find`] refuse captured variables and variables derived from them. Clients of this driver
+    /// capture nothing and would send empty values.
     pub fn refuse_captured(&mut self, driver: &str) {
         self.keeps_nothing = Some(driver.to_owned());
     }
@@ -243,7 +244,7 @@ impl Variables {
         self.entries.iter().filter(|entry| matches!(entry.kind, Kind::Captured(_))).count()
     }
 
-    /// Returns the slot of a captured variable.
+    /// Returns the slot of a captured variable; `None` for other variables.
     pub fn slot(&self, id: VariableId) -> Option<usize> {
         match self.entries[id.0].kind {
             Kind::Captured(slot) => Some(slot),
@@ -267,7 +268,7 @@ impl Variables {
 }
 
 impl Values<'_> {
-    /// Appends the value of a variable. Allocates only to grow `out`.
+    /// Appends the value of a variable in an encoding. Allocates only to grow `out`.
     pub fn write(&self, id: VariableId, encoding: Encoding, out: &mut Vec<u8>) {
         let Variable { salt, per, kind, .. } = &self.variables.entries[id.0];
         let draw = &per.draw(self.draw);
@@ -293,7 +294,7 @@ impl Values<'_> {
 }
 
 impl Per {
-    /// Returns the key of the draw for the value's scope.
+    /// Returns the key of the draw for the value's scope: the request's, the iteration's or the user's.
     #[inline]
     fn draw(self, draw: &Draw) -> Draw {
         match self {
@@ -303,6 +304,7 @@ impl Per {
         }
     }
 
+    /// Parses `request`, `iteration` or `user`; refuses other values.
     fn parse(value: &Value) -> Result<Self, PlanError> {
         match value.as_str() {
             Some("request") => Ok(Self::Request),
@@ -314,6 +316,7 @@ impl Per {
 }
 
 impl Kind {
+    /// Parses a variable's definition `{KIND: ..., per: ...}`. Returns its scope, a request by default, and its kind.
     fn parse(form: &Value, corpora: &Corpora) -> Result<(Per, Self), PlanError> {
         let wrong = || {
             PlanError::new(format!("{form} is not a variable; write {{KIND: ...}} with one of {}", KINDS.join(", ")))
@@ -363,6 +366,7 @@ impl Kind {
         Ok((per, kind))
     }
 
+    /// Parses `[low, high]`: integers if both are, otherwise real numbers. Refuses low above high.
     fn uniform(argument: &Value) -> Result<Self, PlanError> {
         let wrong = || PlanError::new(format!("uniform wants [low, high] with low <= high, not {argument}"));
         let [low, high] = argument.as_array().ok_or_else(wrong)?.as_slice() else { return Err(wrong()) };

@@ -8,7 +8,7 @@ use super::{Kind, Per, VariableId, Variables};
 use crate::plan::PlanError;
 
 impl Variables {
-    /// Returns the captured variables in an operation's requests: slots and names.
+    /// Returns the slot and name of each captured variable that an operation's requests depend on.
     pub fn needs(&self, form: &Value) -> Vec<(usize, String)> {
         let mut slots = Vec::new();
         self.rests_on(form, &mut |id| {
@@ -21,7 +21,7 @@ impl Variables {
         slots
     }
 
-    /// Returns the variables in an operation's text, each once.
+    /// Returns the variables in an operation's text, each once, without the variables that they derive from.
     pub fn named_in(&self, form: &Value) -> Vec<VariableId> {
         let mut named = Vec::new();
         self.named(form, &mut named);
@@ -30,8 +30,9 @@ impl Variables {
         named
     }
 
-    /// Returns a variable that counts the requests of a stream, if the operation has one. Users with
-    /// branching journeys cannot use it.
+    /// Returns the name of a variable that an operation depends on and that counts the requests of a stream; `None`
+    /// without
+    /// one. Users with branching journeys cannot use it.
     pub fn counts_requests(&self, form: &Value) -> Option<&str> {
         let mut counting = None;
         self.rests_on(form, &mut |id| {
@@ -50,7 +51,7 @@ impl Variables {
         counting.map(|id| self.name(id))
     }
 
-    /// Returns the loop counters in an operation's requests: indices in
+    /// Returns the loop counters that an operation's requests depend on: indices in
     /// [`Draw::passes`](crate::util::draw::Draw::passes), and names.
     pub fn loops(&self, form: &Value) -> Vec<(usize, String)> {
         let mut loops = Vec::new();
@@ -62,7 +63,9 @@ impl Variables {
         loops
     }
 
-    /// Returns the index of a variable that counts a loop.
+    /// Returns the index in [`Draw::passes`](crate::util::draw::Draw::passes) of variable `name`. Refuses other
+    /// variables
+    /// than loop counters.
     pub fn loop_slot(&self, name: &str) -> Result<usize, PlanError> {
         match self.entries[self.find(name)?.0].kind {
             Kind::Loop(place, _) => Ok(place),
@@ -70,7 +73,7 @@ impl Variables {
         }
     }
 
-    /// Visits the variables in the text of a form, and the variables that they derive from.
+    /// Calls `visit` with the variables in the text of a form, and with the variables that they derive from.
     fn rests_on(&self, form: &Value, visit: &mut impl FnMut(VariableId)) {
         let mut named = Vec::new();
         self.named(form, &mut named);

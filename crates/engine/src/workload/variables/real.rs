@@ -34,7 +34,7 @@ impl Real {
         })
     }
 
-    /// Returns the number for `draw`.
+    /// Returns the number that request `draw` draws. `salt` separates it from the request's other draws.
     #[inline]
     pub fn number(&self, draw: &Draw, salt: u64) -> f64 {
         match self {

@@ -33,14 +33,14 @@ enum Piece<'a> {
 }
 
 impl Template {
-    /// Compiles a JSON value. Keys may have holes too, but remain strings.
+    /// Compiles a JSON value. Keys may have holes too, but remain strings. Refuses unknown variables.
     pub fn json(value: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let mut template = Self::default();
         template.push_json(value, variables)?;
         Ok(template)
     }
 
-    /// Compiles text inside a JSON string.
+    /// Compiles text inside a JSON string. Refuses unknown variables.
     pub(crate) fn json_text(text: &str, variables: &Variables) -> Result<Self, PlanError> {
         let mut template = Self::default();
         template.push_text(text, variables, Encoding::JsonText, push_json_text)?;
@@ -62,7 +62,8 @@ impl Template {
         self.push_text(text, variables, Encoding::Percent, push_percent)
     }
 
-    /// Appends `text` as a whole path: literals stay unchanged, holes are percent-encoded.
+    /// Appends `text` as a whole path: literals stay unchanged, holes are percent-encoded. Refuses spaces, control
+    /// characters and characters outside ASCII.
     pub fn push_path(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
         if let Some(bad) = text.chars().find(|c| !c.is_ascii_graphic()) {
             return Err(PlanError::new(format!("path {text:?} contains {bad:?}; percent-encode it")));
@@ -75,7 +76,7 @@ impl Template {
         self.push_text(text, variables, Encoding::Text, |literals, text| literals.extend_from_slice(text.as_bytes()))
     }
 
-    /// Appends `text` as a header field's value, in which no value can end the field.
+    /// Appends `text` as a header field's value, in which no value can end the field. Refuses control characters.
     pub fn push_field(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
         if let Some(bad) = text.chars().find(|c| c.is_control()) {
             return Err(PlanError::new(format!("{text:?} contains {bad:?}, which a header cannot carry")));
@@ -83,7 +84,7 @@ impl Template {
         self.push_text(text, variables, Encoding::Field, |literals, text| literals.extend_from_slice(text.as_bytes()))
     }
 
-    /// Appends the JSON of `value`.
+    /// Appends the JSON of `value`, with the holes in its strings and keys.
     pub fn push_json(&mut self, value: &Value, variables: &Variables) -> Result<(), PlanError> {
         match value {
             Value::Object(mapping) => {
@@ -115,7 +116,7 @@ impl Template {
         Ok(())
     }
 
-    /// Returns the bytes of a template without holes.
+    /// Returns the bytes of a template without holes; `None` if it has holes.
     pub fn fixed(&self) -> Option<&[u8]> {
         self.holes.is_empty().then_some(&self.literals)
     }
@@ -136,6 +137,8 @@ impl Template {
         out.extend_from_slice(&self.literals[done..]);
     }
 
+    /// Appends `text`: its literals by `push`, its holes in `encoding`. Refuses unknown variables, and a hole without
+    /// an end.
     fn push_text(
         &mut self,
         text: &str,
@@ -152,6 +155,7 @@ impl Template {
         Ok(())
     }
 
+    /// Appends a hole for variable `name`; refuses an unknown one.
     fn push_hole(&mut self, name: &str, variables: &Variables, encoding: Encoding) -> Result<(), PlanError> {
         let hole = Hole { at: self.literals.len(), variable: variables.find(name)?, encoding };
         self.holes.push(hole);
@@ -165,7 +169,7 @@ pub(crate) fn names(text: &str) -> Vec<&str> {
     pieces.into_iter().filter_map(|piece| if let Piece::Hole(name) = piece { Some(name) } else { None }).collect()
 }
 
-/// Splits `a${b}c$${d` into the text `a`, the hole `b`, the texts `c`, `${` and `d`.
+/// Splits `a${b}c$${d` into the text `a`, the hole `b`, the texts `c`, `${` and `d`. Refuses a hole without an end.
 fn pieces(text: &str) -> Result<Vec<Piece<'_>>, PlanError> {
     let mut pieces = Vec::new();
     let mut rest = text;

@@ -44,6 +44,7 @@ impl RandomLetters {
         }
     }
 
+    /// Appends the letters that request `draw` draws, unquoted.
     pub fn write(&self, draw: &Draw, salt: u64, out: &mut Vec<u8>) {
         let length = self.shortest + below(self.longest - self.shortest, draw, salt);
         push_letters(draw, mix(salt), length as usize, out);
@@ -95,13 +96,14 @@ impl Dates {
         Ok(Self { from, span: from.abs_diff(to), format: Format::new(&form)? })
     }
 
+    /// Appends the time that request `draw` draws, in the variable's format.
     pub fn write(&self, draw: &Draw, salt: u64, encoding: Encoding, out: &mut Vec<u8>) {
         self.format.write(self.from + below(self.span - 1, draw, salt) as i64, encoding, out);
     }
 }
 
 impl Format {
-    /// Parses the `format` of a form: `{format: "%H"}`.
+    /// Parses the `format` of a form: `{format: "%H"}`; ISO 8601 by default. Refuses unknown letters after `%`.
     pub fn new(form: &Form) -> Result<Self, PlanError> {
         let format = match form.get("format").map(|_| form.text("format")).transpose()? {
             None => pieces("%Y-%m-%dT%H:%M:%S.%LZ"),
@@ -113,7 +115,7 @@ impl Format {
         format.ok_or_else(|| form.wrong("format", wanted))
     }
 
-    /// Appends a time, given in milliseconds since 1970.
+    /// Appends a time, given in milliseconds since 1970, in the format.
     pub fn write(&self, millis: i64, encoding: Encoding, out: &mut Vec<u8>) {
         let pieces = match self {
             Self::Millis => return push_i64(out, millis),
@@ -158,6 +160,7 @@ fn date(milliseconds: i64) -> (u64, u64, u64) {
     (date.year() as u64, date.month() as u64, date.day() as u64)
 }
 
+/// Parses a strftime format; `None` if it has an unknown letter after `%`.
 fn pieces(format: &str) -> Option<Format> {
     let mut pieces = Vec::new();
     let literal = |text: &str| Piece::Literal(Encoded::new(&Value::from(text)));

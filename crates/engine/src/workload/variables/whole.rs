@@ -102,7 +102,7 @@ impl Whole {
         Ok(Self::Exponential { records, mean, newest_first })
     }
 
-    /// Returns the records to draw from, if records may be inserted.
+    /// Returns the records to draw from; `None` for distributions to which records cannot be added.
     pub fn records(&self) -> Option<&Records> {
         match self {
             Self::Zipfian { records, .. } | Self::Latest { records, .. } | Self::Exponential { records, .. } => {
@@ -112,7 +112,7 @@ impl Whole {
         }
     }
 
-    /// See [`Self::records`].
+    /// Returns the records to draw from, mutable; see [`Self::records`].
     pub fn records_mut(&mut self) -> Option<&mut Records> {
         match self {
             Self::Zipfian { records, .. } | Self::Latest { records, .. } | Self::Exponential { records, .. } => {
@@ -122,7 +122,7 @@ impl Whole {
         }
     }
 
-    /// Returns the number for `draw`.
+    /// Returns the number that request `draw` draws. `salt` separates it from the request's other draws.
     #[inline]
     pub fn number(&self, draw: &Draw, salt: u64) -> i64 {
         match self {
@@ -158,7 +158,9 @@ impl Whole {
     }
 }
 
-/// Draws until an item exists. If very few items exist, falls back to the first ones to limit the time.
+/// Draws from a Zipf distribution over `space` items until the item is a record that exists. After 10,000 draws,
+/// falls back
+/// to a record from the start.
 fn zipfian(records: &Records, space: u64, zipf: &Zipf, scrambled: bool, draw: &Draw, salt: u64) -> i64 {
     let mut salt = salt;
     let mut item = 0;
@@ -190,7 +192,7 @@ fn zipf(form: &Form<'_>, items: u64) -> Result<Zipf, PlanError> {
     Ok(Zipf::Ycsb(Ycsb::new(items, exponent)))
 }
 
-/// Returns a uniform integer in [0, last], from the high half of a product (Lemire 2019). Its bias is below
+/// Returns a uniform random integer in [0, last], from the high half of a product (Lemire 2019). Its bias is below
 /// 2^-40 for ranges of fewer than 2^24 values.
 pub fn below(last: u64, draw: &Draw, salt: u64) -> u64 {
     ((u128::from(draw.bits(salt)) * (u128::from(last) + 1)) >> 64) as u64

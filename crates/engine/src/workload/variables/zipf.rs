@@ -24,7 +24,7 @@ pub enum Zipf {
 }
 
 impl Zipf {
-    /// Returns the same distribution over another number of items.
+    /// Returns the distribution over `n` items, with the same exponent and form.
     pub fn of(&self, n: u64) -> Self {
         match self {
             Self::Exact(exact) => Self::Exact(Exact::new(n, exact.exponent)),
@@ -65,6 +65,7 @@ impl Exact {
         Self { n, exponent, last, width, squeeze }
     }
 
+    /// Draws an item in [0, n) by rejection.
     fn item(&self, draw: &Draw, salt: u64) -> u64 {
         let mut salt = salt;
         // Fewer than one point in ten is rejected, for any exponent.
@@ -90,7 +91,7 @@ fn integral(x: f64, exponent: f64) -> f64 {
     log * factor
 }
 
-/// Inverse of [`integral`].
+/// Returns the x at which [`integral`] is `area`.
 fn inverse(area: f64, exponent: f64) -> f64 {
     let scaled = (area * (1.0 - exponent)).max(-1.0);
     let factor = if scaled.abs() > 1e-8 { math::ln_1p(scaled) / scaled } else { 1.0 - scaled / 2.0 };
@@ -114,7 +115,8 @@ impl Ycsb {
         Self::with_zeta(n, exponent, zeta(n, exponent))
     }
 
-    /// Returns the distribution over more items. As in YCSB, `eta` keeps the original number of items.
+    /// Returns the distribution over `n` items, more than before. As in YCSB, `eta` keeps the original number of
+    /// items.
     pub fn grown(&self, n: u64) -> Self {
         let exponent = 1.0 - 1.0 / self.alpha;
         let from = self.n as u64;
@@ -130,6 +132,7 @@ impl Ycsb {
         Self::with_zeta(SCRAMBLED_ITEMS, YCSB_EXPONENT, SCRAMBLED_ZETA)
     }
 
+    /// Creates the distribution from its sum `zeta`; see [`zeta`].
     fn with_zeta(n: u64, exponent: f64, zeta: f64) -> Self {
         let second = 1.0 + math::powf(0.5f64, exponent);
         let n = n as f64;
@@ -137,7 +140,7 @@ impl Ycsb {
         Self { n, zeta, alpha: 1.0 / (1.0 - exponent), eta, second }
     }
 
-    /// Returns the item for a number in [0, 1).
+    /// Returns the item in [0, n) for a uniform number in [0, 1).
     pub fn item(&self, unit: f64) -> u64 {
         let scaled = unit * self.zeta;
         if scaled < 1.0 {
@@ -165,7 +168,7 @@ fn zeta(n: u64, exponent: f64) -> f64 {
     extended(sum, head, n, exponent)
 }
 
-/// Returns the sum up to `n`, given the sum up to `head`, which is `n` or at least a thousand.
+/// Returns the sum of i^-exponent for i from 1 to `n`, given the sum up to `head`, which is `n` or at least [`FEW`].
 fn extended(sum: f64, head: u64, n: u64, exponent: f64) -> f64 {
     let term = |i: f64| math::powf(i, -exponent);
     let (from, to) = (head as f64, n as f64);

@@ -173,6 +173,7 @@ impl NycTaxiTrip {
         }
     }
 
+    /// Appends a time, given in seconds since the start of 2015, as `2015-01-31 12:30:00`.
     fn push_time(&self, out: &mut Vec<u8>, second: u64) {
         let time = second % DAY;
         out.extend_from_slice(&self.dates[(second / DAY) as usize]);
@@ -186,6 +187,7 @@ impl NycTaxiTrip {
 }
 
 impl Generate for NycTaxiTrip {
+    /// Appends trip `number`, a JSON object with the fields of the public records.
     fn append(&self, number: u64, out: &mut Vec<u8>) {
         let draw = Draw::new(self.seed, self.stream, number);
         let mut salt = 0;
@@ -268,6 +270,7 @@ fn within((low, high): (f64, f64), coordinate: f64) -> f64 {
     folded.clamp(low, high)
 }
 
+/// Appends a location in the western hemisphere as `[longitude, latitude]`, degrees.
 fn push_location(out: &mut Vec<u8>, longitude: f64, latitude: f64) {
     out.extend_from_slice(b"[-");
     push_degrees(out, -longitude);
@@ -276,8 +279,9 @@ fn push_location(out: &mut Vec<u8>, longitude: f64, latitude: f64) {
     out.push(b']');
 }
 
-/// The records contain single-precision coordinates printed in double precision: multiples of 2^-18 (about
-/// 0.4 m) with up to 14 decimal places.
+/// Appends a positive number of degrees. The records contain single-precision coordinates printed in double
+/// precision:
+/// multiples of 2^-18 (about 0.4 m) with up to 14 decimal places.
 fn push_degrees(out: &mut Vec<u8>, degrees: f64) {
     let steps = (degrees * f64::from(1 << 18)) as u64;
     push_u64(out, steps >> 18);
@@ -293,6 +297,7 @@ fn push_degrees(out: &mut Vec<u8>, degrees: f64) {
     out.extend_from_slice(&places[..length]);
 }
 
+/// Returns the dates on which trips may start and end, in order, as `2015-01-31`.
 fn dates() -> Box<[[u8; 10]]> {
     let lengths = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let days = lengths.iter().zip(1..).flat_map(|(&length, month)| (1..=length).map(move |day| (2015, month, day)));

@@ -9,27 +9,32 @@ const REAL: &str = r#"{"total_amount": 6.3, "improvement_surcharge": 0.3, "picku
 
 const N: u64 = 20_000;
 
+/// Returns trip `number`, as text.
 fn line(generator: &NycTaxiTrip, number: u64) -> String {
     let mut out = Vec::new();
     generator.append(number, &mut out);
     String::from_utf8(out).unwrap()
 }
 
+/// Returns the first [`N`] trips of a generator.
 fn trips() -> Vec<Value> {
     let generator = NycTaxiTrip::new(42);
     (0..N).map(|number| serde_json::from_str(&line(&generator, number)).unwrap()).collect()
 }
 
+/// Returns the values of a field, sorted.
 fn numbers(trips: &[Value], field: &str) -> Vec<f64> {
     let mut numbers: Vec<f64> = trips.iter().map(|trip| trip[field].as_f64().unwrap()).collect();
     numbers.sort_by(f64::total_cmp);
     numbers
 }
 
+/// Returns the value below which a share of the sorted values lies.
 fn quantile(sorted: &[f64], share: f64) -> f64 {
     sorted[(share * sorted.len() as f64) as usize]
 }
 
+/// Returns the share of the trips for which `holds` is true.
 fn share(trips: &[Value], holds: impl Fn(&Value) -> bool) -> f64 {
     trips.iter().filter(|trip| holds(trip)).count() as f64 / trips.len() as f64
 }

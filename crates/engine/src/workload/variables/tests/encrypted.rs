@@ -7,6 +7,7 @@ use crate::workload::cipher::{Bound, Field};
 
 const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
+/// Returns the variables of a plain value and its encrypted form.
 fn of(plain: &Value, how: &Value, bound: &str) -> Result<Variables, PlanError> {
     let encrypted = json!({"of": "plain", "key": KEY, "field": "f", "as": how, "bound": bound});
     Variables::parse(json!({"v": {"encrypted": encrypted}, "plain": plain}).as_object().unwrap())

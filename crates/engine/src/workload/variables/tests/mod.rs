@@ -13,10 +13,12 @@ fn variables(form: Value) -> Variables {
     Variables::parse(json!({ "v": form }).as_object().unwrap()).unwrap()
 }
 
+/// Returns the message with which a variable's definition is refused.
 fn error(form: Value) -> String {
     Variables::parse(json!({ "v": form }).as_object().unwrap()).unwrap_err().message
 }
 
+/// Returns the value of the variable `v` in request `k`, in an encoding.
 fn written(variables: &Variables, k: u64, encoding: Encoding) -> String {
     let mut out = Vec::new();
     let draw = Draw::new(42, 1, k);
@@ -177,6 +179,7 @@ fn drawn(forms: Value, draw: &Draw) -> String {
     String::from_utf8(out).unwrap()
 }
 
+/// Returns the numbers that many requests draw from a variable.
 fn numbers(form: Value) -> Vec<f64> {
     let variables = variables(form);
     (0..N).map(|k| written(&variables, k, Encoding::Json).parse().unwrap()).collect()

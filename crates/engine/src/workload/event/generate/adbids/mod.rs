@@ -59,7 +59,7 @@ impl Exponential {
         Self { rate, max }
     }
 
-    /// Returns the quantile of `unit`, in [0, 1).
+    /// Returns the quantile of a share `unit`, in [0, 1).
     #[inline]
     fn at(self, unit: f64) -> f64 {
         // 1 - e^-rate is the share of draws that are not redrawn.
@@ -67,7 +67,7 @@ impl Exponential {
         -math::ln(1.0 - unit * kept) * (self.max / self.rate)
     }
 
-    /// Returns the quantile as an index in a list of `max` entries.
+    /// Returns the quantile of a share `unit` as an index in a list of `max` entries.
     #[inline]
     fn place(self, unit: f64) -> usize {
         (self.at(unit) as usize).min(self.max as usize - 1)
@@ -104,7 +104,7 @@ pub struct Adbids {
 }
 
 impl Adbids {
-    /// Creates the generator of a share.
+    /// Creates the generator of a share of the log.
     pub fn new(order: &GeneratorOptions<'_>) -> Self {
         let stream = hash_name("adbids");
         let start = order.start * 1_000_000;
@@ -127,12 +127,15 @@ impl Adbids {
         adbids
     }
 
-    /// Returns the number and time of a bid; `None` beyond the last.
+    /// Returns the number and time of bid `number`, nanoseconds since 1970; `None` beyond the last.
     fn bid(&self, number: u64) -> Option<(u64, i64)> {
         let seconds = (number < self.documents).then(|| self.rate.inverse(number as f64))??;
         Some((number, self.start + (seconds * SECOND as f64) as i64))
     }
 
+    /// Appends bid `number` as JSON, and draws its win and click, which are added to the pending events. `time`:
+    /// nanoseconds
+    /// since 1970.
     fn push_bid(&mut self, number: u64, time: i64, out: &mut Vec<u8>) {
         let draw = Draw::new(self.seed, self.stream, number);
         let mut salt = 0;
@@ -198,7 +201,7 @@ impl Adbids {
         }
     }
 
-    /// Appends a win or a click.
+    /// Appends a win or a click as JSON.
     fn push_later(&mut self, Pending { time, bid, price }: Pending, out: &mut Vec<u8>) {
         let kind: &[u8] = if price.is_some() { b"win" } else { b"click" };
         out.extend_from_slice(b"{\"type\":\"");
@@ -217,7 +220,7 @@ impl Adbids {
         out.push(b'}');
     }
 
-    /// Appends the unique id of the bid at `time`.
+    /// Appends the unique id of the bid at `time`, nanoseconds since 1970.
     fn push_id(&self, time: i64, out: &mut Vec<u8>) {
         push_u64(out, time as u64);
         push_u64(out, self.log);
@@ -225,6 +228,8 @@ impl Adbids {
 }
 
 impl Generate for Adbids {
+    /// Appends the next event by time. Returns its due time after the log's start; `None` at the end.
+    ///
     /// With a number of documents, wins and clicks pending at the last bid are due with it, but keep their
     /// own times. Otherwise the last click could be due an hour later.
     fn next(&mut self, out: &mut Vec<u8>) -> Option<Duration> {
@@ -285,7 +290,7 @@ impl Clock {
     }
 }
 
-/// Appends an amount in thousandths: `1.234`.
+/// Appends an amount in thousandths as a decimal number: `1.234`.
 fn push_thousandths(out: &mut Vec<u8>, amount: u64) {
     push_u64(out, amount / 1000);
     let rest = amount % 1000;
@@ -294,11 +299,12 @@ fn push_thousandths(out: &mut Vec<u8>, amount: u64) {
     out.push(b'0' + (rest % 10) as u8);
 }
 
+/// Converts seconds to nanoseconds.
 fn nanoseconds(seconds: f64) -> i64 {
     (seconds * SECOND as f64) as i64
 }
 
-/// Returns the entry selected by `unit` in proportion to the weights.
+/// Returns the entry that `unit`, in [0, 1), selects in proportion to the weights.
 fn weighted(entries: &[(u32, &'static str)], unit: f64) -> &'static str {
     let all: u32 = entries.iter().map(|(weight, _)| weight).sum();
     let mut place = unit * f64::from(all);

@@ -38,6 +38,7 @@ fn of_kind(log: &[(i64, String)], kind: &str) -> Vec<Value> {
     events.filter(|event| text(event, "/type") == kind).collect()
 }
 
+/// Returns the string at a JSON pointer in an event.
 fn text<'a>(event: &'a Value, pointer: &str) -> &'a str {
     event.pointer(pointer).and_then(Value::as_str).unwrap()
 }
@@ -68,6 +69,7 @@ fn assert_exponential(values: &[f64], rate: f64, max: f64, what: &str) {
     }
 }
 
+/// Parses a time as nanoseconds since 1970.
 fn nanoseconds_of(time: &str) -> i64 {
     let time: jiff::Timestamp = time.parse().unwrap();
     time.as_nanosecond() as i64
