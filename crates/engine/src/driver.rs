@@ -39,7 +39,9 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Creates the driver for `target`. Resolves names; does not connect.
     fn new(target: &Target) -> Result<Self, PlanError>;
 
-    /// Maps an operation of the workload, such as `{"search": {...}, "timeout": 5}`.
+    /// Maps an operation of the workload, such as `{"search": {...}, "timeout": 5}`, to a form from which requests
+    /// are
+    /// built. Refuses an operation that it does not support.
     fn map(&self, form: &Value, context: &Context) -> Result<Self::Operation, PlanError>;
 
     /// Returns the names of an operation's parts, such as the pages of a scroll; see [`ReplyPart`]. Each is
@@ -70,7 +72,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
     }
 
     /// Changes the target's hosts while load runs. Within seconds, new hosts get their share of the requests
-    /// and removed hosts get none.
+    /// and removed hosts get none. By default not supported: fails.
     fn set_hosts(&self, _hosts: &[String]) -> Result<(), PlanError> {
         Err(PlanError::new("this driver does not support changing hosts"))
     }
@@ -87,7 +89,7 @@ pub trait Driver: Sized + Send + Sync + 'static {
 
     /// Limits the open connections to `connections`. Clients share them: a request waits for a free
     /// connection before it counts as sent. Connections are distributed over the `workers` threads by
-    /// striding, like clients. Called before the load.
+    /// striding, like clients. Called before the load. By default not supported: fails.
     fn cap(&mut self, _connections: u64, _workers: u64) -> Result<(), PlanError> {
         Err(PlanError::new("this driver cannot limit its connections: remove \"connections\""))
     }

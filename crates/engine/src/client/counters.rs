@@ -44,7 +44,7 @@ impl Counter {
         }
     }
 
-    /// Returns the number below which every insert is finished.
+    /// Returns the settled count: the number below which every insert is finished, over all ranks.
     #[inline]
     pub fn settled(&self) -> u64 {
         if let Some(settled_by_all) = &self.settled_by_all {
@@ -54,7 +54,8 @@ impl Counter {
         if lowest == ENDED { total } else { lowest }
     }
 
-    /// Returns the lowest floor of this process, and the highest count of its ended workers.
+    /// Returns the lowest floor of this process's workers, `u64::MAX` if all have ended, and the highest count of its
+    /// ended workers.
     #[inline]
     pub fn state(&self) -> (u64, u64) {
         let lowest = self.floors.iter().map(|floor| floor.0.load(Ordering::Acquire)).min().unwrap_or(ENDED);

@@ -6,7 +6,7 @@ use super::{Stream, Worker};
 use crate::driver::Driver;
 
 impl<D: Driver> Worker<D> {
-    /// Sleeps until an instant, or until the stream or the phase ends.
+    /// Sleeps until `due`, or until the stream or the phase ends if the phase may end early.
     pub(super) async fn sleep_until(&self, stream: &Stream, due: Instant) {
         if !self.phase.may_end_early() {
             return self.timer.sleep_until(due).await;

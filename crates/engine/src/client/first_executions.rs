@@ -72,7 +72,7 @@ struct Known {
 }
 
 impl Requests {
-    /// Creates an empty set for an operation that names these variables.
+    /// Creates the empty set of executed requests of an operation that names these variables.
     pub fn new(variables: Vec<VariableId>) -> Self {
         Self { variables, known: Mutex::default() }
     }

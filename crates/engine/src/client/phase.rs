@@ -102,7 +102,7 @@ impl<D: Driver> Phase<D> {
         self.measured_from.get().copied().unwrap_or(self.plan.warmup)
     }
 
-    /// Returns whether the phase may end before the end that its plan gives.
+    /// Returns whether the caller or a stream may end the phase before its planned end.
     pub fn may_end_early(&self) -> bool {
         self.plan.adjustable || !self.plan.ends_with.is_empty()
     }

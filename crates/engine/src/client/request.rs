@@ -182,8 +182,11 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Repeats a request until it succeeds, which shows that a write is visible. All attempts count as one
-    /// request, from the first sending to the last answer.
+    /// Repeats a request until it succeeds, which shows that a write is visible, with a pause of `every`. After
+    /// `within`
+    /// without success it fails as [`ErrorClass::Unseen`]. All attempts count as one request, from the first sending
+    /// to
+    /// the last answer.
     #[allow(clippy::too_many_arguments)]
     async fn look(
         &self,
@@ -315,8 +318,8 @@ impl<D: Driver> Worker<D> {
     }
 }
 
-/// Returns whether the write failed, so that nothing can become visible. A failed visibility check is not a
-/// failed write.
+/// Returns whether a failure of this class is a failed write, after which nothing can become visible: every class
+/// except [`ErrorClass::Unseen`], a failed visibility check.
 fn write_failed(failed: ErrorClass) -> bool {
     failed != ErrorClass::Unseen
 }

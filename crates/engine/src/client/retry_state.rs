@@ -115,12 +115,14 @@ mod tests {
 
     use super::*;
 
+    /// Creates a reply with this number of stored documents, a failure of the class `failed`, and rejected documents.
     fn reply(documents: u64, failed: Option<ErrorClass>, rejected: &[u32]) -> Reply {
         let now = Instant::now();
         let outcome = failed.map_or(Ok(()), |class| Err(Failure::new(class, "no")));
         Reply { documents, rejected: rejected.to_vec(), ..Reply::new(now, now, outcome) }
     }
 
+    /// Returns the class of a reply's failure, if it failed.
     fn outcome(reply: Reply) -> Option<ErrorClass> {
         reply.outcome.err().map(|failure| failure.class)
     }

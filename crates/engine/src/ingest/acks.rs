@@ -77,7 +77,7 @@ impl Acks {
         self.lines
     }
 
-    /// Declares that no more lines follow.
+    /// Declares that no more lines follow, and wakes the task that sends acknowledgements.
     pub fn end(&mut self) {
         self.ended = true;
         self.waker.notify_one();

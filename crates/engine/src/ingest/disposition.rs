@@ -47,6 +47,8 @@ mod tests {
     use super::*;
     use crate::driver::{ErrorClass, Failure};
 
+    /// Creates a reply with this number of stored documents, a failure of `class`, and rejected and refused
+    /// documents.
     fn reply(documents: u64, class: Option<ErrorClass>, rejected: &[u32], refused: &[u32]) -> Reply {
         let now = Instant::now();
         let outcome = class.map_or(Ok(()), |class| Err(Failure::new(class, "no")));

@@ -28,8 +28,8 @@ pub enum Unit {
     Finer,
 }
 
-/// Guesses whether a JSON number has a unit other than milliseconds. Seconds of the years 1973 to 5138 would
-/// be milliseconds before 1973. Milliseconds after 5138 are more likely a finer unit.
+/// Guesses whether a JSON number has a unit other than milliseconds; `None` if not. Seconds of the years 1973 to 5138
+/// would be milliseconds before 1973. Milliseconds after 5138 are more likely a finer unit.
 pub fn unit(json: &[u8]) -> Option<Unit> {
     const DIGITS_OF_SECONDS: std::ops::RangeInclusive<usize> = 9..=11;
     const DIGITS_OF_FINER: usize = 15;

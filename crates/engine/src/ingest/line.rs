@@ -188,7 +188,7 @@ impl Place {
     }
 }
 
-/// Returns the text between the quotes of a JSON string, still escaped.
+/// Returns the text between the quotes of a JSON string, still escaped; `None` for other values.
 fn text(json: &[u8]) -> Option<&[u8]> {
     json.strip_prefix(b"\"")?.strip_suffix(b"\"")
 }
@@ -213,6 +213,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns a parser for the kinds `bid` and `click`. `replayed`: pointer to the replay time.
     fn reader(replayed: Option<&str>) -> Reader {
         let events = json!({"type": "/type", "kinds": {
             "bid": {"id": "/id", "time": "/time"},

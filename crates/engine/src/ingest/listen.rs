@@ -319,7 +319,8 @@ async fn lines(source: &Source, stream: impl AsyncRead + AsyncWrite, from: Strin
     }
 }
 
-/// Sends the number of acknowledged lines whenever it grows, until all lines are acknowledged.
+/// Sends a line with the number of acknowledged lines whenever it grows. When all are acknowledged, closes the
+/// connection for writing.
 async fn acknowledge(acks: &RefCell<Acks>, mut writing: impl AsyncWrite + Unpin) {
     let waker = acks.borrow().waker.clone();
     let mut stats = 0;

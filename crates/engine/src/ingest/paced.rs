@@ -202,7 +202,7 @@ impl<'a> Pace<'a> {
         }
     }
 
-    /// Returns the progress so far.
+    /// Returns how far the source has come; see [`Offered`].
     fn offered(&self) -> Offered {
         let until = if self.unwanted { self.start.elapsed() } else { self.last };
         let flush = self.source.plan.flush.as_secs_f64();

@@ -130,7 +130,8 @@ impl Probes {
         self.changed.notified()
     }
 
-    /// Returns all open probes of the kinds that `covers` accepts as one batch.
+    /// Returns all open probes of the kinds that `covers` accepts as one batch, or whether to wait for probes or to
+    /// stop.
     pub fn next_probes(&self, covers: impl Fn(usize) -> bool) -> NextProbes {
         let state = self.state();
         if state.probes.is_empty() {
@@ -208,12 +209,14 @@ mod tests {
 
     use super::*;
 
+    /// Creates an empty set of probes with a time limit of `within` seconds.
     fn probes(within: u64) -> Probes {
         let seconds = Duration::from_secs;
         let sampling = Sampling { every: seconds(1), within: seconds(within), sample: seconds(1) };
         Probes::new(sampling, ["bid".to_owned()].into())
     }
 
+    /// Creates a probe for an event that `before` events precede.
     fn probe(arrived: Instant, before: u64) -> Probe {
         Probe { arrived, id: b"a".to_vec(), kind: 0, time: 0, arrival: 0, before }
     }

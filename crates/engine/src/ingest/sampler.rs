@@ -64,6 +64,7 @@ impl Sampler {
 mod tests {
     use super::*;
 
+    /// Creates an event that arrived at this time.
     fn event(arrived: Instant) -> Event {
         Event { arrived, line: 0..0, id: 0..0, kind: 0, time: 0, arrival: 0 }
     }

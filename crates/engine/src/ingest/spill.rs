@@ -154,7 +154,8 @@ impl Spill {
         Ok(SpillFile { file, written: 0, read: 0, events: 0, tickets: Vec::new(), places: HashMap::new() })
     }
 
-    /// Reads and removes the oldest chunk; returns `None` if the spill is empty.
+    /// Reads and removes the oldest chunk; returns `None` if the spill is empty. The error has the number of lost
+    /// events.
     pub fn read(&mut self) -> Result<Option<Chunk>, UnreadableEvents> {
         let Some(part) = self.files.iter_mut().find(|part| part.read < part.written) else { return Ok(None) };
         let read = part.next(self.origin).map_err(|error| {

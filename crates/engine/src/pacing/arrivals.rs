@@ -135,6 +135,7 @@ fn beta(shape: f64, radius: f64, angle: f64) -> f64 {
 mod tests {
     use super::*;
 
+    /// Returns the times of the first `count` arrivals.
     fn all(seed: u64, count: u64) -> Vec<f64> {
         let mut poisson = Poisson::new(seed, 9);
         (0..count).map(|k| poisson.at(k)).collect()

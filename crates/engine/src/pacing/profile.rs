@@ -150,7 +150,7 @@ impl Piece {
         self.level + self.slope * self.length
     }
 
-    /// Returns whether the integral within the piece exceeds `rest`.
+    /// Returns whether the integral over the whole piece exceeds `rest`; true for the endless last piece.
     fn reaches(&self, rest: f64) -> bool {
         self.length.is_infinite() || rest < (self.level + self.end_level()) / 2.0 * self.length
     }
@@ -162,6 +162,7 @@ mod tests {
 
     use super::*;
 
+    /// Creates a profile with these stages, each a level and its duration in seconds.
     fn profile(from: f64, stages: &[(f64, f64)]) -> Profile {
         let stages = stages.iter().map(|&(to, over)| Stage { to, over: Duration::from_secs_f64(over) }).collect();
         Profile::new(&Level::Stages { from, stages, repeats: false }).unwrap()

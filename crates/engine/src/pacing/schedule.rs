@@ -36,12 +36,14 @@ pub struct Stride {
 }
 
 impl Stride {
-    /// Returns the stride of thread `thread` of rank `rank`, with `ranks` ranks of `threads` threads.
+    /// Returns the position of thread `thread` of rank `rank` among all threads of `ranks` ranks with `threads`
+    /// threads each.
     pub fn new(rank: u64, ranks: u64, thread: u64, threads: u64) -> Self {
         Self { index: rank * threads + thread, of: ranks * threads }
     }
 
-    /// Returns the stride for work in `parts` parts, on one generator each; `None` if this generator gets none.
+    /// Returns the stride over the first `parts` generators, if there are more; `None` if this generator is not among
+    /// them.
     pub fn among(self, parts: u64) -> Option<Self> {
         (self.index < parts).then(|| Self { index: self.index, of: self.of.min(parts) })
     }
@@ -117,10 +119,12 @@ mod tests {
     use super::*;
     use crate::plan::{Level, Stage};
 
+    /// Creates a constant rate.
     fn rate(value: f64) -> Profile {
         Profile::new(&Level::Constant(value)).unwrap()
     }
 
+    /// Returns the first `total` due requests of several generators together, sorted.
     fn schedule(arrivals: Arrivals, generators: u64, total: usize) -> Vec<(u64, Duration)> {
         let mut all: Vec<_> = (0..generators)
             .flat_map(|g| {

@@ -79,6 +79,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns a plan whose run began at `began`, seconds of CLOCK_MONOTONIC.
     fn plan(began: Option<f64>) -> Plan {
         serde_json::from_value(json!({
             "seed": 1, "phase": "p", "began": began, "target": {"driver": "null"}, "operations": {}, "streams": [],

@@ -176,6 +176,7 @@ fn aws_auth(form: &Map<String, Value>) -> Option<Auth> {
     })
 }
 
+/// Returns true, the default of `verify`.
 fn yes() -> bool {
     true
 }

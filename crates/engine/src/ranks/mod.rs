@@ -165,7 +165,7 @@ impl RankRecorder {
         shown(&self.progress)
     }
 
-    /// Returns the measures over all ranks, which remain readable after the end.
+    /// Returns the counts and times over all ranks for monitoring systems; they remain readable after the end.
     pub fn measures(&self) -> SharedMeasures {
         self.tally.measures.clone()
     }

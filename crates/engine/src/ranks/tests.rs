@@ -25,6 +25,7 @@ const REQUESTS: u64 = 20_000;
 struct Folder(PathBuf);
 
 impl Folder {
+    /// Creates a temporary folder, which is deleted when dropped.
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("loadframe-rank-{}-{name}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
@@ -55,6 +56,7 @@ impl Drop for Folder {
     }
 }
 
+/// Returns a plan for these numbers of ranks and threads per rank.
 fn plan(ranks: u64, threads: u64) -> Plan {
     serde_json::from_value(json!({
         "seed": 1, "phase": "load", "ranks": ranks, "threads": threads, "warmup": 1.5,
@@ -67,6 +69,7 @@ fn plan(ranks: u64, threads: u64) -> Plan {
     .unwrap()
 }
 
+/// Returns the slots of the plan: two operations, and a part of the second.
 fn slots() -> Vec<Slot> {
     let slot =
         |operation: &str, part| Slot { stream: "s".into(), operation: operation.into(), part, of_several: false };
@@ -236,6 +239,7 @@ fn part(plan: &Plan, kept: &Kept) -> RankOutcome {
     }
 }
 
+/// Creates rank 0's recorder of the plan in `folder`.
 fn recorder(folder: &Folder, ranks: u64, threads: u64) -> RankRecorder {
     let plan = plan(ranks, threads);
     RankRecorder::create(&folder.0, &plan, &slots(), plan.fingerprint(), None).unwrap()

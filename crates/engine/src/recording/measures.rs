@@ -208,10 +208,12 @@ mod tests {
     use super::*;
     use crate::recording::durations::{histogram, record};
 
+    /// Creates a slot of the stream `s`.
     fn slot(operation: &str, part: Option<&'static str>) -> Slot {
         Slot { stream: "s".into(), operation: operation.into(), part, of_several: false }
     }
 
+    /// Returns the measures as JSON.
     fn read(shared: &SharedMeasures) -> Value {
         serde_json::to_value(shared.read()).unwrap()
     }

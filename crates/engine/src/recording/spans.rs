@@ -160,6 +160,7 @@ mod tests {
     use crate::driver::{Failure, Reply};
     use crate::util::draw::Draw;
 
+    /// Creates the span of a failed request `k` at the time `at`, in a phase that began at `start`.
     fn span(k: u64, at: Instant, start: Instant) -> Span {
         let reply = Reply { status: Some(503), ..Reply::new(at, at, Err(Failure::new(ErrorClass::Server, "no"))) };
         let sample = Sample::of(0, 3, start, at, true, &reply);

@@ -132,6 +132,7 @@ mod tests {
     use super::*;
     use crate::util::draw::Draw;
 
+    /// Returns a row with random metrics below 1000.
     fn row(rank: u64, worker: u64) -> WorkerRow {
         let draw = |salt| Draw::new(7, rank, worker).bits(salt) % 1000;
         WorkerRow {
@@ -148,12 +149,14 @@ mod tests {
         }
     }
 
+    /// Returns the pruned record of a process with `workers` workers.
     fn process(rank: u64, workers: u64) -> Workers {
         let mut workers = Workers::of((0..workers).map(|worker| row(rank, worker)).collect());
         workers.prune();
         workers
     }
 
+    /// Returns the sum of several processes, added in order.
     fn sum(parts: &[Workers]) -> Workers {
         let mut parts = parts.iter();
         let mut sum = parts.next().unwrap().clone();

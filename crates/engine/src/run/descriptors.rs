@@ -55,10 +55,12 @@ mod tests {
 
     use super::*;
 
+    /// Checks the descriptors of a stream with this pacing, for a target with these hosts.
     fn provide_for(pacing: &serde_json::Value, hosts: &[&str]) -> Result<(), PlanError> {
         with(pacing, &json!({"driver": "search", "hosts": hosts}))
     }
 
+    /// Checks the descriptors of a stream with this pacing, for a target.
     fn with(pacing: &serde_json::Value, target: &serde_json::Value) -> Result<(), PlanError> {
         let plan: Plan = serde_json::from_value(json!({
             "seed": 1, "phase": "p", "target": target, "operations": {"a": {}},

@@ -67,7 +67,7 @@ impl Running {
         self.phase.set_hosts(hosts)
     }
 
-    /// Freezes the active clients of closed streams, regardless of later stages.
+    /// Freezes the set of active clients of closed streams, regardless of later stages of their number.
     pub fn hold(&self) {
         self.phase.hold();
     }
@@ -98,7 +98,7 @@ impl Running {
         &self.start_time
     }
 
-    /// Takes this rank's serialized seconds since the last call.
+    /// Takes this rank's seconds recorded since the last call, serialized for rank 0.
     pub fn seconds(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut *self.seconds.lock().expect("no thread panics while it holds the lock"))
     }
@@ -277,6 +277,7 @@ pub fn prepare_rank<D: Driver>(plan: Plan) -> Result<Box<dyn Prepared>, PlanErro
 }
 
 impl<D: Driver> Prepared for Ready<D> {
+    /// See [`Prepared::begin`]. Starts the load; its seconds stay in memory until they are fetched.
     fn begin(self: Box<Self>, start: Option<f64>) -> Result<Running, PlanError> {
         let Self { phase, slots, fingerprint } = *self;
         let start_time = StartTime::new(&phase.plan, start.or(phase.plan.start))?;
@@ -296,6 +297,7 @@ impl<D: Driver> Prepared for Ready<D> {
         })
     }
 
+    /// Creates rank 0's record of the phase in `folder`.
     fn recorder(&self, folder: &Path, start: Option<f64>) -> Result<RankRecorder, PlanError> {
         RankRecorder::create(folder, &self.phase.plan, &self.slots, self.fingerprint, start)
     }
@@ -365,6 +367,7 @@ fn launch<D: Driver, S: Ending>(
 struct SourceGuard(Vec<Arc<Source>>);
 
 impl Drop for SourceGuard {
+    /// Ends the sources: stops reading and joins their reader threads.
     fn drop(&mut self) {
         self.0.iter().for_each(|source| source.end());
     }
@@ -374,6 +377,7 @@ impl Drop for SourceGuard {
 struct FinishedSignal(Arc<(Mutex<bool>, Condvar)>);
 
 impl Drop for FinishedSignal {
+    /// Marks the phase as finished, and wakes threads that wait for its end.
     fn drop(&mut self) {
         *self.0.0.lock().expect("no thread panics while it holds the lock") = true;
         self.0.1.notify_all();
@@ -414,7 +418,7 @@ fn spawn_worker<D: Driver>(
     })
 }
 
-/// Checks a plan as [`start`] does before any load, or with `together` as [`prepare_rank`] does.
+/// Refuses an invalid plan, as [`start`] does before any load, or with `together` as [`prepare_rank`] does.
 pub fn validate<D: Driver>(plan: Plan, together: bool) -> Result<(), PlanError> {
     prepare::<D>(plan, together).map(|_| ())
 }

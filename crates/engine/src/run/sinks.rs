@@ -18,7 +18,7 @@ use crate::recording::worker_stats::{WorkerRow, Workers};
 
 /// A sink with a result.
 pub(super) trait Ending: Sink + Send + 'static {
-    /// Returns the measures that it updates.
+    /// Returns the counts and times that the sink updates every second, for monitoring systems.
     fn measures(&self) -> SharedMeasures;
 
     /// Closes the sink; returns the phase's totals and the metrics of its workers.
@@ -35,6 +35,7 @@ pub(super) struct IntoFiles<D: Driver> {
 }
 
 impl<D: Driver> Sink for IntoFiles<D> {
+    /// Writes a second to the files and adds it to the totals. Stops the phase if a condition of the plan is met.
     fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> io::Result<()> {
         self.tally.window = window(&self.phase, self.start);
         self.watch.second(sum, &rows, self.tally.window);
@@ -52,10 +53,12 @@ impl<D: Driver> Sink for IntoFiles<D> {
 }
 
 impl<D: Driver> Ending for IntoFiles<D> {
+    /// Returns the counts and times that are updated every second, for monitoring systems.
     fn measures(&self) -> SharedMeasures {
         self.tally.measures.clone()
     }
 
+    /// Flushes the files; returns the totals and the workers' metrics.
     fn end(mut self) -> io::Result<(Totals, Watch)> {
         self.files.end()?;
         Ok((self.tally.totals, self.watch))
@@ -81,6 +84,7 @@ pub(super) struct IntoMemory<D: Driver> {
 }
 
 impl<D: Driver> Sink for IntoMemory<D> {
+    /// Adds a second to the totals, and keeps it in serialized form until it is fetched.
     fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> io::Result<()> {
         self.watch.second(sum, &rows, window(&self.phase, self.start));
         self.tally.second(sum);
@@ -92,10 +96,12 @@ impl<D: Driver> Sink for IntoMemory<D> {
 }
 
 impl<D: Driver> Ending for IntoMemory<D> {
+    /// Returns the counts and times that are updated every second, for monitoring systems.
     fn measures(&self) -> SharedMeasures {
         self.tally.measures.clone()
     }
 
+    /// Returns the totals and the workers' metrics.
     fn end(self) -> io::Result<(Totals, Watch)> {
         Ok((self.tally.totals, self.watch))
     }

@@ -44,6 +44,7 @@ pub fn pair(number: u64) -> &'static [u8] {
 mod tests {
     use super::*;
 
+    /// Returns the text that `push` appends.
     fn text(push: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();
         push(&mut out);

@@ -59,9 +59,10 @@ pub enum Bound {
 }
 
 impl Field {
-    /// Creates the encryption of a field from the `key` (32 hexadecimal digits) and its type: `"text"`,
-    /// `{"number": {"unit": 100, "rounded": false}}` or `{"instant": {"format": "%Y-%m-%d", "span":
-    /// 86400000}}`.
+    /// Creates the encryption of field `name` from the `key` (32 hexadecimal digits) and its type: `"text"`,
+    /// `{"number": {"unit": 100, "rounded": false}}` or `{"instant": {"format": "%Y-%m-%d", "span": 86400000}}`.
+    /// Refuses
+    /// other keys and types.
     pub fn new(key: &str, name: &str, form: &Value) -> Result<Self, PlanError> {
         let wrong = || PlanError::new(format!("{form} does not say how the field {name:?} is encrypted"));
         let key = key_of(key).ok_or_else(|| PlanError::new("a key for encryption has 32 hexadecimal digits"))?;
@@ -281,10 +282,12 @@ mod tests {
 
     const KEY: &str = "2b7e151628aed2a6abf7158809cf4f3c";
 
+    /// Creates the encryption of a field of this type.
     fn field(form: Value) -> Field {
         Field::new(KEY, "f", &form).unwrap()
     }
 
+    /// Creates the encryption of a field of numbers in units of 1 / `unit`.
     fn number(unit: i64) -> Field {
         field(json!({"number": {"unit": unit}}))
     }

@@ -90,6 +90,7 @@ fn find<'a>(cursor: &mut Cursor<'a>, tokens: &[Vec<u8>]) -> Result<Option<&'a [u
 mod tests {
     use super::*;
 
+    /// Returns the JSON text at a pointer; `None` if it is missing.
     fn at(pointer: &str, json: &str) -> Option<String> {
         let value = Pointer::parse(pointer).unwrap().find(json.as_bytes()).unwrap();
         value.map(|json| String::from_utf8(json.to_vec()).unwrap())

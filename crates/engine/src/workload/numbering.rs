@@ -266,6 +266,7 @@ mod tests {
 
     const MANY: u64 = (3 << Counts::BLOCK) + 77;
 
+    /// Returns the uses of the first iterations of a mix.
     fn all(shares: &[f64], seed: u64) -> Vec<Use> {
         let mut numbering = Numbering::drawn(shares.to_vec(), seed, 4);
         (0..MANY).map(|n| numbering.at(n)).collect()

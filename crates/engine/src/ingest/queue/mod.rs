@@ -164,7 +164,9 @@ impl State {
         Some(self.kept.swap_remove(place))
     }
 
-    /// Returns the sampled events of a batch; see [`InFlightBatch::sampled`].
+    /// Applies the sampler to the events of a batch. Returns the index of each sampled event, and the number of
+    /// events
+    /// sent before it.
     fn sampled(&mut self, pieces: &[(Arc<Chunk>, Range<usize>)]) -> Vec<(u32, u64)> {
         let Some(sampler) = &mut self.sampler else { return Vec::new() };
         let (mut sampled, mut before) = (Vec::new(), 0);
@@ -244,8 +246,11 @@ impl Queue {
         self.state().clients += 1;
     }
 
-    /// Returns the next batch: new events first, then batches whose retry is due. A retry that is overdue by
-    /// the maximum back-off precedes new events, but never twice in a row.
+    /// Returns the next batch at `now`, or until when to wait, or that the queue has ended. New events come first,
+    /// then
+    /// batches due for a retry. A retry that is overdue by the maximum back-off precedes new events, but never twice
+    /// in
+    /// a row.
     pub fn take(&self, now: Instant) -> Next {
         let mut state = self.state();
         let over = state.closed || state.readers == 0;
@@ -368,6 +373,7 @@ mod tests {
     use super::*;
     use crate::workload::event::Event;
 
+    /// Creates a chunk with one event; its line is the digit `id`.
     fn event(id: u8) -> Chunk {
         let line = vec![b'0' + id];
         let event = Event { arrived: Instant::now(), line: 0..1, id: 0..1, kind: 0, time: 0, arrival: 0 };
@@ -382,10 +388,12 @@ mod tests {
         queue
     }
 
+    /// Takes the next batch at `now`; `None` without one.
     fn take_batch(queue: &Queue, now: Instant) -> Option<InFlightBatch> {
         if let Next::Batch(in_flight) = queue.take(now) { Some(in_flight) } else { None }
     }
 
+    /// Returns the digit that is the first line of a batch.
     fn line(in_flight: Option<&InFlightBatch>) -> Option<u8> {
         in_flight.map(|in_flight| in_flight.batch.bytes[0] - b'0')
     }

@@ -115,7 +115,7 @@ impl Queue {
         self.events.notify_waiters();
     }
 
-    /// Returns whether the source ended before the queue was closed.
+    /// Returns whether the source ended before the queue was closed for another reason.
     pub fn ran_out(&self) -> bool {
         let state = self.state();
         state.ended || (state.readers == 0 && !state.closed)

@@ -2,6 +2,7 @@ use serde_json::{Value, from_value, json};
 
 use super::*;
 
+/// Returns the transformation by these steps of a source with one kind.
 fn transform(steps: Value) -> Transform {
     let events = json!({"type": "/type", "transform": steps, "kinds": {"bid": {"id": "/id", "time": "/time"}}});
     Transform::new(&from_value(events).unwrap(), 1 << 20).unwrap().unwrap()

@@ -3,6 +3,7 @@ use std::sync::mpsc::channel;
 
 use super::*;
 
+/// Creates a reply of node 1 with three documents, 10 bytes sent and 20 bytes received.
 fn reply(sent: Instant, done: Instant, outcome: Result<(), Failure>) -> Reply {
     Reply { bytes_sent: 10, bytes_received: 20, documents: 3, node: 1, ..Reply::new(sent, done, outcome) }
 }

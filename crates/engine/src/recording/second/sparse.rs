@@ -34,7 +34,7 @@ impl Sparse {
         }
     }
 
-    /// Adds other counters.
+    /// Adds the counts of another histogram.
     pub fn add(&mut self, other: &Self) {
         if self.0.is_empty() {
             return self.clone_from(other);
@@ -75,14 +75,14 @@ impl Sparse {
     }
 }
 
-/// Returns the index of the counter for a value.
+/// Returns the index of the counter that counts a value.
 fn place(value: u64) -> u64 {
     // Number of halvings until the value is below EXACT: the counter's unit is that power of two.
     let halvings = u64::from((value / EXACT).checked_ilog2().map_or(0, |halvings| halvings + 1));
     halvings * (EXACT / 2) + (value >> halvings)
 }
 
-/// Returns the smallest value of a counter.
+/// Returns the smallest value that the counter with index `place` counts.
 fn value(place: u64) -> u64 {
     let halvings = (place / (EXACT / 2)).saturating_sub(1);
     (place - halvings * (EXACT / 2)) << halvings

@@ -145,6 +145,7 @@ impl Load {
         }
     }
 
+    /// Returns the plan of the load, with the condition on missed requests.
     fn plan(&self) -> Plan {
         let steps = if self.steps > 1 { self.steps } else { 0 };
         let journey: Vec<Value> = (0..steps).map(|_| json!({"operation": "a"})).collect();
@@ -163,6 +164,7 @@ impl Load {
     }
 }
 
+/// Creates a slot of a stream's operation `a`.
 fn slot(stream: &str) -> Slot {
     Slot { stream: stream.into(), operation: "a".into(), part: None, of_several: false }
 }
@@ -171,6 +173,7 @@ fn seconds(value: f64) -> Duration {
     Duration::from_secs_f64(value)
 }
 
+/// Returns a rate that rises from 0 to 400 in 60 s.
 fn ramp() -> Value {
     json!({"from": 0, "stages": [{"to": 400, "over": 60}]})
 }

@@ -115,6 +115,7 @@ fn equal(block: &[u8; BLOCK], byte: u8) -> u64 {
     mask
 }
 
+/// Returns a mask of the bytes equal to `byte`.
 #[cfg(not(target_arch = "x86_64"))]
 fn equal(block: &[u8; BLOCK], byte: u8) -> u64 {
     equal_bytes(block, byte)

@@ -323,6 +323,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns whether the validator accepts a text.
     fn is_whole(text: &[u8]) -> bool {
         members(text, |_, _| ()).is_ok()
     }

@@ -188,6 +188,7 @@ mod tests {
 
     const KEY: &str = "000102030405060708090a0b0c0d0e0f";
 
+    /// Returns the definition of an encrypted corpus with the documents of a file.
     fn of_file(path: &Path) -> Value {
         json!({
             "of": {"files": [path.to_str()]},
@@ -196,6 +197,7 @@ mod tests {
         })
     }
 
+    /// Returns all encrypted documents.
     fn lines(corpus: &Encrypted) -> Vec<Value> {
         let mut out = Vec::new();
         corpus.append(0, corpus.plain().documents(), b"", &mut out);

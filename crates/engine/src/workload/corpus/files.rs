@@ -157,10 +157,12 @@ mod tests {
     use super::super::folder::Folder;
     use super::*;
 
+    /// Opens files that must have `documents` documents.
     fn open(paths: &[PathBuf], documents: Option<u64>) -> Result<Files, PlanError> {
         Files::open(paths, DocumentLimits { documents, at_most: None }, LineOptions::default())
     }
 
+    /// Returns the member `n` of `count` documents from number `first`.
     fn numbers(files: &Files, first: u64, count: usize) -> Vec<u64> {
         let number = |document: &[u8]| serde_json::from_slice::<serde_json::Value>(document).unwrap()["n"].as_u64();
         files.documents_from(first).take(count).map(|document| number(document).unwrap()).collect()

@@ -60,7 +60,7 @@ pub struct Geonames {
 }
 
 impl Geonames {
-    /// Creates the generator of a seed.
+    /// Creates a generator; `seed` determines its documents.
     pub fn new(seed: u64) -> Self {
         Self { seed, stream: hash_name("geonames") }
     }

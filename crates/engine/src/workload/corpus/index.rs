@@ -60,8 +60,9 @@ impl Index {
         together.unwrap_or_else(|| Self::scan(named, map, most, reading))
     }
 
-    /// Builds the index together with other processes that open the file, and stores it at `place`. The outer
-    /// error concerns the place.
+    /// Builds the index together with other processes that open the file, and stores it in the file `place`, which
+    /// may exist
+    /// by then. The outer error concerns the place, the inner one the documents.
     fn make(
         place: &Path,
         named: &Path,

@@ -125,7 +125,8 @@ struct Revision {
     username: String,
 }
 
-/// Appends text to the field of the element that contains it. An element may have several texts.
+/// Appends text to the field of the element that contains it, the last of the open elements in `path`. Ignores other
+/// elements. An element may have several texts.
 fn keep(path: &[Box<[u8]>], text: &str, page: &mut Page, revision: Option<&mut Revision>) {
     let names: Vec<&[u8]> = path.iter().map(AsRef::as_ref).collect();
     let field = match (names.as_slice(), revision) {
@@ -247,6 +248,7 @@ under "load" &#233; &lt;ref/&gt;</text><sha1>abc</sha1>
 </mediawiki>
 "#;
 
+    /// Returns the first `most` revisions of a dump.
     fn lines(dump: &str, most: u64) -> io::Result<Vec<Value>> {
         let mut out = Vec::new();
         // Use a small buffer, so that reads end at any position.

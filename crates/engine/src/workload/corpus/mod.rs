@@ -278,10 +278,12 @@ mod tests {
 
     use super::*;
 
+    /// Opens the corpus `trips`.
     fn open(form: Value) -> Result<Arc<Corpus>, PlanError> {
         Corpora::open(&BTreeMap::from([("trips".to_owned(), form)]), 42)?.get("trips")
     }
 
+    /// Returns how many documents were appended, and their text, each after an action line.
     fn text(corpus: &Corpus, first: u64, count: u64) -> (u64, String) {
         let mut out = Vec::new();
         let appended = corpus.append(first, count, b"{\"index\":{}}\n", &mut out);

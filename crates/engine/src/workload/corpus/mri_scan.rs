@@ -60,7 +60,7 @@ pub struct MriScan {
 }
 
 impl MriScan {
-    /// Creates the generator of a seed.
+    /// Creates a generator; `seed` determines its documents.
     pub fn new(seed: u64) -> Self {
         Self { seed, stream: hash_name("mri_scan") }
     }
@@ -285,7 +285,7 @@ impl Generate for MriScan {
     }
 }
 
-/// Appends a date, given in days since 1970.
+/// Appends a date, given in days since 1970, as `2015-01-31`.
 fn push_date(out: &mut Vec<u8>, days: i64) {
     let date = calendar::at(days * calendar::DAY).expect("the constants limit the years").date();
     let (year, month, day) = (date.year() as u64, date.month() as u64, date.day() as u64);
@@ -304,6 +304,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns the length of a scan in bytes, and the scan.
     fn scan(number: u64) -> (usize, Value) {
         let mut out = Vec::new();
         MriScan::new(1).append(number, &mut out);

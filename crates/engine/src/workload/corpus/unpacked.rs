@@ -33,7 +33,7 @@ pub fn unpacked(path: &Path, revisions: Option<u64>) -> Result<PathBuf, PlanErro
     }
 }
 
-/// Like [`unpacked`], with the folder for unpacked files.
+/// Like [`unpacked`], with the folder for the unpacked copy. Other processes that unpack the same file wait.
 pub fn unpacked_in(path: &Path, folder: &Path, revisions: Option<u64>) -> Result<PathBuf, PlanError> {
     let format = Format::of(path);
     if format.is_none() && revisions.is_none() {

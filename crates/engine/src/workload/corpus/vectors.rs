@@ -178,6 +178,7 @@ mod tests {
     use super::super::folder::Folder;
     use super::*;
 
+    /// Returns rows of floats as in a `.fvecs` file.
     fn floats(rows: &[&[f32]]) -> Vec<u8> {
         let row = |row: &&[f32]| {
             let components = row.iter().flat_map(|component| component.to_le_bytes());
@@ -186,6 +187,7 @@ mod tests {
         rows.iter().flat_map(row).collect()
     }
 
+    /// Returns rows of integers as in an `.ivecs` file.
     fn integers(rows: &[&[i32]]) -> Vec<u8> {
         let row = |row: &&[i32]| {
             let components = row.iter().flat_map(|component| component.to_le_bytes());
@@ -194,6 +196,7 @@ mod tests {
         rows.iter().flat_map(row).collect()
     }
 
+    /// Returns document `number` as text.
     fn document(vectors: &Vectors, number: u64) -> String {
         let mut out = Vec::new();
         vectors.append(number, &mut out);

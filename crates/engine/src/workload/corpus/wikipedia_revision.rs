@@ -38,7 +38,7 @@ pub struct WikipediaRevision {
 }
 
 impl WikipediaRevision {
-    /// Creates the generator of a seed.
+    /// Creates a generator; `seed` determines its documents. Builds its tables and its text pool.
     pub fn new(seed: u64) -> Self {
         let revisions = Quantiles::new(&REVISIONS);
         let mut first = vec![0];

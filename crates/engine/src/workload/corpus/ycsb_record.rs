@@ -69,6 +69,7 @@ mod tests {
 
     use super::*;
 
+    /// Returns record `number` of a generator with these options.
     fn record(with: Value, number: u64) -> Value {
         let mut out = Vec::new();
         YcsbRecord::new(1, with.as_object().unwrap()).unwrap().append(number, &mut out);

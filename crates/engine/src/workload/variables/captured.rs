@@ -72,6 +72,7 @@ impl Captured {
 mod tests {
     use super::*;
 
+    /// Returns the value in slot 0 in an encoding.
     fn written(captured: &Captured, encoding: Encoding) -> String {
         let mut out = Vec::new();
         captured.write(0, encoding, &mut out);

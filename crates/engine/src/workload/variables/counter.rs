@@ -83,7 +83,7 @@ impl Records {
         self.items
     }
 
-    /// Returns whether records are inserted.
+    /// Returns whether requests insert records under a counter.
     pub fn grow(&self) -> bool {
         !matches!(self.inserted, Inserted::None)
     }

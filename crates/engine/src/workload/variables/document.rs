@@ -28,7 +28,7 @@ pub struct Documents {
 
 impl Documents {
     /// Creates a variable from `{corpus: name, order: random | sequential}`. Request k takes a random
-    /// document, or document k.
+    /// document, or document k. Refuses an unknown or empty corpus.
     pub fn new(argument: &Value, corpora: &Corpora) -> Result<Self, PlanError> {
         let form = Form::new("document", argument, &["corpus", "order"])?;
         let corpus = corpora.get(form.text("corpus")?)?;
@@ -195,6 +195,7 @@ mod tests {
         "{\"n\": 2, \"list\": [7]}\n",
     );
 
+    /// Creates variables with these definitions, and `set`: the documents of a corpus in order.
     fn variables(folder: &Folder, forms: &Value) -> Result<Variables, PlanError> {
         let file = folder.file("sets.ndjson", LINES);
         let corpora = BTreeMap::from([("sets".to_owned(), json!({"files": [file.to_str()]}))]);
@@ -205,6 +206,7 @@ mod tests {
         Variables::with_corpora(all.as_object().unwrap(), &Corpora::open(&corpora, 1).unwrap())
     }
 
+    /// Returns the value of a variable in request `k`, in an encoding.
     fn written(variables: &Variables, name: &str, k: u64, encoding: Encoding) -> String {
         let draw = Draw::new(42, 1, k);
         let values = Values { variables, draw: &draw, captured: &Captured::NONE };

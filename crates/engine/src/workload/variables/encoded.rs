@@ -55,7 +55,7 @@ impl Encoded {
         Ok(())
     }
 
-    /// Sets JSON that equals its text, which is everything except strings.
+    /// Replaces the value by JSON other than a string, which equals its text.
     fn set_plain(&mut self, json: &[u8]) {
         self.set_text(&String::from_utf8_lossy(json));
         self.json.clear();

@@ -18,7 +18,7 @@ pub enum Real {
 }
 
 impl Real {
-    /// Parses `{mean: m}`.
+    /// Parses `{mean: m}`; refuses a mean that is not above 0.
     pub fn exponential(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("exponential", argument, &["mean"])?;
         Ok(Self::Exponential {
@@ -26,7 +26,7 @@ impl Real {
         })
     }
 
-    /// Parses `{mean: m, deviation: s}`.
+    /// Parses `{mean: m, deviation: s}`; refuses a negative deviation.
     pub fn normal(form: &Form<'_>) -> Result<Self, PlanError> {
         Ok(Self::Normal {
             mean: form.number("mean", None, f64::is_finite, "a number")?,

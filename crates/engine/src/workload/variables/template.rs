@@ -47,17 +47,18 @@ impl Template {
         Ok(template)
     }
 
-    /// Appends bytes unchanged.
+    /// Appends bytes unchanged, without looking for holes.
     pub fn push_literal(&mut self, bytes: impl AsRef<[u8]>) {
         self.literals.extend_from_slice(bytes.as_ref());
     }
 
-    /// Appends `text` as part of a JSON string.
+    /// Appends `text` as part of a JSON string: literals and holes are escaped. Refuses unknown variables.
     pub fn push_json_text(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
         self.push_text(text, variables, Encoding::JsonText, push_json_text)
     }
 
-    /// Appends `text` as a segment of a path or query string: literals and holes are percent-encoded.
+    /// Appends `text` as a segment of a path or query string: literals and holes are percent-encoded. Refuses unknown
+    /// variables.
     pub fn push_segment(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
         self.push_text(text, variables, Encoding::Percent, push_percent)
     }
@@ -71,7 +72,7 @@ impl Template {
         self.push_text(text, variables, Encoding::Percent, |literals, text| literals.extend_from_slice(text.as_bytes()))
     }
 
-    /// Appends `text` with unencoded literals and holes.
+    /// Appends `text` with unencoded literals and holes. Refuses unknown variables.
     pub fn push_verbatim(&mut self, text: &str, variables: &Variables) -> Result<(), PlanError> {
         self.push_text(text, variables, Encoding::Text, |literals, text| literals.extend_from_slice(text.as_bytes()))
     }
@@ -163,7 +164,7 @@ impl Template {
     }
 }
 
-/// Returns the names in the holes of a text; empty for an invalid template.
+/// Returns the variables' names in the holes of a text; empty for an invalid template.
 pub(crate) fn names(text: &str) -> Vec<&str> {
     let pieces = pieces(text).unwrap_or_default();
     pieces.into_iter().filter_map(|piece| if let Piece::Hole(name) = piece { Some(name) } else { None }).collect()
@@ -204,6 +205,7 @@ mod tests {
     use crate::util::draw::Draw;
     use crate::workload::variables::Captured;
 
+    /// Returns constants of several types, and the variable `k`: the request's number.
     fn variables() -> Variables {
         let forms = json!({
             "low": {"constant": 7},
@@ -214,6 +216,7 @@ mod tests {
         Variables::parse(forms.as_object().unwrap()).unwrap()
     }
 
+    /// Returns the text of a template in request `k`.
     fn rendered(template: &Template, k: u64) -> String {
         let mut out = Vec::new();
         let (variables, draw) = (variables(), Draw::new(1, 2, k));
@@ -221,10 +224,12 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
+    /// Returns the text of a JSON template in request 3.
     fn json_text(value: Value) -> String {
         rendered(&Template::json(&value, &variables()).unwrap(), 3)
     }
 
+    /// Returns the text of a path's template in request 3.
     fn path(text: &str) -> Result<String, PlanError> {
         let mut template = Template::default();
         template.push_path(text, &variables())?;

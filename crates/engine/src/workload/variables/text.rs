@@ -25,7 +25,7 @@ pub struct RandomLetters {
 }
 
 impl RandomLetters {
-    /// Parses `{length: 100}` or `{length: [10, 200]}`.
+    /// Parses `{length: 100}` or `{length: [10, 200]}`; refuses a length above 1,048,576.
     pub fn new(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("text", argument, &["length"])?;
         let wrong = || form.wrong("length", "a number of characters up to 1048576, or [shortest, longest]");

@@ -158,7 +158,7 @@ pub struct NycTaxiTrip {
 }
 
 impl NycTaxiTrip {
-    /// Creates the generator of a seed.
+    /// Creates a generator; `seed` determines its documents.
     pub fn new(seed: u64) -> Self {
         Self {
             seed,

@@ -65,6 +65,7 @@ mod tests {
     use super::*;
     use crate::plan::Level;
 
+    /// Creates the named generator of three documents, with these options.
     fn open(name: &str, with: &Value) -> Result<Box<dyn Generate>, PlanError> {
         let rate = Profile::new(&Level::Constant(10.0))?;
         let share = Stride { index: 0, of: 1 };

@@ -13,6 +13,7 @@ fn of(plain: &Value, how: &Value, bound: &str) -> Result<Variables, PlanError> {
     Variables::parse(json!({"v": {"encrypted": encrypted}, "plain": plain}).as_object().unwrap())
 }
 
+/// Returns the unencrypted value in request `k`.
 fn plain(variables: &Variables, k: u64) -> Value {
     let mut out = Vec::new();
     let draw = Draw::new(42, 1, k);

@@ -9,6 +9,7 @@ use super::*;
 
 const N: u64 = 100_000;
 
+/// Creates the variable `v` with this definition.
 fn variables(form: Value) -> Variables {
     Variables::parse(json!({ "v": form }).as_object().unwrap()).unwrap()
 }

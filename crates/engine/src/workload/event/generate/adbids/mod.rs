@@ -55,6 +55,7 @@ struct Exponential {
 }
 
 impl Exponential {
+    /// Creates the distribution with mean `max / rate`, redrawn while it exceeds `max`.
     const fn new(rate: f64, max: f64) -> Self {
         Self { rate, max }
     }
