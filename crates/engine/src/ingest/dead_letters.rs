@@ -98,12 +98,14 @@ pub struct Refusal {
 }
 
 impl From<Reason> for Refusal {
+    /// Creates a refusal without details.
     fn from(reason: Reason) -> Self {
         Self { reason, words: String::new() }
     }
 }
 
 impl From<Invalid> for Reason {
+    /// Converts the reason why a line is not a valid object.
     fn from(invalid: Invalid) -> Self {
         match invalid {
             Invalid::NoObject => Self::NoObject,

@@ -44,6 +44,7 @@ pub enum From {
 }
 
 impl fmt::Display for From {
+    /// Writes the sender's address, or `FILE:LINE`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sender(name) => f.write_str(name),

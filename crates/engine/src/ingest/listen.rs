@@ -61,6 +61,7 @@ pub struct PortReader {
 }
 
 impl fmt::Debug for Port {
+    /// Shows only the address.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Port").field("address", &self.address).finish_non_exhaustive()
     }

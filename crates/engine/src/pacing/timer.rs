@@ -53,17 +53,20 @@ struct Sleeper {
 }
 
 impl PartialEq for Sleeper {
+    /// Compares by due time.
     fn eq(&self, other: &Self) -> bool {
         self.due == other.due
     }
 }
 impl Eq for Sleeper {}
 impl PartialOrd for Sleeper {
+    /// Compares by due time.
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 impl Ord for Sleeper {
+    /// Compares by due time.
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.due.cmp(&other.due)
     }

@@ -128,6 +128,7 @@ impl From<String> for Secret {
 }
 
 impl fmt::Debug for Secret {
+    /// Writes `***` instead of the text.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }

@@ -30,6 +30,8 @@ pub struct BackOff {
 }
 
 impl Default for BackOff {
+    /// Returns pauses from 50 ms, doubled up to 2 s, plus up to 50 % at random; retries all classes that may succeed
+    /// later.
     fn default() -> Self {
         Self {
             base: Duration::from_millis(50),

@@ -45,6 +45,7 @@ impl PlanError {
 }
 
 impl fmt::Display for PlanError {
+    /// Writes the message.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)
     }

@@ -129,6 +129,7 @@ struct Written {
 }
 
 impl Sink for Written {
+    /// Writes a second to the files, and adds it to the totals and to the counts by deadline.
     fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> std::io::Result<()> {
         self.files.second(self.tally.slots(), sum, &Workers::of(rows))?;
         self.tally.second(sum);
@@ -152,6 +153,7 @@ struct Kept {
 }
 
 impl Sink for Kept {
+    /// Adds a second to the totals, and keeps it in serialized form.
     fn second(&mut self, sum: &Interval, rows: Vec<WorkerRow>) -> std::io::Result<()> {
         self.watch.second(sum, &rows, (Duration::ZERO, None));
         self.tally.second(sum);

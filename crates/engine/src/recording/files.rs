@@ -200,6 +200,7 @@ fn seconds(nanoseconds: u64) -> f64 {
 struct Seconds(u64);
 
 impl std::fmt::Display for Seconds {
+    /// Writes seconds with nine decimals.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{:09}", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
     }

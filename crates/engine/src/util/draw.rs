@@ -18,7 +18,7 @@ pub const LOOPS: usize = 4;
 pub struct Draw {
     /// The run's seed.
     pub seed: u64,
-    /// The stream's index in its phase's plan, mixed with the phase's name by the plan.
+    /// The key of the stream: a hash of the names of its phase and of the stream.
     pub stream: u64,
     /// The number of the request in the stream, over all generators.
     pub k: u64,

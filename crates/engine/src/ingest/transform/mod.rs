@@ -86,6 +86,7 @@ impl Path {
 }
 
 impl fmt::Display for Path {
+    /// Writes the names, separated by dots.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&String::from_utf8_lossy(&self.names.join(&b'.')))
     }

@@ -21,6 +21,7 @@ pub enum Invalid {
 }
 
 impl From<Unexpected> for Invalid {
+    /// Returns [`Invalid::NoObject`].
     fn from(_: Unexpected) -> Self {
         Self::NoObject
     }
