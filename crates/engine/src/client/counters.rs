@@ -172,6 +172,7 @@ mod tests {
         Count::of(worker, Numbering::Every(1), vec![0])
     }
 
+    /// The settled count ends at the first number with an unfinished request.
     #[test]
     fn numbers_are_settled_up_to_the_first_whose_request_is_not_over() {
         let counters = [Counter::new(2, false)];

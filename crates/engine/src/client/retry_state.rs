@@ -127,6 +127,7 @@ mod tests {
         reply.outcome.err().map(|failure| failure.class)
     }
 
+    /// A retry carries the rejected documents, by their indices in the whole request.
     #[test]
     fn only_the_documents_that_were_rejected_are_left_by_their_places_in_the_whole() {
         let mut state = RetryState::default();

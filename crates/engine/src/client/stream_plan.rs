@@ -104,7 +104,8 @@ impl<D: Driver> StreamPlan<D> {
         stream_plan
     }
 
-    /// Returns the group of the choices that use counter `uses`, or none, with their shares scaled to a sum of 1.
+    /// Returns the group of the choices that use counter `uses`, or none, with the bounds of their ranges scaled to
+    /// end at 1.
     fn group(&self, uses: Option<usize>) -> Group {
         let mut before = 0.0;
         let (mut share, mut choices) = (0.0, Vec::new());

@@ -93,6 +93,7 @@ impl Acks {
 mod tests {
     use super::*;
 
+    /// Reads that may share a token do, and lines count only after all events of the token are settled.
     #[test]
     fn readings_that_may_be_safe_together_have_one_ticket_and_no_line_is_safe_too_early() {
         let mut acks = Acks::default();
@@ -111,6 +112,7 @@ mod tests {
         assert_eq!(acks.lines(), 9);
     }
 
+    /// Ten thousand reads of one line share ten tokens.
     #[test]
     fn tickets_are_few_however_small_the_readings_are() {
         let mut acks = Acks::default();

@@ -166,6 +166,7 @@ mod tests {
         assert!(Unit::Seconds.warning(1_795_480_000).contains("1970-01-21"));
     }
 
+    /// The fast parser agrees with the general one wherever it accepts a text.
     #[test]
     fn the_usual_form_is_read_as_the_general_reader_reads_it() {
         let general = |text: &str| text.parse::<jiff::Timestamp>().ok().map(|instant| instant.as_millisecond());

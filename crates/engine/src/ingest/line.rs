@@ -232,6 +232,7 @@ mod tests {
         assert_eq!((fields.kind, &line[fields.id], fields.time, fields.due), (1, &b"12"[..], 7, Some(9)));
     }
 
+    /// Each kind of invalid line has its own reason of the dead letter.
     #[test]
     fn every_other_line_has_its_reason() {
         for (line, reason) in [
@@ -358,6 +359,7 @@ mod tests {
         assert_eq!((fields.kind, &line[fields.id], fields.time), (0, "id", 7));
     }
 
+    /// Random lines have the same fields as their parsed JSON.
     #[test]
     fn random_lines_parse_to_their_values() {
         let value = |draw: &Draw, salt: u64| match draw.bits(salt) % 9 {

@@ -84,6 +84,7 @@ mod tests {
 
     const ALONE: Stride = Stride { index: 0, of: 1 };
 
+    /// Each interval yields one event, at a random time within it.
     #[test]
     fn one_event_of_each_stretch_is_chosen_at_an_instant_that_is_drawn() {
         let instants = chosen(ALONE, 7, 100, 1);
@@ -95,12 +96,14 @@ mod tests {
         assert!(within.iter().any(|at| *at < 0.1) && within.iter().any(|at| *at > 0.9));
     }
 
+    /// The selection depends on the seed, not on the sizes of batches.
     #[test]
     fn which_events_are_chosen_does_not_depend_on_the_batches_that_carry_them() {
         assert_eq!(chosen(ALONE, 7, 20, 1), chosen(ALONE, 7, 20, 4096));
         assert_ne!(chosen(ALONE, 7, 20, 1), chosen(ALONE, 8, 20, 1));
     }
 
+    /// Three ranks together select the same events as one.
     #[test]
     fn ranks_together_choose_the_sample_of_one() {
         let mut together: Vec<f64> = (0..3).flat_map(|index| chosen(Stride { index, of: 3 }, 7, 30, 50)).collect();
@@ -108,6 +111,7 @@ mod tests {
         assert_eq!(together, chosen(ALONE, 7, 30, 50));
     }
 
+    /// After intervals without events, only one event is selected.
     #[test]
     fn after_a_pause_one_event_is_chosen_and_not_one_for_each_stretch_of_it() {
         let start = Instant::now();

@@ -174,6 +174,7 @@ mod tests {
         assert_eq!([0.0, 1.0, 2.0].map(|x| profile.inverse(x)), [Some(0.0), Some(0.25), Some(0.5)]);
     }
 
+    /// On a ramp, request x is due when the integral of the rate reaches x.
     #[test]
     fn a_ramp_reaches_its_requests_where_the_area_under_it_says() {
         // 0 to 10 in 10 s: t^2 / 2 requests by t, 50 in all; then 10 a second.
@@ -211,6 +212,7 @@ mod tests {
         assert!((x - total).abs() <= 0.25, "{x} of {total}");
     }
 
+    /// `at_least` returns the periods in which a client is active.
     #[test]
     fn clients_are_there_while_the_level_is() {
         let up_and_down = profile(0.0, &[(4.0, 4.0), (4.0, 2.0), (0.0, 4.0)]);

@@ -179,6 +179,7 @@ mod tests {
         assert!(distance < 1.95 / (n as f64).sqrt(), "distance {distance}");
     }
 
+    /// Requests due after 30 years are left out of the schedule.
     #[test]
     fn requests_that_are_due_in_ages_never_come() {
         for value in [1e-25, 1e-10, 5e-324] {

@@ -156,6 +156,7 @@ impl Clock {
 mod tests {
     use super::*;
 
+    /// With several ranks, the next step needs all users to wait and all ranks to have made the last step.
     #[test]
     fn a_clock_of_several_ranks_moves_when_all_wait_and_know_the_step() {
         let ranks = [SimulatedClock::new(2, 1, true), SimulatedClock::new(1, 1, true), SimulatedClock::new(0, 1, true)];
@@ -179,6 +180,7 @@ mod tests {
         assert_eq!(sum().next(2), Some(20));
     }
 
+    /// When all users wait, the clock advances to the earliest time that a user waits for.
     #[test]
     fn the_clock_goes_to_the_least_instant_when_the_last_user_waits() {
         let simulated_clock = SimulatedClock::new(3, 1, false);

@@ -247,6 +247,7 @@ fn recorder(folder: &Folder, ranks: u64, threads: u64) -> RankRecorder {
     RankRecorder::create(&folder.0, &plan, &slots(), plan.fingerprint(), None).unwrap()
 }
 
+/// The files of several ranks equal the files of one process with the same requests.
 #[test]
 fn the_record_of_ranks_is_that_of_one_process_which_did_all_requests() {
     let start = Instant::now();
@@ -357,6 +358,7 @@ fn a_second_that_was_lost_on_the_way_is_noticed() {
     );
 }
 
+/// Directives have the settled counts over all ranks.
 #[test]
 fn directives_contain_facts_of_the_whole() {
     let start = Instant::now();

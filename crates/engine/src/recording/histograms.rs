@@ -22,7 +22,7 @@ struct Entry {
 }
 
 impl HistogramLog {
-    /// Reads a log into memory. Fails if the file cannot be read, or if an entry is not an interval histogram.
+    /// Reads a log into memory. Fails if the file cannot be read, or if an entry cannot be parsed.
     pub fn read(path: &Path) -> Result<Self, String> {
         let bytes = std::fs::read(path).map_err(|e| format!("{}: {e}", path.display()))?;
         let mut entries: BTreeMap<String, Vec<Entry>> = BTreeMap::new();

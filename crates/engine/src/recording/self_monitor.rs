@@ -117,6 +117,7 @@ mod tests {
     use super::*;
     use crate::util::cpu::count_spin;
 
+    /// A stall records one lag for each check that it missed.
     #[test]
     fn a_stall_is_a_lag_for_each_look_that_it_missed() {
         let start = Instant::now();
@@ -131,6 +132,7 @@ mod tests {
         assert!((watch.away - 1.0).abs() < 1e-9, "{}", watch.away);
     }
 
+    /// A stall over several seconds counts in each of them.
     #[test]
     fn a_stall_belongs_to_the_seconds_over_which_it_lasted() {
         let start = Instant::now();

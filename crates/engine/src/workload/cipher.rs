@@ -327,6 +327,7 @@ mod tests {
         assert!(distances.windows(2).any(|pair| pair[0] != pair[1]));
     }
 
+    /// Encrypted bounds separate encrypted numbers like the plain bounds separate the plain numbers.
     #[test]
     fn bounds_part_mapped_numbers_where_they_part_the_numbers() {
         let field = number(100);
@@ -342,6 +343,7 @@ mod tests {
         }
     }
 
+    /// The bounds of a date cover the whole period that its text stands for.
     #[test]
     fn an_instant_bounds_as_much_time_as_its_text_stands_for() {
         let written = field(json!({"instant": {"format": "%Y-%m-%d %H:%M:%S", "span": 1000}}));

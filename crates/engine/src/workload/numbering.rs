@@ -335,6 +335,7 @@ mod tests {
         assert_eq!(Numbering::Every(3).taken(7, 0), 24);
     }
 
+    /// `hypergeometric` and `binomial` draw with the exact probabilities.
     #[test]
     fn numbers_of_a_half_have_the_law_that_they_are_drawn_from() {
         // Exact probabilities for 6 marked balls among 16, with 8 drawn.

@@ -338,6 +338,7 @@ fn unusable_patterns_are_refused() {
     }
 }
 
+/// Patterns take linear time on lines that are slow for backtracking engines.
 #[test]
 fn hostile_lines_cost_time_in_proportion_to_their_length() {
     // With backtracking, each of these would take longer than the age of the universe.
@@ -410,6 +411,7 @@ fn events_are_dropped_by_conditions() {
     assert_eq!(twice, Err("drop_event: the field x appears twice".to_owned()));
 }
 
+/// A grok pattern captures the same parts as the equal regular expression.
 #[test]
 fn random_texts_are_taken_apart_as_a_plain_expression_does() {
     use crate::util::draw::Draw;

@@ -42,6 +42,7 @@ fn a_request_counts_in_its_second_and_in_the_segment_it_was_scheduled_in() {
     assert_eq!(seconds[1].messages[0].text, "busy");
 }
 
+/// A part is recorded in the slot after its operation, with its own service time.
 #[test]
 fn a_part_is_written_down_behind_its_operation_with_the_time_between_its_own_instants() {
     let (finished, intervals) = channel();
@@ -141,6 +142,7 @@ fn requests_in_flight_count_in_each_second_that_ends_meanwhile() {
     assert_eq!((sum.unanswered, sum.oldest_unanswered), (4, Duration::from_millis(1800)), "sum and greatest");
 }
 
+/// A request that ends in the next second counts as in flight at the end of the second before.
 #[test]
 fn the_request_that_shows_that_a_second_has_ended_was_in_flight_at_its_end() {
     let (finished, intervals) = channel();
@@ -178,6 +180,7 @@ fn a_second_is_cleared_before_it_is_filled_again() {
     assert!(interval.cells[1].is_none(), "what was not used for a second gives its room back");
 }
 
+/// The sum of eight cells equals one cell with all requests.
 #[test]
 fn the_merge_of_eight_generators_records_equals_the_record_of_all_they_saw() {
     let mut parts = vec![Cell::new(); 8];

@@ -178,6 +178,7 @@ fn ramp() -> Value {
     json!({"from": 0, "stages": [{"to": 400, "over": 60}]})
 }
 
+/// The condition on missed requests does not stop a phase with response times below its window.
 #[test]
 fn a_phase_whose_responses_are_faster_than_the_window_is_not_stopped() {
     for store in [Store::Constant(seconds(0.5)), Store::Constant(seconds(3.0)), Store::Exponential(seconds(0.5))] {

@@ -55,6 +55,7 @@ fn texts(value: &Value) -> [String; 3] {
     [dense, format!(" {}\n", serde_json::to_string_pretty(value).unwrap()), escaped]
 }
 
+/// The cursor visits the members of random objects in order, and skips their values.
 #[test]
 fn members_come_in_order_and_values_are_passed_over() {
     for k in 0..2000 {
@@ -103,6 +104,7 @@ fn scalars_are_read() {
     assert_eq!(read("").whole(), Err(Unexpected));
 }
 
+/// Returning false from a callback ends the iteration before the rest of an incomplete text.
 #[test]
 fn a_walk_can_be_ended_before_the_rest_has_come() {
     let mut errors = None;
@@ -116,6 +118,7 @@ fn a_walk_can_be_ended_before_the_rest_has_come() {
     assert_eq!((walk, errors), (Ok(()), Some(true)));
 }
 
+/// Truncated and invalid texts are errors.
 #[test]
 fn a_text_that_is_cut_off_or_no_json_ends_the_walk() {
     let walk = |text: &[u8]| Cursor::new(text).object(|_, cursor| cursor.skip().map(|()| true));

@@ -334,6 +334,7 @@ mod tests {
         text.trim_ascii_start().starts_with(b"{") && serde_json::from_slice::<IgnoredAny>(text).is_ok()
     }
 
+    /// `members` reports names unescaped, and values as written, in order.
     #[test]
     fn members_are_shown_in_their_order_as_they_are_written() {
         let text = " {\"a\" : [1, {\"b\": \"}\"}] ,\"\":\"x\\\"y\",\"\\u0061\":-1.5e+3,\"\\ud800\": null , \"a\":{}} ";
@@ -347,6 +348,7 @@ mod tests {
         assert_eq!(shown, expected.map(|(name, value)| (name.to_owned(), value)));
     }
 
+    /// The validator accepts exactly the objects that `serde_json` accepts.
     #[test]
     fn objects_of_the_general_parser_are_accepted() {
         // Random texts of significant characters, and valid texts with bytes changed, removed or cut off.
@@ -381,6 +383,7 @@ mod tests {
         assert!(taken > 10_000 && refused > 10_000, "{taken} {refused}");
     }
 
+    /// Mismatched brackets and nesting deeper than `DEEPEST` are refused.
     #[test]
     fn every_bracket_has_its_partner_and_nesting_its_bound() {
         for depth in [1, 63, 64, 65, 128, 129, DEEPEST] {
@@ -407,6 +410,7 @@ mod tests {
         }
     }
 
+    /// `plain` stops at quotes, backslashes and control characters at every position.
     #[test]
     fn every_byte_is_found_at_every_place() {
         for length in 0..40 {

@@ -218,6 +218,7 @@ mod tests {
         assert_eq!(lines(&corpus), expected, "what a load sends");
     }
 
+    /// A cached file is reused until the key, the files or the seed of generated documents change.
     #[test]
     fn a_corpus_is_encrypted_once_and_again_when_anything_else_is_asked() {
         let folder = Folder::new("encrypted-once");

@@ -193,6 +193,7 @@ mod tests {
         assert_eq!(open(&paths[1..], Some(1)).unwrap().documents(), 1);
     }
 
+    /// Without `documents`, `at_most` limits the number of documents but does not require it.
     #[test]
     fn at_most_takes_as_many_as_there_are_where_nothing_says_how_many_there_must_be() {
         let folder = Folder::new("at-most");
@@ -204,6 +205,7 @@ mod tests {
         assert_eq!((documents(1), documents(2), documents(300)), (1, 2, 2));
     }
 
+    /// A file with fewer documents than required is refused.
     #[test]
     fn a_file_that_was_cut_off_is_noticed_as_far_as_it_is_needed() {
         let folder = Folder::new("cut-off");

@@ -290,6 +290,7 @@ mod tests {
         (appended, String::from_utf8(out).unwrap())
     }
 
+    /// Documents do not depend on the batches in which they are appended.
     #[test]
     fn a_batch_is_the_same_however_the_corpus_is_cut() {
         let corpus = open(json!({"generate": "nyc_taxi_trip", "documents": 100})).unwrap();

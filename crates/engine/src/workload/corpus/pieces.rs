@@ -196,6 +196,7 @@ mod tests {
         }
     }
 
+    /// Concurrent scans share the pieces, return the same result, and take over the piece of a dead process.
     #[test]
     fn processes_that_look_together_share_the_pieces_and_find_the_same() {
         let folder = Folder::new("pieces");

@@ -54,6 +54,7 @@ mod tests {
     use super::*;
     use crate::util::draw::Draw;
 
+    /// The distribution passes through its points, and is linear between them.
     #[test]
     fn the_given_quantiles_come_back_and_lines_join_them() {
         let quantiles = Quantiles::new(&[(0.0, 1.0), (0.25, 2.0), (0.5, 10.0), (1.0, 20.0)]);

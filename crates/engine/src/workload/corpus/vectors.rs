@@ -234,6 +234,7 @@ mod tests {
         }
     }
 
+    /// A shorter column is refused only if its missing rows are needed.
     #[test]
     fn a_column_that_was_cut_off_is_noticed_as_far_as_it_is_needed() {
         let folder = Folder::new("vectors-cut");

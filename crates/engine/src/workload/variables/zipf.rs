@@ -223,6 +223,7 @@ mod tests {
         assert!((zeta(5000, 0.7) - direct).abs() < 1e-10);
     }
 
+    /// A distribution grown to n items has the sum of a new one over n items.
     #[test]
     fn a_law_that_grew_is_the_law_of_its_items() {
         for from in [10, 100, 999, 5000] {

@@ -45,6 +45,7 @@ fn a_fresh_counter_begins_elsewhere_in_each_phase() {
     assert_eq!(begin("old", 1, 2), Some(Number::Whole(100)));
 }
 
+/// Distributions draw only inserted records that are settled.
 #[test]
 fn laws_choose_from_inserted_records_as_far_as_they_are_settled() {
     let laws = [
@@ -63,6 +64,7 @@ fn laws_choose_from_inserted_records_as_far_as_they_are_settled() {
     }
 }
 
+/// In `exponential` with `newest_first`, the newest item has its expected share.
 #[test]
 fn the_newest_item_is_the_most_likely_of_a_law_that_counts_from_it() {
     let law = json!({"exponential": {"items": 100, "mean": 5, "newest_first": true}});

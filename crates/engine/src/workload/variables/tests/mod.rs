@@ -120,6 +120,7 @@ fn two_variables_of_one_request_are_independent() {
     assert!(chi2 < 10.83, "chi-squared {chi2} with 1 degree of freedom exceeds its 99.9 % quantile");
 }
 
+/// A constant is escaped as each encoding requires.
 #[test]
 fn a_value_is_written_as_its_place_wants_it() {
     let variables = variables(json!({"constant": "a \"b\"/c"}));
@@ -293,6 +294,7 @@ fn derived_values_follow_their_variables() {
     assert_eq!(drawn(forms(json!({"derived": "<${low}|${x}>"})), &draw), r#""<8|a\"b>""#);
 }
 
+/// A value with `per` is the same in all requests of the user or iteration.
 #[test]
 fn a_value_per_user_or_iteration_is_theirs_in_all_their_requests() {
     let of = |per: &str, draw: Draw| drawn(json!({"v": {"uniform": [0, 1_000_000], "per": per}}), &draw);
@@ -380,6 +382,7 @@ fn cyclic_variables_are_refused() {
     );
 }
 
+/// Invalid definitions are refused, and the error names the variable.
 #[test]
 fn a_law_that_cannot_be_is_refused() {
     for form in [

@@ -148,6 +148,7 @@ fn logs_of_another_seed_or_start_have_other_ids_at_the_same_instants() {
     assert!(first.is_disjoint(&ids(1, 500)), "the second half of the one has the instants of the other's first");
 }
 
+/// A rate that falls to 0 ends the log.
 #[test]
 fn a_level_that_ends_at_nothing_ends_the_log() {
     let level = serde_json::json!({"from": 100.0, "stages": [{"to": 100.0, "over": 2.0}, {"to": 0.0, "over": 0.0}]});
