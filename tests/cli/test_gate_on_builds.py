@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.alone, pytest.mark.store]
+pytestmark = [pytest.mark.alone, pytest.mark.store, pytest.mark.trial]
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "selfcare_app"
 #: Delay of every answer, s, and the extra delay of the slow endpoint.

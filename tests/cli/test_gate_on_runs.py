@@ -9,7 +9,7 @@ from commands import within
 from loadframe.record import Run
 from rest_service import RestService
 
-pytestmark = pytest.mark.alone
+pytestmark = [pytest.mark.alone, pytest.mark.trial]
 
 WORKLOAD = """\
 workload: slow

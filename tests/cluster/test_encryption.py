@@ -123,7 +123,9 @@ def test_a_primary_of_postgresql_and_its_replica_encrypt_as_requested(module_sta
         assert [row["ssl"] for row in rows] == [encryption != "http"]
 
 
-@pytest.mark.parametrize(("kind", "heap"), [("cassandra", "320m"), ("elasticsearch", "300m")])
+@pytest.mark.parametrize(
+    ("kind", "heap"), [pytest.param("cassandra", "320m", marks=pytest.mark.trial), ("elasticsearch", "300m")]
+)
 def test_java_servers_have_a_port_for_each_and_refuse_plain_connections(module_state, kind, heap):
     with encrypted(kind, "both", settings={"heap": heap}) as cluster:
         ca = authority_of(cluster)

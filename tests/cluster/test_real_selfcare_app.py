@@ -168,6 +168,7 @@ def test_a_collection_moves_under_load_and_no_document_is_missed(state):
         assert ask(front, "POST", "/placement/none/next", {"to": "mongodb"})[0] == 409
 
 
+@pytest.mark.trial
 def test_shards_replicas_routing_and_merging_are_settings_and_change_no_answer(state):
     layout = {"shards": 5, "replicas": 1, "routing": "user", "merge": True, "refresh": "all"}
     settings = {"store": "opensearch", "opensearch.heap": "400m", **layout}

@@ -93,8 +93,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Parametrize each contract test over all stores, or over the store that its module names in ONLY."""
     if "store" in metafunc.fixturenames:
         only = getattr(metafunc.module, "ONLY", None)
-        # Its nodes start slowest, and OpenSearch's cluster changes by the same code.
-        trials = {"elasticsearch"} if "changes" in metafunc.module.__name__ else set()
+        # Their nodes start slowest. OpenSearch's cluster changes by the code of Elasticsearch's.
+        trials = {"cassandra", "elasticsearch"} if "changes" in metafunc.module.__name__ else set()
         kinds = [pytest.param(kind, marks=[pytest.mark.trial] if kind in trials else []) for kind in KINDS]
         metafunc.parametrize("kind", [only] if only else kinds)
 

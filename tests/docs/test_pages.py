@@ -11,9 +11,13 @@ TOP = Path(__file__).parents[2]
 PAGES = [page for page in map(read_page, pages(TOP)) if page.commands]
 #: Pages that take minutes. Other tests run the same kinds of experiments.
 TRIALS = {
+    "docs/how-to/compare-stores-for-a-paper.md",
     "docs/how-to/gate-in-ci.md",
     "docs/how-to/ingest-a-stream.md",
+    "docs/how-to/named-clusters.md",
+    "docs/how-to/repeat-a-study.md",
     "docs/tutorials/add-a-node-under-load.md",
+    "docs/tutorials/compare-releases.md",
     "docs/tutorials/find-settings.md",
     "docs/tutorials/size-a-cluster.md",
 }

@@ -35,7 +35,10 @@ SUBJECTS = {
 }
 
 
-@pytest.fixture(scope="module", params=SUBJECTS)
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(kind, marks=[pytest.mark.trial] if kind == "cassandra" else []) for kind in SUBJECTS],
+)
 def server(request: pytest.FixtureRequest) -> Iterator[tuple[Cluster, Path]]:
     """A node that answers at its address, and the file with its password."""
     subject = SUBJECTS[request.param]

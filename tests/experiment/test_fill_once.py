@@ -59,6 +59,7 @@ def test_over_ssh(file, state, monkeypatch):
         commands.result("cluster", "down", "docs", "--delete-data")
 
 
+@pytest.mark.trial
 def test_in_a_slurm_job(file, slurm, state):
     def done(*words: object) -> str:
         result = slurm.run(commands.LOADFRAME, *words, SLURM_JOB_ID=job["SLURM_JOB_ID"], LOADFRAME_STATE=str(state))

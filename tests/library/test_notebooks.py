@@ -21,6 +21,9 @@ SHOWN = {
     "slow-tail.ipynb": ("calm seconds", 2),
 }
 
+#: The others take a minute each.
+SHORT = {"adbids.ipynb", "sharded-mongodb.ipynb", "slow-tail.ipynb"}
+
 
 def test_every_notebook_is_listed_and_holds_no_output():
     assert {path.name for path in NOTEBOOKS.glob("*.ipynb")} == set(SHOWN)
@@ -61,7 +64,9 @@ def test_progress_is_one_output_that_is_updated_in_place(monkeypatch):
 
 @pytest.mark.store
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(SHOWN))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[] if name in SHORT else [pytest.mark.trial]) for name in sorted(SHOWN)]
+)
 def test_the_notebook_runs(name, monkeypatch):
     words, plots = SHOWN[name]
     notebook = nbformat.read(NOTEBOOKS / name, as_version=4)

@@ -80,6 +80,7 @@ def test_rally_compares_two_runs(runs, tmp_path, tmp_path_factory):
     assert_compared(compared(tool, pair, tmp_path, "rally", COMPARE.format(**words, document="Race")), pair)
 
 
+@pytest.mark.trial
 def test_opensearch_benchmark_compares_two_runs(runs, tmp_path, tmp_path_factory):
     needed = ("aiokafka", "aiohttp", "boto3", "numpy", "opensearch-py", "psutil", "tabulate", "zstandard")
     tool = Tool(tmp_path_factory.mktemp("osb"), *needed)

@@ -188,6 +188,7 @@ def test_version_2_has_no_agent_and_lets_its_modules_do_what_they_do():
 
 
 @pytest.mark.store
+@pytest.mark.trial
 def test_two_real_nodes_of_version_2_make_a_cluster():
     with Cluster.start(ClusterSpec("opensearch", version="2.19.6", nodes=2)) as cluster:
         assert cluster.health().nodes == 2
