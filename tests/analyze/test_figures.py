@@ -9,12 +9,12 @@ import pytest
 from loadframe.analyze.compare import Group, Measure
 from loadframe.analyze.compare.contrasts import contrast_values
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.figures import Evidence, measured_figures
+from loadframe.analyze.figures import Evidence, codes_about, measured_figures
 from loadframe.analyze.scale.treatments import gather, points
 from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.figures import Latency
-from loadframe.record.schema.summary import GeneratorFigures, RankFigures, StreamSummary
+from loadframe.record.schema.summary import GeneratorFigures, RankFigures, RecordedReason, StreamSummary
 from made_up_runs import MadeUp, invalid, operation, phase, summary
 
 GENERATOR = GeneratorFigures(
@@ -314,3 +314,14 @@ def test_the_mean_of_a_treatment_holds_the_truth_and_a_lower_bound_opens_its_int
     (treatment,), _ = gather(points([again, *runs[1:]], "range", "range"))
     assert treatment.throughput.low > 0
     assert math.isinf(treatment.throughput.high)
+
+
+@pytest.mark.parametrize("longer", ["read_more", "read-more", "read.more", "reader"])
+@pytest.mark.parametrize("cause", ["in phase {} requests were sent late", "in phase {}, which ends", "lag in phase {}"])
+def test_reasons_of_older_runs_belong_to_the_phase_that_they_name_in_full(longer, cause):
+    names = ["read", longer]
+    of_longer, of_read = (RecordedReason("lateness", cause.format(name), "", None, None) for name in names[::-1])
+    assert codes_about([of_longer], "read", names) == ()
+    assert codes_about([of_longer], longer, names) == ("lateness",)
+    assert codes_about([of_read], "read", names) == ("lateness",)
+    assert codes_about([of_read], longer, names) == ()

@@ -20,6 +20,7 @@ load that achieved its rate has the offered throughput, with or without delays.
 """
 
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -193,10 +194,15 @@ def codes_about(reasons: Sequence[RecordedReason], phase: str, phases: Sequence[
     """
     codes = []
     for reason in reasons:
-        named = [reason.phase] if reason.phase else [name for name in phases if f"phase {name}" in reason.cause]
+        named = [reason.phase] if reason.phase else [name for name in phases if _names(reason.cause, name)]
         if not named or phase in named:
             codes.append(reason.code)
     return tuple(dict.fromkeys(codes))
+
+
+def _names(cause: str, phase: str) -> bool:
+    """Return whether a reason's cause names the phase, and not one whose name begins with that name."""
+    return re.search(rf"\bphase {re.escape(phase)}(?![\w.-])", cause) is not None
 
 
 def _figures(evidence: Evidence) -> Iterator[RecordedFigure]:
