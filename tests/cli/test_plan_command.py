@@ -328,3 +328,16 @@ def test_a_fitted_peak_is_not_called_an_assumption(tmp_path):
     words = " ".join(within("plan", path)[1].split())
     assert "The curve that was fitted to the recorded runs (contention " in words
     assert "assumes" not in words
+
+
+@pytest.mark.parametrize("rate", ["rate: 100", "factors: {rate: [50, 100]}"])
+def test_a_gate_does_not_check_the_throughput_of_open_loads(tmp_path, rate):
+    text = COMPARE.replace("clients: 2", "store.settings.service: 1ms").replace(
+        "clients: 4", "store.settings.service: 2ms"
+    )
+    (tmp_path / "e.yaml").write_text(f"{text}{rate}\n")
+    status, told, said = within("plan", tmp_path / "e.yaml", "--noise", "0.03", "--json")
+    assert status == 0, said
+    checks = {row["check"] for row in json.loads(told)["gate"]}
+    assert any(check.startswith("p99") for check in checks)
+    assert not any(check.startswith("throughput") for check in checks)

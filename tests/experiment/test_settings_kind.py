@@ -8,6 +8,7 @@ from rich.console import Console
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.settings.analysis import read_settings
+from loadframe.base.errors import BadInput
 from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.kinds.settings import loss
 from loadframe.experiment.runner.folder import ExperimentFolder
@@ -313,3 +314,23 @@ def test_a_lower_bound_of_throughput_tells_an_optimiser_nothing(tmp_path):
     )
     assert loss("throughput", RecordedRun("known", 1, {}, known), "look") is not None
     assert loss("throughput", RecordedRun("bounded", 1, {}, bounded), "look") is None
+
+
+@pytest.mark.parametrize(
+    "rate", ["rate: 100", "at: {rate: [100, 200]}", "factors: {with.hits: [10, 20], rate: [100, 200]}"]
+)
+def test_throughput_is_no_objective_of_an_open_load(refused, load, rate):
+    text = EXPERIMENT if "factors" not in rate else re.sub("factors:(\n  .*)+\n", "", EXPERIMENT)
+    error, _ = refused(f"{text}{rate}\n")
+    assert "equals its rate" in error.what
+    assert load(f"{text}{rate}\nobjective: p99\n").arrivals != []
+
+
+def test_throughput_is_an_objective_of_an_open_phase_whose_clients_are_varied(load, tmp_path):
+    load(EXPERIMENT)
+    workload = (tmp_path / "small.yaml").read_text()
+    (tmp_path / "open.yaml").write_text(workload.replace("operation: look, clients: 2", "operation: look, rate: 10"))
+    text = EXPERIMENT.replace("small.yaml", "open.yaml")
+    assert load(text + "at: {clients: [1, 2]}\n").arrivals == []
+    with pytest.raises(BadInput, match="equals its rate"):
+        load(text)

@@ -8,7 +8,7 @@ Blocks differ, so the noise has one degree of freedom fewer than there are block
 import math
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from loadframe.analyze.experiment import RecordedRun
@@ -209,7 +209,7 @@ def shape_of_file(experiment: Experiment) -> GateShape | None:
         return None
     phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
     operations = [{name for stream in phase.named_streams for name in stream.weights} for phase in phases]
-    closed = [not any(stream.is_open for stream in phase.named_streams) for phase in phases]
+    closed = [not replace(experiment, measured=(phase.name,)).arrivals for phase in phases]
     return GateShape(_treatments(description), tuple(map(len, operations)), tuple(closed))
 
 

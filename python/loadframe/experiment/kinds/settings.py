@@ -85,10 +85,7 @@ class Settings(Kind):
     def check(self, experiment: Experiment) -> None:
         """Refuse throughput as the objective of an open load, and `until` with an optimiser."""
         written, document = _settings_file(experiment.file), experiment.document
-        phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
-        opened = any(stream.is_open for phase in phases for stream in phase.named_streams)
-        opened = written.rate is not None or (opened and written.clients is None)
-        if written.objective in RATES and opened:
+        if written.objective in RATES and experiment.arrivals:
             what = "the throughput of an open load equals its rate with any settings"
             raise document.error(("objective",), what, "set objective: p99, or another percentile")
         if written.scheme in ADAPTIVE and written.until:
