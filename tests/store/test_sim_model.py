@@ -31,8 +31,21 @@ def test_the_capacity_within_a_response_time_is_that_of_a_queue():
     assert SimModel(service=0.01).capacity(1, 0.1) == pytest.approx(53.95, abs=0.01)
     assert SimModel(service=0.01).capacity(3, 0.1) == pytest.approx(3 * 53.95, abs=0.02)
     assert SimModel(service=0.01).capacity(1, 0.03) == 0, "no rate is so fast"
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"servers": 2},
+        {"client_sigma": 0.01},
+        {"client_kappa": 0.01},
+        {"stall": 1.0, "stall_every": 10.0},
+        {"distribution": "constant"},
+    ],
+)
+def test_the_capacity_has_no_closed_form_for_other_queues(changed):
     with pytest.raises(BadInput, match="closed form"):
-        SimModel(servers=2).capacity(1, 0.1)
+        SimModel(**changed).capacity(1, 0.1)
 
 
 @pytest.mark.parametrize(

@@ -140,10 +140,11 @@ class SimModel:
     def capacity(self, nodes: int, limit: float, quantile: float = 0.99) -> float:
         """Return the highest rate of Poisson arrivals at which that quantile of response times is within `limit` s.
 
-        0 if no rate suffices. BadInput unless service times are exponential, with one server, and without stalls and
-        `client_sigma`.
+        0 if no rate suffices. BadInput unless service times are exponential, with one server, without stalls, and
+        independent of the number of requests at the node (`client_sigma` and `client_kappa` are 0).
         """
-        if self.distribution != "exponential" or self.servers != 1 or self.stall or self.client_sigma:
+        crowded = self.client_sigma or self.client_kappa
+        if self.distribution != "exponential" or self.servers != 1 or self.stall or crowded:
             raise BadInput("the capacity of this model has no closed form", remedy="simulate it")
         speed = 1 / (self.service * inflation(nodes, self.sigma, self.kappa))
         return max(nodes * (speed + math.log1p(-quantile) / limit), 0.0)
