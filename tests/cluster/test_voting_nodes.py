@@ -6,6 +6,9 @@ from dataclasses import replace
 import pytest
 
 from loadframe.cluster import Cluster, ClusterSpec, named
+from loadframe.cluster.node import Node
+from loadframe.cluster.scaling import _surplus
+from loadframe.store import find
 from loadframe.store.search.membership import electors
 
 SPEC = ClusterSpec(store="toy", nodes=2, name="trial")
@@ -77,3 +80,10 @@ def test_records_of_before_say_that_all_may_be_elected(toy):
     toy.elected = electors
     with Cluster.start(replace(SPEC, nodes=4)) as again:
         assert electing(again) == ["node-0", "node-1", "node-2"]
+
+
+def test_the_newest_nodes_lose_their_vote_first(toy):
+    nodes = [Node(f"node-{number}", "127.0.0.1:1", number=number) for number in (10, 2, 9)]
+    store = find("toy")
+    assert [node.name for node in _surplus(store, nodes, 2)] == ["node-10", "node-9"]
+    assert [node.name for node in _surplus(store, [*nodes, replace(nodes[0], number=None)], 2)] == ["node-10", "node-9"]

@@ -279,10 +279,11 @@ def settle(change: ClusterChange, software: Software) -> None:
 
 
 def _surplus(store: Store, nodes: Collection[Node], size: int) -> list[Node]:
-    """Return the data nodes with a vote beyond the number that a cluster of `size` nodes needs, by name, last first."""
+    """Return the data nodes with a vote beyond the number that a cluster of `size` nodes needs, newest first."""
     wanted = store.electors(size)
-    elected = sorted((node for node in nodes if node.elects and node.number is not None), key=lambda node: node.name)
-    return [] if wanted is None else elected[wanted:][::-1]
+    elected = [(node.number, node) for node in nodes if node.elects and node.number is not None]
+    ordered = [node for _, node in sorted(elected, key=lambda pair: (pair[0], pair[1].name))]
+    return [] if wanted is None else ordered[wanted:][::-1]
 
 
 def needed(change: ClusterChange) -> bool:
