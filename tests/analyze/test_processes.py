@@ -54,10 +54,6 @@ def test_all_processes_are_added_up():
     assert used[ALL].per_request == pytest.approx(0.75 * 9.0 / 1000)
 
 
-def test_numbered_nodes_are_in_the_order_of_their_numbers():
-    assert list(processes_of(Watched({f"node:{n}": looks(0, 12, 1.0) for n in (10, 2)}))["week"]) == ["2", "10", ALL]
-
-
 def test_a_process_that_was_there_for_a_part_of_the_window_has_a_use_and_no_cost_of_a_request():
     samples = {"node:0": looks(0, 12, 1.0), "node:1": looks(0, 6, 1.0)}
     used = processes_of(Watched(samples))["week"]
@@ -147,3 +143,9 @@ def test_a_single_run_does_not_have_an_interval(tmp_path):
     ([row], _) = processes_at(RecordedExperiment(tmp_path, known, (one,)))
     assert not row.cores.is_finite
     assert row.as_dict()["cores"]["low"] is None
+
+
+def test_processes_are_listed_by_their_numbers():
+    names = ["node:10", "node:router-10", "node:2", "node:router-9"]
+    used = processes_of(Watched({name: looks(0, 12, 0.5) for name in names}))["week"]
+    assert list(used) == ["2", "10", "router-9", "router-10", ALL]

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from loadframe.analyze.estimate import Estimate, mean_interval, within
 from loadframe.analyze.experiment import RecordedExperiment, by_treatment
+from loadframe.base.order import by_number
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
 
@@ -181,7 +182,7 @@ def _of_phase(spans: Mapping[str, Sequence[_Span]], phase: PhaseSummary) -> dict
     begin, end = phase.begin, phase.begin + phase.duration
     answered = sum(operation.successes for operation in phase.single.values())
     used: dict[str, CpuUse] = {}
-    for name in sorted(spans, key=_order):
+    for name in sorted(spans, key=by_number):
         inside = [
             (max(since, begin), min(until, end), cores)
             for since, until, cores in spans[name]
@@ -214,8 +215,3 @@ def _together(used: Iterable[CpuUse], duration: float) -> CpuUse:
         whole=all(part.whole for part in parts),
         per_request=math.fsum(costs) if len(costs) == len(parts) else None,
     )
-
-
-def _order(name: str) -> tuple[bool, int, str]:
-    """Return the sort key: numbered nodes by number, then others by name."""
-    return (not name.isdigit(), int(name) if name.isdigit() else 0, name)

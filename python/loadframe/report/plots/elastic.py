@@ -25,6 +25,7 @@ from loadframe.base.event_kinds import (
     RESTORED,
     RESUMED,
 )
+from loadframe.base.order import by_number
 from loadframe.record import Run
 from loadframe.report.plot import (
     COLORS,
@@ -199,7 +200,7 @@ def _cpu(run: Run) -> Iterator[Trace]:
         pc.and_(pc.equal(telemetry["metric"], "process.cpu"), pc.starts_with(telemetry["source"], "node:"))
     )
     table = rows.sort_by("time").to_pylist()
-    for index, source in enumerate(sorted({row["source"] for row in table})):
+    for index, source in enumerate(sorted({row["source"] for row in table}, key=by_number)):
         samples = [(row["time"] - zero, row["value"]) for row in table if row["source"] == source]
         line = LineStyle(COLORS[index % len(COLORS)], 1.3, _DASHES[index // len(COLORS) % len(_DASHES)])
         times, values = zip(*samples, strict=True)

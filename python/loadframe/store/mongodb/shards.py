@@ -7,6 +7,7 @@ from typing import Any
 
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.order import by_number
 from loadframe.base.units import parse_size
 from loadframe.store.base import Balancing, Health, Member, Watch
 from loadframe.store.mongodb import replica_set as sets
@@ -223,7 +224,8 @@ def _idle(router: Client) -> str:
     """Return a warning about shards without data although the store considers data balanced; empty without any."""
     collections = [entry["uuid"] for entry in _sharded(router)]
     held = router.ask({"distinct": "chunks", "key": "shard", "query": {"uuid": {"$in": collections}}}, "config")
-    idle = sorted({str(shard["_id"]) for shard in router.ask({"listShards": 1})["shards"]} - set(held["values"]))
+    shards = {str(shard["_id"]) for shard in router.ask({"listShards": 1})["shards"]}
+    idle = sorted(shards - set(held["values"]), key=by_number)
     if not collections or not idle:
         return ""
     return (

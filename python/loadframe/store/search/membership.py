@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from loadframe.base import nofollow
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.order import by_number
 from loadframe.base.units import counted, format_nodes, format_size
 from loadframe.store.base import Balancing, Member, NodeSpec, Watch
 
@@ -203,10 +204,10 @@ def _excess(shards: Counter[str]) -> int:
 
 def _uneven(shards: Counter[str]) -> str:
     """Return a warning about nodes without shards, or an empty string."""
-    empty = sorted(name for name, count in shards.items() if not count)
+    empty = sorted((name for name, count in shards.items() if not count), key=by_number)
     if not empty or not shards.total():
         return ""
-    have = ", ".join(f"{name} {count}" for name, count in sorted(shards.items()))
+    have = ", ".join(f"{name} {shards[name]}" for name in sorted(shards, key=by_number))
     cause = "the index has fewer shards than nodes" if shards.total() < len(shards) else "the store moves none there"
     return f"{' and '.join(empty)} got no data, since {cause} ({have}); give the index as many shards as nodes"
 
