@@ -282,6 +282,18 @@ def test_ids_do_not_repeat():
     assert len({d["id"] for d in made}) == 5000
 
 
+def test_numbered_texts_do_not_repeat_as_ids():
+    documents = [{"id": str(number)} for number in range(1, 12)]
+    made = list(Profile(documents, keep=["id"]).documents(2000, ["id"]))
+    assert len({d["id"] for d in made}) == 2000
+
+
+def test_ids_of_several_kinds_do_not_repeat():
+    documents = [{"id": number} for number in (1, 2, "a", "b")]
+    made = list(Profile(documents, keep=["id"]).documents(500, ["id"]))
+    assert len({d["id"] for d in made}) == 500
+
+
 def test_the_workload_is_valid_for_the_stores_that_it_names(folder):
     write("users.ndjson", [document(number, random.Random(5)) | {"by_user": {}} for number in range(100)])
     sampled("users.ndjson")

@@ -3,6 +3,7 @@
 `Profile.documents` draws documents that follow it. The profile holds sampled values in memory, and is never written.
 """
 
+import itertools
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -173,14 +174,16 @@ class Profile:
     def _unused(self, name: str, used: set[Any], number: int, rng: random.Random) -> Any:
         """Return a drawn value that `used` lacks; after many attempts, the next whole number or a numbered text.
 
-        A numbered text is a drawn one with `number` appended.
+        A numbered text is a drawn one with `number`, or the first number after it that makes it unused.
         """
         value: Any = None
         for _ in range(_ATTEMPTS):
             value = self.root.fields[name].draw(rng)
             if value not in used:
                 return value
-        return max(used, default=0) + 1 if isinstance(value, int) else f"{value}{number}"
+        if isinstance(value, int):
+            return int(max((it for it in used if isinstance(it, int | float)), default=0)) + 1
+        return next(text for text in (f"{value}{n}" for n in itertools.count(number)) if text not in used)
 
     def is_unique(self, name: str) -> bool:
         """Whether a top-level field holds a text or a whole number in every document, each value once."""
