@@ -13,8 +13,10 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
 from commands import within
+from loadframe.record.schema.summary import RecordedReason, RecordedVerdict
 from loadframe.report.formats import FORMATS
-from loadframe.report.formats.rally import records
+from loadframe.report.formats.rally import _meta, records
+from made_up_runs import MadeUp, operation, phase, summary
 from simulated import Truth, write_experiment, write_run
 
 OPERATION = "range_100"
@@ -335,3 +337,21 @@ def test_names_of_errors_cannot_add_lines_to_ycsb(tmp_path):
     assert all(re.fullmatch(r"\[[^\]]+\], [^,]+, \S+", line) for line in lines)
     assert not any(line.startswith("[READ]") for line in lines)
     assert any("Return=ERROR-a--READ---Operations--1, " in line for line in lines)
+
+
+@pytest.mark.parametrize(("name", "key"), [("rally", "relative-time"), ("osb", "relative-time-ms")])
+def test_rally_times_count_from_the_start_of_the_task(good, name, key):
+    phase = good.summary.phases[0]
+    assert phase.start > 0
+    (task,) = json.loads(exported(good, name))["results"]["op_metrics"]
+    assert task["duration"] == pytest.approx(1e3 * (phase.warmup + phase.duration))
+    times = [it[key] for _, it in records(good, name)]
+    assert min(times) == pytest.approx(0.0)
+    assert max(times) < task["duration"]
+
+
+def test_rally_reasons_of_older_runs_belong_to_the_phase_that_they_name():
+    reasons = (RecordedReason("lateness", "in phase week requests were sent late", "", None, None),)
+    phases = [phase(name, {"get": operation(100.0)}) for name in ("week", "weekend")]
+    run = MadeUp(summary(*phases, verdict=RecordedVerdict(False, reasons)))
+    assert [_meta(run, it, it.operations["get"])["loadframe-reasons"] for it in phases] == [["lateness"], []]

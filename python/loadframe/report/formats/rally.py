@@ -3,7 +3,8 @@
 `latency` is the response time (done - scheduled), `service_time` the service time (done - sent). Percentiles of a race
 are of successes, as in reports; Rally's include failures. `throughput` has the successes of each measured second and,
 as mean, the throughput of the report; Rally's values are means since the task began. `error_rate` is the share of
-failed requests. `meta` of each task and record names these differences, and holds the verdict.
+failed requests. `duration` and relative times count from the start of the task's phase, including its warm-up. `meta`
+of each task and record names these differences, and holds the verdict.
 """
 
 import json
@@ -16,6 +17,7 @@ from typing import Any
 
 from loadframe.analyze.experiment import validity
 from loadframe.analyze.failures import recorded_reasons
+from loadframe.analyze.figures import codes_about
 from loadframe.record import Run
 from loadframe.record.schema import ERROR_CLASSES
 from loadframe.record.schema.figures import Latency, OperationFigures
@@ -136,7 +138,7 @@ def _tasks(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
                 "service_time": _percentiles(figures.service),
                 **{name: {} for name in words.absent},
                 "error_rate": sum(figures.errors.values()) / figures.requests if figures.requests else 0.0,
-                "duration": 1e3 * (phase.begin + phase.duration),
+                "duration": 1e3 * (phase.warmup + phase.duration),
                 "meta": _meta(run, phase, figures),
             }
 
@@ -150,12 +152,12 @@ def _task_names(run: Run) -> dict[tuple[str, str], str]:
 
 def _meta(run: Run, phase: PhaseSummary, figures: OperationFigures) -> dict[str, Any]:
     """Return the `meta` of a task: phase, validity, reasons, and numbers of errors, dropped and unanswered requests."""
-    reasons = [reason.code for reason in recorded_reasons(run) if reason.phase in (None, phase.name)]
+    reasons = codes_about(recorded_reasons(run), phase.name, [entry.name for entry in run.summary.phases])
     return {
         "loadframe-note": _NOTE,
         "loadframe-phase": phase.name,
         "loadframe-valid": validity(run),
-        "loadframe-reasons": reasons,
+        "loadframe-reasons": list(reasons),
         "loadframe-errors": dict(figures.errors),
         "loadframe-dropped": figures.dropped,
         "loadframe-unanswered": figures.in_flight_at_end,
@@ -209,6 +211,7 @@ def _records(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
     names, began = _task_names(run), started(run).timestamp()
     identity = _identity(run, words) | {words.parameters: dict(run.manifest.workload.parameters)}
     valid = validity(run)
+    starts = {phase.name: phase.start for phase in run.summary.phases}
     keys = [(phase, name) for phase in run.summary.phases for name in phase.operations]
     units = {(phase.name, name): _unit(run, phase, name) for phase, name in keys}
     types = {(phase.name, name): _type(run, phase, name) for phase, name in keys}
@@ -219,7 +222,7 @@ def _records(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
         """Return a record of the operation `key`; `time` is s since the run began, `name` and `value` its metric."""
         return {
             "@timestamp": round(1e3 * (began + time)),
-            words.relative: 1e3 * time,
+            words.relative: 1e3 * (time - starts[key[0]]),
             **identity,
             "name": name,
             "value": value,
