@@ -300,3 +300,12 @@ def test_requests_without_an_answer_count_with_their_wait_among_all(tmp_path):
     assert operation["all"]["count"] == operation["requests"] + 8 == 200
     assert operation["all"]["max"] <= 2 + 3 + 1
     assert with_failures(run.summary.phases[0].operations["a"]).p99 == operation["all"]["p99"]
+
+
+def test_a_phase_without_operations_has_no_set_up_times(tmp_path):
+    run, (outcome,) = record(tmp_path, plan("p", FEW))
+    rows = run.series.slice(0, 0)
+    empty = summarize(rows, run.histograms, [outcome | {"operations": []}], run.telemetry, (), None)
+    (phase,) = empty.phases
+    assert phase.operations == {}
+    assert phase.setup.count == 0

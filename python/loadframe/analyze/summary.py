@@ -463,9 +463,9 @@ def _figures(
 
 
 def _setup(phase: str, operations: Iterable[str], histograms: "HistogramLog") -> Latency:
-    """Return the set-up times of a phase's connections, including its warm-up."""
-    tags = [f"{phase}/{name}/setup{segment}" for name in operations for segment in ("", "/warmup")]
-    return _latency(functools.reduce(operator.add, map(histograms.total, tags)))
+    """Return the set-up times of a phase's connections, including its warm-up; empty without operations."""
+    totals = [histograms.total(f"{phase}/{name}/setup{part}") for name in operations for part in ("", "/warmup")]
+    return _latency(functools.reduce(operator.add, totals)) if totals else Latency()
 
 
 def _counts(rows: pa.Table) -> list[str]:
