@@ -173,10 +173,10 @@ def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -
     noise = pooled_noise([value for value in group.values if value > 0] for group in groups)
     references = _by_others(base_groups, named)
     for place, members in _by_others(groups, named).items():
-        chosen = _best(members, figure.levels, figure.measure)
+        chosen = _best(members, figure.levels)
         if chosen is None:
             continue
-        base = _best(references.get(place, ()), reference, figure.measure) if figure.against else None
+        base = _best(references.get(place, ()), reference) if figure.against else None
         yield MeasuredBeside(
             phase=phase,
             others=json.loads(place),
@@ -197,8 +197,8 @@ def _capacities(folder: RecordedExperiment, figure: PublishedFigure) -> Iterator
     ]
     named = {*figure.levels, *figure.against}
     for place, members in _by_others(groups, named).items():
-        chosen = _best(members, figure.levels, figure.measure)
-        base = _best(members, {**figure.levels, **figure.against}, figure.measure) if figure.against else None
+        chosen = _best(members, figure.levels)
+        base = _best(members, {**figure.levels, **figure.against}) if figure.against else None
         if chosen is None:
             continue
         capacity = capacities[id(chosen.treatment)]
@@ -303,7 +303,7 @@ def _value(run: RecordedRun, kind: str, phase: str, operation: str | None) -> fl
     return next((event["time"] - begin for event in run.run.events if event["kind"] == INSTANTS[kind]), None)
 
 
-def _best(groups: Sequence[_Group], levels: Mapping[str, Any], kind: str) -> _Group | None:
+def _best(groups: Sequence[_Group], levels: Mapping[str, Any]) -> _Group | None:
     """Return the group at these levels; of several, the one with the highest throughput."""
     fitting = [group for group in groups if all(_same(group.known.get(name), level) for name, level in levels.items())]
     return max(fitting, key=lambda group: group.throughput, default=None)

@@ -189,11 +189,6 @@ def _trials(capacity: Capacity) -> Table:
     )
 
 
-def _of(operation: str | None) -> str:
-    """Write the name of an operation in parentheses; empty for None."""
-    return f" ({operation})" if operation else ""
-
-
 def _show(capacities: Capacities, answers: Sequence[str], more: Further, console: Console) -> None:
     """Print the answers to demands, the capacity of each treatment, the further tables, and warnings."""
     description = capacities.folder.description
