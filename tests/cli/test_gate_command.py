@@ -111,7 +111,7 @@ def test_of_three_variants_none_is_the_new_one(tmp_path):
         (["--bound", "p99<=fast"], "not a duration"),
         (["--baseline", "nowhere"], "this path names no run"),
         (["--baseline", "old", "--least", "p90=5%"], "which is not in --measure"),
-        (["--baseline", "old", "--catch", "0%"], "is not a share"),
+        (["--baseline", "old", "--catch", "0%"], "--catch must be above 0% and below 10000%; got 0%"),
         (["--baseline", "old", "--watch", "nothing"], "measured this operation"),
     ],
 )

@@ -4,6 +4,7 @@ Commands that only look at a cluster import this module, so it imports nothing h
 """
 
 import functools
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -65,15 +66,22 @@ def parsed_as(parse: Callable[[Any], Parsed], value: object, option: str) -> Par
         raise BadInput(error.what, where=option, remedy=error.remedy) from None
 
 
+#: Shares given as options are below this.
+_MOST_SHARE = 100
+
+
 def share(text: str | float, option: str) -> float:
-    """Return a share such as `5%` or 0.05 as a number. BadInput unless it is above 0 and below 100 (10,000 %)."""
+    """Return a share such as `5%` or 0.05 as a number. BadInput unless it is above 0 and below 100 (10000 %)."""
     number, percent, rest = str(text).strip().partition("%")
+    remedy = "write a percentage such as 5%"
     try:
         value = float(number) / (100 if percent else 1)
     except ValueError:
-        value = -1.0
-    if rest or not 0 < value < 100:
-        raise BadInput(f"{option} {text!r} is not a share", remedy="write a percentage above 0, such as 5%")
+        value = math.nan
+    if rest or math.isnan(value):
+        raise BadInput(f"{option} {text!r} is not a share", remedy=remedy)
+    if not 0 < value < _MOST_SHARE:
+        raise BadInput(f"{option} must be above 0% and below {_MOST_SHARE:.0%}; got {text}", remedy=remedy)
     return value
 
 
