@@ -1,14 +1,17 @@
 """Refusals before a load: the rank, its machine and the remedy."""
 
+import json
 import re
 import time
 
 import pytest
 
+from loadframe import _engine
 from loadframe.base.errors import BadInput
 from loadframe.ranks.coordinator import Rank, _alike
+from loadframe.ranks.messages import RankLost
 from loadframe.ranks.phase_participant import Participant
-from loadframe.ranks.phase_top import RootParticipant
+from loadframe.ranks.phase_top import PhaseOfRanks, RootParticipant
 
 ORDER = {
     "kind": "phase",
@@ -97,3 +100,53 @@ def test_ranks_of_other_versions_are_refused(version, engine, words):
     with pytest.raises(BadInput, match=words):
         _alike((first, Rank(1, "m2", "b", (0,), version, engine)))
     assert _alike((first, Rank(1, "m2", "b", (0,), "0.1.0", 7)))
+
+
+class _NeverBegins:
+    """A prepared engine of rank 0 that records, but cannot start its load."""
+
+    def __init__(self, plan):
+        self._prepared = _engine.prepare_rank(json.dumps(plan))
+
+    def recorder(self, folder, at):
+        return self._prepared.recorder(folder, at)
+
+    def begin(self, at):
+        raise RuntimeError("cannot start a thread")
+
+
+STREAMS = [{"name": "s", "mix": [["ask", 1]], "pacing": {"open": {"rate": 9}}, "stop": {"duration": 1.0}}]
+PLAN = {"seed": 7, "phase": "load", "target": {"driver": "null"}, "operations": {"ask": {}}, "streams": STREAMS}
+
+
+def top_that_cannot_begin(folder, members):
+    """Return the top of a phase on these ranks after its own load failed to start, and the plan of its ranks."""
+    plan = PLAN | {"rank": 0, "ranks": len(members), "threads": 1, "began": time.monotonic() - 1}
+    order = ORDER | {"members": members, "boots": ["a", "b"][: len(members)], "names": ["m1", "m2"][: len(members)]}
+    top = RootParticipant(Nobody(), order, plan, folder)
+    top._ready = _NeverBegins(plan)
+    top._begin_all()
+    return top, plan
+
+
+def test_a_phase_whose_first_rank_cannot_start_its_load_ends_as_failed(tmp_path):
+    top, plan = top_that_cannot_begin(tmp_path, [0, 1])
+    other = _engine.prepare_rank(json.dumps(plan | {"rank": 1})).begin(top.begins)
+    assert not top.done.done()
+    other.stop()
+    top.heard(1, {"kind": "ended", "machines": {}}, other.outcome().encode())
+    assert PhaseOfRanks(top, lambda work: work()).wait(0)
+    outcome = top.done.result(timeout=0)
+    assert outcome["failed"] == "rank 0 on m1 could not start: cannot start a thread"
+    assert outcome["lost"] == [{"rank": 0, "why": "could not start: cannot start a thread"}]
+
+
+@pytest.mark.parametrize("members", [[0], [0, 1]])
+def test_a_phase_without_an_outcome_of_any_rank_raises_the_first_failure(tmp_path, members):
+    top, _ = top_that_cannot_begin(tmp_path, members)
+    for rank in members[1:]:
+        top.heard(rank, {"kind": "ended", "machines": {}}, b"")
+    handle = PhaseOfRanks(top, lambda work: work())
+    assert handle.wait(0)
+    with pytest.raises(RankLost, match="rank 0 on m1 could not start: cannot start a thread"):
+        handle.outcome()

@@ -23,6 +23,8 @@ UNCERTAIN = 0.01
 
 #: Remedy for a file that rank 0 can read and another rank cannot.
 _SAME_FILES = "provide the files that rank 0 reads at the same paths on the machines of all ranks"
+#: Remedy for a lost rank.
+_WITHOUT_IT = "start the ranks again; if the machine is defective, without it"
 _REFUSALS: dict[str, type[Exception]] = {
     "PlanRefused": _engine.PlanRefused,
     "TargetRefused": _engine.TargetRefused,
@@ -115,9 +117,7 @@ class RootParticipant(Participant):
         It is refused if a rank was lost, refused the plan, or cannot reach a node that other ranks reach.
         """
         if self._failure:
-            self._refuse(
-                RankLost(self._failure, remedy="start the ranks again; if the machine is defective, without it")
-            )
+            self._refuse(RankLost(self._failure, remedy=_WITHOUT_IT))
         elif self._refused:
             rank, kind, words = min(self._refused)
             message = f"{self._name(rank)}: {words}"
@@ -169,8 +169,6 @@ class RootParticipant(Participant):
 
     def _all_ended(self) -> None:
         """Compare the clocks once more, or finish at once after a failure."""
-        if self._handle is None:
-            return
         if self._failure:
             self._finish()
         else:
@@ -179,6 +177,9 @@ class RootParticipant(Participant):
     def _finish(self) -> None:
         """Finish the record, write outcome.json, and complete the phase with the outcome or an error."""
         if self.done.done():
+            return
+        if self._failure and not self._parts:
+            self._complete(RankLost(self._failure, remedy=_WITHOUT_IT))
             return
         try:
             outcome = json.loads(self.recorder.finish(self._parts))
