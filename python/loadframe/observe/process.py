@@ -306,6 +306,20 @@ _COLLECTED = re.compile(rb"sun\.gc\.collector\.\d+\.time")
 _FREQUENCY = b"sun.os.hrt.frequency"
 
 
+#: Maximum interval between searches for the file of a process that has none, s.
+_SEARCH_WITHIN = 60.0
+
+
+@dataclass
+class _Jvm:
+    """A node's process, identified by id and start time, and its hsperfdata file, if one was found."""
+
+    process: tuple[int, str]
+    file: Path | None = None
+    search_at: float = 0.0  #: time of the next search for the file, s
+    interval: float = 0.5  #: since the last search, s
+
+
 class JvmSampler:
     """Sampler of nodes' JVMs; `pids` is called for each sample: node -> process id."""
 
@@ -314,24 +328,37 @@ class JvmSampler:
 
     def __init__(self, pids: Callable[[], Mapping[str, int]]):
         self._pids = pids
-        #: The hsperfdata file of each process, or None.
-        self._files: dict[int, Path | None] = {}
+        self._known: dict[str, _Jvm] = {}
         self._rates = Rates()
 
     def sample(self, now: float) -> Iterator[Sample]:
         """Yield the share of time that each node spent in garbage-collection pauses."""
         for node, pid in self._pids().items():
-            if pid not in self._files:
-                self._files[pid] = published_by(pid)
-            file = self._files[pid]
-            if file is None:
-                continue
+            source = f"node:{node}"
             stopped = None
             # All users may write to the folder of these files, so their content is untrusted.
             with contextlib.suppress(OSError, BadInput, struct.error, ValueError):
-                stopped = seconds_stopped(_content(file))
+                file = self._file(source, pid, now)
+                stopped = None if file is None else seconds_stopped(_content(file))
             if stopped is not None:
-                yield from self._rates.of(f"node:{node}", now, {"jvm.gc": stopped})
+                yield from self._rates.of(source, now, {"jvm.gc": stopped})
+
+    def _file(self, source: str, pid: int, now: float) -> Path | None:
+        """Return the hsperfdata file of a node's process, or None; OSError if the process has ended.
+
+        A JVM creates the file after its start, so a missing file is searched for again, at doubling intervals.
+        """
+        process = (pid, stat_fields(pid)[19])
+        jvm = self._known.get(source)
+        if jvm is None or jvm.process != process:
+            # The counters of a new process begin at zero.
+            self._rates.forget(source)
+            jvm = self._known[source] = _Jvm(process, search_at=now)
+        if jvm.file is None and now >= jvm.search_at:
+            jvm.file = published_by(pid)
+            jvm.interval = min(2 * jvm.interval, _SEARCH_WITHIN)
+            jvm.search_at = now + jvm.interval
+        return jvm.file
 
 
 def _content(file: Path) -> bytes:
