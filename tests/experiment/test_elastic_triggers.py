@@ -152,3 +152,35 @@ def test_of_a_phase_that_takes_in_events_throughput_is_of_events():
         source = SourceProgress(indexed, indexed, indexed, 0, 0, 0, {}, (), None)
         seen.progress(Progress(second, second, 0, 9, 1, 9, 0.01, 0.01, {"ads": source}))
     assert [second.throughput for second in seen.seconds()] == [300, 400]
+
+
+def test_totals_of_missed_seconds_are_spread_over_them():
+    seen = LiveMetrics()
+    seen.progress(Progress(1, 110, 10, 0, 100, 0, 0.01, 0.02))
+    seen.progress(Progress(4, 490, 40, 0, 150, 0, 0.01, 0.05))
+    assert [second.errors for second in seen.seconds()] == [10, 10, 10, 10]
+    assert [second.successes for second in seen.seconds()] == [100, 100, 100, 150]
+    assert [second.throughput for second in seen.seconds()] == [100, 100, 100, 150]
+    assert [second.response_p99 for second in seen.seconds()] == [0.02, 0.02, 0.02, 0.05]
+
+
+def test_documents_of_missed_seconds_are_spread_over_them():
+    seen = LiveMetrics("documents")
+    seen.progress(Progress(3, 30, 0, 900, 10, 500, 0.01, 0.02))
+    assert [second.throughput for second in seen.seconds()] == [200, 200, 500]
+    assert [second.successes for second in seen.seconds()] == [10, 10, 10]
+
+
+def test_events_of_missed_seconds_are_spread_over_them():
+    seen = LiveMetrics()
+    for second, indexed in ((1, 300), (3, 1100)):
+        source = SourceProgress(indexed, indexed, indexed, 0, 0, 0, {}, (), None)
+        seen.progress(Progress(second, second, 0, 9, 1, 9, 0.01, 0.01, {"ads": source}))
+    assert [second.throughput for second in seen.seconds()] == [300, 400, 400]
+
+
+def test_missed_seconds_alone_do_not_break_an_objective():
+    seen = LiveMetrics()
+    seen.progress(progress(1, 100, p99=0.02))
+    seen.progress(progress(6, 100, p99=0.2))
+    assert SloBroken(Objective(p99=0.1), 3.0).fires(moment(seen)) is None

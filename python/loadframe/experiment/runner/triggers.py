@@ -45,29 +45,44 @@ class LiveMetrics:
         self._rate = rate
         self._lock = threading.Lock()
         self._seconds: list[SecondMetrics] = []
-        self._errors = 0
+        #: The last progress, and the acknowledged events of all sources in it.
+        self._last = Progress(0, 0, 0, 0, 0, 0, None, None)
         self._indexed = 0
-        self._last = 0
         #: CPU shares by node, relative to the limit, for each of the last 600 s.
         self._cpu: list[Mapping[str, float]] = []
 
     def progress(self, progress: Progress) -> None:
-        """Add the figures of the last second; calls without a new second are ignored."""
-        with self._lock:
-            if progress.seconds <= self._last:
-                return
-            self._last = progress.seconds
-            failed, self._errors = progress.errors - self._errors, progress.errors
-            self._seconds.append(
-                SecondMetrics(progress.throughput, self._counted(progress), failed, progress.response_p99)
-            )
+        """Add the figures of the last second; calls without a new second are ignored.
 
-    def _counted(self, progress: Progress) -> float:
-        """Return throughput in the unit of the analysis: acknowledged events of sources, else requests or documents."""
+        If seconds were missed, their totals are spread evenly over them. Their p99 is unknown: the better one of the
+        seconds before and after.
+        """
+        with self._lock:
+            before, elapsed = self._last, progress.seconds - self._last.seconds
+            if elapsed <= 0:
+                return
+            self._last = progress
+            errors = (progress.errors - before.errors) / elapsed
+            successes = progress.requests - progress.errors - (before.requests - before.errors)
+            missed = _share(successes - progress.throughput, elapsed - 1)
+            last, counted = self._counted(progress, before, missed, elapsed)
+            around = [p99 for p99 in (before.response_p99, progress.response_p99) if p99 is not None]
+            self._seconds += [SecondMetrics(missed, counted, errors, min(around, default=None))] * (elapsed - 1)
+            self._seconds.append(SecondMetrics(progress.throughput, last, errors, progress.response_p99))
+
+    def _counted(self, progress: Progress, before: Progress, missed: float, elapsed: int) -> tuple[float, float]:
+        """Return the throughput of the last second and of each missed second, in the unit of the analysis.
+
+        The unit is acknowledged events of sources, else requests or documents. `missed` is for requests.
+        """
         if progress.sources:
-            before, self._indexed = self._indexed, sum(source.indexed for source in progress.sources.values())
-            return self._indexed - before
-        return progress.documents_throughput if self._rate == "documents" else progress.throughput
+            known, self._indexed = self._indexed, sum(source.indexed for source in progress.sources.values())
+            mean = (self._indexed - known) / elapsed
+            return mean, mean
+        if self._rate == "documents":
+            documents = progress.documents - before.documents - progress.documents_throughput
+            return progress.documents_throughput, _share(documents, elapsed - 1)
+        return progress.throughput, missed
 
     def look(self, cpu: Mapping[str, float]) -> None:
         """Add the CPU shares of the nodes; called once a second."""
@@ -93,6 +108,11 @@ class LiveMetrics:
         with self._lock:
             shares = [share for look in self._cpu[-seconds:] for share in look.values()]
         return sum(shares) / len(shares) if shares else None
+
+
+def _share(total: float, seconds: int) -> float:
+    """Return an even share of a total per second; 0 without seconds."""
+    return max(total, 0.0) / seconds if seconds else 0.0
 
 
 #: Required drop in standard errors, and the run length for which it was calibrated, s.
