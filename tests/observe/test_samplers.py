@@ -381,21 +381,61 @@ def _send_over_loopback(size: int) -> None:
                     received += len(peer.recv(65_536))
 
 
-def test_a_kernel_without_pressure_stalls_leaves_them_out(tmp_path):
-    sampler = HostSampler(proc=tmp_path)
+@pytest.fixture
+def proc(tmp_path):
+    """A proc file system without pressure, of a machine with one disk."""
+    files = {
+        "stat": "cpu 100 0 100 700 0 0 0 100 0 0\n",
+        "loadavg": "7.25 6.00 5.00 1/100 4242\n",
+        "meminfo": "MemTotal: 4096 kB\nMemAvailable: 1024 kB\n",
+        "net/dev": "Inter-|\n face |\n  eth9: 1000 1 0 0 0 0 0 0 2000 1 0 0 0 0 0 0\n",
+        "diskstats": "8 0 sdz 1 0 10 0 1 0 20 0 0 0 0\n8 1 sdz1 1 0 10 0 1 0 20 0 0 0 0\n",
+    }
+    for name, content in files.items():
+        file = tmp_path / "proc" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content)
+    return tmp_path / "proc"
+
+
+def test_all_figures_of_a_machine_are_read_below_the_given_mount_points(proc, tmp_path):
+    sys = tmp_path / "sys"
+    (sys / "block" / "sdz").mkdir(parents=True)
+    (sys / "class" / "net" / "eth9").mkdir(parents=True)
+    (sys / "class" / "net" / "eth9" / "speed").write_text("8\n")
+    sampler = HostSampler(proc=proc, sys=sys)
+    list(sampler.sample(0.0))
+    (proc / "stat").write_text("cpu 150 0 100 725 0 0 0 125 0 0\n")
+    (proc / "net" / "dev").write_text("\n\n  eth9: 101000 1 0 0 0 0 0 0 502000 1 0 0 0 0 0 0\n")
+    (proc / "diskstats").write_text("8 0 sdz 1 0 30 0 1 0 60 0 0 0 0\n8 1 sdz1 1 0 30 0 1 0 60 0 0 0 0\n")
+    assert figures(sampler.sample(1.0), "host") == {
+        "cpu.busy": 0.5,
+        "cpu.stolen": 0.25,
+        "load.1m": 7.25,
+        "memory.available": 1024 * 1024,
+        "network.received": 100_000,
+        "network.sent": 500_000,
+        "network.share": 0.5,
+        "disk.read": 20 * 512,
+        "disk.written": 40 * 512,
+    }
+
+
+def test_a_kernel_without_pressure_stalls_leaves_them_out(proc):
+    sampler = HostSampler(proc=proc)
     list(sampler.sample(0.0))
     seen = figures(sampler.sample(1.0), "host")
     assert not [metric for metric in seen if metric.startswith("pressure.")]
 
 
-def test_pressure_is_the_share_of_time_in_which_tasks_waited(tmp_path):
+def test_pressure_is_the_share_of_time_in_which_tasks_waited(proc):
     def write(total: int) -> None:
         line = f"avg10=0.00 avg60=0.00 avg300=0.00 total={total}"
-        (tmp_path / "pressure").mkdir(exist_ok=True)
+        (proc / "pressure").mkdir(exist_ok=True)
         for resource in ("cpu", "memory", "io"):
-            (tmp_path / "pressure" / resource).write_text(f"some {line}\nfull {line}\n")
+            (proc / "pressure" / resource).write_text(f"some {line}\nfull {line}\n")
 
-    sampler = HostSampler(proc=tmp_path)
+    sampler = HostSampler(proc=proc)
     write(1_000_000)
     list(sampler.sample(1.0))
     write(1_500_000)

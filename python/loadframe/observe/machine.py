@@ -1,7 +1,6 @@
 """Samplers of machines and of control groups: CPUs, memory, pressure, throttling, networks, disks."""
 
 import contextlib
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,7 +114,6 @@ class OwnGroupSampler:
 
 _LOOPBACK = "lo"
 _MACHINE_SOURCE = "host"
-_PROC, _BLOCKS = Path("/proc"), Path("/sys/block")
 #: Size of a sector in /proc/diskstats, bytes, independent of the disk (the kernel's admin-guide/iostats).
 _SECTOR = 512
 #: Received and sent bytes of an interface.
@@ -123,18 +121,14 @@ Carried = tuple[int, int]
 
 
 class HostSampler:
-    """Sampler of this process's machine.
-
-    Pressure is read below `proc`, and interfaces below `sys` (the mount points of proc(5) and sysfs(5)). Other figures
-    are always read below /proc and /sys.
-    """
+    """Sampler of this process's machine. `proc` and `sys` are the mount points of proc(5) and sysfs(5)."""
 
     name = "host"
     waits = False
 
     def __init__(self, proc: Path = Path("/proc"), sys: Path = Path("/sys")):
         self._proc = proc
-        self._interfaces = sys / "class" / "net"
+        self._interfaces, self._blocks = sys / "class" / "net", sys / "block"
         self._rates = Rates()
         self._carried = Rates()
         self._cpu: tuple[float, float, float] | None = None
@@ -142,7 +136,7 @@ class HostSampler:
     def sample(self, now: float) -> Iterator[Sample | Gap]:
         """Yield CPU shares, load, memory, and rates of pressure, networks and disks; without those the kernel lacks."""
         yield from self._processors()
-        yield Sample(_MACHINE_SOURCE, "load.1m", os.getloadavg()[0])
+        yield Sample(_MACHINE_SOURCE, "load.1m", float((self._proc / "loadavg").read_text().split()[0]))
         yield Sample(_MACHINE_SOURCE, "memory.available", self._available())
         carrying = {name: counts for name, counts in self._carried_by().items() if any(counts)}
         interfaces = {name: counts for name, counts in carrying.items() if not self._of_nodes(name)}
@@ -152,7 +146,7 @@ class HostSampler:
 
     def _processors(self) -> Iterator[Sample]:
         """Yield the shares of busy and stolen CPU time since the last call; nothing at the first."""
-        with (_PROC / "stat").open() as lines:
+        with (self._proc / "stat").open() as lines:
             # Ticks of user, nice, system, idle, iowait, irq, softirq and steal; user includes guests.
             times = [float(ticks) for ticks in lines.readline().split()[1:9]]
         idle, stolen = times[3] + times[4], times[7]
@@ -165,22 +159,22 @@ class HostSampler:
 
     def _available(self) -> float:
         """Return the memory available without swapping, bytes; 0 if the kernel does not report it."""
-        for line in (_PROC / "meminfo").read_text().splitlines():
+        for line in (self._proc / "meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
                 return 1024.0 * int(line.split()[1])
         return 0.0
 
     def _carried_by(self) -> dict[str, Carried]:
         """Return (received, sent) bytes of each interface (proc(5), /proc/net/dev)."""
-        rows = (line.partition(":") for line in (_PROC / "net" / "dev").read_text().splitlines()[2:])
+        rows = (line.partition(":") for line in (self._proc / "net" / "dev").read_text().splitlines()[2:])
         return {name.strip(): (int(row.split()[0]), int(row.split()[8])) for name, _, row in rows}
 
     def _disks(self) -> dict[str, float]:
         """Return the bytes read and written by all disks, without partitions."""
         totals = {"disk.read": 0.0, "disk.written": 0.0}
-        for line in (_PROC / "diskstats").read_text().splitlines():
+        for line in (self._proc / "diskstats").read_text().splitlines():
             _, _, name, _, _, read, _, _, _, written, *_ = line.split()
-            if (_BLOCKS / name.replace("/", "!")).exists():
+            if (self._blocks / name.replace("/", "!")).exists():
                 totals["disk.read"] += _SECTOR * int(read)
                 totals["disk.written"] += _SECTOR * int(written)
         return totals
