@@ -56,8 +56,11 @@ def test_a_sampled_collection_becomes_a_workload_that_runs(things, tmp_path, mon
 
 def test_a_schema_becomes_a_workload_that_runs(things, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    of_store = ("import", "mapping", "--cluster", f"contract-{things.kind}", "--collection", "things")
-    status, output, errors = within(*of_store, "--generate", 300)
+    of_store = ("import", "mapping", "--cluster", f"contract-{things.kind}", "--collection")
+    status, output, errors = within(*of_store, "nothing", "--generate", 300)
+    assert (status, output) == (2, "")
+    assert "nothing" in errors
+    status, output, errors = within(*of_store, "things", "--generate", 300)
     if things.kind in ("mongodb", "redis"):
         assert (status, output) == (2, "")
         assert "the schema has no fields" in errors

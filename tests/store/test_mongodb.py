@@ -283,3 +283,21 @@ def test_a_server_is_called_by_its_node_only_if_loadframe_started_it():
     theirs = {"processManagement": {"pidFilePath": "/run/mongod.pid"}, "storage": {"dbPath": "/var/lib/mongodb"}}
     assert client.name_of({"parsed": theirs}, "a:1") == "a:1"
     assert client.name_of({"parsed": {}}, "a:1") == "a:1"
+
+
+class _EmptyDatabase:
+    """A server whose database has the collection `things`, which is empty; reading others gives nothing, too."""
+
+    address = "127.0.0.1:27017"
+
+    def ask(self, command, database):
+        return {"cursor": {"id": 0, "firstBatch": []}}
+
+    def collections(self, database):
+        return ["things"]
+
+
+def test_a_sample_of_a_missing_collection_is_refused():
+    assert client.sampled_documents(_EmptyDatabase(), "things", 10, "shop").documents == []
+    with pytest.raises(BadInput, match="the database shop does not have the collection other"):
+        client.sampled_documents(_EmptyDatabase(), "other", 10, "shop")

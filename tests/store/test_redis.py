@@ -8,6 +8,7 @@ import pytest
 from loadframe.base.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
 from loadframe.store.access import Access, Auth
+from loadframe.store.base import Sample
 from loadframe.store.redis.cluster import SLOTS, RedisNode, Ring, health, slot_of
 
 STORE = find("redis")
@@ -118,3 +119,12 @@ def test_a_cluster_is_not_ready_while_a_node_that_has_slots_is_out_of_reach(flag
 def test_a_keys_slot_is_that_of_the_specification():
     assert slot_of("123456789") == 0x31C3
     assert slot_of("foo") == 12182
+
+
+def test_a_sample_of_a_missing_collection_is_refused(monkeypatch):
+    monkeypatch.setattr(STORE, "_masters", lambda addresses: [])
+    monkeypatch.setattr("loadframe.store.redis.sampled_values", lambda masters, name, documents: Sample([], {}))
+    monkeypatch.setattr(STORE, "has_collection", lambda addresses, name: name == "things")
+    assert STORE.sample(["127.0.0.1:6379"], "things", 10).documents == []
+    with pytest.raises(BadInput, match="there is no collection other"):
+        STORE.sample(["127.0.0.1:6379"], "other", 10)

@@ -375,7 +375,7 @@ class MongoDB(Store):
                 raise
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
-        """Return up to `documents` random documents, read from the primary; none if the collection does not exist."""
+        """Return up to `documents` random documents, read from the primary. BadInput if the collection is missing."""
         return sampled_documents(self._leader(addresses), name, documents, database or DATABASE)
 
     def count(self, addresses: Sequence[str], name: str) -> int:

@@ -367,7 +367,7 @@ _NO_COLLECTION = 26
 
 
 def sampled_documents(server: Client, name: str, documents: int, database: str) -> Sample:
-    """Return up to `documents` random documents, and the collection's indexes; none if it does not exist.
+    """Return up to `documents` random documents, and the collection's indexes. BadInput if it does not exist.
 
     Ids are left out unless all are texts or whole numbers, as of a user's documents.
     """
@@ -379,6 +379,10 @@ def sampled_documents(server: Client, name: str, documents: int, database: str) 
     while cursor["id"]:
         cursor = server.ask({"getMore": cursor["id"], "collection": name, "batchSize": _BATCH}, database)["cursor"]
         batches += cursor["nextBatch"]
+    # MongoDB reads a collection that does not exist as an empty one.
+    if not batches and name not in server.collections(database):
+        what = f"the database {database} does not have the collection {name}"
+        raise BadInput(what, where=server.address, remedy="check --collection and --database")
     own_ids = all(isinstance(document.get("_id"), str | int) for document in batches)
     for document in batches:
         if not own_ids:

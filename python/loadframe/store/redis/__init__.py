@@ -392,9 +392,16 @@ class Redis(Store):
             registry.ask("HDEL", _COLLECTIONS, name)
 
     def sample(self, addresses: Sequence[str], name: str, documents: int, database: str | None = None) -> Sample:
-        """Return up to `documents` values of keys `NAME:...`, from all nodes; BadInput for a database."""
+        """Return up to `documents` values of keys `NAME:...`, from all nodes.
+
+        BadInput for a database, or if the collection was not created and has no keys.
+        """
         self._refuse_database(database)
-        return sampled_values(self._masters(addresses), name, documents)
+        sampled = sampled_values(self._masters(addresses), name, documents)
+        if not sampled.documents and not self.has_collection(addresses, name):
+            what = f"there is no collection {name}: it was not created, and no keys begin with {name}:"
+            raise BadInput(what, where=", ".join(addresses), remedy="check --collection")
+        return sampled
 
     def count(self, addresses: Sequence[str], name: str) -> int:
         """Return the number of the collection's distinct keys on all masters."""
