@@ -8,6 +8,7 @@ import pytest
 
 from loadframe.base import download
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.workload import corpora
 
 WORKLOAD = """\
 workload: w
@@ -263,3 +264,17 @@ def test_rows_of_parquet_are_documents(load, tmp_path, monkeypatch):
     text += "phases: [{name: p, operation: o, clients: 1, until: exhausted}]\n"
     (file,) = load(text).for_family("elasticsearch", 1).corpora["c"]["files"]
     assert Path(file).read_text() == '{"n": 1, "tags": ["a"]}\n{"n": null, "tags": []}\n'
+
+
+@pytest.mark.parametrize(
+    ("files", "documents"),
+    [
+        ({"url": "https://nowhere.example/x.ndjson", "at_most": 1000}, 1000),
+        ({"file": "missing.ndjson", "at_most": 1000}, 1000),
+        ({"columns": {"v": "missing.fbin"}, "at_most": 1000}, 1000),
+        ({"file": "missing.ndjson"}, 1),
+        ({"generate": "geonames", "documents": 7, "file": "missing.ndjson", "at_most": 1000}, 7),
+    ],
+)
+def test_missing_files_are_estimated_by_the_number_to_generate_or_the_limit(tmp_path, files, documents):
+    assert corpora.documents(corpora.Corpus.model_validate(files), tmp_path) == documents

@@ -248,19 +248,19 @@ def cache() -> Path:
 def documents(corpus: Corpus, folder: Path) -> int:
     """Return the number of documents of a corpus, estimated from file sizes if it is not declared.
 
-    Downloads nothing. If all files are missing, returns the number of documents to generate, or 1. A missing file
-    among others counts as empty.
+    Downloads nothing. If all files are missing, returns the number of documents to generate, else `at_most`, or 1. A
+    missing file among others counts as empty.
     """
     limit = corpus.limit
     if limit is not None and corpus.exactly is not None:
         return limit
     if corpus.columns is not None:
         counts = [vectors.rows(folder / text) for text in corpus.columns.values()]
-        known = min((count for count in counts if count is not None), default=1)
+        known = min((count for count in counts if count is not None), default=limit or 1)
         return known if limit is None else min(known, limit)
     files = _local_paths(corpus, folder)
     size = sum(file.stat().st_size * PACKED.get(file.suffix.lower(), 1) for file in files if file.is_file())
-    guess = max(1, size // BYTES_PER_DOCUMENT) if size else corpus.documents or 1
+    guess = max(1, size // BYTES_PER_DOCUMENT) if size else corpus.documents or limit or 1
     return guess if limit is None else min(guess, limit)
 
 
