@@ -4,8 +4,9 @@ import time
 
 import pytest
 
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.host import slurm as allocation
+from loadframe.host.placement import Placement
 
 
 @pytest.fixture
@@ -76,3 +77,20 @@ def test_machines_without_slurm_are_reported(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BadInput, match="squeue is not installed, or not in PATH"):
         allocation.require()
+
+
+@pytest.mark.parametrize("failing", ["scontrol", "sinfo"])
+def test_a_controller_that_fails_is_an_error_of_require_and_not_of_the_constructor(tmp_path, monkeypatch, failing):
+    outputs = {"squeue": "RUNNING|NONE|n1", "scontrol": "n1", "sinfo": "n1|127.0.0.1"}
+    for name, output in outputs.items():
+        end = "echo cannot contact the controller >&2; exit 1" if name == failing else f"echo '{output}'"
+        (tmp_path / name).write_text(f"#!/bin/sh\n{end}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    host = allocation.SlurmHost([], Placement(share=True))
+    # Nodes of an earlier command may still run, so the machine does not count as one of another job.
+    for ask in (host.require, lambda: host.place([]), lambda: host.machine("n1")):
+        with pytest.raises(LoadframeError, match="cannot contact the controller") as error:
+            ask()
+        assert not isinstance(error.value, BadInput)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from loadframe.base.errors import BadInput
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_nodes
 from loadframe.host import identity
 from loadframe.host.agent import HostKind
@@ -138,18 +138,18 @@ class LentMachinesHost(MachinesHost):
         *,
         lent: str,
         remedy: str,
-        trouble: BadInput | None = None,
+        trouble: LoadframeError | None = None,
     ) -> None:
         """Store the machines without connecting.
 
         `lent` names the owner of the machines in messages, and `remedy` says how to get others. `trouble` is the error
-        to raise if there are no machines; `require` and `place` raise it.
+        to raise if there are no machines, other than BadInput if they are unknown; `require` and `place` raise it.
         """
         super().__init__(name, machines, placement)
         self._lent, self._remedy, self._trouble = lent, remedy, trouble
 
     def require(self) -> None:
-        """Raise BadInput for missing machines, and for the first that is unusable."""
+        """Raise BadInput for missing machines, and for the first that is unusable; LoadframeError for unknown ones."""
         if self._trouble:
             raise self._trouble
         super().require()
@@ -164,7 +164,13 @@ class LentMachinesHost(MachinesHost):
         return super().place(taken)
 
     def machine(self, hostname: str) -> RemoteMachine:
-        """Return the machine of that name. A machine of an earlier job has no running nodes, and refuses to connect."""
+        """Return the machine of that name; LoadframeError if the machines are unknown.
+
+        A machine of an earlier job has no running nodes, and refuses to connect.
+        """
+        # The scheduler did not answer, so nodes may still run.
+        if self._trouble and not isinstance(self._trouble, BadInput):
+            raise self._trouble
         known = {machine.hostname: machine for machine in self.machines}
         return known.get(hostname) or _Returned(hostname, self._lent, self._remedy)
 

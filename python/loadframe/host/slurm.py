@@ -184,16 +184,18 @@ class SlurmHost(LentMachinesHost):
         self, machines: Sequence[str], placement: Placement, scratch: str | None = None, kind: HostKind | None = None
     ) -> None:
         """Select the machines. `require` raises BadInput, such as for a missing job; LoadframeError if Slurm fails."""
-        trouble: BadInput | None = None
+        trouble: LoadframeError | None = None
         job = ""
         slots: dict[str, int | None] = {}
+        reached: Mapping[str, str] = {}
         try:
             allocation = require()
             job = allocation.job
-            slots = _selected_machines(allocation, machines, placement)
-        except BadInput as error:
+            selected = _selected_machines(allocation, machines, placement)
+            reached = addresses(tuple(selected)) if selected else {}
+            slots = selected
+        except LoadframeError as error:
             trouble = error
-        reached = addresses(tuple(slots)) if slots else {}
         super().__init__(
             "slurm",
             [
