@@ -10,6 +10,7 @@ from loadframe.base.errors import BadInput
 from loadframe.host import local
 from loadframe.host.files import SERVER_USER
 from loadframe.host.local import LocalHost
+from loadframe.host.netns import NetnsHost
 
 
 def test_free_ports_are_distinct_and_can_be_listened_on():
@@ -73,3 +74,14 @@ def test_servers_that_look_up_their_user_run_as_nobody_without_namespaces(monkey
 def _listening(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize("host", [LocalHost(), NetnsHost()])
+def test_ports_beyond_the_last_one_are_refused_with_the_first_that_fits(host):
+    with pytest.raises(BadInput, match="1000 ports from 65000 on reach 65999, but the last port is 65535") as error:
+        host.free_ports(1000, 65000)
+    assert "at most 64536" in error.value.remedy
+    for first in (80, 65_536):
+        with pytest.raises(BadInput, match=f"the port of a node must be 1024 to 65535; got {first}"):
+            host.free_ports(2, first)
+    assert NetnsHost().free_ports(2, 65_534) == [65_534, 65_535]

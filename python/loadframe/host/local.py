@@ -36,6 +36,17 @@ _BORROWING = 20.0
 PORTS = range(20000, 32000)
 
 
+def ports_from(first: int, count: int) -> list[int]:
+    """Return `count` ports from `first` on; BadInput if nodes cannot have one of them."""
+    last = first + count - 1
+    if first >= FIRST_PORT and last <= LAST_PORT:
+        return list(range(first, last + 1))
+    if FIRST_PORT <= first <= LAST_PORT:
+        what = f"{count} ports from {first} on reach {last}, but the last port is {LAST_PORT}"
+        raise BadInput(what, remedy=f"give a --port of at most {LAST_PORT - count + 1}")
+    raise BadInput(f"the port of a node must be {FIRST_PORT} to {LAST_PORT}; got {first}", remedy="give another --port")
+
+
 #: Program that runs the supervisor from memory.
 _READ = "import os; exec(compile(os.fdopen({descriptor}).read(), 'supervisor.py', 'exec'))"
 
@@ -124,12 +135,8 @@ class LocalHost:
                     remedy="stop programs that listen there (see `ss -ltn`), or give a --port outside this range",
                 )
             return free
-        wanted = list(range(first, first + count))
+        wanted = ports_from(first, count)
         for port in wanted:
-            if not FIRST_PORT <= port <= LAST_PORT:
-                raise BadInput(
-                    f"the port of a node must be {FIRST_PORT} to {LAST_PORT}; got {port}", remedy="give another --port"
-                )
             for address in addresses:
                 if not _bindable(address, port):
                     raise BadInput(

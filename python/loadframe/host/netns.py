@@ -21,7 +21,7 @@ from typing import Any
 
 from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.host.base import Command
-from loadframe.host.local import PORTS, LocalHost
+from loadframe.host.local import PORTS, LocalHost, ports_from
 from loadframe.host.local_process import Identity
 
 _INTERFACES = Path("/sys/class/net")
@@ -82,9 +82,7 @@ class NetnsHost(LocalHost):
         """Return ports without testing them: in a new namespace all are free. BadInput if `first` is out of range."""
         if first is None:
             return Random().sample(PORTS, count)
-        if not 1024 <= first <= 65536 - count:
-            raise BadInput(f"the ports of nodes must be 1024 to 65535; got {first}", remedy="give another --port")
-        return list(range(first, first + count))
+        return ports_from(first, count)
 
     def _network(self, command: Command) -> dict[str, str]:
         """Return the supervisor's instructions for the network: `ip`, bridge, link, address and MAC address."""
