@@ -14,6 +14,7 @@ from loadframe.base.errors import BadInput
 from loadframe.store import Installation, NodePlan, NodeSpec, find
 from loadframe.store.access import Access, Auth
 from loadframe.store.base import Member
+from loadframe.store.cassandra import cql
 
 GIB = 2**30
 INSTALLATION = Installation(Path("/cache/cassandra"), Path("/java"))
@@ -234,3 +235,9 @@ def test_a_wrong_password_is_refused_at_once():
         with pytest.raises(BadInput, match="denies access: Provided username a and/or password are incorrect"):
             known._ask([address], "SELECT release_version FROM system.local")
         assert node.logins == 1
+
+
+def test_the_length_of_a_text_in_the_protocol_counts_bytes():
+    written = cql._text("é3")
+    assert written == b"\0\3\xc3\xa93"
+    assert cql._Reader(written).text() == "é3"

@@ -163,8 +163,9 @@ class _Reader:
 
 
 def _text(text: str) -> bytes:
-    """Return an ASCII text in the protocol's form, with a length of 2 bytes."""
-    return struct.pack(">H", len(text)) + text.encode()
+    """Return a text in the protocol's form: its length in bytes, as 2 bytes, and its UTF-8."""
+    encoded = text.encode()
+    return struct.pack(">H", len(encoded)) + encoded
 
 
 def _rows(reader: _Reader) -> Iterator[dict[str, Any]]:
