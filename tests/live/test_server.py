@@ -75,7 +75,8 @@ def test_there_is_nothing_else_to_get(path):
 @pytest.mark.parametrize(
     ("host", "status"),
     [("evil.example", 421), ("evil.example:80", 421), ("127.0.0.1.evil.example", 421), ("localhost:8350", 200),
-     ("127.0.0.1", 200), ("[::1]:8350", 200), (socket.gethostname(), 200)],
+     ("127.0.0.1", 200), ("[::1]:8350", 200), ("[::1]", 200), (socket.gethostname(), 200), ("[127.0.0.1x", 421),
+     ("[::1", 421), ("[::1].evil.example", 421), ("[::1]:80.evil.example", 421), ("::1", 421), ("[]", 421)],
 )  # fmt: skip
 def test_only_its_own_names_are_answered(host, status):
     with served() as url:

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import ipaddress
 import json
+import re
 import socket
 import threading
 from collections.abc import Iterator, Sequence
@@ -207,6 +208,10 @@ class HttpServer(ThreadingHTTPServer):
         """Suppress the message about a failed request, for example if the client disconnected."""
 
 
+#: Host header: a name or an address, IPv6 in brackets, and perhaps a port.
+_HOST = re.compile(r"(?:\[(?P<inside>[^\[\]]*)\]|(?P<plain>[^:\[\]]*))(?::[0-9]*)?")
+
+
 class _Http(HttpServer):
     daemon_threads = False
 
@@ -222,8 +227,10 @@ class _Http(HttpServer):
 
         With `only_loopback`, only `localhost` and loopback addresses.
         """
-        name = (host or "").strip().lower()
-        name = name[1 : name.find("]")] if name.startswith("[") else name.partition(":")[0]
+        parts = _HOST.fullmatch((host or "").strip().lower())
+        if parts is None:
+            return False
+        name = parts["inside"] or parts["plain"] or ""
         if name == "localhost":
             return True
         only_loopback = self.site.only_loopback
