@@ -64,7 +64,7 @@ class Bench:
         First recovers killed runs of the parent folder, and removes leftovers of killed experiments from an existing
         cluster. Unless `reuse`, creates the collections. An interrupt before the first record is raised.
         """
-        # A killed run of the same name is moved aside.
+        # A killed run of the same name is deleted by the record of this run, which takes its name.
         for kept in recover_runs(self.path.parent, lambda run: run != self.path.name):
             listener.remark(f"recovered a killed run: {kept}")
         with self._started(listener) as live:
