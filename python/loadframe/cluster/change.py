@@ -96,7 +96,7 @@ class ClusterChange:
     report: Report  #: receives progress messages, and the state in which an interrupted change leaves the cluster
     emit: Listener
     within: float  #: timeout of each step in s
-    tell: Tell | None  #: receives the progress of data movement about once a second
+    tell: Tell | None  #: receives the progress of data movement at each poll, several times a second
     throttled: bool  #: whether new nodes get their CPU quota
     kept: bool  #: whether the cluster, including new nodes, outlives this process
     password: str = field(repr=False)  #: password of the store's administrator; empty if the store has none

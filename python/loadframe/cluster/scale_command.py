@@ -27,7 +27,7 @@ _POLL = 0.2
 #: Longest part of the command's error output in a message.
 _SHOWN = 200
 
-#: Called about once a second during a change; raises LoadframeError to abort it.
+#: Called at each poll during a change; raises LoadframeError to abort it.
 Progress = Callable[[str, Balancing], None]
 
 

@@ -194,8 +194,8 @@ class Balancing:
     warning: str = ""  #: a problem with the current placement of data, for the user
 
 
-#: Receives the progress of a cluster change about once a second. It raises LoadframeError when the change has taken too
-#: long or a node has died; code that waits for a store must not catch that error.
+#: Receives the progress of a cluster change at each poll, several times a second. It raises LoadframeError when the
+#: change has taken too long or a node has died; code that waits for a store must not catch that error.
 Watch = Callable[[Balancing], None]
 
 

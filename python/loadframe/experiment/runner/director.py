@@ -119,7 +119,7 @@ def change_text(step: Step) -> str:
 
 
 def carry_out(step: Step, cluster: Cluster, report: Report, tell: Tell) -> None:
-    """Apply the change of a step; `tell` gets its progress once a second, and may abort it with LoadframeError."""
+    """Apply the change of a step; `tell` gets its progress at each poll, and may abort it with LoadframeError."""
     if step.add is not None:
         cluster.grow(step.add, report, tell=tell)
     elif step.remove is not None:
