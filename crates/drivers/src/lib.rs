@@ -12,9 +12,8 @@
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::util::suggestions::unknown;
 
-/// Calls a macro with the arguments in brackets and every driver of one protocol, each as
-/// `Variant: Type = "name in plans"`. This is the only list of drivers. Further drivers may follow a semicolon.
-/// [`several`], which combines drivers, is not part of the list.
+/// Calls a macro with the arguments in brackets and every driver, each as `Variant: Type = "name in plans"`. This is
+/// the only list of drivers. Further drivers may follow a semicolon.
 #[macro_export]
 macro_rules! with_drivers {
     ($callback:ident [$($argument:tt)*] $(; $($further:tt)*)?) => {
@@ -28,28 +27,8 @@ macro_rules! with_drivers {
             Postgres: $crate::postgresql::Postgres = "postgresql",
             Redis: $crate::redis::Redis = "redis",
             Search: $crate::search::Search = "search",
+            Several: $crate::several::Several = "several",
             $($($further)*)?
-        }
-    };
-}
-
-/// Lists the names of the drivers: `with_drivers!(driver_names [])`.
-#[macro_export]
-macro_rules! driver_names {
-    ([] $($variant:ident: $driver:ty = $name:literal),* $(,)?) => {
-        &[$($name,)* "several"]
-    };
-}
-
-/// Calls a function that is generic over the driver with the driver that a plan names:
-/// `with_drivers!(call_with_driver [plan, start(plan, folder)])`. An unknown name is a `PlanError`.
-#[macro_export]
-macro_rules! call_with_driver {
-    ([$plan:expr, $function:ident $arguments:tt] $($variant:ident: $driver:ty = $name:literal),* $(,)?) => {
-        match $plan.target.driver.as_str() {
-            $($name => $function::<$driver> $arguments,)*
-            "several" => $function::<$crate::several::Several> $arguments,
-            other => Err($crate::unknown_driver(other, &[$($name,)* "several"])),
         }
     };
 }
@@ -59,6 +38,7 @@ pub fn unknown_driver(name: &str, drivers: &[&str]) -> PlanError {
     PlanError::new(unknown("driver", name, drivers.iter().copied()))
 }
 
+pub mod any;
 pub mod assertion;
 mod capture;
 pub mod couchbase;

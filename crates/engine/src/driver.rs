@@ -32,15 +32,16 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// State of one client, such as sockets and buffers. It connects on first use.
     type Connection: 'static;
 
-    /// Whether clients can keep values of answers for later requests. If not, `captured` variables are
-    /// refused.
-    const CAPTURES: bool = false;
-
     /// Creates the driver for `target`. Resolves names; does not connect.
     fn new(target: &Target) -> Result<Self, PlanError>;
 
-    /// Maps an operation of the workload, such as `{"search": {...}, "timeout": 5}`, to a form from which requests
-    /// are
+    /// Returns whether clients can keep values of answers for later requests. If not, `captured` variables are
+    /// refused.
+    fn captures(&self) -> bool {
+        false
+    }
+
+    /// Maps an operation of the workload, such as `{"search": {...}, "timeout": 5}`, to a form from which requests are
     /// built. Refuses an operation that it does not support.
     fn map(&self, form: &Value, context: &Context) -> Result<Self::Operation, PlanError>;
 

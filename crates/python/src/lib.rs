@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Mutex;
 use std::time::Duration;
 
-use loadframe_drivers::with_drivers;
+use loadframe_drivers::any::{AnyDriver, DRIVERS};
 use loadframe_engine::plan::{Plan, PlanError, PlanErrorKind};
 use loadframe_engine::recording::durations;
 use loadframe_engine::recording::histograms::HistogramLog;
@@ -36,15 +36,6 @@ use ranks::PyRankRecorder;
 create_exception!(_engine, StartFailed, PyException, "This machine cannot run the phase; the message says why.");
 create_exception!(_engine, PlanRefused, PyException, "The plan cannot be carried out; the message says why.");
 create_exception!(_engine, TargetRefused, PyException, "The target refuses to be used so; the message says why.");
-
-/// Calls a function that is generic over the driver with the driver that the plan names.
-macro_rules! with_driver {
-    ($plan:expr, $function:ident $arguments:tt) => {
-        with_drivers!(call_with_driver [$plan, $function $arguments])
-    };
-}
-
-const DRIVERS: &[&str] = with_drivers!(driver_names []);
 
 /// A running or finished phase.
 #[pyclass(name = "Handle", frozen)]
@@ -226,14 +217,14 @@ impl PyPrepared {
 fn start_phase(py: Python<'_>, plan: &str, folder: PathBuf) -> PyResult<PyHandle> {
     let plan = parse(plan)?;
     let folder: &Path = &folder;
-    ask(py, || with_driver!(plan, start(plan, folder))).map(PyHandle)
+    ask(py, || start::<AnyDriver>(plan, folder)).map(PyHandle)
 }
 
 /// Check and map the plan of one rank, ready to start at the agreed time. Raises the same errors as `start`.
 #[pyfunction(name = "prepare_rank")]
 fn prepare_phase_of_rank(py: Python<'_>, plan: &str) -> PyResult<PyPrepared> {
     let plan = parse(plan)?;
-    ask(py, || with_driver!(plan, prepare_rank(plan))).map(PyPrepared::new)
+    ask(py, || prepare_rank::<AnyDriver>(plan)).map(PyPrepared::new)
 }
 
 /// Start the phase of one rank at the plan's start time: `prepare_rank(plan).begin()`.
@@ -247,7 +238,7 @@ fn start_rank(py: Python<'_>, plan: &str) -> PyResult<PyHandle> {
 #[pyfunction(name = "validate")]
 fn validate_plan(py: Python<'_>, plan: &str) -> PyResult<()> {
     let plan = parse(plan)?;
-    ask(py, || with_driver!(plan, validate(plan, true)))
+    ask(py, || validate::<AnyDriver>(plan, true))
 }
 
 /// Send each operation of the plan once. Return a dictionary for each: request and answer as text, times in seconds,
@@ -255,7 +246,7 @@ fn validate_plan(py: Python<'_>, plan: &str) -> PyResult<()> {
 #[pyfunction]
 fn check<'py>(py: Python<'py>, plan: &str) -> PyResult<Vec<Bound<'py, PyDict>>> {
     let plan = parse(plan)?;
-    let shown: Vec<Checked> = ask(py, || with_driver!(plan, check_operations(plan)))?;
+    let shown: Vec<Checked> = ask(py, || check_operations::<AnyDriver>(plan))?;
     let describe = |Checked { operation, reply, exchange, setup }| {
         let dict = PyDict::new(py);
         dict.set_item("operation", operation)?;
@@ -278,7 +269,7 @@ fn check<'py>(py: Python<'py>, plan: &str) -> PyResult<Vec<Bound<'py, PyDict>>> 
 #[pyfunction]
 fn render(py: Python<'_>, plan: &str) -> PyResult<Vec<(String, Option<String>)>> {
     let plan = parse(plan)?;
-    ask(py, || with_driver!(plan, render_operations(plan)))
+    ask(py, || render_operations::<AnyDriver>(plan))
 }
 
 /// Reads a plan from JSON. Raises PlanRefused if it cannot be read.

@@ -56,7 +56,6 @@ pub struct Connection {
 
 impl Driver for Couchbase {
     type Operation = Operation;
-    const CAPTURES: bool = true;
     type Connection = Connection;
 
     /// Creates the driver of a target. Resolves its hosts; does not connect.
@@ -64,6 +63,11 @@ impl Driver for Couchbase {
         let connect_options = ConnectOptions::new(target)?;
         let topology = Topology::new(&target.hosts, target.spread, connect_options.tls.clone())?;
         Ok(Self { nodes: Arc::new(CouchbaseNodes::new(Arc::new(topology), connect_options)) })
+    }
+
+    /// Returns true: clients keep captured values.
+    fn captures(&self) -> bool {
+        true
     }
 
     /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`.

@@ -76,7 +76,6 @@ pub struct Connection {
 
 impl Driver for Cql {
     type Operation = Operation;
-    const CAPTURES: bool = true;
     type Connection = Connection;
 
     /// Creates the driver of a target. Resolves its hosts; does not connect.
@@ -94,6 +93,11 @@ impl Driver for Cql {
             operations: AtomicUsize::new(0),
             keyspaces: Mutex::new(Some(BTreeSet::new())),
         })
+    }
+
+    /// Returns true: clients keep captured values.
+    fn captures(&self) -> bool {
+        true
     }
 
     /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`.

@@ -33,12 +33,16 @@ pub struct Connection {
 
 impl Driver for Http {
     type Operation = Operation;
-    const CAPTURES: bool = true;
     type Connection = Connection;
 
     /// Creates the driver of a target. Resolves its hosts; does not connect.
     fn new(target: &Target) -> Result<Self, PlanError> {
         Http1::new(target).map(|http| Self { http })
+    }
+
+    /// Returns true: clients keep captured values.
+    fn captures(&self) -> bool {
+        true
     }
 
     /// Maps an operation of the workload: `{"http": {"method": "GET", "path": "/"}, "timeout": 5}`.

@@ -72,13 +72,17 @@ pub struct Connection {
 
 impl Driver for Mongo {
     type Operation = Operation;
-    const CAPTURES: bool = true;
     type Connection = Connection;
 
     /// Creates the driver of a target. Resolves its hosts; does not connect.
     fn new(target: &Target) -> Result<Self, PlanError> {
         let nodes = MongoNodes::new(&target.hosts, target.spread, ConnectOptions::new(target)?)?;
         Ok(Self { nodes: Arc::new(nodes), buckets: Register::default() })
+    }
+
+    /// Returns true: clients keep captured values.
+    fn captures(&self) -> bool {
+        true
     }
 
     /// Maps an operation of the workload, such as `{"read": {...}, "timeout": 5}`.

@@ -42,7 +42,6 @@ pub struct Search {
 
 impl Driver for Search {
     type Operation = Operation;
-    const CAPTURES: bool = true;
     type Connection = Connection;
 
     /// Creates the driver of a target. Resolves its hosts; does not connect.
@@ -52,6 +51,11 @@ impl Driver for Search {
             dialect: Dialect::new(target.store.as_ref())?,
             register: Register::default(),
         })
+    }
+
+    /// Returns true: clients keep captured values.
+    fn captures(&self) -> bool {
+        true
     }
 
     /// Maps an operation of the workload, such as `{"search": {...}, "timeout": 5}`.

@@ -35,17 +35,19 @@ pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError>
     with::<D, _>(|| run::start::<Erased>(plan, folder))
 }
 
-/// A driver of any type. Accepts `captured` variables even if that driver keeps none.
+/// A driver of any type.
 pub struct Erased(Box<dyn DynDriver>);
 
 impl Driver for Erased {
     type Operation = Box<dyn Any + Send + Sync>;
     type Connection = Box<dyn Any>;
 
-    const CAPTURES: bool = true;
-
     fn new(target: &Target) -> Result<Self, PlanError> {
         CONSTRUCTOR.get().expect("called inside `with`")(target).map(Self)
+    }
+
+    fn captures(&self) -> bool {
+        self.0.captures()
     }
     fn map(&self, form: &Value, context: &Context) -> Result<Self::Operation, PlanError> {
         self.0.map(form, context)
@@ -161,6 +163,7 @@ impl Driver for Erased {
 
 /// The methods of [`Driver`], with operations and connections of any type.
 trait DynDriver: Send + Sync {
+    fn captures(&self) -> bool;
     fn map(&self, form: &Value, context: &Context) -> Result<Box<dyn Any + Send + Sync>, PlanError>;
     fn parts(&self, operation: &dyn Any) -> &'static [&'static str];
     fn has_traces(&self) -> bool;
@@ -228,6 +231,9 @@ fn state<D: Driver>(connection: &mut dyn Any) -> &mut D::Connection {
 }
 
 impl<D: Driver> DynDriver for D {
+    fn captures(&self) -> bool {
+        Driver::captures(self)
+    }
     fn map(&self, form: &Value, context: &Context) -> Result<Box<dyn Any + Send + Sync>, PlanError> {
         Ok(Box::new(Driver::map(self, form, context)?))
     }

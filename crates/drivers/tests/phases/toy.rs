@@ -39,12 +39,11 @@ impl Driver for Toy {
     }
 }
 
-/// The drivers behind the driver `several`, with the toy.
-mod targets {
+/// All drivers and the toy.
+mod with_toy {
     super::with_drivers!(any_of []; Toy: super::Toy = "toy",);
 }
-
-const DRIVERS: &[&str] = with_drivers!(driver_names []; Toy: Toy = "toy",);
+use with_toy::{AnyDriver, DRIVERS};
 
 fn of(driver: &str) -> Plan {
     let plan = json!({
@@ -54,16 +53,8 @@ fn of(driver: &str) -> Plan {
     serde_json::from_value(plan).unwrap()
 }
 
-fn check_on<D: Driver>(plan: Plan) -> Result<Vec<Checked>, PlanError> {
-    erased::with::<D, _>(|| check_operations::<Erased>(plan))
-}
-
 fn check(plan: Plan) -> Result<Vec<Checked>, PlanError> {
-    with_drivers!(call_with_driver [plan, check_on(plan)]; Toy: Toy = "toy",)
-}
-
-fn validate_on<D: Driver>(plan: Plan) -> Result<(), PlanError> {
-    erased::with::<D, _>(|| validate::<Erased>(plan, true))
+    erased::with::<AnyDriver, _>(|| check_operations::<Erased>(plan))
 }
 
 #[test]
@@ -81,22 +72,6 @@ fn a_driver_from_outside_executes_plans() {
     assert_eq!((checked.len(), checked[0].reply.documents), (1, 3));
     let mut plan = of("toy");
     plan.operations.insert("a".to_owned(), json!({"toy": "x"}));
-    let refused = with_drivers!(call_with_driver [plan, validate_on(plan)]; Toy: Toy = "toy",).err().unwrap();
+    let refused = erased::with::<AnyDriver, _>(|| validate::<Erased>(plan, true)).err().unwrap();
     assert!(refused.message.contains("\"toy\" wants a number"), "{}", refused.message);
-}
-
-#[test]
-fn a_driver_from_outside_serves_one_of_several_targets() {
-    let target = |driver: &str| serde_json::from_value(json!({"driver": driver})).unwrap();
-    let driver = targets::AnyDriver::new(&target("toy")).unwrap();
-    let plan = of("toy");
-    let context = Context { variables: Default::default(), corpora: Default::default() };
-    let operation = driver.map(&plan.operations["a"], &context).unwrap();
-    let mut connection = driver.connection(0);
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let draw = Draw::new(1, 2, 3);
-    let reply = runtime.block_on(driver.execute(&mut connection, &operation, &context, &draw, None));
-    assert_eq!(reply.documents, 3);
-    let unknown = targets::AnyDriver::new(&target("tooy")).err().unwrap().message;
-    assert_eq!(unknown, "unknown driver \"tooy\"; did you mean \"toy\"?");
 }

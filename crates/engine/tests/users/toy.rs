@@ -55,10 +55,12 @@ pub struct Connection {
 impl Driver for Toy {
     type Operation = Operation;
     type Connection = Connection;
-    const CAPTURES: bool = true;
-
     fn new(target: &Target) -> Result<Self, PlanError> {
         Ok(Self { name: target.read_from.clone().unwrap_or_default() })
+    }
+
+    fn captures(&self) -> bool {
+        true
     }
 
     fn map(&self, form: &Value, context: &Context) -> Result<Operation, PlanError> {

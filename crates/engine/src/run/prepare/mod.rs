@@ -45,7 +45,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
     }
     let corpora = Corpora::open(&plan.corpora, plan.seed)?;
     let mut variables = Variables::with_corpora(&plan.variables, &corpora)?;
-    if !D::CAPTURES {
+    if !driver.captures() {
         variables.refuse_captured(&plan.target.driver);
     }
     variables.count_from(Origin { seed: plan.seed, phase: hash_name(&plan.phase) });

@@ -3,8 +3,6 @@
 //!
 //! An operation names its target: `{"target": "app", "http": {...}}`. The default is `store`.
 
-mod any;
-
 use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
@@ -16,7 +14,7 @@ use loadframe_engine::workload::event::Batch;
 use loadframe_engine::workload::variables::Captured;
 use serde_json::Value;
 
-use self::any::{AnyConnection, AnyDriver, AnyOperation};
+use crate::any::{AnyConnection, AnyDriver, AnyOperation};
 
 /// The default target of operations.
 const MAIN: &str = "store";
@@ -45,7 +43,6 @@ pub struct Connection {
 
 impl Driver for Several {
     type Operation = Operation;
-    const CAPTURES: bool = true;
     type Connection = Connection;
 
     /// Creates the drivers of all targets. Refuses fewer than two targets.
@@ -55,12 +52,20 @@ impl Driver for Several {
         }
         let (mut names, mut drivers) = (Vec::new(), Vec::new());
         for (name, target) in &target.targets {
+            if target.driver == "several" {
+                return Err(PlanError::new(format!("target {name:?}: a target of several cannot be \"several\"")));
+            }
             drivers.push(AnyDriver::new(target).map_err(|error| error.within(format!("target {name:?}")))?);
             names.push(name.clone());
         }
         let several = Self { names, drivers, hosts: Mutex::default() };
         several.hosts();
         Ok(several)
+    }
+
+    /// Returns true: clients keep captured values.
+    fn captures(&self) -> bool {
+        true
     }
 
     /// Maps an operation for the target that its key `target` names, by default `store`. Refuses an unknown target.
@@ -101,7 +106,7 @@ impl Driver for Several {
     /// Checks each target for errors that would fail every request.
     async fn verify(&self) -> Result<(), PlanError> {
         for (name, driver) in self.names.iter().zip(&self.drivers) {
-            driver.verify().await.map_err(|error| error.within(format!("target {name:?}")))?;
+            Box::pin(driver.verify()).await.map_err(|error| error.within(format!("target {name:?}")))?;
         }
         Ok(())
     }
