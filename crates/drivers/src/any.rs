@@ -1,6 +1,7 @@
 //! The driver of any protocol: plans name it, and each call goes to that protocol's driver.
 //!
-//! The engine is compiled once for this type, which takes a fraction of the time for all drivers.
+//! The engine is compiled once for this type, which takes a fraction of the time for all drivers. Futures of requests are
+//! boxed: within the futures of all clients, each would take the size of the largest, and be copied with them.
 
 /// Defines an enum of drivers, with enums of their operations and connections: `with_drivers!(any_of [])`.
 #[doc(hidden)]

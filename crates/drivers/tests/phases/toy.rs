@@ -61,7 +61,7 @@ fn check(plan: Plan) -> Result<Vec<Checked>, PlanError> {
 fn a_driver_from_outside_is_listed_with_the_others() {
     assert!(DRIVERS.contains(&"toy") && DRIVERS.contains(&"redis") && DRIVERS.contains(&"several"), "{DRIVERS:?}");
     let unknown = check(of("tooy")).err().unwrap().message;
-    assert_eq!(unknown, "unknown driver \"tooy\"; did you mean \"toy\"?");
+    assert_eq!(unknown, "target: unknown driver \"tooy\"; did you mean \"toy\"?");
     let listed = check(of("telnet")).err().unwrap().message;
     assert!(DRIVERS.iter().all(|driver| listed.contains(driver)), "{listed}");
 }
@@ -74,4 +74,16 @@ fn a_driver_from_outside_executes_plans() {
     plan.operations.insert("a".to_owned(), json!({"toy": "x"}));
     let refused = erased::with::<AnyDriver, _>(|| validate::<Erased>(plan, true)).err().unwrap();
     assert!(refused.message.contains("\"toy\" wants a number"), "{}", refused.message);
+}
+
+#[test]
+fn a_target_of_several_is_of_one_protocol() {
+    let mut plan = of("several");
+    let inner = json!({"driver": "several", "targets": {"a": {"driver": "null"}, "b": {"driver": "null"}}});
+    plan.target = serde_json::from_value(json!({
+        "driver": "several", "targets": {"app": inner, "store": {"driver": "null"}}
+    }))
+    .unwrap();
+    let refused = check(plan).err().unwrap();
+    assert!(refused.message.contains("a target of several cannot be \"several\""), "{}", refused.message);
 }
