@@ -281,14 +281,12 @@ def test_no_driver_imports_another():
     drivers = driver_folders()
     assert {"mongodb", "redis", "search"} <= drivers
     edges = folder_imports(ROOT / "crates" / "drivers")
-    assert not {
-        driver: edges[driver] & (drivers | {"several"}) for driver in drivers if edges[driver] & (drivers | {"several"})
-    }
+    assert not {driver: edges[driver] & drivers for driver in drivers if edges[driver] & drivers}
 
 
 def test_every_driver_folder_implements_the_trait_and_reads_operations():
     source = ROOT / "crates" / "drivers" / "src"
-    for driver in driver_folders() - {"null"}:
+    for driver in driver_folders() - {"null", "several"}:
         assert "Driver for" in (source / driver / "mod.rs").read_text(), driver
         assert (source / driver / "operation.rs").exists() or (source / driver / "operation" / "mod.rs").exists(), (
             driver
