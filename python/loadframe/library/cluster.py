@@ -165,7 +165,7 @@ class Cluster:
 
     @property
     def nodes(self) -> Table:
-        """A row for each node: name, address, process and state."""
+        """A row for each node, now: `name`, `address`, `pid` and `alive`. BadInput outside the `with` block."""
         rows = [
             {"name": node.name, "address": node.address, "pid": node.pid, "alive": node.alive}
             for node in self.live.nodes

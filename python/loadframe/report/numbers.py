@@ -11,7 +11,10 @@ _MOST_DECIMALS = 5
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """Write `24.4 [18.3, 31.0]`, rounded by the width of the interval; `∞` is an end that is unlimited."""
+    """Write `24.4 [18.3, 31.0]`, rounded by the width of the interval; `∞` is an end that is unlimited.
+
+    Without brackets if the value is exact.
+    """
     if estimate.low == estimate.value == estimate.high:
         return format_count(estimate.value)
     value, low, high = (round_to(number, _resolution(estimate)) for number in vars(estimate).values())

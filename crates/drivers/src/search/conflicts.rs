@@ -2,8 +2,8 @@
 //!
 //! As in Rally's bulk parameters, a document without a conflict has a new id. A conflicting document reuses any earlier
 //! id, or preferably a recent one. Rally keeps a list of ids per client. Here the id of document d is a pure function
-//! of (seed, stream, d), so any number of generators send the same ids. Whether
-//! an earlier document has a new id is recomputed.
+//! of (seed, stream, d), so any number of generators send the same ids. Whether an earlier document has a new id is
+//! recomputed.
 
 use loadframe_engine::util::draw::{Draw, mix};
 
@@ -43,7 +43,8 @@ impl Conflicts {
         document > 0 && Draw { k: document, ..*draw }.unit(CONFLICTS) < self.probability
     }
 
-    /// Returns the number of an earlier document with a new id.
+    /// Returns the number of a random earlier document with a new id, more often a recent one, by `recency`. `document`
+    /// must be above 0.
     fn earlier(&self, draw: &Draw, document: u64) -> u64 {
         if self.probability >= 1.0 {
             return 0;

@@ -183,10 +183,8 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Repeats a request until it succeeds, which shows that a write is visible, with a pause of `every`. After
-    /// `within`
-    /// without success it fails as [`ErrorClass::Unseen`]. All attempts count as one request, from the first sending
-    /// to
-    /// the last answer.
+    /// `within` without success it fails as [`ErrorClass::Unseen`]. All attempts count as one request, from the first
+    /// sending to the last answer.
     #[allow(clippy::too_many_arguments)]
     async fn look(
         &self,

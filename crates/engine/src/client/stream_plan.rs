@@ -40,16 +40,14 @@ pub struct Choice<D: Driver> {
 }
 
 impl<D: Driver> Choice<D> {
-    /// Returns the number of the run for the trace of request `draw`; `None` if it is not sampled. Depends only on
-    /// the
+    /// Returns the number of the run for the trace of request `draw`; `None` if it is not sampled. Depends only on the
     /// request's key.
     #[inline]
     pub fn traced(&self, draw: &Draw) -> Option<u64> {
         self.tracing.filter(|tracing| draw.unit(salt::TRACE) < tracing.share).map(|tracing| tracing.run)
     }
 
-    /// Returns the name of the first captured variable without a value; `None` if all have one. `knows(slot)`:
-    /// whether
+    /// Returns the name of the first captured variable without a value; `None` if all have one. `knows(slot)`: whether
     /// the variable in this slot has a value.
     pub fn lacks(&self, mut knows: impl FnMut(usize) -> bool) -> Option<&str> {
         self.needs.iter().find(|(slot, _)| !knows(*slot)).map(|(_, name)| name.as_str())

@@ -117,8 +117,7 @@ impl Source {
     }
 
     /// Builds the source without visibility probes. Refuses keys that exclude each other, values out of range, and
-    /// files,
-    /// certificates or generators that cannot be used.
+    /// files, certificates or generators that cannot be used.
     fn checked(name: &str, plan: &plan::Source, phase: &plan::Plan) -> Result<Self, PlanError> {
         let ways = [plan.listen.is_some(), !plan.files.is_empty(), plan.stdin, plan.generate.is_some()];
         if ways.iter().filter(|way| **way).count() != 1 {
@@ -246,8 +245,7 @@ impl Source {
     }
 
     /// Spawns a reader thread that does `work`. Its CPU time counts as reading; its errors become warnings, and its
-    /// panics
-    /// go to `fail`. Fails, and closes the queue, if the thread cannot start.
+    /// panics go to `fail`. Fails, and closes the queue, if the thread cannot start.
     fn spawn(
         self: &Arc<Self>,
         name: String,
@@ -329,10 +327,8 @@ impl Source {
     }
 
     /// Settles events of a batch after an answer: counts them, writes refused ones as dead letters with the store's
-    /// message `words`, and opens visibility probes. `fates`: disposition of each event, by index in the batch.
-    /// Refused
-    /// events whose dead letter cannot be written become [`Disposition::Left`]: nothing is acknowledged that is
-    /// stored
+    /// message `words`, and opens visibility probes. `fates`: disposition of each event, by index in the batch. Refused
+    /// events whose dead letter cannot be written become [`Disposition::Left`]: nothing is acknowledged that is stored
     /// nowhere.
     pub fn settle(&self, in_flight: &InFlightBatch, fates: &mut [(u32, Disposition)], words: &str) {
         let mut dead_letters = Bundle::default();

@@ -148,8 +148,7 @@ struct Clock {
 }
 
 impl Clock {
-    /// Returns when an event of time `time`, milliseconds since 1970, is due after the start. Times that run
-    /// backwards
+    /// Returns when an event of time `time`, milliseconds since 1970, is due after the start. Times that run backwards
     /// count as unchanged.
     fn due(&mut self, time: i64) -> Duration {
         let since = time.saturating_sub(*self.first.get_or_insert(time));

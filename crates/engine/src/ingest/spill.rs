@@ -84,8 +84,7 @@ pub struct UnreadableEvents {
 }
 
 impl Spill {
-    /// Creates a spill without files. `path`: path prefix of the files, which are created when needed. `most`:
-    /// maximum
+    /// Creates a spill without files. `path`: path prefix of the files, which are created when needed. `most`: maximum
     /// size on disk, bytes.
     pub fn new(path: PathBuf, most: u64) -> Self {
         Self { path, most, origin: Instant::now(), files: VecDeque::new(), made: 0, held: 0 }

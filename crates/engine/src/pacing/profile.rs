@@ -114,8 +114,7 @@ impl Profile {
         None
     }
 
-    /// Returns the periods in which the level is at least `y` (above 0), as start and end in seconds. The last end
-    /// may
+    /// Returns the periods in which the level is at least `y` (above 0), as start and end in seconds. The last end may
     /// be infinite. Repetitions of the stages are left out.
     pub fn at_least(&self, y: f64) -> Vec<(f64, f64)> {
         let mut stretches: Vec<(f64, f64)> = Vec::new();

@@ -62,8 +62,7 @@ impl StartTime {
     }
 }
 
-/// Returns the time from the run's start to `monotonic`, in seconds of CLOCK_MONOTONIC; 0 if the plan gives no start
-/// of
+/// Returns the time from the run's start to `monotonic`, in seconds of CLOCK_MONOTONIC; 0 if the plan gives no start of
 /// the run. Refuses a run's start in the future.
 fn after(plan: &Plan, monotonic: f64) -> Result<Duration, PlanError> {
     let Some(began) = plan.began else { return Ok(Duration::ZERO) };

@@ -55,8 +55,7 @@ pub enum Auth {
 }
 
 impl Auth {
-    /// Returns these credentials with the secret replaced from `text`, the contents of the secret's file; `None` if
-    /// the
+    /// Returns these credentials with the secret replaced from `text`, the contents of the secret's file; `None` if the
     /// text lacks it.
     pub fn renewed(&self, text: &str) -> Option<Self> {
         let secret = || Some(text.trim_end_matches(['\r', '\n'])).filter(|secret| !secret.is_empty());

@@ -118,8 +118,7 @@ pub struct Plan {
 
 impl Plan {
     /// Returns the earliest end of stream number `stream` by duration, after the warm-up: its own limit, or the limit
-    /// of
-    /// a stream that ends the phase. `None` if it has neither.
+    /// of a stream that ends the phase. `None` if it has neither.
     pub fn clock(&self, stream: usize) -> Option<Duration> {
         let ending = self.streams.iter().filter(|other| self.ends_with.contains(&other.name));
         let ends = ending.chain([&self.streams[stream]]).filter_map(|stream| match stream.stop {

@@ -23,8 +23,7 @@ pub struct Visible {
 
 impl Plan {
     /// Returns the settings of the visibility probes of an ingesting operation, if any. Refuses a check without
-    /// `sample`,
-    /// or with a sample of 0.
+    /// `sample`, or with a sample of 0.
     pub fn sampling(&self, operation: &str) -> Result<Option<Sampling>, PlanError> {
         let Some(Visible { every, within, sample }) = self.visible.get(operation).copied() else { return Ok(None) };
         match sample {

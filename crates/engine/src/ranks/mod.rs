@@ -132,9 +132,8 @@ impl RankRecorder {
         &mut self.directives.settled
     }
 
-    /// Writes the current second to the files, the totals and the spans, and sets the stop directive if a condition
-    /// of the
-    /// plan is met.
+    /// Writes the current second to the files, the totals and the spans, and sets the stop directive if a condition of
+    /// the plan is met.
     fn record(&mut self, workers: &Workers) -> Result<(), Refusal> {
         let place = || self.folder.display();
         self.files
@@ -147,8 +146,7 @@ impl RankRecorder {
     }
 
     /// Sets the end of the warm-up (`measured_from`) and of the phase (`until`), in whole seconds after the start of
-    /// the
-    /// load; `None` leaves one unchanged.
+    /// the load; `None` leaves one unchanged.
     pub fn adjust(&mut self, measured_from: Option<u64>, until: Option<u64>) {
         let (warmup, ended) = &mut self.tally.window;
         *warmup = measured_from.map_or(*warmup, |second| Duration::from_secs(second).min(self.plan.warmup));

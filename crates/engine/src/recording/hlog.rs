@@ -21,8 +21,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// Creates the log at `path` and writes its header. `offset`: start of the load after the run's start. `began`:
-    /// the
+    /// Creates the log at `path` and writes its header. `offset`: start of the load after the run's start. `began`: the
     /// run's start by the wall clock.
     pub fn create(path: &Path, offset: Duration, began: SystemTime) -> io::Result<Self> {
         let mut file = LineWriter::new(File::create(path)?);

@@ -84,8 +84,7 @@ impl SelfMonitor {
         self.due
     }
 
-    /// Ends the second that ended at `ended`: adds the lags of its missed checks to `watch`, and sets its CPU,
-    /// waiting
+    /// Ends the second that ended at `ended`: adds the lags of its missed checks to `watch`, and sets its CPU, waiting
     /// and wall times. `now`: the current time. Checks due at least a tick before the end were missed: a stall counts
     /// in the seconds in which it lasted.
     pub fn second(&mut self, ended: Instant, now: Instant, watch: &mut SelfMetrics) {

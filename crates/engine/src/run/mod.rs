@@ -128,7 +128,7 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Stops the load, which must not outlive its handle.
+    /// Stops the load, which must not outlive its handle, and waits for its end.
     fn drop(&mut self) {
         self.phase.stop();
         if let Ok(Some(outcome)) = self.outcome.get_mut().map(Option::take) {
@@ -222,8 +222,7 @@ impl<D: Driver> Control for Phase<D> {
     }
 }
 
-/// Checks the plan and starts a phase that records into `folder`, which must exist. Errors are returned before
-/// anything
+/// Checks the plan and starts a phase that records into `folder`, which must exist. Errors are returned before anything
 /// is sent. At the end it writes `outcome.json`.
 pub fn start<D: Driver>(plan: Plan, folder: &Path) -> Result<Running, PlanError> {
     let (mut phase, slots) = prepare::<D>(plan, false)?;
@@ -262,8 +261,7 @@ struct Ready<D: Driver> {
     fingerprint: u64,
 }
 
-/// Checks and maps the plan of one rank, reads its corpora and chooses its cores. Waits for the first line if the
-/// load
+/// Checks and maps the plan of one rank, reads its corpora and chooses its cores. Waits for the first line if the load
 /// starts with it.
 pub fn prepare_rank<D: Driver>(plan: Plan) -> Result<Box<dyn Prepared>, PlanError> {
     // The run's start is a time of rank 0's clock, meaningless on another machine.
@@ -303,9 +301,8 @@ impl<D: Driver> Prepared for Ready<D> {
     }
 }
 
-/// Starts the readers of sources, the collector and the workers. `tell` builds the outcome from their results. Fails
-/// if a
-/// port cannot be opened or a thread cannot start.
+/// Starts the readers of sources, the collector and the workers. `tell` builds the outcome from their results. Fails if
+/// a port cannot be opened or a thread cannot start.
 fn launch<D: Driver, S: Ending>(
     phase: &Arc<Phase<D>>,
     slots: Vec<Slot>,
@@ -436,8 +433,7 @@ pub struct Checked {
 }
 
 /// Sends each operation of the plan once, for `loadframe check`. An operation that ingests events is only rendered,
-/// with
-/// a sample event. Fails if the plan is invalid; failed requests are part of the result.
+/// with a sample event. Fails if the plan is invalid; failed requests are part of the result.
 pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<Checked>, PlanError> {
     let draw = Draw::new(plan.seed, 0, 0);
     let (phase, slots) = prepare::<D>(plan, false)?;
@@ -471,8 +467,7 @@ pub fn check_operations<D: Driver>(plan: Plan) -> Result<Vec<Checked>, PlanError
     })
 }
 
-/// Returns the name of each operation and its request as readable text, without sending it; `None` if the driver
-/// cannot
+/// Returns the name of each operation and its request as readable text, without sending it; `None` if the driver cannot
 /// render it.
 pub fn render_operations<D: Driver>(plan: Plan) -> Result<Vec<(String, Option<String>)>, PlanError> {
     let draw = Draw::new(plan.seed, 0, 0);

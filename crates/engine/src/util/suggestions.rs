@@ -3,8 +3,7 @@
 use strsim::levenshtein;
 
 /// Returns the word nearest to `wrong` by edit distance; `None` if it is further than a third of the longer word's
-/// length
-/// (at least 1).
+/// length (at least 1).
 pub fn nearest<'a>(wrong: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     words
         .into_iter()

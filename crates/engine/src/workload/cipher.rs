@@ -61,8 +61,7 @@ pub enum Bound {
 impl Field {
     /// Creates the encryption of field `name` from the `key` (32 hexadecimal digits) and its type: `"text"`,
     /// `{"number": {"unit": 100, "rounded": false}}` or `{"instant": {"format": "%Y-%m-%d", "span": 86400000}}`.
-    /// Refuses
-    /// other keys and types.
+    /// Refuses other keys and types.
     pub fn new(key: &str, name: &str, form: &Value) -> Result<Self, PlanError> {
         let wrong = || PlanError::new(format!("{form} does not say how the field {name:?} is encrypted"));
         let key = key_of(key).ok_or_else(|| PlanError::new("a key for encryption has 32 hexadecimal digits"))?;

@@ -44,8 +44,7 @@ pub struct Use {
 }
 
 impl Numbering {
-    /// Creates the numbering of a mix. `shares[i]`: probability that an iteration uses counter i. `stream`: key of
-    /// its
+    /// Creates the numbering of a mix. `shares[i]`: probability that an iteration uses counter i. `stream`: key of its
     /// draws.
     pub fn drawn(shares: Vec<f64>, seed: u64, stream: u64) -> Self {
         Self::Drawn(Box::new(Drawn::new(shares, seed, stream)))

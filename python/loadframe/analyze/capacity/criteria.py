@@ -244,9 +244,9 @@ def _delay_growth(judged: Sequence[LimitedFigures], phases: Sequence[PhaseSummar
 def limited_figures(
     run: RecordedRun, slo: Slo, phases: Sequence[PhaseSummary], users: int | None = None
 ) -> Iterator[LimitedFigures]:
-    """Yield the figures under each limit of the SLO; LookupError with a message if the run lacks some.
+    """Yield the worst figures over `phases`: of each operation with separate limits, then of all others together.
 
-    `users` is the number of users or clients of a closed load, otherwise None.
+    LookupError with a message if the run lacks some. `users`: users or clients of a closed load, else None.
     """
     named = dict(slo.operations)
     grouped: dict[str, list[tuple[str, str]]] = {name: [] for name in named}

@@ -505,7 +505,10 @@ def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
 
 
 def _moved(course: Course, change: ChangeInRun) -> dict[str, Value]:
-    """Return the amount and rate of moved data by name, from the change's reports; empty without reports."""
+    """Return `bytes_moved` and `bytes_rate` in bytes/s, or `pieces_...` if the store counts pieces.
+
+    From the change's reports; empty without reports. No rate if the move took no time.
+    """
     samples = [(time, value) for time, value in course.left if change.begin <= time < change.end]
     if not samples:
         return {}

@@ -116,7 +116,10 @@ def runs_needed(
 
 
 def _bars(error: float, freedom: float, level: float, least: float) -> Array:
-    """Return the limit that an estimate must exceed, at each quantile of the estimated error."""
+    """Return the limits that an estimate on the log scale must exceed, one for each quantile of its estimated error.
+
+    None is below `least`, a logarithm. The other parameters are those of `power`.
+    """
     estimated = error * np.sqrt(special.chdtri(freedom, 1 - _MIDDLES) / freedom)
     bars: Array = np.maximum(special.stdtrit(freedom, 1 - level) * estimated, least)
     return bars

@@ -323,7 +323,7 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
     more = further(folder, bands)
 
     def show(console: Console) -> None:
-        """Print the comparison, the further tables, and the used runs."""
+        """Print the comparison, the further tables, the number of used runs, and why others are left out or bounded."""
         # The sentences on trust have the limited and the shifted runs.
         print_comparison(comparison, console, limited=False)
         more.print(console)

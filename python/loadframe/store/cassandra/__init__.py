@@ -560,7 +560,7 @@ def _begin(command: Sequence[str]) -> int:
 
 
 def _ended(number: int) -> tuple[int, str] | None:
-    """Return the exit status and output of a command that `_begin` started, or None while it runs."""
+    """Return exit status and output of a command of `_begin` by process id, and forget it; None while it runs."""
     process = _BEGUN[number]
     if process.poll() is None:
         return None

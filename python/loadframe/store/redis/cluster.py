@@ -303,9 +303,9 @@ def finish(seen: Ring, clients: Clients, watch: Watch) -> None:
 
 
 def leave(seen: Ring, member: Member, clients: Clients, watch: Watch) -> None:
-    """Complete interrupted moves, then move all slots of a node to the others; do nothing for an unknown node.
+    """Complete interrupted moves of all nodes, then move the slots of `member`, if it is known, to the others.
 
-    The nodes with the fewest slots get them first. BadInput for the last node.
+    The nodes with the fewest slots get them first. It stays a member; see `forget`. BadInput for the last node.
     """
     finish(seen, clients, watch)
     seen = Ring.read(clients(seen.myself.address))

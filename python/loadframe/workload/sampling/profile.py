@@ -114,7 +114,7 @@ class Array:
             self.elements = [Field(elements, path, around)] if elements else []
 
     def draw(self, rng: random.Random) -> list[Any]:
-        """Return a random array."""
+        """Return an array of a profiled length; its elements are drawn from those of their position or of all."""
         length = self._lengths.draw(rng)
         if len(self.elements) > 1:
             return [element.draw(rng) for element in self.elements]

@@ -211,7 +211,10 @@ def _mapped(field: Field) -> dict[str, Any]:
 
 
 def _scalar(kind: Any) -> str:
-    """Return `whole`, `number`, `boolean`, `text`, or empty for other values."""
+    """Return the type of a distribution's values: `whole`, `number`, `boolean` or `text`.
+
+    Empty for arrays, objects and None.
+    """
     if kind is None or isinstance(kind, Array | Object):
         return ""
     if isinstance(kind, Quantiles):

@@ -133,8 +133,7 @@ struct State {
 }
 
 impl Piece {
-    /// Returns when a partial batch that starts with this piece is sent: `flush` after its first event arrived, but
-    /// not
+    /// Returns when a partial batch that starts with this piece is sent: `flush` after its first event arrived, but not
     /// before the piece was added, which may be late.
     fn due(&self, flush: Duration) -> Instant {
         (self.chunk.events[self.left.start].arrived + flush).max(self.since)
@@ -164,8 +163,7 @@ impl State {
         Some(self.kept.swap_remove(place))
     }
 
-    /// Applies the sampler to the events of a batch. Returns the index of each sampled event, and the number of
-    /// events
+    /// Applies the sampler to the events of a batch. Returns the index of each sampled event, and the number of events
     /// sent before it.
     fn sampled(&mut self, pieces: &[(Arc<Chunk>, Range<usize>)]) -> Vec<(u32, u64)> {
         let Some(sampler) = &mut self.sampler else { return Vec::new() };
@@ -183,8 +181,7 @@ impl State {
 }
 
 impl Queue {
-    /// Creates a queue for `readers` readers that holds about `most` bytes in memory. `batch`: maximum number of
-    /// events
+    /// Creates a queue for `readers` readers that holds about `most` bytes in memory. `batch`: maximum number of events
     /// per batch. `flush`: maximum time that an event waits for its batch to fill.
     pub fn new(batch: usize, flush: Duration, most: u64, kinds: Arc<[String]>, readers: usize) -> Self {
         Self {
@@ -246,10 +243,8 @@ impl Queue {
         self.state().clients += 1;
     }
 
-    /// Returns the next batch at `now`, or until when to wait, or that the queue has ended. New events come first,
-    /// then
-    /// batches due for a retry. A retry that is overdue by the maximum back-off precedes new events, but never twice
-    /// in
+    /// Returns the next batch at `now`, or until when to wait, or that the queue has ended. New events come first, then
+    /// batches due for a retry. A retry that is overdue by the maximum back-off precedes new events, but never twice in
     /// a row.
     pub fn take(&self, now: Instant) -> Next {
         let mut state = self.state();

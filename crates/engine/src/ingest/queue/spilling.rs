@@ -6,9 +6,8 @@ use crate::ingest::spill::UnreadableEvents;
 
 impl Queue {
     /// Adds the events of a chunk to memory, or to the spill if memory is full; drops them if the queue is closed.
-    /// Calls
-    /// `accepted` before any client can take them. If the spill cannot be written, the events stay in memory and the
-    /// error is returned.
+    /// Calls `accepted` before any client can take them. If the spill cannot be written, the events stay in memory and
+    /// the error is returned.
     pub fn push(&self, chunk: Chunk, accepted: impl FnOnce()) -> Result<(), String> {
         let mut state = self.state();
         if state.closed {
@@ -43,8 +42,7 @@ impl Queue {
         written.map(drop).map_err(words)
     }
 
-    /// Moves spilled chunks back into memory when there is room; returns when the queue is finished. Reports
-    /// unreadable
+    /// Moves spilled chunks back into memory when there is room; returns when the queue is finished. Reports unreadable
     /// chunks to `say`.
     pub fn read_back(&self, say: impl Fn(String)) {
         let Some(spill) = &self.spill else { return };

@@ -42,8 +42,7 @@ struct Capture {
 pub type Taken<'g, 't> = (&'g Path, &'t str, Option<FieldType>);
 
 impl Grok {
-    /// Compiles patterns. `custom`: further patterns by name, which replace base patterns. Refuses an unknown,
-    /// invalid
+    /// Compiles patterns. `custom`: further patterns by name, which replace base patterns. Refuses an unknown, invalid
     /// or too large pattern, and an empty list.
     pub fn new(patterns: &[String], custom: &BTreeMap<String, String>) -> Result<Self, PlanError> {
         if patterns.is_empty() {

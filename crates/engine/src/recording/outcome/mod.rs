@@ -125,8 +125,8 @@ pub fn describe(
     outcome
 }
 
-/// Returns the messages of failures at index `slot`, as objects: first the measured segment, then by descending
-/// count.
+/// Returns the failure messages of the operation at `slot` as objects with `class`, `status`, `message`, `count` and
+/// `measured`: those of the measured segment first, each group by descending count.
 fn errors(totals: &Totals, slot: usize) -> Vec<Value> {
     let mut messages: Vec<&Message> = totals.messages.iter().filter(|message| message.slot == slot).collect();
     messages.sort_by_key(|message| (!message.measured, std::cmp::Reverse(message.count)));

@@ -119,8 +119,7 @@ impl Watch {
         }
     }
 
-    /// Adds a second, unless it is outside the measured window. `window`: end of the warm-up, and of a phase that
-    /// ends
+    /// Adds a second, unless it is outside the measured window. `window`: end of the warm-up, and of a phase that ends
     /// before its planned end.
     pub fn second(&mut self, sum: &Interval, rows: &[WorkerRow], window: (Duration, Option<Duration>)) {
         let (warmup, ended) = window;

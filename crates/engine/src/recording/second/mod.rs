@@ -84,8 +84,7 @@ struct Words {
 }
 
 impl Second {
-    /// Creates the record of rank `rank` from the sum over its workers. `plan`: fingerprint of the plan. `hosts`:
-    /// names
+    /// Creates the record of rank `rank` from the sum over its workers. `plan`: fingerprint of the plan. `hosts`: names
     /// of its nodes.
     pub fn of(plan: u64, rank: u64, sum: &Interval, mut workers: Workers, hosts: &[String], state: State) -> Self {
         let cells = sum.used_cells().map(|(slot, measured, cell)| {

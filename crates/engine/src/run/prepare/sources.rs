@@ -12,9 +12,8 @@ pub(super) const EVENT: &str = "event";
 /// events.
 pub(super) const LOOKED_FOR: [&str; 2] = ["visible", "look"];
 
-/// Returns the settings of an operation's visibility probes, if any. Refuses probes that do not fit the operation or
-/// the
-/// driver.
+/// Returns the settings of the visibility probes of an operation that ingests, if any; `None` for others. Refuses
+/// `sample` for other operations, a check without it for operations that ingest, and probes that the driver lacks.
 pub(super) fn sampling<D: Driver>(
     plan: &Plan,
     name: &str,
@@ -55,8 +54,8 @@ pub(super) fn suits(stream: &Stream, ingests: bool) -> Result<(), PlanError> {
     }
 }
 
-/// Returns the index of each kind's operation in a stream with routes; the kinds are sorted by name. Empty
-/// without routes. Refuses routes that do not name each kind once, and unknown operations.
+/// Returns, for each kind of event by name, the index of its operation in the stream's mix. Empty without routes.
+/// Refuses routes that do not name each kind once, and operations that are not in the mix.
 pub(super) fn routes(plan: &Plan, stream: &Stream) -> Result<Vec<usize>, PlanError> {
     let Pacing::Source { source, routes, .. } = &stream.pacing else { return Ok(Vec::new()) };
     let kinds = plan.sources.get(source).map(|source| source.events.kinds.keys().collect::<Vec<_>>());
@@ -68,8 +67,7 @@ pub(super) fn routes(plan: &Plan, stream: &Stream) -> Result<Vec<usize>, PlanErr
     routes.values().map(place).collect()
 }
 
-/// Checks and returns the source of each stream; `None` for a stream without one. Refuses a source of two streams,
-/// and
+/// Checks and returns the source of each stream; `None` for a stream without one. Refuses a source of two streams, and
 /// settings that a stream with a source does not support.
 pub(super) fn of<'a>(plan: &'a Plan) -> Result<Vec<Option<Arc<Source>>>, PlanError> {
     let mut used = HashSet::new();

@@ -71,8 +71,7 @@ impl Scan {
     }
 
     /// Returns a mask of the escaped bytes, from a mask of the backslashes: bytes that follow a backslash that is not
-    /// itself
-    /// escaped.
+    /// itself escaped.
     fn escaped(&mut self, mut backslashes: u64) -> u64 {
         let mut escaped = self.escaped;
         self.escaped = 0;

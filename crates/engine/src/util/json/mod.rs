@@ -69,8 +69,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Iterates over the elements of an array. Calls `element` with each index and the cursor at the value, which it
-    /// must
-    /// read or skip. Stops when it returns false.
+    /// must read or skip. Stops when it returns false.
     pub fn array(
         &mut self,
         mut element: impl FnMut(usize, &mut Self) -> Result<bool, Unexpected>,

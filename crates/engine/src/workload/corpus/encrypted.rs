@@ -115,8 +115,7 @@ impl Encrypted {
         file.into_inner().map_err(io::IntoInnerError::into_error).and_then(|file| file.sync_all()).map_err(away)
     }
 
-    /// Appends `count` documents starting with number `first`, like [`Corpus::append`]. Encrypts them here if they
-    /// are
+    /// Appends `count` documents starting with number `first`, like [`Corpus::append`]. Encrypts them here if they are
     /// not cached yet, for display only.
     pub fn append(&self, first: u64, count: u64, prefix: &[u8], out: &mut Vec<u8>) {
         let Some(files) = self.files.get() else {

@@ -89,8 +89,7 @@ impl Files {
         self.reading.actions
     }
 
-    /// Appends the action lines of `count` documents starting with number `first`, each with a line end. Only for
-    /// files
+    /// Appends the action lines of `count` documents starting with number `first`, each with a line end. Only for files
     /// with actions.
     pub fn append_actions(&self, first: u64, count: u64, out: &mut Vec<u8>) {
         for (action, _) in self.pairs_from(first).take(count as usize) {

@@ -37,8 +37,7 @@ pub struct Index {
 
 impl Index {
     /// Opens the index of the file `plain` with the bytes `map`: the stored one, or a new one, which is then stored.
-    /// `named`: the user's name for the file. A new index may end after `most` documents. Refuses a line that is not
-    /// a
+    /// `named`: the user's name for the file. A new index may end after `most` documents. Refuses a line that is not a
     /// document, unless such lines are set aside.
     pub fn open(
         plain: &Path,
@@ -60,9 +59,8 @@ impl Index {
         together.unwrap_or_else(|| Self::scan(named, map, most, reading))
     }
 
-    /// Builds the index together with other processes that open the file, and stores it in the file `place`, which
-    /// may exist
-    /// by then. The outer error concerns the place, the inner one the documents.
+    /// Builds the index together with other processes that open the file, and stores it in the file `place`, which may
+    /// exist by then. The outer error concerns the place, the inner one the documents.
     fn make(
         place: &Path,
         named: &Path,
@@ -159,8 +157,7 @@ impl Index {
     }
 
     /// Returns the offset of an indexed document at or before document `number`, and the number of documents between
-    /// the
-    /// two; `None` beyond the end.
+    /// the two; `None` beyond the end.
     pub fn find(&self, number: u64) -> Option<(u64, u64)> {
         let after = self.stretches.partition_point(|(first, _)| *first <= number);
         let (first, place) = *self.stretches.get(after.checked_sub(1)?)?;
@@ -230,8 +227,7 @@ struct JoinedPieces {
 }
 
 impl JoinedPieces {
-    /// Returns the index, or the error for a line that is not a document among the first `most`, or for a file
-    /// without
+    /// Returns the index, or the error for a line that is not a document among the first `most`, or for a file without
     /// documents.
     fn complete(self, named: &Path, map: &[u8], most: u64) -> Result<Index, PlanError> {
         if let Some(at) = self.flaw
@@ -286,8 +282,7 @@ pub fn aside(named: &Path, bytes: usize) -> Option<PathBuf> {
 }
 
 /// Appends a line that is not a document to its cache file, which the first call creates, with the line's number and
-/// the
-/// problem.
+/// the problem.
 fn keep_aside(
     aside: &mut Option<BufWriter<File>>,
     named: &Path,

@@ -151,8 +151,7 @@ fn keep(path: &[Box<[u8]>], text: &str, page: &mut Page, revision: Option<&mut R
 }
 
 impl Revision {
-    /// Returns the document. It lacks fields missing in the dump, such as the name of a hidden contributor. Refuses
-    /// an
+    /// Returns the document. It lacks fields missing in the dump, such as the name of a hidden contributor. Refuses an
     /// invalid id. `place`: byte offset for the error.
     fn document(self, page: &Page, place: u64) -> io::Result<Value> {
         let number = |what: &str, digits: &str| match digits.parse::<u64>() {

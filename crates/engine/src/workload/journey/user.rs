@@ -200,8 +200,7 @@ impl User {
     }
 
     /// Returns the index of the operation that the user sends next, in the stream's plan; `None` if its next
-    /// instruction
-    /// is not a request.
+    /// instruction is not a request.
     pub fn wants(&self, journey: &Journey) -> Option<usize> {
         match journey.directives[self.at as usize] {
             Instruction::Ask { choice, .. } => Some(choice),

@@ -88,9 +88,8 @@ impl Variables {
         Ok(Counted { uses: only(uses)?, reads: only(reads)? })
     }
 
-    /// Adds the counters that a variable's values contain to `uses`, and those of the records that they are drawn
-    /// from to
-    /// `reads`.
+    /// Adds the counters that a variable's values contain to `uses`, and those of the records that they are drawn from
+    /// to `reads`.
     fn counters_of(&self, id: VariableId, uses: &mut Vec<VariableId>, reads: &mut Vec<VariableId>) {
         match &self.entries[id.0].kind {
             Kind::Whole(Whole::Counter(_)) => uses.push(id),

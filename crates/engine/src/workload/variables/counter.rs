@@ -103,8 +103,7 @@ impl Records {
         }
     }
 
-    /// Returns the number of the record with index `place`, the oldest first; `None` unless it is known to exist at
-    /// the
+    /// Returns the number of the record with index `place`, the oldest first; `None` unless it is known to exist at the
     /// start of the request.
     #[inline]
     pub fn present(&self, place: u64, draw: &Draw) -> Option<i64> {

@@ -63,8 +63,7 @@ impl Encrypted {
     }
 
     /// Returns the variable `name` with its values encrypted in advance, if they are constant or listed; it is drawn
-    /// like the
-    /// plain one. The error names a value that cannot be encrypted.
+    /// like the plain one. The error names a value that cannot be encrypted.
     pub fn beforehand(&self, variables: &Variables, name: &str) -> Result<Option<Variable>, PlanError> {
         let Variable { salt, per, kind, .. } = &variables.entries[self.of.0];
         let kind = match kind {

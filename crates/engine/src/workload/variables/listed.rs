@@ -58,8 +58,7 @@ impl Listed {
     }
 
     /// Parses `[...]`, `{values: [...], weights: [...]}` or `{values: [...], order: random | sequential}`. Refuses an
-    /// empty
-    /// list, and weights that do not fit it.
+    /// empty list, and weights that do not fit it.
     pub fn choice(argument: &Value) -> Result<Self, PlanError> {
         let wrong = |what: &str| PlanError::new(format!("choice {what}: {argument}"));
         let (values, weights, order) = match argument {
@@ -99,9 +98,8 @@ impl Listed {
         }
     }
 
-    /// Parses `{file: path, order: random | sequential}` and reads the file: each non-empty line is a value. Refuses
-    /// a file
-    /// above 256 MiB, without lines, or not in UTF-8.
+    /// Parses `{file: path, order: random | sequential}` and reads the file: each non-empty line is a value. Refuses a
+    /// file above 256 MiB, without lines, or not in UTF-8.
     pub fn lines(argument: &Value) -> Result<Self, PlanError> {
         let form = Form::new("lines", argument, &["file", "order"])?;
         let path = form.text("file")?;

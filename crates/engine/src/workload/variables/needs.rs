@@ -31,8 +31,7 @@ impl Variables {
     }
 
     /// Returns the name of a variable that an operation depends on and that counts the requests of a stream; `None`
-    /// without
-    /// one. Users with branching journeys cannot use it.
+    /// without one. Users with branching journeys cannot use it.
     pub fn counts_requests(&self, form: &Value) -> Option<&str> {
         let mut counting = None;
         self.rests_on(form, &mut |id| {
@@ -64,8 +63,7 @@ impl Variables {
     }
 
     /// Returns the index in [`Draw::passes`](crate::util::draw::Draw::passes) of variable `name`. Refuses other
-    /// variables
-    /// than loop counters.
+    /// variables than loop counters.
     pub fn loop_slot(&self, name: &str) -> Result<usize, PlanError> {
         match self.entries[self.find(name)?.0].kind {
             Kind::Loop(place, _) => Ok(place),

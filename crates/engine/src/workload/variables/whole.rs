@@ -158,9 +158,8 @@ impl Whole {
     }
 }
 
-/// Draws from a Zipf distribution over `space` items until the item is a record that exists. After 10,000 draws,
-/// falls back
-/// to a record from the start.
+/// Draws from a Zipf distribution over `space` items until the item is a record that exists. After 10,000 draws, falls
+/// back to a record from the start.
 fn zipfian(records: &Records, space: u64, zipf: &Zipf, scrambled: bool, draw: &Draw, salt: u64) -> i64 {
     let mut salt = salt;
     let mut item = 0;

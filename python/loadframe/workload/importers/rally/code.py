@@ -107,7 +107,8 @@ def registered(file: Path) -> dict[str, list[str]]:
 def run(file: Path, track: Mapping[str, Any], wanted: Sequence[DrawRequest], budget: Budget) -> Ran:
     """Run a track's code and draw from its parameter sources; BadInput, with the line, if loading the code fails.
 
-    Installs stubs and an audit hook in this process. The values of the draws are packed; see `unpacked`.
+    Call it in a separate process: it installs stubs and an audit hook, and changes `sys.path` and the random seed.
+    Lowers `budget.seconds`. Errors while drawing are in `Draws.failed`. Values are packed; see `unpacked`.
     """
     folder = file.parent.resolve()
     toolkit.install()

@@ -135,8 +135,7 @@ impl Adbids {
     }
 
     /// Appends bid `number` as JSON, and draws its win and click, which are added to the pending events. `time`:
-    /// nanoseconds
-    /// since 1970.
+    /// nanoseconds since 1970.
     fn push_bid(&mut self, number: u64, time: i64, out: &mut Vec<u8>) {
         let draw = Draw::new(self.seed, self.stream, number);
         let mut salt = 0;
