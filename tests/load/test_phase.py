@@ -96,12 +96,22 @@ def test_threads_without_a_client_hold_no_progress_up(tmp_path):
     assert told[-1].requests > 0
 
 
+def threads(*names: str) -> list[int]:
+    """Return the ids of this process's threads whose names begin so."""
+    ids = []
+    for thread in Path("/proc/self/task").iterdir():
+        # Other threads may end meanwhile.
+        with contextlib.suppress(FileNotFoundError):
+            if (thread / "comm").read_text().startswith(names):
+                ids.append(int(thread.name))
+    return ids
+
+
 def test_unwritable_records_end_the_load_before_the_error(tmp_path):
     (tmp_path / "histograms.hlog").symlink_to("/dev/full")
     with pytest.raises(GeneratorFailed, match="No space left"):
         run_phase(plan(stop={"duration": 60}), tmp_path, lambda progress: None)
-    names = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
-    assert not [name for name in names if name.startswith(("worker-", "collector"))]
+    assert not threads("worker-", "collector")
 
 
 def test_workers_run_on_the_cores_that_are_theirs(tmp_path):
@@ -109,8 +119,7 @@ def test_workers_run_on_the_cores_that_are_theirs(tmp_path):
     seen = []
 
     def look(progress):
-        threads = [task for task in Path("/proc/self/task").iterdir() if (task / "comm").read_text() == "worker-0\n"]
-        seen.extend(os.sched_getaffinity(int(task.name)) for task in threads)
+        seen.extend(os.sched_getaffinity(thread) for thread in threads("worker-0"))
 
     run_phase(plan(stop={"duration": 0.5}), tmp_path, look, cores={core})
     assert seen
