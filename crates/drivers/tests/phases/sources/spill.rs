@@ -28,6 +28,28 @@ fn send(address: SocketAddr, bids: u64) -> u64 {
     serde_json::from_str::<Value>(&last).unwrap()["acknowledged"].as_u64().unwrap()
 }
 
+/// Sends 50,000 bids to a store that is unavailable until the source reports trouble with `disk`; returns the outcome
+/// and the trouble.
+fn troubled(disk: &Folder, folder: &Folder) -> (Value, String) {
+    let texts = Folder::new();
+    let down = file(&texts, "down", "");
+    let mut plan = spilling(disk, 1 << 30, 0);
+    plan["operations"]["take_in"]["down"] = json!(down);
+    let (running, address) = listening::<Fussy>(&plan, folder);
+    let sender = thread::spawn(move || send(address, 50_000));
+    let begun = Instant::now();
+    while running.progress().sources["ads"].trouble.is_empty() {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", running.progress().sources);
+        thread::sleep(Duration::from_millis(5));
+    }
+    std::fs::remove_file(down).unwrap();
+    assert_eq!(sender.join().unwrap(), 50_000);
+    let outcome = settled(&running, 50_000);
+    adds_up(&outcome);
+    let trouble = outcome["sources"]["ads"]["trouble"][0].as_str().unwrap().to_owned();
+    (outcome, trouble)
+}
+
 fn is_empty(folder: &Folder) -> bool {
     std::fs::read_dir(&folder.0).unwrap().next().is_none()
 }
@@ -89,13 +111,9 @@ fn a_full_disk_is_named_and_makes_senders_wait_and_nothing_is_lost() {
     for number in 0..100 {
         symlink("/dev/full", disk.0.join(format!("spill-ads.{number}"))).unwrap();
     }
-    let (running, address) = listening::<Fussy>(&spilling(&disk, 1 << 30, 6), &folder);
-    assert_eq!(send(address, 50_000), 50_000);
-    let outcome = settled(&running, 50_000);
-    adds_up(&outcome);
+    let (outcome, trouble) = troubled(&disk, &folder);
     assert_eq!((count(&outcome, "indexed"), count(&outcome, "spilled_events")), (50_000, 0), "{outcome}");
     assert!(count(&outcome, "most_bytes") < 500_000, "{outcome}");
-    let trouble = outcome["sources"]["ads"]["trouble"][0].as_str().unwrap();
     assert!(trouble.contains("No space left on device") && trouble.contains("senders wait"), "{trouble}");
 }
 
@@ -124,13 +142,9 @@ fn a_disk_that_fills_up_keeps_room_for_the_record_of_the_run() {
         return;
     };
     let folder = &small.0;
-    let (running, address) = listening::<Fussy>(&spilling(folder, 1 << 30, 12), folder);
-    assert_eq!(send(address, 50_000), 50_000);
-    let outcome = settled(&running, 50_000);
-    adds_up(&outcome);
+    let (outcome, trouble) = troubled(folder, folder);
     assert_eq!(count(&outcome, "indexed"), 50_000, "{outcome}");
     assert!((1..50_000).contains(&count(&outcome, "spilled_events")), "{outcome}");
-    let trouble = outcome["sources"]["ads"]["trouble"][0].as_str().unwrap();
     assert!(trouble.contains("64 MB of the disk are reserved for the recording"), "{trouble}");
     assert!(folder.0.join("histograms.hlog").exists());
 }
