@@ -317,7 +317,10 @@ def test_the_mean_of_a_treatment_holds_the_truth_and_a_lower_bound_opens_its_int
 
 
 @pytest.mark.parametrize("longer", ["read_more", "read-more", "read.more", "reader"])
-@pytest.mark.parametrize("cause", ["in phase {} requests were sent late", "in phase {}, which ends", "lag in phase {}"])
+@pytest.mark.parametrize(
+    "cause",
+    ["in phase {} requests were sent late", "in phase {}, which ends", "lag in phase {}", "it was late in phase {}."],
+)
 def test_reasons_of_older_runs_belong_to_the_phase_that_they_name_in_full(longer, cause):
     names = ["read", longer]
     of_longer, of_read = (RecordedReason("lateness", cause.format(name), "", None, None) for name in names[::-1])

@@ -202,7 +202,7 @@ def codes_about(reasons: Sequence[RecordedReason], phase: str, phases: Sequence[
 
 def _names(cause: str, phase: str) -> bool:
     """Return whether a reason's cause names the phase, and not one whose name begins with that name."""
-    return re.search(rf"\bphase {re.escape(phase)}(?![\w.-])", cause) is not None
+    return re.search(rf"\bphase {re.escape(phase)}(?![\w-]|\.\w)", cause) is not None
 
 
 def _figures(evidence: Evidence) -> Iterator[RecordedFigure]:
