@@ -29,7 +29,7 @@ impl Driver for Null {
         Ok(form.get(TAKE_IN).is_some())
     }
 
-    /// Returns `None`: operations have no corpus.
+    /// Operations have no corpus.
     fn requests(&self, _operation: &bool) -> Option<u64> {
         None
     }
@@ -39,7 +39,7 @@ impl Driver for Null {
         Ok(())
     }
 
-    /// Returns nothing: clients have no state.
+    /// Clients have no state.
     fn connection(&self, _client: u64) {}
 
     /// Succeeds at once with one document.

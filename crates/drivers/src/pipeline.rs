@@ -44,8 +44,8 @@ impl Document {
     }
 }
 
-/// Groups the documents without an outcome by the node of their shard, which `node` returns. A document whose shard has
-/// no node fails.
+/// Groups the documents without an outcome by node. `node` returns the node of a shard; its error becomes the outcome
+/// of the shard's documents.
 pub fn group_by_node(documents: &mut [Document], mut node: impl FnMut(u16) -> Result<u16, Failure>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     for (number, document) in documents.iter_mut().enumerate().filter(|(_, document)| document.outcome.is_none()) {

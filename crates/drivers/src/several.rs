@@ -106,6 +106,7 @@ impl Driver for Several {
     /// Checks each target for errors that would fail every request.
     async fn verify(&self) -> Result<(), PlanError> {
         for (name, driver) in self.names.iter().zip(&self.drivers) {
+            // `AnyDriver` contains this driver: unboxed, the future would contain itself.
             Box::pin(driver.verify()).await.map_err(|error| error.within(format!("target {name:?}")))?;
         }
         Ok(())

@@ -30,7 +30,7 @@ class Prices:
     levels: Sequence[Any]
     #: Price of the storage of one node for an hour.
     storage_hour: float
-    #: Service level objective of the configurations to choose from; None without one.
+    #: Service level objective that a configuration has to meet, if any.
     slo: Slo | None = None
 
     @classmethod
@@ -113,7 +113,7 @@ class Cost:
     limits: tuple[LimitAt, ...] = ()
     #: Whether the store failed in a run.
     failed: bool = False
-    #: What the throughput and `million` count: requests or documents.
+    #: Unit of the throughput and of `million`: requests or documents.
     counted: str = THROUGHPUT.counted
 
     @property
@@ -201,7 +201,7 @@ def limits_at(slo: Slo | None, phase: str, groups: Sequence[Sequence[RecordedRun
     limits: list[list[LimitAt]] = [[] for _ in groups]
     for name, bounds in [*named, (None, slo)]:
         if name is None and (slo.response is None or (named and not any(None in known for known in figures.values()))):
-            continue  # Each operation has a limit of its own.
+            continue  # Each operation has a separate limit.
         for of_group, time, runs in zip(limits, _times(bounds, name, figures, groups), groups, strict=True):
             known = [(it, sessions[id(run)]) for run in runs if (it := figures[id(run)].get(name)) and it.due]
             of_group.append(LimitAt(name, bounds.subject, bounds.response or math.inf, time))
@@ -224,7 +224,7 @@ def _times(
     figures: Mapping[int, Mapping[str | None, LimitedFigures]],
     groups: Sequence[Sequence[RecordedRun]],
 ) -> Iterator[Estimate | None]:
-    """Yield the percentile of response times of each group, s; None without one.
+    """Yield the percentile of response times of each group, s, or None if it is unknown.
 
     `name` is the operation of the limit (None: the general limit). `figures` are those of `_limited` by the run's
     `id()`.
@@ -250,7 +250,7 @@ def _times(
 
 
 def _failed_share(known: Sequence[tuple[LimitedFigures, int | None]]) -> Estimate | None:
-    """Return the share of failed requests over runs with its interval; None without runs.
+    """Return the share of failed requests with its interval, or None if there are no runs.
 
     `known` pairs each run's figures with its session.
     """
@@ -339,9 +339,10 @@ class Cheapest:
 
 
 def cheapest(costs: Sequence[Cost], demand: float) -> Cheapest:
-    """Return the treatment with the lowest price per month whose whole throughput interval reaches `demand`.
+    """Return the treatment with the lowest monthly price among those with a throughput of `demand` at least.
 
-    `demand` is in requests/s. The result also has the cheaper treatments whose interval contains it.
+    `demand` is in requests/s; the low end of the interval has to reach it. The result also has the cheaper
+    treatments with `demand` inside their interval.
     """
     certain = [entry for entry in costs if entry.rate.low >= demand]
     best = min(certain, key=lambda entry: entry.month, default=None)

@@ -37,7 +37,7 @@ class Delayed:
 
 
 def delayed_of(run: Run, phase: PhaseSummary) -> Delayed | None:
-    """Return the operations of a phase whose service times show delayed acknowledgements; None without any."""
+    """Return the operations of a phase with service times of delayed acknowledgements, or None if there are none."""
     used, tags = processes_of(run, (phase,)).used.get(phase.name, {}), set(run.histograms.tags())
     cpu = _cpu_per_request(used)
     alike = {}

@@ -60,13 +60,13 @@ pub async fn ask(
     pipeline::reply(documents, whole, node)
 }
 
-/// Returns the failure of an answer whose status is not 0.
+/// Refuses an answer with a status other than 0, with its failure.
 fn judge(answer: &Response<'_>) -> Result<(), Failure> {
     if answer.status == 0 { Ok(()) } else { Err(refusal(answer)) }
 }
 
-/// Builds the request of each document; one that cannot be sent is marked as failed. If `bulk.id` is `None`, an id is
-/// the line number in the corpus.
+/// Builds the request of each document, and marks unsendable documents as failed. Without `bulk.id`, ids are line
+/// numbers in the corpus.
 fn requests((bulk, only): (&Bulk, Option<&[u32]>), bucket: &Bucket, durability: Option<u8>, k: u64) -> Vec<Document> {
     let mut lines = Vec::new();
     bulk.documents(k, &mut lines);

@@ -51,7 +51,7 @@ impl SerializeRow for Row {
         Ok(())
     }
 
-    /// Returns whether there are no values.
+    /// Returns whether the row is empty.
     fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }

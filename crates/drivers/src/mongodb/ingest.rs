@@ -128,7 +128,7 @@ mod tests {
         ]);
         assert_eq!(written(None), (command(updates), vec![0, 1, 3], vec![2]));
         let some = json!([update("7", json!({"click": {}}))]);
-        assert_eq!(written(Some(&[2, 3])), (command(some), vec![1], vec![0]), "places are those of what is sent");
+        assert_eq!(written(Some(&[2, 3])), (command(some), vec![1], vec![0]), "places count sent events only");
     }
 
     #[test]

@@ -101,7 +101,7 @@ def failed_runs(broken: Sequence[RecordedRun], steps: Sequence[StepMeasures]) ->
 
 
 def drifted(measures: Mapping[str, Repeated]) -> Estimate | None:
-    """Return the growth of throughput in the control runs if it exceeds what equal clusters show; None otherwise.
+    """Return the growth of throughput in the control runs, or None if it is as small as between equal clusters.
 
     Repeated control runs must also show it beyond their variance. The variance of a single one is unknown, and its
     figure counts.
@@ -113,7 +113,7 @@ def drifted(measures: Mapping[str, Repeated]) -> Estimate | None:
 
 
 def by_chance(measures: Mapping[str, Repeated]) -> Estimate | None:
-    """Return the difference in growth between event and control if its interval includes 0; None otherwise."""
+    """Return the difference in growth between event and control, or None if its interval excludes 0."""
     more = measures["growth"].difference if "growth" in measures else None
     return more if more is not None and more.is_finite and more.low <= 0 <= more.high else None
 

@@ -27,9 +27,8 @@ use crate::workload::permuted_mix;
 use crate::workload::variables::{Origin, VariableId, Variables};
 
 /// Checks a plan and maps its operations; afterwards only files and sockets can fail. Returns the phase and its
-/// slots.
-/// Raises the limit of file descriptors, and asks the driver to verify the target. `together`: ranks exchange their
-/// state during the phase.
+/// slots. Raises the limit of file descriptors, and asks the driver to verify the target. `together`: ranks exchange
+/// their state during the phase.
 pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>, Vec<Slot>), PlanError> {
     check(&plan)?;
     let mut driver = D::new(&plan.target).map_err(|e| e.within("target"))?;

@@ -11,7 +11,7 @@ use crate::workload::variables::template::names;
 /// Counters that an operation's requests use and read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// The counter whose next number each request takes.
+    /// The counter from which each request takes the next number.
     pub uses: Option<VariableId>,
     /// The counter that tells which inserted records exist.
     pub reads: Option<VariableId>,
@@ -88,8 +88,7 @@ impl Variables {
         Ok(Counted { uses: only(uses)?, reads: only(reads)? })
     }
 
-    /// Adds the counters that a variable's values contain to `uses`, and those of the records that they are drawn from
-    /// to `reads`.
+    /// Adds a variable's counters: those in its values to `uses`, those of the drawn records to `reads`.
     fn counters_of(&self, id: VariableId, uses: &mut Vec<VariableId>, reads: &mut Vec<VariableId>) {
         match &self.entries[id.0].kind {
             Kind::Whole(Whole::Counter(_)) => uses.push(id),
