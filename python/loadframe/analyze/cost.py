@@ -145,7 +145,10 @@ def cost(
     by_one_search: bool = False,
     counted: str = THROUGHPUT.counted,
 ) -> Cost:
-    """Return the cost of a cluster that serves `rate` requests or documents per second (`counted`) all the time."""
+    """Return the cost of a cluster that serves `rate` requests or documents per second (`counted`) all the time.
+
+    `by_one_search`: the rate comes from a single search for the capacity, so its interval has no repetitions.
+    """
     hourly = prices.hourly(nodes, treatment)
 
     def million(requests: float) -> float:

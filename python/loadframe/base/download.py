@@ -89,7 +89,10 @@ def _fetch(url: str, partial: Path, report: Callable[[str], None], otherwise: st
 
 
 def _continue(url: str, partial: Path, report: Callable[[str], None]) -> None:
-    """Download the rest of the partial file; the whole file if it has changed or the server does not support ranges."""
+    """Download the rest of the partial file; the whole file if it has changed or the server does not support ranges.
+
+    If the file became shorter, deletes the partial file and raises RemoteProtocolError, so that the caller tries again.
+    """
     import httpx
 
     with _writable(partial):

@@ -368,7 +368,10 @@ def remove_tree(path: Path) -> None:
 
 
 def _remove(descriptor: int, name: str, top: int, pending: list[str], depth: int = 0) -> None:
-    """Remove an entry of a folder. Too deep entries move to `top`, and their new names are added to `pending`."""
+    """Remove an entry of a folder, if possible; never raises for what stays.
+
+    Entries that are too deep move to the folder `top`, and their new names are added to `pending`.
+    """
     try:
         entered = os.open(name, _ENTER, dir_fd=descriptor)
     except OSError as error:

@@ -76,7 +76,7 @@ def _print(calibration: "Calibration") -> None:
 
 
 def _start_elsewhere(quick: bool) -> dict[str, "ChildOfRank"]:
-    """Start `calibrate --json` on every other machine that has ranks, through one rank of each.
+    """Start `calibrate --json` (with `quick`, also `--quick`) through one rank of every other machine that has ranks.
 
     Returns the handles of the programs by machine; empty without ranks.
     """

@@ -312,10 +312,11 @@ def _write_strong_and_weak(first: Path, second: Path, *, output: Path, as_json: 
 
 
 def write_report(path: Path, *, output: Path | None, as_json: bool, bands: tuple[float, ...] = ()) -> Path:
-    """Report on a folder and return the path of the page. `bands`: upper bounds of latency buckets, s.
+    """Report on a folder: write the page, print the answer, and return the path of the page.
 
-    BadInput if the folder is neither a run nor an experiment, or cannot be read or written. BadInput, after the report,
-    if no run could have answered the experiment's question.
+    `bands` are upper bounds of latency buckets, s. A run that was killed is recovered first. BadInput if the folder is
+    neither a run nor an experiment, or cannot be read or written. BadInput, after the report, if no run could have
+    answered the experiment's question.
     """
     from loadframe.library.reports import read_report
 

@@ -124,7 +124,7 @@ def _hosts() -> Iterator[Check]:
 
 
 def _user() -> Check:
-    """Check which user servers would run as."""
+    """Return the user of servers; `limited` if other processes can read their passwords, `lacking` without a user."""
     try:
         user = LocalHost().server_user()
         named = LocalHost().server_user(named=True)
@@ -154,7 +154,7 @@ def _authentication() -> Check:
 
 
 def _java() -> Check:
-    """Check that a Java runtime is available."""
+    """Return the Java runtime of this machine; `lacking` if there is none."""
     try:
         runtime = java.find(0, None)
     except LoadframeError as error:

@@ -323,9 +323,10 @@ class Cluster(ClusterView):
     def grow(
         self, nodes: int = 1, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None
     ) -> list[str]:
-        """Add nodes, wait until the data is balanced, and return their names; see scaling.grow.
+        """Add nodes, wait until the data is balanced, and return their names; BadInput for fewer than one.
 
-        `within` is the timeout of each step in s. Load may run in the meantime, and clients rebalance.
+        `within` is the timeout of each step in s. Load may run in the meantime, and clients rebalance. An existing
+        cluster that has a command for its size is resized by that command. See scaling.grow.
         """
         if nodes < 1:
             raise BadInput(f"the number of nodes to add must be at least 1; got {nodes}", remedy="add 1 or more")
@@ -337,7 +338,11 @@ class Cluster(ClusterView):
     def shrink(
         self, nodes: int | str = 1, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None
     ) -> list[str]:
-        """Remove a node by name, or that number of nodes, newest first; return their names. See scaling.shrink."""
+        """Remove a node by name, or that number of nodes, newest first; return their names. See scaling.shrink.
+
+        Moves their data first. BadInput for a number below one or an unknown name. An existing cluster that has a
+        command for its size is resized by that command. `within` is the timeout of each step in s.
+        """
         if self._scale and isinstance(nodes, int):
             return self.resize(self.size - nodes, report, tell=tell)
         with self._held(report):

@@ -45,9 +45,10 @@ def start(
 ) -> None:
     """Start processes in addition to those of the node table; add each to the node table as soon as it runs.
 
-    `folder` is the cluster's folder on this machine. `password` is that of the store's administrator, or empty. `size`
-    is the number of nodes after this start, by default the spec's. Side effect: plans' facts go into the node table.
-    After an error, the caller must stop the processes that are in the node table.
+    `folder` is the cluster's folder on this machine. `founding`: the processes form a new cluster; otherwise they join.
+    `password` is that of the store's administrator, or empty. `size` is the number of nodes after this start, by
+    default the spec's. Side effect: plans' facts go into the node table. BadInput if a machine lacks disk space or
+    cannot hold the layout. After an error, the caller must stop the processes that are in the node table.
     """
     folders.make(folder)
     machines = placement.places(host, planned, node_table.nodes)

@@ -208,7 +208,10 @@ def share_a_node(hosts: Collection[str], others: Collection[str]) -> bool:
 
 
 def _resolved(addresses: Collection[str]) -> set[str]:
-    """Return the addresses, and the same addresses with each IP address of their hosts instead."""
+    """Return the addresses, and the same addresses with each IP address of their hosts instead.
+
+    A host that cannot be resolved adds none.
+    """
     resolved = set(addresses)
     for address in addresses:
         # The host of an old ledger may be unknown by now.
@@ -253,7 +256,8 @@ def _tls(
 ) -> Tls | None:
     """Return the TLS settings, None without TLS; BadInput if the options contradict each other or the addresses.
 
-    `secure` is whether the addresses request TLS, None if they do not say. `warn` is called for an exposed key.
+    `secure` is whether the addresses request TLS, None if they do not say; without it, `ca`, `cert` or `insecure` (no
+    verification of certificates) turn TLS on. `warn` is called for a key file that other users can read.
     """
     given = next((name for name, value in (("--ca", ca), ("--cert", cert), ("--insecure", insecure)) if value), None)
     if key and not cert:

@@ -311,7 +311,10 @@ class ClusterView:
         return differs + unready
 
     def differences(self) -> tuple[list[str], list[str]]:
-        """Return two lists of sentences: differences from the spec, and data not in service or being moved."""
+        """Return two lists of sentences: differences from the spec, and data not in service or being moved.
+
+        A cluster that does not answer is a difference, and then the second list is empty.
+        """
         self._node_table.follow()
         differs = deviations(self._node_table, self._throttled)
         if self._attached is not None:

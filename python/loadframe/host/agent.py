@@ -104,12 +104,12 @@ def require(kind: HostKind) -> None:
 
 
 def limited_by(kind: HostKind, limits: Limits, folder: Path) -> tuple[str, str | None]:
-    """Return the name of this machine's limiter, and the reason if limits cannot be enforced."""
+    """Return the name of this machine's limiter, and the reason if limits cannot be enforced, else None."""
     return kind.host().limited_by(limits, folder)
 
 
 def server_user(named: bool) -> int | None:
-    """Return the user id for servers that refuse to run as root; see `LocalHost.server_user`."""
+    """Return the user id for servers that refuse to run as root, or None; see `LocalHost.server_user`."""
     return LocalHost().server_user(named)
 
 

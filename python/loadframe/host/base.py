@@ -152,7 +152,7 @@ class Machine(Protocol):
         """
 
     def limited_by(self, limits: Limits, folder: Path) -> tuple[str, str | None]:
-        """Return the name of the limiter (`cgroup v1`, ..., `none`), and the reason if limits cannot be enforced.
+        """Return the name of the limiter (`cgroup v1`, ..., `none`), and why limits cannot be enforced, or None.
 
         `folder` is the nodes' data folder; its disk is the one that is limited.
         """

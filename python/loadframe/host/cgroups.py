@@ -215,7 +215,10 @@ def strays(folders: Mapping[str, Path], pids: Collection[int]) -> dict[int, str]
 
 
 def _path_of(pid: int, controller: str) -> str:
-    """Return the path of a process's group within its hierarchy; `unknown` after its end."""
+    """Return the path of a process's group within its hierarchy; `unknown` after its end.
+
+    The hierarchy is that of the version 1 `controller`, or version 2.
+    """
     with contextlib.suppress(OSError):
         for line in Path(f"/proc/{pid}/cgroup").read_text().splitlines():
             number, controllers, path = line.split(":", 2)

@@ -111,7 +111,10 @@ class LocalProcess:
                 raise LoadframeError(f"could not change the limits of process {self.pid}: {error}") from error
 
     def limit_differences(self, throttled: bool) -> list[Difference]:
-        """Return differences of its cores, its control group and the group's limits from the requested ones."""
+        """Return differences of its cores, its control group and the group's limits from the requested ones.
+
+        Unless `throttled`, the CPU quota and disk limits are expected to be lifted. Empty for an ended process.
+        """
         asked = self._asked if throttled else self._asked.lifted
         try:
             differences = list(self._differences(asked))
@@ -232,7 +235,7 @@ class LocalProcess:
 
 
 def _descendants(pid: int) -> list[Identity]:
-    """Return the descendants of a process, parents first."""
+    """Return the descendants of a process, parents first, without those that end meanwhile."""
     children: dict[int, list[int]] = {}
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():

@@ -170,7 +170,7 @@ def of_companions(limits: Limits, nodes: int, taken: Collection[int]) -> tuple[i
 
 
 def siblings(core: int) -> tuple[int, ...]:
-    """Return the logical processors of this core's physical core, including itself."""
+    """Return the logical processors of this core's physical core, including itself; only itself if that is unknown."""
     try:
         text = (_TOPOLOGY / f"cpu{core}" / "topology" / "thread_siblings_list").read_text()
     except OSError:

@@ -128,7 +128,7 @@ class RemoteMachine:
         return self.call(agent.free_ports, count, first, list(addresses or (self.address,)))
 
     def limited_by(self, limits: Limits, folder: Path) -> tuple[str, str | None]:
-        """Return the machine's limiter, and the reason if limits cannot be enforced."""
+        """Return the machine's limiter, and the reason if limits cannot be enforced, else None."""
         return self.call(agent.limited_by, self._kind, limits, folder)
 
     def server_user(self, named: bool = False) -> int | None:
@@ -155,7 +155,7 @@ class RemoteMachine:
             self._line.close()
 
     def _process(self, started: StartedProcess, *, kept: bool = False) -> "RemoteProcess":
-        """Return a process of the agent as an object here, and store its state."""
+        """Return a process of the agent as an object here, and store its state. A `kept` one outlives the agent."""
         line = self._connected()
         line.states.setdefault(started.number, started.state)
         return RemoteProcess(line, started, kept=kept)

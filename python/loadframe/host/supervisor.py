@@ -299,7 +299,7 @@ def _children() -> set[int]:
 def _clean(order: dict[str, Any]) -> None:
     """Undo the start of a node: run the undo commands, remove its network, control groups and scratch folders.
 
-    The last peer also removes the folders that peers share.
+    The last peer also removes the folders that peers share. A folder that cannot be removed stays.
     """
     for command in order["undo"]:
         _run(command)

@@ -127,7 +127,8 @@ def calibrate(
     """Measure the load generator's own limits on this machine, against a server that does nothing.
 
     It takes two minutes, with `quick` 40 s for rough figures; keep the machine idle. The figures are stored, and later
-    verdicts use them. `drivers` limits the measurement to some drivers; its figures are not stored.
+    verdicts use them. `drivers` limits the measurement to some drivers (BadInput for unknown names); its figures are
+    not stored.
 
     >>> loadframe.calibrate(quick=True, drivers=["null"]).drivers.to_polars()["driver"].to_list()
     ['null']

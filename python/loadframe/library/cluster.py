@@ -143,7 +143,7 @@ class Cluster:
 
     @property
     def live(self) -> LiveCluster:
-        """The running cluster. Not part of the stable interface."""
+        """The running cluster; BadInput outside of the `with` block. Not part of the stable interface."""
         if self._running is None:
             raise BadInput("the cluster is not running", remedy="use it inside its `with` block")
         return self._running

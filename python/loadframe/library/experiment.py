@@ -170,7 +170,10 @@ class Experiment:
 
     @checked
     def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the keys to an experiment file and return its path. A `Workload` needs a file of its own."""
+        """Write the keys to an experiment file and return its path. A `Workload` needs a file of its own.
+
+        BadInput for a recorded experiment.
+        """
         if self._planned is None:
             raise BadInput(
                 "a recorded experiment is not written again", remedy="read its file with description['file']"

@@ -66,7 +66,11 @@ class Calibration:
 
     @classmethod
     def now(cls, drivers: dict[str, DriverCeiling], *, quick: bool, waited_share: float) -> Self:
-        """Create a calibration of this machine, version and time."""
+        """Create a calibration of this machine, version and time from measured `drivers`.
+
+        `quick`: the measurement was short. `waited_share` is the largest share of the time that a worker waited for a
+        core.
+        """
         measured = datetime.now(UTC).isoformat(timespec="seconds")
         return cls(measured, loadframe.__version__, _machine(), quick, waited_share, drivers)
 

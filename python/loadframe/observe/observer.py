@@ -222,7 +222,7 @@ class StoreSampler:
         self._statistics = statistics
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield the figures of each node and of the cluster, or one gap."""
+        """Yield the figures of each node and of the cluster, or one gap if the store does not answer as expected."""
         try:
             nodes = self._statistics()
         except LoadframeError as error:

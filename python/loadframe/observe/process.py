@@ -266,9 +266,9 @@ def _cpu_seconds(stat: Sequence[str]) -> float:
 
 
 def _network(pid: int) -> dict[str, float]:
-    """Return the bytes received and sent in a process's network namespace (proc(5), /proc/PID/net/dev).
+    """Return the bytes received and sent in a process's network namespace, without loopback.
 
-    Empty for this process's namespace.
+    From /proc/PID/net/dev, proc(5). Empty for this process's own namespace, and for one that cannot be read.
     """
     try:
         if Path(f"/proc/{pid}/ns/net").readlink() == Path("/proc/self/ns/net").readlink():

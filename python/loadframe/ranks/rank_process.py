@@ -211,7 +211,10 @@ _FAREWELL = 0.5
 
 
 def serve(place: Place) -> int:
-    """Follow rank 0 until it ends the job; return the exit status."""
+    """Follow rank 0 until it ends the job; return the exit status.
+
+    Ignores SIGINT and SIGHUP. SIGTERM, and the loss of the rank above, end the process; rank 0 is told of the former.
+    """
     terminations: list[int] = []
     # Rank 0 decides about interrupts.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

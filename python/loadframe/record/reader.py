@@ -80,7 +80,7 @@ class Recordings:
 
     @cached_property
     def events(self) -> list[dict[str, Any]]:
-        """Events of the run, such as changes of the cluster, in the order of the file."""
+        """Events of the run, such as changes of the cluster, in the order of the file. BadInput for a damaged line."""
         path = self.path / schema.EVENTS_FILE
         events = []
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -93,7 +93,7 @@ class Recordings:
 
     @cached_property
     def histograms(self) -> "HistogramLog":
-        """Histograms of response and service times per operation and second."""
+        """Histograms of response and service times per operation and second. BadInput if they cannot be read."""
         path = self.path / schema.HISTOGRAMS_FILE
         try:
             return histogram_log(path)

@@ -235,7 +235,7 @@ def endpoints(
 
     Each entry is `host:port`, or a URL with `http://`, `https://` or one of the store's `schemes`. An entry without a
     port gets `port`, the store's default, or the scheme's. A URL of a store's scheme may list several hosts, such as
-    `mongodb://a,b`.
+    `mongodb://a,b`. BadInput for an invalid entry, or if only some entries use TLS.
     """
     secure, addresses, native = set[bool | None](), list[str](), False
     for part in (part.strip() for part in text.split(",")):

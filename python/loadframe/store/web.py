@@ -233,7 +233,7 @@ class Web:
         return connection
 
     def _idle_connection(self, address: str) -> http.client.HTTPConnection | None:
-        """Take an open idle connection, if any, and discard connections that the node has closed."""
+        """Take an open idle connection, or None, and discard connections that the node has closed."""
         while True:
             with self._lock:
                 if not self._idle[address]:

@@ -215,7 +215,10 @@ def _check_variables(document: Document, file: WorkloadFile) -> None:
 
 
 def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Place, *, endless: bool) -> None:
-    """Refuse unknown operations and sources of a phase, and operations that its streams cannot use."""
+    """Refuse unknown operations and sources of a phase, and operations that its streams cannot use.
+
+    `endless` permits a source without an end in a phase with `until: exhausted`.
+    """
     fed: set[str] = set()
     for index, stream in enumerate(phase.named_streams):
         within: Place = place if phase.streams is None else (*place, "streams", index)
@@ -301,7 +304,10 @@ def _check_ends(document: Document, file: WorkloadFile, name: str, place: Place,
 def _check_events(
     document: Document, file: WorkloadFile, stream: Stream, name: str, place: Place, *, key: bool
 ) -> None:
-    """Refuse a source with an operation other than `take_in`, and `take_in` without a source."""
+    """Refuse a source with an operation other than `take_in`, and `take_in` without a source.
+
+    `key`: the error points to the key at `place` instead of its value.
+    """
     forms = every_form(file.operations[name]).values()
     if stream.source is not None and not all(form.take_in is not None for form in forms):
         what = f"the source {stream.source!r} requires a take_in operation; {name!r} is not one"
@@ -372,7 +378,10 @@ class _JourneyCheck:
 def _check_captures(
     document: Document, file: WorkloadFile, together: AnyCollection[str], name: str, place: Place, *, key: bool
 ) -> None:
-    """Refuse an operation that uses a value which only operations outside its stream (`together`) capture."""
+    """Refuse an operation that uses a value which only operations outside its stream (`together`) capture.
+
+    `key`: the error points to the key at `place` instead of its value.
+    """
     captured = {
         value
         for other in together

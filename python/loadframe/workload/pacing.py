@@ -281,7 +281,10 @@ def shortest(length: "float | AutoWarmup | AutoDuration") -> float:
 
 
 def obstacle(key: str, streams: Sequence[Any], *, ends_by_duration: bool) -> tuple[str, str] | None:
-    """Return why streams do not support `key` (an automatic length or `wait_for_queue`), and a remedy, or None."""
+    """Return why streams do not support `key` (an automatic length or `wait_for_queue`), and a remedy, or None.
+
+    `ends_by_duration`: the phase has a duration and no other end.
+    """
     levels = [level for stream in streams for level in (stream.clients, stream.rate)]
     if any(stream.source is not None for stream in streams):
         return f"{key} does not apply to a source, which sets the pace", "use a fixed time"

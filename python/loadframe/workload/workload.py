@@ -216,7 +216,7 @@ class Workload:
     def _documents_of(
         self, filled: Filled, name: str, corpus: Corpus, report: Callable[[str], None], offline: bool
     ) -> dict[str, Any]:
-        """Return a corpus for the plan; finds or downloads its files."""
+        """Return a corpus for the plan. Downloads missing files, unless `offline`, which makes them BadInput."""
         place: Place = ("corpora", name, corpus.key)
         folder, error = self._files_at(filled, place)
         return corpora.resolve(corpus, folder, error, report, offline=offline)
@@ -239,7 +239,7 @@ class Workload:
         return folder, error
 
     def _folder(self, filled: Filled, place: Place) -> tuple[Path, Setting | None]:
-        """Return the base folder of relative paths at a place, and the user setting that they came from, if any."""
+        """Return the base folder of relative paths at a place, and the user setting that they came from, or None."""
         used = [other for at, others in filled.holes.items() if at[: len(place)] == place for other in others]
         setting = self._setting(used, filled.made_of)
         return (self.document.path.parent if setting is None else setting.folder), setting
@@ -307,7 +307,10 @@ def workload_of(
     *,
     endless: bool = False,
 ) -> Workload:
-    """Check the workload in a document; `only` names the selected phases. BadInput names the place of an error."""
+    """Check the workload in a document; BadInput names the place of an error.
+
+    `overrides` are parameters, `only` names the selected phases. `endless` permits sources without an end.
+    """
     if not isinstance(document.data, dict):
         validate(document, WorkloadFile)
     if "experiment" in document.data:

@@ -368,7 +368,10 @@ def _conditions(
     session_spread: float,
     intended: bool,
 ) -> list[Finding]:
-    """Return warnings if two groups differ in machine, load or speed, or were not measured interleaved."""
+    """Return warnings if two groups differ in machine, load or speed, or were not measured interleaved.
+
+    `intended`: the load is what the groups compare, so its differences cause no warning.
+    """
     warnings: list[Finding] = []
     labels = {"first": baseline.label, "second": group.label}
     machine = tuple(difference for difference in differences if difference.of_machine)

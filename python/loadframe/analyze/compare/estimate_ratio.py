@@ -237,7 +237,8 @@ def _result(
 ) -> RatioEstimate:
     """Return the ratio with its interval and p-value; 0 to infinity and 1 without degrees of freedom.
 
-    An error below the resolution (`least_variance`) is replaced by it.
+    If the squared standard error is below `least_variance`, the resolution, its root replaces the error and the degrees
+    of freedom are infinite.
     """
     if contrast_fit.freedom and contrast_fit.error**2 < least_variance:
         contrast_fit = replace(contrast_fit, error=math.sqrt(least_variance), freedom=math.inf)

@@ -79,7 +79,10 @@ def read_groups(arguments: Sequence[str]) -> tuple[Group, ...]:
 
 
 def split_by_treatment(runs: Sequence[RecordedRun], *, robust: bool = False) -> tuple[Group, ...]:
-    """Return a group for each treatment, named by the levels in which the treatments differ."""
+    """Return a group for each treatment, named by the levels in which the treatments differ; `all` for only one.
+
+    `robust` groups compare by medians instead of means.
+    """
     treatments = _unique(run.treatment for run in runs)
     differing = [
         name

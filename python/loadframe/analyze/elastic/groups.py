@@ -197,7 +197,10 @@ def _steps(
     *,
     is_open: bool,
 ) -> tuple[StepMeasures, ...]:
-    """Return the measures of each executed step over the runs with the event and their control runs."""
+    """Return the measures of each executed step over the runs with the event and their control runs.
+
+    `is_open`: the load was an open loop.
+    """
     window, capacity = float(description["window"]), _capacity(description)
     values: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
     compared: dict[int, dict[str, dict[int, Value]]] = defaultdict(lambda: defaultdict(dict))
@@ -245,7 +248,10 @@ def _steps(
 def _changes(
     run: RecordedRun, course: Course, description: Mapping[str, Any], *, is_open: bool
 ) -> dict[int, ChangeInRun]:
-    """Return each executed step of a run by number, up to the next step or the end of the run."""
+    """Return each executed step of a run by number, up to the next step or the end of the run.
+
+    `is_open`: the load was an open loop.
+    """
     fired = {event.step: event.time for event in course.events if event.kind == FIRED and event.step is not None}
     groups = {}
     slo, capacity = description.get("slo") or {}, _capacity(description)

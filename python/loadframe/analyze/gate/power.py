@@ -40,7 +40,10 @@ _MOST = 100.0
 
 
 def logarithm(worsening: float, *, higher_is_better: bool) -> float:
-    """Return the log ratio of a worsening (a share of the baseline); positive means worse."""
+    """Return the log ratio of a worsening (a share of the baseline); positive means worse.
+
+    Infinite for a measure whose higher values are better and that falls to 0.
+    """
     if not higher_is_better:
         return math.log1p(worsening)
     return math.inf if worsening >= 1 else -math.log1p(-worsening)
@@ -101,8 +104,8 @@ def runs_needed(
 ) -> int | None:
     """Return the number of runs of each side that finds a worsening with a probability of 0.8; None above `most`.
 
-    `error` and `freedom` are those of `runs`, the runs of both sides. The variance falls with the number of runs, and
-    the degrees of freedom grow with it.
+    `error` and `freedom` are those of `runs`, the runs of both sides; None also if they leave no degrees of freedom.
+    The variance falls with the number of runs, and the degrees of freedom grow with it.
     """
     if freedom <= 0 or sum(runs) <= 2:
         return None

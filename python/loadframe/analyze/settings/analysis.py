@@ -191,7 +191,10 @@ def _responses(description: Mapping[str, Any], design: _Designed) -> tuple[Respo
 def _analyse(
     description: Mapping[str, Any], design: _Designed, responses: tuple[Response, ...], costs: bool, results: int
 ) -> SettingsAt:
-    """Return the result of one phase at one size; `results` is the number of such results in the report."""
+    """Return the result of one phase at one size; `results` is the number of such results in the report.
+
+    `costs`: add the cost of each combination.
+    """
     factors, objective, designed, used, rows = (
         design.factors,
         design.objective,
@@ -382,7 +385,10 @@ def _winner(
     higher: bool,
     failures: _Failures,
 ) -> Levels | None:
-    """Return the best combination; None if it is the default or the store failed at it."""
+    """Return the best combination; None if it is the default or the store failed at it.
+
+    In a fraction, it combines the best level of each factor with a significant effect. `higher`: more is better.
+    """
     if scheme in _FRACTIONS and responses:
         levels = []
         for index, factor in enumerate(factors.values()):

@@ -53,7 +53,8 @@ def columns_of(rows: npt.NDArray[np.int64], levels: Sequence[int], term: Term, *
 def estimable_terms(rows: npt.NDArray[np.int64], levels: Sequence[int], *, balanced: bool) -> list[Term]:
     """Return main effects, and interactions of two and three factors if all of that size can be estimated.
 
-    A fraction whose interactions are aliased with each other has main effects only.
+    A fraction whose interactions are aliased with each other has main effects only. Factors with one level have no
+    terms. `balanced` selects the coding of `columns_of`.
     """
     factors = [index for index in range(len(levels)) if levels[index] > 1]
     terms: list[Term] = [(index,) for index in factors]
@@ -375,7 +376,11 @@ def _lenth(stratum: _Stratum) -> tuple[float, float] | None:
 
 
 def _contrasts(stratum: _Stratum, levels: Sequence[int], balanced: bool) -> list[Contrast]:
-    """Return each level against the default, and the interactions of pairs of two-level factors."""
+    """Return each level against the default, and the interactions of pairs of two-level factors.
+
+    Contrasts that the runs do not determine are left out. Without degrees of freedom, half-widths follow Lenth's
+    method. `balanced` says how the columns are coded, as in `columns_of`.
+    """
     lenth = None if stratum.freedom else _lenth(stratum)
     contrasts = []
     named: dict[tuple[int, ...], Array]

@@ -294,7 +294,11 @@ def _imprecise(phase: str, precision: float, duration: float, widest: float | No
 
 
 def _unsteady(phase: str, change: float, seconds: int, settled: bool, beside_documents: bool) -> str:
-    """Return the cause: throughput drifted, or had not settled at first; `change` is relative, over `seconds`."""
+    """Return the cause: throughput changed by the share `change` over `seconds`.
+
+    `settled`: it drifted; otherwise it had not settled when the window began. `beside_documents`: the effect of the
+    growing number of documents is removed from `change`.
+    """
     how = "drifted" if settled else "had not settled when the window began"
     rest = ", after removing the effect of document growth" if beside_documents else ""
     return f"in phase {phase} throughput {how}: {format_change(change)} over {seconds} s{rest}"

@@ -220,7 +220,10 @@ def separable_from_time(documents: Array, weights: Array) -> bool:
 
 
 def _slope(means: Array, counts: Array, documents: Array, apart: bool) -> tuple[float, float]:
-    """Return the slope per document and the half-width of its 95 % interval; seconds without answers have weight 0."""
+    """Return the slope per document and the half-width of its 95 % interval; seconds without answers have weight 0.
+
+    `apart`: estimate a linear trend in time as well, so that the slope excludes it.
+    """
     # The import is slow, and runs without writes do not need it.
     from scipy import special
 

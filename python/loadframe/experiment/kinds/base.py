@@ -85,7 +85,10 @@ class Crash(RunHook):
 
 
 def spacing(experiment: Experiment, *, clients: bool = False, rate: bool = False) -> Iterator[Arrivals]:
-    """Yield the arrival process of each open stream in the measured phases, after setting clients or a rate."""
+    """Yield the arrival process of each open stream in the measured phases.
+
+    `clients` and `rate`: as if the experiment set a number of clients or a rate, which makes streams closed or open.
+    """
     for phase in experiment.workload.file.phases:
         if phase.name in experiment.measured:
             streams = with_levels(phase.named_streams, 1 if clients else None, 1.0 if rate else None, phase.name)

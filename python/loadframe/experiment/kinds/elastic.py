@@ -237,7 +237,7 @@ class Elastic(Kind):
 
 
 def _check_trigger_time(experiment: Experiment, here: Place, step: Step, *, first: bool) -> None:
-    """Refuse a trigger that needs more seconds of data than the run or its `within` allows."""
+    """Refuse a trigger that needs more seconds of data than the run allows, or, for the `first` step, its `within`."""
     window, length = _elastic_file(experiment.file).window, longest(_elastic_file(experiment.file).duration or 0.0)
     stretches = {
         # An interval is compared with an earlier one of the same length.

@@ -141,7 +141,7 @@ def carry_out(step: Step, cluster: Cluster, report: Report, tell: Tell) -> None:
 
 
 def _start(name: str, cluster: Cluster, report: Report, tell: Tell) -> None:
-    """Restart a stopped node with its data, and all other stopped nodes."""
+    """Restart a stopped node with its data, and all other stopped nodes. LoadframeError if the node is running."""
     if any(node.name == name and node.alive for node in cluster.nodes):
         raise LoadframeError(f"cannot start {name}, because it is running", remedy="kill it in an earlier step")
     cluster.mend(report, tell=tell)

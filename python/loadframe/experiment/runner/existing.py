@@ -348,7 +348,7 @@ class ExistingClusters:
         return Cluster.attach(addresses, kind, access, scale_command(self._experiment))
 
     def _live(self, key: tuple[str, str]) -> Cluster:
-        """Return the cluster, attached again after a failure; ClusterLost if it does not answer."""
+        """Return the cluster, attached again after a failure; ClusterLost if several attempts fail."""
         target = self._targets[key]
         if target.cluster is not None and target.name is not None and not Cluster.runs(target.name):
             target.cluster = None

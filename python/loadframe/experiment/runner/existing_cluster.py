@@ -167,7 +167,7 @@ class ExistingCluster:
         return self.cluster
 
     def intact(self, session: Session) -> bool:
-        """Return whether the collections exist and have the documents that were loaded."""
+        """Return whether the collections have the documents that were loaded; False if the store does not answer."""
         with contextlib.suppress(LoadframeError):
             return set(session.workload.collections) == set(self.changes.collections) and (
                 count_documents(session) == self.changes.documents

@@ -99,7 +99,7 @@ class Deadline:
 
     @contextlib.contextmanager
     def watched(self) -> Iterator[None]:
-        """Interrupt this process with SIGTERM at the deadline."""
+        """Interrupt this process with SIGTERM if the deadline, if any, passes during the block."""
         left = self._left()
         if left is None:
             yield
@@ -437,7 +437,7 @@ class _Group:
                 return
 
     def _following(self, runs: Sequence[PlannedRun], made: Sequence[PlannedRun]) -> PlannedRun | None:
-        """Return the next run for this cluster, if any; adds it to the folder if it was not designed."""
+        """Return the next run for this cluster, None if there is none; adds it to the folder if it was not designed."""
         if len(made) < len(runs):
             return runs[len(made)]
         first = runs[0]

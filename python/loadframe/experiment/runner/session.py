@@ -579,7 +579,10 @@ class Session:
         return [difference for difference in differences if difference is not None]
 
     def _count_difference(self, name: str) -> str | None:
-        """Return the difference between a collection's acknowledged and counted documents; wait for a lagging count."""
+        """Return the difference between a collection's acknowledged and counted documents, as text, or None.
+
+        Counts again until they agree, up to the store's `count_lag`, or until an interrupt.
+        """
         counted_at = time.monotonic()
         while difference := self._acknowledged.difference(name, self.cluster.count(name)):
             if interrupts.pending() or time.monotonic() - counted_at >= self.cluster.store.count_lag:
@@ -590,7 +593,7 @@ class Session:
 
 @contextlib.contextmanager
 def _running(hook: RunHook, writer: RunWriter, deviations: list[str]) -> Iterator[None]:
-    """Begin the hook and end it in any case; append its deviations."""
+    """Begin the hook, and end it after the block in any case; append its deviations to `deviations`."""
     hook.begin(writer)
     try:
         yield

@@ -114,7 +114,10 @@ class WindowControl:
         return Adjustment(until=soonest) if soonest - self._warmup_ends < auto.at_most else None
 
     def _widest(self, seconds: int) -> float:
-        """Return the largest relative half-width of the intervals of throughput and of the p99 of main operations."""
+        """Return the largest relative half-width of the intervals of throughput and of the p99 of main operations.
+
+        Stores the interval of throughput in `result`.
+        """
         assert self._warmup_ends is not None and self._outside is not None
         throughput, _ = self._rows.series(self._warmup_ends, seconds)
         rate = run_length.mean_interval_of_series(throughput, self._outside)

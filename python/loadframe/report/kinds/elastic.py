@@ -241,7 +241,10 @@ def _row(measure: Repeated, rate: Rate) -> Row:
 
 
 def _number(estimate: Estimate | None, unit: str, censored: bool = False) -> Number:
-    """Return the number behind a text, in the unit of CSV files; a censored one is a lower bound."""
+    """Return the number behind a text, in the unit of CSV files; a `censored` one is a lower bound.
+
+    Shares become percent, and ends that are not finite become None.
+    """
     base = {"share": "%", "s": "s", "seconds": "s", "bytes": "B", "bytes/s": "B/s"}.get(unit, "")
     if estimate is None:
         return Number(None, base)

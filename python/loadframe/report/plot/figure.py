@@ -265,7 +265,10 @@ def _steps(low: float, high: float, most: int, *, whole: bool = False) -> list[f
 
 
 def _decades(over: Scale, most: int, *, whole: bool = False) -> Sequence[float]:
-    """Return powers of ten, with 2 and 5 times them if space allows; round numbers if these are too few."""
+    """Return tick values: powers of ten, with 2 and 5 times them if space allows; round numbers if these are too few.
+
+    About `most` values at most; `whole`: whole numbers only.
+    """
     powers = range(math.floor(over.low), math.ceil(over.high) + 1)
     for factors in ((1, 2, 5), (1,)):
         values = [factor * 10.0**power for power in powers for factor in factors]

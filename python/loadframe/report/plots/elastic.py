@@ -116,7 +116,7 @@ def run_plot(group: Group, name: str) -> Figure | None:
 
 
 def _line(x: npt.ArrayLike, y: npt.ArrayLike, label: str, line: LineStyle, *, legend: bool = True) -> Trace:
-    """Return a trace that is a line without marks."""
+    """Return a trace that is a line without marks; `legend`: with an entry in the legend."""
     return Trace(numbers(x), numbers(y), label, line, legend=legend)
 
 

@@ -101,7 +101,7 @@ def _intervals(
 ) -> Iterator[Trace]:
     """Yield the intervals of an outcome: known parts, parts to unknown ends, and arrows where they leave the axis.
 
-    `rows` are the y and effect of each row, and `limits` the ends of the axis.
+    `rows` are the y and effect of each row, and `limits` the ends of the axis, which is `logarithmic` or linear.
     """
     known: list[tuple[float, float, float]] = []
     unknown: list[tuple[float, float, float]] = []

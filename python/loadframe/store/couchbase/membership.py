@@ -85,7 +85,7 @@ class Administration:
         return answer
 
     def read(self, addresses: Sequence[str], path: str, *, known: bool = True) -> dict[str, Any]:
-        """Return the JSON object at a path; errors as of `ask` and `document`."""
+        """Return the JSON object at a path; `known` and the errors are as of `ask` and `document`."""
         content: dict[str, Any] = document(self.ask(addresses, "GET", path, known=known), dict)
         return content
 
@@ -211,7 +211,7 @@ def form(rest: Administration, members: Sequence[Member], settings: Mapping[str,
 
 
 def wait(rest: Administration, members: Sequence[Member], watch: Watch) -> None:
-    """Wait until each node has answered once."""
+    """Wait until each node has answered once; `watch` is called between attempts and ends the wait by an error."""
     waiting = list(members)
     while waiting:
         with contextlib.suppress(Unreachable):

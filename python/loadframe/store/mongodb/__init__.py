@@ -407,7 +407,10 @@ class MongoDB(Store):
         return total
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return the statistics of docs/reference/stores/mongodb.md for each server that answers, by node name."""
+        """Return the statistics of docs/reference/stores/mongodb.md for each server that answers, by node name.
+
+        Unreachable if none answers.
+        """
         by_node: dict[str, dict[str, float]] = {}
         written: dict[str | None, dict[str, float]] = {}
         for address in self._servers(addresses):

@@ -235,7 +235,10 @@ def _require_others(addresses: Sequence[str], member: Member, clients: Clients) 
 
 
 def _initial_sync(newcomer: Client) -> Balancing:
-    """Return the progress of a new member's initial sync: the bytes left, and its state."""
+    """Return the progress of a new member's initial sync: the bytes left, and its state.
+
+    0 and `starting` until the member answers.
+    """
     with contextlib.suppress(MongoError):
         status = newcomer.ask({"replSetGetStatus": 1, "initialSync": 1})
         sync: Mapping[str, Any] = status.get("initialSyncStatus") or {}

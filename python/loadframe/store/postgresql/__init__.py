@@ -399,7 +399,10 @@ class Postgresql(Store):
         return int(row["rows"])
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return the statistics of docs/reference/stores/postgresql.md by address, for servers that answer."""
+        """Return the statistics of docs/reference/stores/postgresql.md by address, for servers that answer.
+
+        Unreachable if none answers.
+        """
         by_node: dict[str, dict[str, float]] = {}
         for address in addresses:
             with contextlib.suppress(Unreachable):

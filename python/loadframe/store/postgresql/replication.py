@@ -162,7 +162,10 @@ def restarted_primary(members: Sequence[Member], clients: Clients, watch: Watch)
 
 
 def reunite(server: Client, members: Sequence[Member], clients: Clients) -> None:
-    """Point restarted replicas to the primary `server`, and drop the slots of replicas that are not in `members`."""
+    """Point restarted replicas to the primary `server`, and drop the slots of replicas that are not in `members`.
+
+    A replica that does not answer is not redirected.
+    """
     replicas = [member for member in members if member.address != server.address]
     expected = {slot(member.name) for member in replicas}
     for row in server.ask(_AWAY):

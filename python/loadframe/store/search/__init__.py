@@ -189,7 +189,10 @@ class SearchStore(Store):
         super().require_product(addresses, version)
 
     def health(self, addresses: Sequence[str]) -> Health:
-        """Return the health: ready if the status is green. A service that hides its health counts as ready."""
+        """Return the health: ready if the status is green.
+
+        A service that hides its health counts as ready, and that is recorded in `hidden`.
+        """
         try:
             answer = self.request(addresses, "GET", "/_cluster/health", timeout=10.0)
         except _HIDDEN:
@@ -418,7 +421,10 @@ class SearchStore(Store):
         return int(answer["count"])
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return each node's statistics (see docs/reference/stores/opensearch.md). Counters start with the node."""
+        """Return each node's statistics (see docs/reference/stores/opensearch.md). Counters start with the node.
+
+        Empty for a service that hides them, which is recorded in `hidden`.
+        """
         path = f"/_nodes/stats{self._sections}?filter_path={_FILTER}"
         try:
             nodes = self.request(addresses, "GET", path, timeout=5.0)

@@ -40,7 +40,10 @@ def create_rolling(
 
 
 def drop(request: Request, addresses: Sequence[str], name: str, *, composed: bool) -> bool:
-    """Delete a data stream, or the indices of a rolling alias, with the template; return whether it existed."""
+    """Delete a data stream, or the indices of a rolling alias, with the template; return whether it existed.
+
+    `composed`: templates are composable index templates. Indices behind an alias without a template stay.
+    """
     place = "_index_template" if composed else "_template"
     has_template = name in _templates(request, addresses, place, composed=composed)
     if composed and name in data_streams(request, addresses):

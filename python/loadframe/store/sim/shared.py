@@ -393,7 +393,10 @@ class SharedState:
             fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def start(self, now: float, *, founding: bool) -> None:
-        """Register this node as started, in a free row of the stations, and remove ended nodes; call it in `locked`."""
+        """Register this node as started, in a free row of the stations, and remove ended nodes; call it in `locked`.
+
+        A `founding` node, or one that starts again, is a member at once.
+        """
         self._bury({self._node, *self._dead()}, now)
         self.slots[self._node] = next(slot for slot in range(MOST_NODES) if slot not in self.slots.values())
         self.stations.clear(self.slots[self._node])

@@ -133,7 +133,10 @@ class Searches:
         return [self.query(query) for query in clauses] if isinstance(clauses, list) else self.query(clauses)
 
     def _term(self, known: Field, body: Any) -> Any:
-        """Return the condition of a term query on a field, with its value encrypted."""
+        """Return the condition of a term query on a field, with its value encrypted.
+
+        NotEncryptable for parameters other than `value` and `boost`.
+        """
         if not isinstance(body, Mapping):
             return self._value(known, body)
         for key in body.keys() - {"value", "boost"}:
@@ -169,6 +172,7 @@ class Searches:
         """Add the variables that encrypt a value, and return the placeholder; the value may hold placeholders.
 
         `how` is the field's encryption, and `bound` the end of a range that the value is: `low`, `high` or `none`.
+        NotEncryptable for null, a list or an object.
         """
         if isinstance(value, list | Mapping) or value is None:
             raise NotEncryptable(f"{known.name!r} requires a single value; got {value!r}")

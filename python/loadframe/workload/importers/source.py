@@ -169,7 +169,7 @@ class ImportedObject:
         return int(number)
 
     def flag(self, key: str, default: bool | None = None) -> bool | None:
-        """Return a boolean, also from a text; BadInput for other values."""
+        """Return a boolean, also from a text, or `default` if it is missing; BadInput for other values."""
         value = self.get(key, default)
         if isinstance(value, str) and value.lower() in ("true", "false"):
             return value.lower() == "true"

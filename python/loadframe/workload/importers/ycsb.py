@@ -69,7 +69,7 @@ class Properties:
         return int(number)
 
     def flag(self, key: str, default: bool) -> bool:
-        """Return a boolean; BadInput for other values."""
+        """Return the boolean of a property, or `default`; BadInput for other values."""
         return self.word(key, str(default).lower(), ("true", "false")) == "true"
 
     def word(self, key: str, default: str, words: tuple[str, ...]) -> str:
@@ -249,7 +249,7 @@ class _Core:
         return [min(shortest, self.length), self.length] if distribution == "uniform" else self.length
 
     def _chosen(self) -> dict[str, Any]:
-        """Return the variable that selects a record, by `requestdistribution`."""
+        """Return the variable that selects a record, by `requestdistribution`; BadInput for an invalid distribution."""
         distribution = self.properties.word("requestdistribution", "uniform", _DISTRIBUTIONS)
         hot_items = self.properties.number("hotspotdatafraction", 0.2)
         hot_share = self.properties.number("hotspotopnfraction", 0.8)

@@ -145,7 +145,10 @@ class Pseudonyms:
         return f"{text[:14]}{uuid[1]}{text[15:19]}{uuid[2]}{text[20:]}" if uuid else text
 
     def _character(self, c: str, hexadecimal: bool) -> str:
-        """Return a random character of the same kind; punctuation stays, and `@` becomes `-`."""
+        """Return a random character of the same kind; punctuation stays, and `@` becomes `-`.
+
+        `hexadecimal`: letters are at most f. A non-ASCII letter is replaced by one with as many bytes in UTF-8.
+        """
         if c in string.digits:
             return self._random.choice(string.digits)
         if c in string.ascii_lowercase:

@@ -372,7 +372,10 @@ def _sql(statement: str, collection: str, values: _Values) -> dict[str, Any]:
 
 
 def _number(token: str, values: _Values) -> str:
-    """Return the replacement of a number of a statement; a short number stays as it is written."""
+    """Return the replacement of a number of a statement; a short number stays as it is written.
+
+    A token that is not a number, or has thousands of digits, is replaced as a text.
+    """
     bare = token.replace("_", "").lower()
     bases = {"0x": 16, "0o": 8, "0b": 2}
     is_whole = bare.isdigit() or bare[:2] in bases

@@ -177,7 +177,10 @@ def with_key(table: Mapping[str, Any], key: str | None) -> dict[str, Any]:
 
 
 def key_of(profile: Profile) -> str | None:
-    """Return a field that identifies documents: `id`, `_id` or `key`, in every document, text or whole number."""
+    """Return `id`, `_id` or `key`, the first that identifies documents; None if there is none.
+
+    It identifies them if it occurs in every document, as a different text or whole number.
+    """
     return next((name for name in ("id", "_id", "key") if profile.is_unique(name)), None)
 
 

@@ -227,7 +227,10 @@ class Schedule:
         return rate if rate and math.isfinite(rate) else None
 
     def _single(self, task: Task) -> None:
-        """Add the phase of a task, after a phase for warm-up iterations if there are any."""
+        """Add the phase of a task.
+
+        Warm-up requests become a phase before it, except for a task that ends by time or with its documents.
+        """
         load = {"operation": task.operation, **task.pacing}
         if task.warmup_requests and not task.duration and not task.reads:
             self._add(f"{task.name}-warmup", [task], {**load, "requests": task.warmup_requests})

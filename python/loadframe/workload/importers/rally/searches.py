@@ -225,7 +225,10 @@ _KNN = "/_plugins/_knn"
 
 
 def bulk_vectors(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert to a bulk operation that indexes a vector data set."""
+    """Convert to a bulk operation that indexes a vector data set, and add its corpus and collection.
+
+    Vectors of nested documents are reported as not imported; then the list is empty. BadInput without `bulk_size`.
+    """
     field, target = part.text("field"), make.target(part)
     size = part.whole("bulk_size", 0)
     if not size:
@@ -359,7 +362,7 @@ def vector_search(make: TrackConversion, part: ImportedObject, name: str) -> lis
 
 
 def _with_ids(make: TrackConversion, name: str, body: dict[str, Any]) -> dict[str, Any]:
-    """Return a body whose hits include ids, which recall needs."""
+    """Return a body whose hits include ids, which recall needs; report the keys that are removed for it."""
     if body.get("stored_fields") == "_none_":
         make.leave_out(name, "stored_fields of its body, because recall needs the ids of hits")
         body = {key: value for key, value in body.items() if key != "stored_fields"}
@@ -369,7 +372,10 @@ def _with_ids(make: TrackConversion, name: str, body: dict[str, Any]) -> dict[st
 
 
 def _around(part: ImportedObject, field: str, near: dict[str, Any], kind: Any, filtered: Any) -> dict[str, Any]:
-    """Return the neighbour query, wrapped as its nested field and filter type require."""
+    """Return the neighbour query `near`, wrapped as its nested field and filter type `kind` require.
+
+    BadInput for an unknown filter type.
+    """
     query: dict[str, Any] = {"knn": {field: near}}
     if "." in field:
         return {"nested": {"path": field.partition(".")[0], "query": query}}
