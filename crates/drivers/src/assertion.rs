@@ -199,7 +199,8 @@ impl Field {
     }
 }
 
-/// Returns a field of a document. A dot in the name separates nested fields, unless a field has exactly this name.
+/// Returns a field of a document, `None` if it is missing. A dot in the name separates nested fields, unless a field
+/// has exactly this name.
 pub fn field<'a>(document: &'a Value, name: &str) -> Option<&'a Value> {
     document.get(name).or_else(|| document.pointer(&format!("/{}", name.replace('.', "/"))))
 }

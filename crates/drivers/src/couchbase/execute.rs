@@ -69,7 +69,8 @@ impl ConnectionSet {
     }
 
     /// Sends one request to the node that owns a vbucket. If the node has lost it, refreshes the configuration and
-    /// resends the request to the new owner, until `limit`. The status of the answer is not checked.
+    /// resends the request to the new owner, until `limit`. The status of the answer is not checked. `durable`: the
+    /// connection must support durable writes.
     pub async fn ask(
         &mut self,
         nodes: &CouchbaseNodes,

@@ -135,7 +135,7 @@ fn judge(
     Ok(documents)
 }
 
-/// Classifies an error by HTTP status and error code.
+/// Returns the class of an error by HTTP status and error code; `Client` if neither is known.
 ///
 /// Code 1080 is the service's timeout; codes 5000 to 5999 are internal errors. Code 12003, a missing keyspace, is a
 /// client error although its status is 500.

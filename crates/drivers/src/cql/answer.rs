@@ -110,7 +110,8 @@ fn object(rows: &QueryRowsResult, row: Row) -> Value {
     Value::Object(names.zip(cells).collect::<Map<_, _>>())
 }
 
-/// Converts a value to the JSON that a workload would use for it.
+/// Converts a value to the JSON that a workload would use for it: times, addresses and ids as text, bytes as `0x...`,
+/// other types without a JSON form as their CQL text.
 fn json(value: CqlValue) -> Value {
     let list = |values: Vec<CqlValue>| Value::Array(values.into_iter().map(json).collect());
     match value {

@@ -55,7 +55,7 @@ fn attempt(error: &RequestAttemptError) -> Failure {
     }
 }
 
-/// Classifies an error answer of the store.
+/// Returns the class of an error answer of the store; `Server` for errors that may pass, and for unknown ones.
 fn class(error: &DbError) -> ErrorClass {
     match error {
         DbError::Overloaded | DbError::RateLimitReached { .. } => ErrorClass::Rejected,

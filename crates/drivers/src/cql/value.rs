@@ -18,7 +18,7 @@ use loadframe_engine::util::json::Cursor;
 pub struct Mismatch(pub String);
 
 /// Appends the value's bytes in the format of `column`, without their length. Returns false for null and appends
-/// nothing.
+/// nothing. Fails for a value that does not fit the type; `out` may then hold a part of it.
 pub fn encode(value: &Scalar, column: &ColumnType, out: &mut Vec<u8>) -> Result<bool, Mismatch> {
     match column {
         _ if *value == Scalar::Null => return Ok(false),

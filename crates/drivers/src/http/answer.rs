@@ -26,6 +26,7 @@ pub struct Expect {
 
 impl Expect {
     /// Parses `{"status": [200, 201], "json": {"/pointer": value}, "contains": "text", "headers": {"name": "text"}}`.
+    /// All keys are optional; texts and values may hold variables.
     pub fn new(form: &Value, variables: &Variables) -> Result<Self, PlanError> {
         let form = Form::new(form, &["status", "json", "contains", "headers"])?;
         let status = match form.get("status") {

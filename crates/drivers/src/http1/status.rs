@@ -2,7 +2,8 @@
 
 use loadframe_engine::driver::ErrorClass;
 
-/// Returns the error class of an HTTP status, or `None` for 200 to 299.
+/// Returns the error class of an HTTP status: `None` for 200 to 299. Statuses below 500 are `Client`, except overload
+/// (429) and timeouts (408).
 pub fn class_of(status: u16) -> Option<ErrorClass> {
     match status {
         200..=299 => None,

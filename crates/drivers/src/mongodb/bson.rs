@@ -190,7 +190,7 @@ fn extended(json: &[u8]) -> Result<Option<Bson>, Unexpected> {
     Bson::try_from(value).map(Some).map_err(|_| Unexpected)
 }
 
-/// Appends a field of a type that JSON lacks.
+/// Appends a field of a type that JSON lacks, such as a date or an object id.
 fn typed(out: &mut Vec<u8>, name: &[u8], value: Bson) -> Result<(), Unexpected> {
     match value {
         Bson::DateTime(date) => sized(out, DATE, name, &date.timestamp_millis().to_le_bytes()),

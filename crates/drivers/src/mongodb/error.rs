@@ -41,7 +41,7 @@ pub fn is_displaced(failure: &Failure) -> bool {
     matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout | ErrorClass::Rejected)
 }
 
-/// Returns the class of an error number. Names come from the server's list of errors.
+/// Returns the class of an error number, `Client` for an unknown one. Names come from the server's list of errors.
 fn class(code: i32) -> ErrorClass {
     match code {
         // MaxTimeMSExpired, WriteConcernFailed, NetworkTimeout, NetworkInterfaceExceededTimeLimit, ExceededTimeLimit.

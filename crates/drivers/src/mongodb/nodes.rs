@@ -243,7 +243,8 @@ impl MongoNodes {
 }
 
 impl Members {
-    /// Returns the number of the member that `prefer` selects; members that fit equally take turns by `turn`.
+    /// Returns the number of the member that `prefer` selects, `None` if no member fits; members that fit equally take
+    /// turns by `turn`.
     fn pick(&self, prefer: Prefer, turn: u64) -> Option<u16> {
         let secondary = || {
             let count = self.secondaries.len() as u64;
@@ -264,7 +265,7 @@ impl Members {
 }
 
 impl HostReport {
-    /// Reads a host's answer to `hello`.
+    /// Reads a host's answer to `hello`: alone, outside of a set, or its role in a set and the set's hosts.
     fn read(answer: &Document) -> Self {
         let is = |name: &str| answer.get_bool(name).unwrap_or(false);
         if answer.get_str("setName").is_err() {

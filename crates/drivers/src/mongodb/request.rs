@@ -71,7 +71,8 @@ impl Buffers {
         Ok(())
     }
 
-    /// Returns a command that inserts a document.
+    /// Returns a command that inserts a document with a drawn id and drawn values. Fails for a value that BSON cannot
+    /// hold.
     fn insert(
         &mut self,
         write: &Write,
@@ -116,7 +117,7 @@ impl Buffers {
         })
     }
 
-    /// Returns a command that deletes a document.
+    /// Returns a command that deletes the document with a drawn id.
     fn delete(&mut self, key: &Key, concern: Option<Concern>, values: &Values) -> Result<RawDocumentBuf, Unexpected> {
         self.draw(key, values);
         command(|out| {
@@ -132,7 +133,7 @@ impl Buffers {
         })
     }
 
-    /// Returns a command that reads the fields of a document; all of them if `fields` is empty.
+    /// Returns a command that reads the fields of the document with a drawn id; all of them if `fields` is empty.
     fn read(&mut self, key: &Key, fields: &[Template], values: &Values) -> Result<RawDocumentBuf, Unexpected> {
         self.draw(key, values);
         command(|out| {
@@ -162,7 +163,8 @@ impl Buffers {
         Ok(())
     }
 
-    /// Returns a command that reads documents in the order of their ids.
+    /// Returns a command that reads the documents from a drawn id on, at most a drawn count, ascending by id. Fails if
+    /// the count is not an integer.
     fn scan(&mut self, scan: &Scan, values: &Values) -> Result<RawDocumentBuf, Unexpected> {
         self.draw(&scan.from, values);
         let Some(Scalar::Int(count)) = scan.count.scalar(values, &mut self.value) else { return Err(Unexpected) };

@@ -53,8 +53,8 @@ impl Pool {
 }
 
 impl Pool {
-    /// Removes and returns an idle route for a request to node `wanted`, preferably one to this node. Moves the route
-    /// if the node is behind.
+    /// Removes and returns an idle route for a request to node `wanted`, preferably one to this node; `None` if no
+    /// route is idle. Moves a route of another node here if this node has served clearly fewer requests.
     fn choose(&self, wanted: u16) -> Option<Route> {
         let (mut idle, mut served) = (self.idle.borrow_mut(), self.served.borrow_mut());
         let there = idle.iter().position(|route| route.assignment.home() == wanted);

@@ -69,7 +69,7 @@ pub fn element<T: Default>(list: &mut Vec<T>, index: usize) -> &mut T {
     &mut list[index]
 }
 
-/// Returns whether there is a usable connection to node `number`; drops an unusable one.
+/// Returns whether there is a usable connection to node `number`; drops an unusable one and counts the loss.
 fn is_open<W: Wired>(wires: &mut Vec<W>, number: usize) -> bool {
     let connection = element(wires, number);
     let open = connection.is_open();

@@ -99,7 +99,7 @@ impl TargetNode {
         }
     }
 
-    /// Why it refuses connections, if it is down and a client has tried.
+    /// Why it refuses connections; `None` unless it is down and a client has tried.
     pub fn refusal(&self) -> Option<String> {
         let refusal = self.refusal.lock().unwrap_or_else(PoisonError::into_inner);
         refusal.clone().filter(|_| self.is_down())

@@ -215,7 +215,7 @@ async fn drive<T>(driven: &mut Driven, answer: impl Future<Output = Result<T, Er
     .await
 }
 
-/// Returns the failure of a login.
+/// Returns the failure of a login, with advice if the database or the password is missing.
 fn refused(error: &Error) -> Failure {
     let told = request(error);
     match error.code().map(tokio_postgres::error::SqlState::code) {

@@ -20,7 +20,8 @@ pub fn is_refusal(failure: &Failure) -> bool {
     failure.class == ErrorClass::Client
 }
 
-/// Returns the class of an SQLSTATE; see "PostgreSQL Error Codes" in the server's documentation.
+/// Returns the class of an SQLSTATE, `Client` for an unknown one; see "PostgreSQL Error Codes" in the server's
+/// documentation.
 pub fn class(code: &str) -> ErrorClass {
     match code {
         // query_canceled, by statement_timeout or an administrator.

@@ -195,7 +195,8 @@ impl PostgresNodes {
 }
 
 impl Roles {
-    /// Returns the number of the server that `from` selects; servers that fit equally take turns by `turn`.
+    /// Returns the number of the server that `from` selects, `None` if no server fits; servers that fit equally take
+    /// turns by `turn`.
     fn pick(&self, from: ReadFrom, turn: u64) -> Option<u16> {
         let replica = || {
             let count = self.replicas.len() as u64;

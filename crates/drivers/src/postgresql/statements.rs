@@ -62,7 +62,7 @@ pub struct Turn<'a> {
 
 impl<'a> Turn<'a> {
     /// Returns the table of the operation's collection, which all clients share. Queries the server until one has
-    /// answered.
+    /// answered. Fails if the table is missing or its primary key has several columns.
     pub async fn table(&mut self, collection: &str) -> Result<&'a Table, Failure> {
         let known = &self.execution.operation.table;
         if let Some(table) = known.get() {
@@ -293,7 +293,8 @@ impl<'a> Turn<'a> {
         reply
     }
 
-    /// Does the work of `neutral`, with the client's buffers in `buffers`.
+    /// Draws the values of the operation `neutral`, executes it on its `table`, and judges the answer. A document that
+    /// is missing for an update, a read or a deletion is a failure.
     async fn verb(
         &mut self,
         neutral: &Neutral,

@@ -119,7 +119,7 @@ impl Command {
         Ok(Self { key: (key < words.len()).then_some(key), words })
     }
 
-    /// Appends the command to the request; returns the slot of its key, if it has one.
+    /// Appends the command with drawn values to the request; returns the slot of its key, or `None` without a key.
     pub fn write(&self, values: &Values, buffers: &mut Buffers) -> Option<usize> {
         let Buffers { request, word, .. } = buffers;
         let mut writer = Writer::new(request, word);

@@ -40,7 +40,8 @@ impl Script {
         Self { text, digest }
     }
 
-    /// Returns the script for an action on one document; `None` if a plain command suffices.
+    /// Returns the script for an action on one document; `None` if a plain command suffices. `indexed`: the collection
+    /// keeps an index of its ids.
     pub fn of(action: Action, indexed: bool) -> Option<&'static Self> {
         text(action, indexed).map(Self::known)
     }

@@ -54,7 +54,7 @@ impl Slots {
         Self((0..SLOTS).map(|_| AtomicU16::new(NOBODY)).collect())
     }
 
-    /// Returns the node of a slot, if known. `slot` must be below [`SLOTS`].
+    /// Returns the node of a slot, `None` if it is unknown. `slot` must be below [`SLOTS`].
     pub fn get(&self, slot: usize) -> Option<u16> {
         Some(self.0[slot].load(Ordering::Relaxed)).filter(|node| *node != NOBODY)
     }

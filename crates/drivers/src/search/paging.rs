@@ -152,7 +152,7 @@ impl Paging {
         reply
     }
 
-    /// Replaces `carried` by the position for the next page's request.
+    /// Replaces `carried` by the JSON members or the id that place the next page's request at this position.
     fn carry(&self, PagePosition { id, after }: &PagePosition, carried: &mut Vec<u8>) {
         carried.clear();
         match &self.continuation {

@@ -53,7 +53,8 @@ impl Balance {
     }
 
     /// Returns the node for the next request of operation `choice` by a client at `node`: the same node, or the
-    /// least-loaded one if `node` has left, is far ahead, or clients keep connections to several nodes.
+    /// least-loaded one if `node` has left, is far ahead, or clients keep connections to several nodes. `None` if the
+    /// driver selects the node.
     fn near(&mut self, choice: usize, node: u16) -> Option<u16> {
         let least = self.least(choice)?;
         let weight = |node: u16| self.last.iter().find(|(number, _)| *number == node).map(|(_, weight)| *weight);

@@ -42,7 +42,8 @@ impl Thread {
         self.ended.get().copied().or_else(|| self.so_far()).unwrap_or(0.0)
     }
 
-    /// Reads the thread's CPU time so far, s, from the first field of schedstat (kernel documentation, sched-stats).
+    /// Reads the thread's CPU time so far, s, from the first field of schedstat (kernel documentation, sched-stats);
+    /// `None` if it cannot be read.
     fn so_far(&self) -> Option<f64> {
         let mut text = [0; 64];
         let length = self.running.as_ref()?.read_at(&mut text, 0).ok()?;

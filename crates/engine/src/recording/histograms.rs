@@ -48,8 +48,8 @@ impl HistogramLog {
         self.entries.keys().map(String::as_str)
     }
 
-    /// Returns the sum of a tag's histograms that start in `from..to`, seconds since the run began; empty
-    /// without any.
+    /// Returns the sum of a tag's histograms that start in `from..to`, seconds since the run began; empty without any.
+    /// Fails if a histogram cannot be decoded.
     pub fn total(&self, tag: &str, from: f64, to: f64) -> Result<Histogram<u64>, String> {
         let mut sum = None;
         for entry in self.entries.get(tag).into_iter().flatten() {

@@ -138,7 +138,7 @@ impl Answer {
         self.head().next().unwrap_or_default()
     }
 
-    /// Returns the value of a complete answer's first header of that name.
+    /// Returns the value of a complete answer's first header of that name, in any case of letters; `None` without one.
     pub fn field(&self, name: &str) -> Option<&[u8]> {
         self.head().skip(1).find_map(|line| {
             let (field, value) = line.split_at(memchr(b':', line)?);
@@ -146,8 +146,8 @@ impl Answer {
         })
     }
 
-    /// Returns the Retry-After delay of a refused request. Only a number of seconds counts. A date is ignored, because
-    /// the server's clock may differ.
+    /// Returns the Retry-After delay of a refused request (429 or 503), or `None`. Only a number of seconds counts. A
+    /// date is ignored, because the server's clock may differ.
     pub fn retry_after(&self) -> Option<Duration> {
         if !matches!(self.status(), 429 | 503) {
             return None;
@@ -166,7 +166,7 @@ impl Answer {
         &self.bytes[self.body_start..self.body_end]
     }
 
-    /// Returns the body of a complete answer, unless bytes were dropped.
+    /// Returns the body of a complete answer; `None` for an incomplete one, or if bytes were dropped.
     pub fn whole(&self) -> Option<&[u8]> {
         (self.is_complete() && self.dropped == 0).then(|| self.body())
     }

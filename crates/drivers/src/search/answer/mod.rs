@@ -146,7 +146,7 @@ impl Judge {
     }
 
     /// Judges an answer with this HTTP status to a request that carried `sent` documents. An answer of another form is
-    /// a failure of the server.
+    /// a failure of the server; an object that is already absent or present, as requested, is a success.
     pub fn judge(self, status: u16, body: &[u8], sent: u64) -> Verdict {
         if self == Self::Absent && status == 404 {
             return Verdict::new(0, Ok(()));
@@ -364,7 +364,7 @@ fn events(body: &[u8]) -> Result<Verdict, Unexpected> {
     Ok(Verdict { hits: count, ..Verdict::new(count, whole(partial, timed_out)) })
 }
 
-/// Returns a failure if the answer is partial or timed out.
+/// Returns a failure if the answer is partial or timed out, of class `Timeout` if it timed out.
 fn whole(partial: bool, timed_out: bool) -> Result<(), Failure> {
     if timed_out {
         return failure(ErrorClass::Timeout, "the store ran out of time: \"timed_out\" is true".to_owned());

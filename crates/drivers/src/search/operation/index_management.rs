@@ -15,7 +15,8 @@ use crate::search::request::SearchStep;
 const LONGEST_DELAY: i64 = 3_600_000;
 
 impl Mapping<'_> {
-    /// Maps `{"collection": NAME, "times": [FIELD], "roll_over": {...}, "shrink": {...}, "keep": SECONDS}`.
+    /// Maps `{"collection": NAME, "times": [FIELD], "roll_over": {...}, "shrink": {...}, "keep": SECONDS}` to one round
+    /// of index management. Parts that are not given are not done; a shrunk index has one shard by default.
     pub(super) fn manage(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let form = Form::new(argument, &["collection", "times", "roll_over", "shrink", "keep"])?;
         let collection = form.text("collection")?;

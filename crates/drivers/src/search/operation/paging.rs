@@ -39,7 +39,8 @@ impl Mapping<'_> {
         Ok(MappedSteps::paged(SearchStep::new(first, Judge::Search), paging))
     }
 
-    /// Maps searches that each continue after the last hit, by default in a point in time.
+    /// Maps searches that each continue after the last hit, by default in a point in time, which the driver opens and
+    /// closes. Refuses a body without `sort`.
     pub(super) fn search_after(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let known = ["collection", "body", "size", "pages", "point_in_time", "keep_alive"];
         let form = Form::new(argument, &known)?;
@@ -76,7 +77,7 @@ impl Mapping<'_> {
         Ok(MappedSteps::paged(SearchStep::new(page, Judge::Search), paging))
     }
 
-    /// Maps composite aggregations that each continue after the last bucket.
+    /// Maps composite aggregations over `sources`. Each page continues after the last bucket of the page before it.
     pub(super) fn composite(&self, argument: &Value) -> Result<MappedSteps, PlanError> {
         let form = Form::new(argument, &["collection", "sources", "aggregations", "query", "size", "pages"])?;
         let sources = form.require("sources")?;

@@ -64,7 +64,7 @@ impl Mapping<'_> {
         Ok((line.finish(Body::Lines(lines)), Judge::Searches))
     }
 
-    /// Maps a search that returns only aggregations.
+    /// Maps a search that returns aggregations and no hits; `query` limits its documents.
     pub(super) fn aggregation(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["collection", "aggregations", "query", "request_cache"])?;
         let mut body = json!({"size": 0, "aggs": form.mapping_or_hole("aggregations")?});

@@ -43,7 +43,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Adds other counts.
+    /// Adds the counts of another cell to these.
     pub fn add(&mut self, other: &Self) {
         self.requests += other.requests;
         self.successes += other.successes;
@@ -73,7 +73,7 @@ pub struct Served {
 }
 
 impl Served {
-    /// Adds other counts.
+    /// Adds the counts of another cell's node to these.
     pub fn add(&mut self, other: Self) {
         self.requests += other.requests;
         self.documents += other.documents;

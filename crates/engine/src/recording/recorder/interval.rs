@@ -99,7 +99,8 @@ impl Interval {
         used.filter_map(|(index, (cell, _))| cell.as_deref().map(|cell| (index / 2, index % 2 == 1, cell)))
     }
 
-    /// Returns the cell of a slot and segment, marked as used.
+    /// Returns the cell of a slot and segment, created if necessary, and marks it as used. `measured`: the segment is
+    /// not the warm-up.
     #[inline]
     pub fn cell(&mut self, slot: usize, measured: bool) -> &mut Cell {
         let index = 2 * slot + usize::from(measured);

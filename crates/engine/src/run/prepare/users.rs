@@ -17,7 +17,7 @@ pub fn operations(steps: &[Step]) -> Vec<&String> {
     names
 }
 
-/// Adds the operations of steps to `names`, except those in it.
+/// Adds the operations of steps, including nested ones, to `names`, each once.
 fn collect<'a>(steps: &'a [Step], names: &mut Vec<&'a String>) {
     for step in steps {
         match step {

@@ -74,7 +74,8 @@ impl Encrypted {
         Ok(Some(Variable { name: name.to_owned(), salt: *salt, per: *per, kind: kind.map_err(PlanError::new)? }))
     }
 
-    /// Refuses a variable with a value that may not be encryptable when it is drawn.
+    /// Refuses a variable with values that may not be encryptable: captured values, several values at once, and values
+    /// that do not fit the field's type or the bound. Tries the encryption once for times.
     pub fn refuse_unfit(&self, variables: &Variables) -> Result<(), PlanError> {
         let Variable { name, kind, .. } = &variables.entries[self.of.0];
         let wrong = |what: &str| Err(PlanError::new(format!("the variable {name:?} cannot be encrypted: {what}")));

@@ -85,7 +85,8 @@ impl Template {
         self.push_text(text, variables, Encoding::Field, |literals, text| literals.extend_from_slice(text.as_bytes()))
     }
 
-    /// Appends the JSON of `value`, with the holes in its strings and keys.
+    /// Appends the JSON of `value`, with the holes in its strings and keys. A string that is one hole takes the JSON
+    /// type of its variable. Refuses unknown variables.
     pub fn push_json(&mut self, value: &Value, variables: &Variables) -> Result<(), PlanError> {
         match value {
             Value::Object(mapping) => {

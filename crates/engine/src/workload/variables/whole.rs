@@ -159,7 +159,7 @@ impl Whole {
 }
 
 /// Draws from a Zipf distribution over `space` items until the item is a record that exists. After 10,000 draws, falls
-/// back to a record from the start.
+/// back to a record from the start. `scrambled`: a hash spreads the frequent items over the records.
 fn zipfian(records: &Records, space: u64, zipf: &Zipf, scrambled: bool, draw: &Draw, salt: u64) -> i64 {
     let mut salt = salt;
     let mut item = 0;
