@@ -48,7 +48,11 @@ class Failure:
 
 
 def failures(run: Run) -> tuple[Failure, ...]:
-    """Return the store's failures in a run, beginning with failures of the whole run."""
+    """Return the store's failures in a run, each once, beginning with failures of the whole run.
+
+    Phases count only if the run is done: the measured ones, or all if none was measured. Lost copies of a machine that
+    did not answer are not the store's failure.
+    """
     summary = run.summary
     of_store: list[Failure] = []
     if summary.status == "failed" and summary.fault == "store":

@@ -254,7 +254,7 @@ def _counts(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> Ite
 
 
 def _shortfall(evidence: Evidence, by_effect: Mapping[str, tuple[str, ...]]) -> float:
-    """Return the factor from the throughput to its upper bound: 1 or more."""
+    """Return the factor (1 or more) from the throughput to its upper bound; infinite if the run shows no bound."""
     phase, generator = evidence.phase, evidence.generator
     factor = 1.0
     delayed = "saturated" in by_effect or "delayed" in by_effect or "late" in by_effect

@@ -91,7 +91,11 @@ def _remote_machines(node_table: NodeTable) -> dict[str, Any]:
 
 
 def deviations(node_table: NodeTable, throttled: bool) -> list[str]:
-    """Return differences between the processes and the spec, one sentence each; `throttled`: quotas are in force."""
+    """Return differences between the processes and the spec, one sentence each.
+
+    Covers ended, paused and disconnected nodes, and limits. `throttled`: quotas should be in force; otherwise requested
+    ones are reported as lifted.
+    """
     sentences = []
     for node in node_table.nodes:
         if unknown := node.unknown:

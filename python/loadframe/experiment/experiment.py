@@ -158,7 +158,7 @@ class Experiment:
         return self.file.seed
 
     def generator(self, treatment: Mapping[str, Level]) -> Generator:
-        """Return the load generator of a treatment."""
+        """Return the load generator of a treatment, whose levels of `threads` and `ranks` replace the file's."""
         threads, ranks = (treatment.get(name, getattr(self.file, name)) for name in ("threads", "ranks"))
         ranks = self.ranks_by_node(treatment) or ranks
         return Generator(
@@ -330,7 +330,10 @@ class Experiment:
         return sorted(set(self.kind.arrivals(self)))
 
     def describe(self) -> dict[str, Any]:
-        """Return the experiment as JSON values, for `experiment.json`."""
+        """Return the experiment as JSON values, for `experiment.json`.
+
+        Keys that older versions did not have are left out at their defaults, so that their folders can be resumed.
+        """
         description = self.file.model_dump(
             mode="json", by_alias=True, exclude={"factors", "prepare", "measure", "finish", "published"}
         )

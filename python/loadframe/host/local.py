@@ -122,7 +122,10 @@ class LocalHost:
         return f"127.0.{(number + 1) // 256}.{(number + 1) % 256}"
 
     def free_ports(self, count: int, first: int | None = None, addresses: Sequence[str] = ()) -> list[int]:
-        """Return ports that are free now at all of these addresses; see `Machine.free_ports`."""
+        """Return `count` ports that are free now at all of these addresses; see `Machine.free_ports`.
+
+        Random ones, or those from `first` on. BadInput if too few, or one of the latter, are free.
+        """
         addresses = addresses or (self.address,)
         if first is None:
             # Not seeded by the workload: two concurrent loadframe processes must not try the same ports.

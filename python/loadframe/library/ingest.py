@@ -107,7 +107,10 @@ class Ingested(Answer):
         return [*figures.trouble, *kept]
 
     def require(self) -> None:
-        """Raise LoadframeError if no line arrived, or if the store refused or lost events."""
+        """Raise LoadframeError if no line arrived, or if the store refused or lost events.
+
+        Lines that were dead letters for another reason do not count as refused.
+        """
         figures, run = self._result.figures, self._result.run
         if not figures.lines:
             remedy = "start the sender first: --idle and --for count from the start" if figures.address else None
@@ -126,7 +129,7 @@ class Ingested(Answer):
             )
 
     def _print(self, console: "Console") -> None:
-        """Print counts, latencies, pace and verdict."""
+        """Print counts, latencies and pace of the ingest, and the verdict on its run."""
         result, figures = self._result, self._result.figures
         rows: dict[str, Any] = {
             "lines": figures.lines,

@@ -75,7 +75,7 @@ def _at(value: Any, place: str) -> Iterator[Any]:
 
 
 def _follow(value: Any, steps: Sequence[str]) -> Iterator[Any]:
-    """Yield the values at the steps of a JSON pointer, if they exist."""
+    """Yield the values at the steps of a JSON pointer, if they exist. `*` stands for all elements of a list."""
     if not steps:
         yield value
         return

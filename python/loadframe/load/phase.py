@@ -111,7 +111,7 @@ class Generator:
         return {"threads": self.threads, "ranks": max(len(members), 1), **named}
 
     def describe(self) -> dict[str, Any]:
-        """Return the generator's part of a manifest."""
+        """Return the generator's part of a manifest: threads, ranks with their machines, and settings."""
         members = self.members()
         return {
             "ranks": max(len(members), 1),

@@ -38,7 +38,7 @@ def distances(hosts: Sequence[str]) -> list[float | None]:
 
 
 def _connect(hosts: Sequence[str]) -> dict[str, float | str]:
-    """Return the connection time to each host, s, or the reason for failure."""
+    """Return the time of a TCP connection to each host, s, or the reason for failure, such as no answer in time."""
     outcomes: dict[str, float | str] = {}
     with selectors.DefaultSelector() as waiting:
         for host in dict.fromkeys(hosts):

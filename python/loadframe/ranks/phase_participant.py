@@ -246,7 +246,7 @@ class Participant:
             self._handle.stop()
 
     def heard(self, rank: int, header: Header, payload: bytes) -> None:
-        """Handle a message of a rank below."""
+        """Handle a message of a rank below, which also shows that it is alive. Messages of a lost rank are ignored."""
         if rank in self._gone:
             return
         self._heard[rank] = time.monotonic()
@@ -275,7 +275,10 @@ class Participant:
                 self._up(header)
 
     def tick(self) -> None:
-        """Poll background work, the load and the liveness of the ranks below."""
+        """Poll background work and the load, and pass on its seconds.
+
+        Also ends ranks below that are silent too long, and sends heartbeats to the rank above.
+        """
         now = time.monotonic()
         if self._preparing and self._preparing.done():
             self._prepared(self._preparing)

@@ -175,7 +175,7 @@ def arrivals_sentence(capacities: Capacities) -> str:
 
 
 def limits(capacities: Capacities) -> list[str]:
-    """Return sentences on how to read the figures."""
+    """Return sentences on how to read the figures: when a rate or a number of users passes, and what intervals mean."""
     users = capacities.bounds.over == USERS
     passes = f"A {'number of users' if users else 'rate'} passes if {slo_text(capacities.slo)}"
     if not users:

@@ -23,7 +23,7 @@ _MARKUP = re.compile(r"[\\`*_{}\[\]|~#!@]|:(?=//)|(?<=www)\.")
 
 
 def headline(gate: Gate) -> str:
-    """Return the outcome in a sentence."""
+    """Return the outcome as a sentence: regression, passed, or why there is no conclusion."""
     counts = {standing: sum(check.standing == standing for check in gate.checks) for standing in STANDINGS}
     checks = counted(len(gate.checks), "check")
     if gate.standing == "regression":

@@ -34,7 +34,10 @@ _BELOW_LIMITS = "short waits of the load generator, below the limits of the verd
 
 
 def trust(folder: RecordedExperiment) -> str:
-    """Return sentences on the number of runs that the figures use, and on runs left out, bounded or repeated."""
+    """Return sentences on the runs that the figures use: how many, and which are left out, bounded, faulty or repeated.
+
+    Adds what changed on the machine or in Loadframe between sessions.
+    """
     total, left_out, faulty = len(folder.runs), folder.left_out, folder.faulty
     bounded = sum(run.bounded for run in folder.used)
     words = "The run is used." if total == 1 else f"All {total} runs are used."

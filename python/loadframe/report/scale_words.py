@@ -143,7 +143,7 @@ def heading(curves: PhaseCurves) -> str:
 
 
 def fits(curves: PhaseCurves) -> list[tuple[str, ScalabilityFit]]:
-    """Return each fit with the title of its table."""
+    """Return each fit with the title of its table: over nodes first, then over clients at each number of nodes."""
     titled = []
     if curves.over_nodes and curves.over_nodes.fit:
         titled.append(("Over nodes, each at its best number of clients", curves.over_nodes.fit))

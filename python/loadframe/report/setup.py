@@ -147,7 +147,7 @@ def _machine(hardware: Hardware) -> dict[str, str | None]:
 
 
 def _store(store: RecordedStore) -> dict[str, str | None]:
-    """Return the facts of a store by name: version, nodes, limits, settings; None if unknown."""
+    """Return the facts of a store by name: version, nodes, limits, settings, durability; None for unknown ones."""
     limits = store.limits
     words = limits_text(limits)
     if words and limits.enforced_by:

@@ -262,7 +262,10 @@ class Ended(Model):
 
 
 def _check_end_fits(end: Ended, load: Load) -> None:
-    """Refuse an end condition that does not apply to the load."""
+    """Refuse an end condition that does not apply to the load.
+
+    `journeys` requires users; `requests` and `until` exclude them; `requests` excludes a source.
+    """
     if end.journeys is not None and load.users is None:
         raise wrong("journeys requires users", "use requests or duration", key="journeys")
     if load.source is not None and end.requests is not None:

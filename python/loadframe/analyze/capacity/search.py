@@ -101,7 +101,11 @@ def search(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
 
 
 def _step(bounds: Bounds, trials: Sequence[Trial]) -> Next | Answer:
-    """Return the next trial, numbered 1, or the answer; `trials` lack the failures of a cold store."""
+    """Return the next trial, numbered 1, or the answer; `trials` lack the failures of a cold store.
+
+    Repeats undecided rates first. Then searches down, up or between a passed and a failed rate until the precision is
+    reached, and verifies the answer.
+    """
     tried = {rate: _Rate(rate, trials) for rate in {trial.rate for trial in trials}}
     high = min((rate for rate, tally in tried.items() if tally.failed or tally.beyond), default=None)
     below = [tally for rate, tally in tried.items() if high is None or rate < high]

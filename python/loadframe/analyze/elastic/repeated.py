@@ -43,7 +43,7 @@ class Repeated:
         return _mean(list(self.control.values())) if self.control else None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the measure for JSON."""
+        """Return the measure for JSON: mean, difference from the control runs, and the values by block."""
         return {
             "mean": self.mean.as_dict(),
             "runs": self.runs,

@@ -315,7 +315,7 @@ def _about_peak(
     ceiling: CeilingChange | None,
     standing: PeakStanding,
 ) -> Iterator[Finding]:
-    """Yield at most one finding about the peak, by the conclusion `standing`."""
+    """Yield at most one finding about the peak, by the conclusion `standing`; none for a peak that the sizes show."""
     kappa, largest, n = models["usl"].parameters["kappa"], float(data.sizes[-1]), candidate.n
     if standing == "open" and USL.name not in possible:
         yield CEILING_MAY_FALL(ceiling=ceiling, over=over)

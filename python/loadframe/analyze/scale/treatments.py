@@ -112,7 +112,11 @@ class Treatment:
 def points(
     runs: Iterable[RecordedRun], phase: str, operation: str | None, rate: Rate = THROUGHPUT
 ) -> tuple[Point, ...]:
-    """Return a point for each run that measured the phase, including unusable runs."""
+    """Return a point for each run that measured the phase, including unusable runs, in their order.
+
+    `operation` is the one that represents the response times; without it, they are unknown. `rate` is requests or
+    documents per second.
+    """
     points = []
     listed = list(runs)
     for run, block in zip(listed, blocks_of(listed), strict=True):

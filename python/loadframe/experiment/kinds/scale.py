@@ -190,7 +190,7 @@ def _scale_file(file: ExperimentFile) -> ScaleFile:
 
 
 def _check_growth(experiment: Experiment) -> None:
-    """Refuse a parameter that cannot grow with the nodes."""
+    """Refuse to grow an unknown parameter, one that is not a whole number, a factor, or an expression."""
     document, grows = experiment.document, _scale_file(experiment.file).grows
     if grows is None:
         return

@@ -213,7 +213,11 @@ class Scale:
 
 
 def scale(axis: Axis, values: Iterable[float | str | None], start: float, end: float) -> Scale:
-    """Return the scale of an axis that shows `values` between two pixels."""
+    """Return the scale of an axis that shows `values` between two pixels.
+
+    It covers `axis.range` if set, else the values with a margin. A logarithmic axis ignores values up to 0; categories
+    keep the order in which they first occur.
+    """
     known = [value for value in values if value is not None]
     if axis.kind == "category":
         categories = tuple(dict.fromkeys(str(value) for value in known))

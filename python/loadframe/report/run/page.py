@@ -259,7 +259,10 @@ _PERCENTILES = {"p50": "p50", "p90": "p90", "p99": "p99", "p999": "p99.9", "max"
 
 
 def operations_table(run: Run) -> Table:
-    """Return the figures of each operation of each phase."""
+    """Return the page's table of the operations of each phase: load, throughput, response times and failures.
+
+    Parts of an operation, recall, and times with failures have rows of their own.
+    """
     rows = []
     by_phase = percentiles_of(run)
     for phase in run.summary.phases:

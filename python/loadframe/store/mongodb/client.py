@@ -91,7 +91,10 @@ class Client:
         )
 
     def ask(self, command: Mapping[str, Any], database: str = "admin") -> dict[str, Any]:
-        """Send a command to a database, and return the answer; errors are as of the class."""
+        """Send a command to a database, and return the answer; errors are as of the class.
+
+        If the server does not know the user, logs in as the server itself and tries again.
+        """
         from pymongo import errors
 
         try:

@@ -363,7 +363,7 @@ class Postgresql(Store):
         replication.caught_up(addresses, self.client, _SEEN_WITHIN)
 
     def has_collection(self, addresses: Sequence[str], name: str) -> bool:
-        """Return whether the table exists."""
+        """Return whether the table exists; False if its database does not."""
         try:
             (row,) = self._primary(addresses).ask(
                 "SELECT to_regclass(:name) IS NOT NULL AS there", DATABASE, name=quoted(name)

@@ -435,7 +435,11 @@ class SearchStore(Store):
 
 
 def _content(answer: Answer, method: str, path: str, auth: Auth | None) -> Any:
-    """Return the JSON of an answer; raise an error by status from 400 on, BadInput for a redirect or other content."""
+    """Return the JSON of an answer, an empty object for an empty one.
+
+    AccessDenied, NotOffered, StoreFailed (overload and statuses from 500) or LoadframeError by status. BadInput for a
+    redirect or other content.
+    """
     if answer.status in _DENIED:
         reason = _reason(answer)
         known = next((remedy for part, remedy in _DENIALS.items() if part in reason.lower()), None)

@@ -95,9 +95,10 @@ def fields(request: Any, addresses: Sequence[str], name: str) -> dict[str, Field
 def explore(
     request: Any, addresses: Sequence[str], question: Question, known: Mapping[str, Field], *, sorts_mixed: bool
 ) -> Findings:
-    """Answer a question. Its collection and fields must exist.
+    """Answer a question with one search: counts by period, values, statistics and example documents, with notes.
 
-    `sorts_mixed` is whether the version sorts a field whose types differ between indices.
+    Its collection and fields must exist. `sorts_mixed` is whether the version sorts a field whose types differ between
+    indices.
     """
     query = _query(question, known)
     start, end = _range(request, addresses, question, query)

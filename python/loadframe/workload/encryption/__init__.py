@@ -77,7 +77,11 @@ class Searches:
         return rewritten
 
     def query(self, query: Any) -> dict[str, Any]:
-        """Return a query with encrypted values; adds variables. NotEncryptable for unsupported queries."""
+        """Return a query with encrypted values; adds the variables that encrypt them.
+
+        Queries without values stay as they are. NotEncryptable for a query other than bool, constant_score, term, terms
+        and range, and for several fields in one.
+        """
         if not isinstance(query, Mapping) or len(query) != 1:
             raise NotEncryptable("a query must be a mapping with one key")
         kind, body = next(iter(query.items()))

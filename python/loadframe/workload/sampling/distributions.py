@@ -178,7 +178,7 @@ class Quantiles:
         self._long = frozenset() if exact else frozenset(n for n in ordered if digits(n) >= LONG_NUMBER)
 
     def draw(self, rng: random.Random) -> float:
-        """Return a random number, with as many decimals as the sampled ones."""
+        """Return a random number, with as many decimals as the sampled ones, but none of the sampled long ones."""
         number = self._between(rng)
         for _ in range(_ATTEMPTS):
             if number not in self._long:

@@ -84,7 +84,7 @@ class Object:
             self._counts = Weighted(Counter(sum(key in entries for key in value) for value in values))
 
     def draw(self, rng: random.Random) -> dict[str, Any]:
-        """Return a random object."""
+        """Return a random object: each field with its sampled frequency, and random entries if the names are data."""
         drawn = {
             key: field.draw(rng)
             for key, field in self.fields.items()

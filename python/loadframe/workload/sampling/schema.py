@@ -110,7 +110,10 @@ def _safe_cql(kind: str) -> str:
 def _safe_mapping(
     mapping: Mapping[str, Any], sampled: Object | None, path: str, report: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Return a mapping with known parameters only; properties with names that are data are left out."""
+    """Return a mapping with known parameters only; call `report` for each field and parameter that is left out.
+
+    Left out are fields with names that are data, values that may be data, and field types without their own values.
+    """
     kept = {key: value for key, value in mapping.items() if key in _MAPPING}
     safe_values: dict[str, Callable[[Any], bool]] = {
         "analyzer": _ANALYZERS.__contains__,
@@ -322,7 +325,7 @@ def _field(field: Mapping[str, Any], rng: random.Random) -> Maker | None:
 
 
 def _synthetic_column(kind: str, rng: random.Random) -> Maker:
-    """Return the generator of a column's values."""
+    """Return a function that draws values of a column type of CQL or SQL; lists have several, and maps are empty."""
     array = re.fullmatch(r"(?:list|set)<(.*)>|(.*)\[\]", kind)
     if array:
         inner = _synthetic_column(array[1] or array[2], rng)

@@ -86,7 +86,10 @@ def shrink(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]
 
 
 def health(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert to `wait_for_health`, or to a health request for other parameters."""
+    """Convert to `wait_for_health`, or, for parameters that it lacks, to a health request.
+
+    The request is repeated until it succeeds if the track says so.
+    """
     target, parameters = part.get("index"), part.mapping("request-params")
     again = part.flag("retry-until-success", False)
     form: dict[str, Any] = {"collection": target} if isinstance(target, str) else {}

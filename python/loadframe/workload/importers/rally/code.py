@@ -352,7 +352,7 @@ def _awaited(given: Any) -> dict[str, Any]:
 
 
 def _facts(track: Mapping[str, Any], folder: Path) -> Any:
-    """Return the track as an object with Rally's attribute names."""
+    """Return the track as an object with Rally's attribute names, for the track's own code; missing lists are empty."""
 
     def named(key: str, **renamed: str) -> list[Any]:
         """Return the objects in a list of the track, with some keys renamed."""

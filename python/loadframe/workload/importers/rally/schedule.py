@@ -209,7 +209,11 @@ class Schedule:
         return {"rate": level, "arrivals": "poisson" if kind == "poisson" else "constant"}
 
     def _rate(self, part: ImportedObject, name: str, form: Form) -> float | None:
-        """Return the total requests per second, or None for unthrottled clients."""
+        """Return the total requests per second, or None for unthrottled clients and in test mode.
+
+        A rate in documents is divided by the documents of a request. A rate in another unit is reported as not
+        imported.
+        """
         target, interval = part.get("target-throughput"), part.number("target-interval", 0)
         if self.track.test_mode:
             return None
