@@ -15,13 +15,13 @@ _DATABASE = "selfcare"
 
 
 class OnMongoDB:
-    """A server, or a cluster by one of its members."""
+    """A server, or a replica set."""
 
-    def __init__(self, host: str, *, user_index: bool, login: tuple[str, str] | None = None) -> None:
+    def __init__(self, hosts: Sequence[str], *, user_index: bool, login: tuple[str, str] | None = None) -> None:
         """Connect at the first operation. `login` is a user with a password."""
         user, password = login or (None, None)
         self._client: AsyncMongoClient[Document] = AsyncMongoClient(
-            f"mongodb://{host}/", username=user, password=password, maxPoolSize=64
+            f"mongodb://{','.join(hosts)}/", username=user, password=password, maxPoolSize=64
         )
         self._database = self._client[_DATABASE]
         self._user_index = user_index

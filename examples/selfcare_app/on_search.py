@@ -1,5 +1,6 @@
 """Documents on Elasticsearch (from 6.8 on) and OpenSearch: one index per collection, with explicit refreshes."""
 
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,11 +29,11 @@ class RefusedError(Exception):
 
 
 class OnSearch:
-    """One node, over HTTP."""
+    """A cluster over HTTP; its nodes take turns."""
 
-    def __init__(self, host: str, *, wait_for: bool, shards: int, replicas: int, routing: bool) -> None:
+    def __init__(self, hosts: Sequence[str], *, wait_for: bool, shards: int, replicas: int, routing: bool) -> None:
         """With `wait_for`, each write waits for the next refresh. With `routing`, a user's documents share a shard."""
-        self._root = f"http://{host}"
+        self._roots = itertools.cycle(f"http://{host}" for host in hosts)
         self._write = {"refresh": "wait_for"} if wait_for else {}
         self._layout = {"number_of_shards": shards, "number_of_replicas": replicas}
         self._routing = routing
@@ -58,7 +59,7 @@ class OnSearch:
         kind = "application/x-ndjson" if isinstance(body, str) else "application/json"
         headers = {"Content-Type": kind} if data is not None else {}
         async with self._session.request(
-            method, self._root + path, data=data, headers=headers, params=parameters
+            method, next(self._roots) + path, data=data, headers=headers, params=parameters
         ) as answer:
             text = await answer.read()
             if answer.status >= 400 and not (missing and answer.status == 404):
@@ -66,7 +67,7 @@ class OnSearch:
             return json.loads(text) if text else {}
 
     async def prepare(self, collections: Sequence[str]) -> None:
-        """Create missing indices."""
+        """Create missing indices, and wait for the replicas that the nodes can hold."""
         said = (await self._ask("GET", "/"))["version"]
         self._typed = said.get("distribution") != "opensearch" and int(said["number"].split(".")[0]) < _WITHOUT_TYPES
         flag = "?include_type_name=false" if self._typed else ""
@@ -79,6 +80,7 @@ class OnSearch:
                     # Another instance created it in the meantime.
                     if "resource_already_exists" not in str(error):
                         raise
+        await self._ask("GET", "/_cluster/health?wait_for_no_initializing_shards=true&timeout=60s")
 
     async def clear(self, collections: Sequence[str]) -> None:
         """Delete by query, which keeps the indices."""

@@ -13,7 +13,7 @@ class Settings:
     address: str  #: host:port at which the other instances reach this one
     secret: str  #: signs tokens; the same for all instances
     stores: tuple[str, ...]  #: kinds; usually the first has activities and achievements, the last everything else
-    hosts: dict[str, str]  #: kind -> host:port
+    hosts: dict[str, tuple[str, ...]]  #: kind -> host:port of each node
     logins: dict[str, tuple[str, str]]  #: kind -> user and password, of stores that authenticate their clients
     placement: str  #: collections that are not on their default store
     refresh: str
@@ -43,7 +43,7 @@ def read() -> Settings:
         address=os.environ["ADDRESS"],
         secret=os.environ["SECRET"],
         stores=stores,
-        hosts={kind: os.environ[f"STORE_{kind.upper()}"] for kind in stores},
+        hosts={kind: tuple(os.environ[f"STORE_{kind.upper()}_NODES"].split()) for kind in stores},
         logins={kind: (os.environ[f"{name}_USER"], os.environ[f"{name}_PASSWORD"]) for kind, name in logins.items()},
         placement=os.environ["SETTING_PLACEMENT"],
         refresh=os.environ["SETTING_REFRESH"],

@@ -35,6 +35,7 @@ STORE = Application(
         # refreshed, the `request` waits for the next refresh, or the answer waits 1,005 ms (`pause`), or nothing.
         "refresh": "affected",
         # Shards and replicas of each collection on search engines. The study's default is 5 and 1, "fewer" 2 or 1.
+        # A node holds one copy of a shard, so further replicas stay unassigned; `opensearch.nodes` sets the nodes.
         "shards": 1,
         "replicas": 0,
         # Shard of a document on search engines: by its id (`none`) or by its `user`, so that one shard answers a user.

@@ -171,7 +171,7 @@ def test_a_collection_moves_under_load_and_no_document_is_missed(state):
 @pytest.mark.trial
 def test_shards_replicas_routing_and_merging_are_settings_and_change_no_answer(state):
     layout = {"shards": 5, "replicas": 1, "routing": "user", "merge": True, "refresh": "all"}
-    settings = {"store": "opensearch", "opensearch.heap": "400m", **layout}
+    settings = {"store": "opensearch", "opensearch.heap": "400m", "opensearch.nodes": 2, **layout}
     with Cluster.start(ClusterSpec(str(EXAMPLE), settings=settings)) as cluster:
         front = cluster.addresses[0]
         store = next(node for node in cluster.nodes if node.name.startswith("opensearch")).address
@@ -190,7 +190,17 @@ def test_shards_replicas_routing_and_merging_are_settings_and_change_no_answer(s
             assert [row["steps"] for row in achieved if "days_with_goal" in row] == [3800]
         made = ask(store, "GET", "/activity/_settings")[1]["activity"]["settings"]["index"]
         assert (made["number_of_shards"], made["number_of_replicas"]) == ("5", "1")
-        shards = ask(store, "GET", "/_cat/shards/activity?format=json&h=docs,prirep")[1]
+        shards = ask(store, "GET", "/_cat/shards/activity?format=json&h=docs,prirep,shard,node,state")[1]
+        of_shard = {
+            row["shard"]: {other["node"] for other in shards if other["shard"] == row["shard"]} for row in shards
+        }
+        assert list(of_shard.values()) == [{"opensearch-1", "opensearch-2"}] * 5, "each node has a copy of each shard"
+        queries = {
+            name: row["search_query_total"]
+            for name, row in cluster.store.statistics([front]).items()
+            if "-" in name and name.startswith("opensearch")
+        }
+        assert len(queries) == 2 and min(queries.values()) > 0, "both nodes answer"
         of_primaries = sorted(int(row["docs"]) for row in shards if row["prirep"] == "p")
         assert sum(of_primaries) == 8 and of_primaries[:3] == [0, 0, 0], "two users are in at most two of five shards"
         segments = ask(store, "GET", "/exercise/_segments")[1]["indices"]["exercise"]["shards"]

@@ -3,12 +3,17 @@
 import importlib
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import yaml
 
-from loadframe.base.errors import BadInput
-from loadframe.store import Installation, NodeSpec, find
-from loadframe.store.application import Tiers, balancer
+from loadframe.base.errors import BadInput, StoreFailed
+from loadframe.cluster import Cluster
+from loadframe.store import Installation, NodeSpec, application, find
+from loadframe.store.application import balancer, tiers
+from loadframe.store.application.tiers import Tiers
+from loadframe.store.base import Health, Member
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "selfcare_app"
 
@@ -16,7 +21,8 @@ if shutil.which("haproxy") is None and not Path("/usr/sbin/haproxy").is_file():
     pytest.skip("haproxy is not installed here", allow_module_level=True)
 
 
-def spec(name: str, role: str, **settings: object) -> NodeSpec:
+def spec(name: str, role: str, *, nodes: tuple[str, ...] = (), **settings: object) -> NodeSpec:
+    founders = nodes or (name,)
     return NodeSpec(
         cluster="c",
         name=name,
@@ -24,8 +30,8 @@ def spec(name: str, role: str, **settings: object) -> NodeSpec:
         port=4000,
         peer_port=4001,
         folder=Path("/nodes") / name,
-        peers=("127.0.0.1:4001", "127.0.0.1:5001"),
-        founders=(name, "other"),
+        peers=tuple(f"127.0.0.1:{4001 + 1000 * number}" for number in range(len(founders))),
+        founders=founders,
         settings=settings,
         role=role,
     )
@@ -40,6 +46,18 @@ def test_instances_are_nodes_and_the_rest_are_companions():
         ("opensearch", False),
         ("balancer", True),
     ]
+
+
+def test_a_store_behind_an_application_has_as_many_nodes_as_set():
+    settings = {"store": "mongodb+opensearch", "opensearch.nodes": 2}
+    processes = find(str(EXAMPLE)).companions(settings)
+    assert [(process.name, process.role) for process in processes[:-1]] == [
+        ("mongodb", "mongodb"),
+        ("opensearch-1", "opensearch"),
+        ("opensearch-2", "opensearch"),
+    ]
+    # Each store adds its own start to that of two instances: 15 + 2 s, 6 s of MongoDB, 20 + 5 s of OpenSearch.
+    assert Cluster.start_seconds(str(EXAMPLE), 2, settings) == 48
 
 
 def test_an_instance_waits_for_its_environment_and_has_its_files():
@@ -59,10 +77,36 @@ def test_a_store_behind_it_is_planned_as_it_would_be_alone(tmp_path):
     node = spec("opensearch", "opensearch", **{"opensearch.heap": "300m", "store": "opensearch"})
     plan = find(str(EXAMPLE)).plan(node, Installation(Path("/venv"), parts=parts))
     text = next(text for name, text in plan.files.items() if name.endswith("opensearch.yml"))
-    assert "127.0.0.1:5001" not in text
+    assert yaml.safe_load(text)["cluster.initial_cluster_manager_nodes"] == ["opensearch"]
     assert "store" not in {line.partition(":")[0] for line in text.splitlines()}
     assert plan.facts["heap"] == 300 * 2**20
     assert plan.facts["opensearch"] == "3.8.0"
+
+
+def test_nodes_of_a_store_behind_it_find_each_other_and_elect_as_without_an_application(tmp_path):
+    parts = {"opensearch": Installation(tmp_path, Path("/java"), "3.8.0")}
+    nodes = ("opensearch-1", "opensearch-2")
+    settings = {"opensearch.nodes": 2, "store": "opensearch"}
+    first, second = (
+        find(str(EXAMPLE)).plan(
+            spec(name, "opensearch", nodes=nodes, **settings), Installation(Path("/v"), parts=parts)
+        )
+        for name in nodes
+    )
+    assert first.files["config/unicast_hosts.txt"] == "127.0.0.1:4001\n127.0.0.1:5001\n"
+    one, other = (yaml.safe_load(plan.files["config/opensearch.yml"]) for plan in (first, second))
+    assert one["cluster.initial_cluster_manager_nodes"] == ["opensearch-1"]
+    assert "node.roles" not in one and "cluster_manager" not in other["node.roles"]
+    assert "nodes" not in one
+
+
+def test_a_store_that_lacks_a_node_is_not_ready(monkeypatch):
+    monkeypatch.setattr(tiers, "_READY_WITHIN", 0.0)
+    servers = [Member(f"opensearch-{number}", f"127.0.0.1:{number}") for number in (1, 2)]
+    part = SimpleNamespace(health=lambda addresses: Health(ready=True, status="green", nodes=1, moving=0, missing=0))
+    with pytest.raises(StoreFailed, match="waiting for opensearch-1, opensearch-2: this took longer"):
+        application._until_ready(part, servers, lambda _: None)
+    application._until_ready(part, servers[:1], lambda _: None)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +119,7 @@ def test_a_store_behind_it_is_planned_as_it_would_be_alone(tmp_path):
         ({"colour": 1}, "has no setting 'colour'"),
         ({"redis.cache": "1g"}, "has no setting 'redis.cache'"),
         ({"mongodb.cache": [1]}, "is not a size"),
+        ({"mongodb.nodes": 0}, "the setting mongodb.nodes must be 1 to 64"),
         ({"balance": "fair"}, "invalid setting balance: fair"),
         ({"balancer_threads": 0}, "the setting balancer_threads must be 1 to 64"),
     ],
@@ -104,8 +149,11 @@ def test_one_that_runs_elsewhere_is_not_taken_for_one_of_ours():
 
 
 def test_what_instances_are_told_is_what_a_shell_reads():
-    tiers = Tiers({"mongodb": "h:1"}, "b:1", "b:2", {"SECRET": "it's"})
-    assert tiers.exports == "export SECRET='it'\"'\"'s'\nexport STORE_MONGODB=h:1\nexport STORES=mongodb\n"
+    told = Tiers({"mongodb": ["h:1", "h:2"]}, "b:1", "b:2", {"SECRET": "it's"}).exports
+    assert told == (
+        "export SECRET='it'\"'\"'s'\nexport STORE_MONGODB=h:1\nexport STORE_MONGODB_NODES='h:1 h:2'\n"
+        "export STORES=mongodb\n"
+    )
 
 
 def test_the_balancer_has_places_for_instances_to_come():

@@ -109,10 +109,12 @@ class Cluster(ClusterView):
         return {"store": store.software(version(store, spec))}
 
     @staticmethod
-    def start_seconds(store: str, nodes: int) -> float:
-        """Return the approximate time to start and stop a new cluster, in s."""
-        first, further = stores.find(store).start_seconds
-        return first + further * (nodes - 1)
+    def start_seconds(kind: str, nodes: int, settings: Mapping[str, Any]) -> float:
+        """Return the approximate time to start and stop a new cluster with the stores that it includes, in s."""
+        store = stores.find(kind)
+        roles = [process.role for process in store.companions(settings)]
+        sizes = [(store, nodes), *((part, roles.count(name)) for name, part in store.parts(settings).items())]
+        return sum(first + further * (count - 1) for part, count in sizes for first, further in [part.start_seconds])
 
     @classmethod
     def start(cls, spec: ClusterSpec, report: Report = _silent) -> Self:

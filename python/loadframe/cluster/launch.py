@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -69,9 +69,14 @@ def start(
     else:
         numbers = [process.number for process in planned]
         places = assign_endpoints(software.store, spec, machines, numbers, present, before)
-    founders = tuple(process.spec.name for process in planned)
-    peers = tuple(node.peer_address for node in present if node.peer_address)
-    peers += tuple(f"{seat.address}:{seat.peer_port}" for seat in places)
+    # Processes of other roles belong to other clusters, or are told their addresses by the store.
+    founders, peers = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for running in present:
+        if running.peer_address:
+            peers[running.role].append(running.peer_address)
+    for to_start, seat in zip(planned, places, strict=True):
+        founders[to_start.spec.role].append(to_start.spec.name)
+        peers[to_start.spec.role].append(f"{seat.address}:{seat.peer_port}")
     voting = electors(software.store, size or spec.nodes, node_table.nodes, planned)
     dealt = deal(spec, planned, machines, node_table.nodes)
     token = token_hex(4)
@@ -85,8 +90,8 @@ def start(
             port=seat.port,
             peer_port=seat.peer_port,
             folder=above / to_start.spec.name,
-            peers=peers,
-            founders=founders if founding else (),
+            peers=tuple(peers[to_start.spec.role]),
+            founders=tuple(founders[to_start.spec.role]) if founding else (),
             memory=spec.limits.memory,
             cpus=spec.limits.cpus,
             settings=spec.settings,

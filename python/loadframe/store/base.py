@@ -45,8 +45,9 @@ class NodeSpec:
     port: int  #: for clients
     peer_port: int  #: for the other nodes
     folder: Path  #: the node's folder; the node writes nowhere else
-    peers: tuple[str, ...]  #: `address:peer_port` of all nodes to contact, including this one
-    founders: tuple[str, ...]  #: names of the nodes that form a new cluster; empty for a node that joins or restarts
+    peers: tuple[str, ...]  #: `address:peer_port` of all nodes of its role to contact, including this one
+    #: Names of the nodes of its role that form a new cluster; empty for a node that joins or restarts.
+    founders: tuple[str, ...]
     memory: int | None = None  #: memory limit in bytes
     cpus: float | None = None  #: CPU limit in cores
     settings: Mapping[str, Any] = field(default_factory=dict)  #: the user's settings; they override the store's

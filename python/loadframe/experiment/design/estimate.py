@@ -81,7 +81,7 @@ def run_seconds(design: Design, experiment: Experiment, share: float = 1.0) -> d
             if run is group[0]:
                 phases = {phase.name: phase for phase in workload.file.phases}
                 if not experiment.exists:
-                    seconds[run.id] += Cluster.start_seconds(spec["store"], spec["nodes"])
+                    seconds[run.id] += Cluster.start_seconds(spec["store"], spec["nodes"], spec["settings"])
                 seconds[run.id] += sum(
                     phase_length(workload, phases[name], experiment.measured_rates.get(name)).seconds
                     for name in experiment.prepared

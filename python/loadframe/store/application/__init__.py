@@ -1,21 +1,18 @@
 """Applications under test: instances of a user's program behind a load balancer, and the stores that they use."""
 
-import hashlib
-import json
-import shlex
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Self
 
 import loadframe.store as stores
 from loadframe.base import nofollow
-from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
+from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import counted
 from loadframe.store.access import OPEN, Access, Auth
 from loadframe.store.application import balancer
+from loadframe.store.application.tiers import TOLD, Tiers, digest, process_names, read, tell, until, waiting
 from loadframe.store.base import (
     Balancing,
     Figure,
@@ -32,130 +29,6 @@ from loadframe.store.base import (
 from loadframe.store.distribution import Distribution, Environment
 from loadframe.store.web import UnansweredError, Web
 
-#: File that a process waits for, in its folder.
-TOLD = "config/told"
-#: File with all tiers in the load balancer's folder, for instances added later.
-TIERS = "config/tiers.json"
-#: Time limit for a tier to answer, and poll interval, s.
-_READY_WITHIN = 180.0
-_POLL = 0.1
-
-
-@dataclass(frozen=True)
-class Tiers:
-    """Addresses of an application's tiers, and the environment of its instances."""
-
-    stores: Mapping[str, str]  #: kind -> host:port for clients
-    balancer: str  #: host:port for clients
-    commands: str  #: host:port for the balancer's commands
-    environment: Mapping[str, str]  #: of the instances
-
-    @property
-    def exports(self) -> str:
-        """Shell commands that export the variables of an instance's environment."""
-        stores = {f"STORE_{kind.upper()}": address for kind, address in self.stores.items()}
-        variables = {**self.environment, **stores, "STORES": " ".join(self.stores)}
-        return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
-
-    def keep(self, balancer: Member) -> None:
-        """Write these tiers into a file in the balancer's folder, for `kept`."""
-        assert balancer.folder
-        balancer.call(replace_file, balancer.folder, TIERS, json.dumps(asdict(self)))
-
-    @classmethod
-    def kept(cls, balancer: Path) -> Self:
-        """Read the tiers that `keep` stored in the balancer's folder; BadInput if missing or malformed."""
-        try:
-            return cls(**json.loads(nofollow.read_text(balancer, TIERS) or ""))
-        except (OSError, ValueError, TypeError) as error:
-            raise BadInput(
-                f"cannot read the addresses of this application's tiers: {error}",
-                where=str(balancer / TIERS),
-                remedy="start the cluster again",
-            ) from error
-
-
-def waiting(folder: Path, command: Sequence[str], *, inside: str = ".", sourced: bool = False) -> tuple[str, ...]:
-    """Return a shell command line that waits for the file TOLD, then runs `command` in the subfolder `inside`.
-
-    With `sourced`, the file's content is shell commands that set the environment.
-    """
-    told = shlex.quote(str(folder / TOLD))
-    variables = f". {told}; " if sourced else ""
-    script = f"while [ ! -s {told} ]; do sleep 0.05; done; {variables}cd {shlex.quote(str(folder / inside))}; "
-    return ("/bin/sh", "-c", f"{script}exec {shlex.join(command)}")
-
-
-def tell(member: Member, text: str) -> None:
-    """Write the file that a process waits for, which starts it."""
-    assert member.folder
-    member.call(replace_file, member.folder, TOLD, text)
-
-
-def replace_file(folder: Path, name: str, text: str) -> None:
-    """Replace a file atomically, with read permission for everybody."""
-    nofollow.write_text(folder, name, text, 0o644)
-
-
-def until(true: Callable[[], bool], watch: Watch, what: str, where: Sequence[Member], remedy: str) -> None:
-    """Wait until `true` returns True (LoadframeError: False); StoreFailed of `what`, `where`, `remedy` after 180 s."""
-    deadline = time.monotonic() + _READY_WITHIN
-    while not _holds(true):
-        watch(Balancing(1, "tiers", what))
-        if time.monotonic() > deadline:
-            raise StoreFailed(
-                f"{what}: this took longer than {_READY_WITHIN:.0f} s",
-                where=", ".join(f"{member.name} at {member.address}" for member in where),
-                remedy=remedy,
-            )
-        time.sleep(_POLL)
-
-
-def _holds(true: Callable[[], bool]) -> bool:
-    """Return the result of `true`, or False if it raises LoadframeError."""
-    try:
-        return true()
-    except LoadframeError:
-        return False
-
-
-#: Size limit of an application's files together, bytes, to catch data matched by mistake.
-_MAX_SIZE = 16 * 2**20
-
-
-def read(folder: Path, patterns: Sequence[str], without: Sequence[str]) -> Mapping[str, str]:
-    """Return the matching text files below a folder by relative path; BadInput if one is not text.
-
-    Hidden files, `__pycache__` and files that match `without` are skipped. BadInput also for no files and large sizes.
-    """
-    texts: dict[str, str] = {}
-    paths = sorted({path for pattern in patterns for path in folder.glob(pattern) if path.is_file()})
-    for path in paths:
-        name = path.relative_to(folder)
-        hidden = any(part.startswith(".") or part == "__pycache__" for part in name.parts)
-        if hidden or any(name.match(pattern) for pattern in without):
-            continue
-        try:
-            texts[str(name)] = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(
-                f"cannot read this file of the application as text: {error}",
-                where=str(path),
-                remedy="leave it out of `files`, or make it readable",
-            ) from error
-    size = sum(map(len, texts.values()))
-    if not texts or size > _MAX_SIZE:
-        problem = f"has files of {size:,} bytes, more than {_MAX_SIZE:,}" if texts else "has no files"
-        raise BadInput(f"the application {problem}", where=str(folder), remedy=f"change `files`: {', '.join(patterns)}")
-    return texts
-
-
-def digest(texts: Mapping[str, str], *further: str) -> str:
-    """Return an identifier of 8 hexadecimal digits for file contents by name, and for `further` texts."""
-    whole = hashlib.sha256(repr((sorted(texts.items()), further)).encode())
-    return whole.hexdigest()[:8]
-
-
 #: HTTP timeout, s.
 _TIMEOUT = 10.0
 #: Name and role of the load balancer. The role of a store's process is its kind, that of an instance is empty.
@@ -167,6 +40,9 @@ _BALANCES = ("roundrobin", "leastconn", "random", "first")
 SECRET = "config/administrator"
 #: Folder of an instance's files, below its own folder.
 _FILES = "files"
+#: A store's setting, after its kind and a dot, that is not the store's own: its number of nodes, by default 1.
+_NODES = "nodes"
+_MOST_NODES = 64
 #: HAProxy's statistics that are recorded for each instance, and for the frontend as `balancer`.
 _FIGURES = {
     "scur": "sessions",
@@ -180,13 +56,14 @@ _FIGURES = {
 
 
 class Application(Store):
-    """Instances (the nodes) behind a load balancer, and one process of each store that they use.
+    """Instances (the nodes) behind a load balancer, and the nodes of each store that they use.
 
     `command` starts an instance. `{python}` in it is the interpreter of its virtual environment; `{address}` and
     `{port}` are where to listen. When it is ready, it answers `GET health` with status 200. Its environment contains
-    `STORES` (kinds, separated by blanks) and `STORE_KIND` (host:port) for each store, with `STORE_KIND_USER` and
-    `STORE_KIND_PASSWORD` if the store authenticates. It also contains `INSTANCE` (its name), `ADDRESS` (its host:port),
-    `DATA` (a private folder), `SECRET` (the same for all instances), and each of the `settings` as `SETTING_NAME`.
+    `STORES` (kinds, separated by blanks), and for each store `STORE_KIND` (host:port of its first node) and
+    `STORE_KIND_NODES` (host:port of each node, separated by blanks), with `STORE_KIND_USER` and `STORE_KIND_PASSWORD`
+    if the store authenticates. It also contains `INSTANCE` (its name), `ADDRESS` (its host:port), `DATA` (a private
+    folder), `SECRET` (the same for all instances), and each of the `settings` as `SETTING_NAME`.
     """
 
     family = "http"
@@ -296,6 +173,7 @@ class Application(Store):
         if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MOST_THREADS:
             raise BadInput(f"the setting balancer_threads must be 1 to {MOST_THREADS}", where=str(threads))
         for kind, part in parts.items():
+            _nodes_of(kind, settings)
             part.check_settings(_of(kind, settings))
 
     def node_processes(self, number: int, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
@@ -306,7 +184,11 @@ class Application(Store):
 
     def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
         """Return the stores and the load balancer, which is the only process that clients connect to."""
-        behind = (ProcessSpec(kind, kind, serves=False) for kind in self.parts(settings))
+        behind = (
+            ProcessSpec(name, kind, serves=False)
+            for kind in self.parts(settings)
+            for name in process_names(kind, _nodes_of(kind, settings))
+        )
         return (*behind, ProcessSpec(BALANCER, BALANCER))
 
     def plan(self, node: NodeSpec, installation: Installation) -> NodePlan:
@@ -322,11 +204,12 @@ class Application(Store):
             )
         if node.role:
             part = self._behind[node.role]
+            names = process_names(node.role, _nodes_of(node.role, node.settings))
+            wanted = part.electors(len(names))
             alone = replace(
                 node,
                 role="",
-                peers=(f"{node.address}:{node.peer_port}",),
-                founders=(node.name,) if node.founders else (),
+                electors=None if wanted is None else tuple(names[:wanted]),
                 settings=_of(node.role, node.settings),
             )
             plan = part.plan(alone, installation.parts[node.role])
@@ -358,18 +241,19 @@ class Application(Store):
         """Wait for the stores, start the instances, wait for them, and start the balancer; StoreFailed after 180 s."""
         behind, addresses, logins = self.parts(settings), {}, dict[str, str]()
         for kind, part in behind.items():
-            (server,) = (member for member in members if member.role == kind)
+            servers = _servers(members, kind)
             if part.administrator:
-                assert server.folder
+                folder = servers[0].folder
+                assert folder
                 user, password = _login(kind)
                 logins |= {
                     user: part.administrator,
-                    password: server.call(nofollow.read_text, server.folder, SECRET) or "",
+                    password: servers[0].call(nofollow.read_text, folder, SECRET) or "",
                 }
-            store = self._part(kind, server.address, logins)
-            store.form([replace(server, role="")], _of(kind, settings), watch)
-            addresses[kind] = server.address
-            _until_ready(store, server, watch)
+            store = self._part(kind, servers[0].address, logins)
+            store.form(servers, _of(kind, settings), watch)
+            addresses[kind] = [server.address for server in servers]
+            _until_ready(store, servers, watch)
         (front,) = (member for member in members if member.role == BALANCER)
         values = {name: settings.get(name, default) for name, default in self._settings.items()}
         environment = {f"SETTING_{name.upper()}": _value_text(value) for name, value in values.items()}
@@ -385,11 +269,11 @@ class Application(Store):
         kept = Tiers.kept(front.folder)
         addresses = {}
         for kind in kept.stores:
-            (server,) = (member for member in members if member.role == kind)
-            part = self._part(kind, server.address, kept.environment)
-            part.reunite([replace(server, role="")], watch)
-            addresses[kind] = server.address
-            _until_ready(part, server, watch)
+            servers = _servers(members, kind)
+            part = self._part(kind, servers[0].address, kept.environment)
+            part.reunite(servers, watch)
+            addresses[kind] = [server.address for server in servers]
+            _until_ready(part, servers, watch)
         tiers = replace(kept, stores=addresses, balancer=front.address, commands=str(front.peer_address))
         tiers.keep(front)
         self._connect(members, front, tiers, {}, watch)
@@ -535,7 +419,7 @@ class Application(Store):
         raise LoadframeError(f"cannot count {name}: an application does not have collections")
 
     def statistics(self, addresses: Sequence[str]) -> dict[str, dict[str, float]]:
-        """Return statistics by process: of each instance and of `balancer` (all requests), and by kind of store.
+        """Return statistics by process: of each instance, of `balancer` (all requests), and of each node of a store.
 
         Stores are included only if this process formed the cluster.
         """
@@ -547,22 +431,29 @@ class Application(Store):
         }
         tiers = self._known.get(addresses[0])
         stores, environment = (tiers.stores, tiers.environment) if tiers else ({}, {})
-        for kind, address in stores.items():
-            figures = self._part(kind, address, environment).statistics([address])
-            # The store has one process, but may report another name for it.
-            by_process[kind] = next(iter(figures.values()), {})
+        for kind, nodes in stores.items():
+            figures = self._part(kind, nodes[0], environment).statistics(nodes)
+            for name, address in zip(process_names(kind, len(nodes)), nodes, strict=True):
+                # A store with one process may report another name for it.
+                alone = next(iter(figures.values()), {}) if len(nodes) == 1 else {}
+                by_process[name] = figures.get(name) or figures.get(address) or alone
         return by_process
 
 
-def _until_ready(part: Store, server: Member, watch: Watch) -> None:
-    """Wait until a store behind the instances is ready; StoreFailed after 180 s."""
-    until(
-        lambda: part.health([server.address]).ready,
-        watch,
-        f"waiting for {server.name}",
-        [server],
-        "see its log in the folder of its node",
-    )
+def _servers(members: Sequence[Member], kind: str) -> list[Member]:
+    """Return the processes of a store behind the instances, without their role, as the store alone would have them."""
+    return [replace(member, role="") for member in members if member.role == kind]
+
+
+def _until_ready(part: Store, servers: Sequence[Member], watch: Watch) -> None:
+    """Wait until each node of a store behind the instances sees all of them, and is ready; StoreFailed after 180 s."""
+
+    def complete() -> bool:
+        healths = [part.health([server.address]) for server in servers]
+        return all(health.ready and health.nodes == len(servers) for health in healths)
+
+    names = ", ".join(server.name for server in servers)
+    until(complete, watch, f"waiting for {names}", servers, "see the logs in the folders of these nodes")
 
 
 def _login(kind: str) -> tuple[str, str]:
@@ -575,8 +466,20 @@ MOST_THREADS = 64
 
 
 def _of(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a store's settings, without their prefix."""
-    return {name.removeprefix(f"{kind}."): value for name, value in settings.items() if name.startswith(f"{kind}.")}
+    """Return a store's own settings, without their prefix."""
+    return {
+        name.removeprefix(f"{kind}."): value
+        for name, value in settings.items()
+        if name.startswith(f"{kind}.") and name != f"{kind}.{_NODES}"
+    }
+
+
+def _nodes_of(kind: str, settings: Mapping[str, Any]) -> int:
+    """Return the number of nodes of a store, by default 1; BadInput unless it is a whole number from 1 to 64."""
+    nodes = settings.get(f"{kind}.{_NODES}", 1)
+    if not isinstance(nodes, int) or isinstance(nodes, bool) or not 1 <= nodes <= _MOST_NODES:
+        raise BadInput(f"the setting {kind}.{_NODES} must be 1 to {_MOST_NODES}", where=str(nodes))
+    return nodes
 
 
 def _fill_places(word: str, places: Mapping[str, str]) -> str:
