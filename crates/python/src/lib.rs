@@ -348,8 +348,8 @@ impl PyHistogram {
 
 #[pymethods]
 impl PyHistogram {
-    /// Return the quantile `q` (0 to 1) of the durations; `None` for an empty histogram. Raises ValueError for another
-    /// `q`.
+    /// Return the quantile `q` (0 to 1) of the durations, s; `None` for an empty histogram. Raises ValueError for
+    /// another `q`.
     fn quantile(&self, q: f64) -> PyResult<Option<f64>> {
         if !(0.0..=1.0).contains(&q) {
             return Err(PyValueError::new_err(format!("a quantile lies between 0 and 1, not at {q}")));
@@ -372,13 +372,13 @@ impl PyHistogram {
         self.0.len()
     }
 
-    /// Return the mean; `None` for an empty histogram.
+    /// Return the mean, s; `None` for an empty histogram.
     #[getter]
     fn mean(&self) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.seconds(self.0.mean()))
     }
 
-    /// Return the maximum, at the histogram's resolution; `None` for an empty histogram.
+    /// Return the maximum, s, at the histogram's resolution; `None` for an empty histogram.
     #[getter]
     fn max(&self) -> Option<f64> {
         (!self.0.is_empty()).then(|| self.seconds(self.0.max() as f64))

@@ -138,7 +138,7 @@ class _FromSummary:
     mean: float | None
 
     def quantile(self, q: float) -> float | None:
-        """Return an upper bound of a quantile."""
+        """Return an upper bound of a quantile, s: the next larger recorded one; infinite above the last."""
         return next((value for at, value in self.points if q <= at), math.inf)
 
     def least(self, q: float) -> float:

@@ -304,7 +304,7 @@ def _value(run: RecordedRun, kind: str, phase: str, operation: str | None) -> fl
 
 
 def _best(groups: Sequence[_Group], levels: Mapping[str, Any]) -> _Group | None:
-    """Return the group at these levels; of several, the one with the highest throughput."""
+    """Return the group at these levels; of several, the one with the highest throughput; None without one."""
     fitting = [group for group in groups if all(_same(group.known.get(name), level) for name, level in levels.items())]
     return max(fitting, key=lambda group: group.throughput, default=None)
 

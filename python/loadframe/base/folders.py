@@ -162,7 +162,10 @@ def writing(what: str, target: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Hold an exclusive lock on a file; call `waiting` once before waiting for another process."""
+    """Hold an exclusive lock on a file during the block; creates the file if it is missing.
+
+    Calls `waiting` once before it waits for another process, for as long as that holds the lock.
+    """
     with open(path, "a", opener=ours_alone if _of_state(path) else None) as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

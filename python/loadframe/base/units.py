@@ -156,7 +156,10 @@ def format_count(count: float, digits: int = 3) -> str:
 
 
 def counted(count: float, noun: str, plural: str | None = None) -> str:
-    """Write a count with its noun: `1 request`, `1,200 requests`, `2 retries`."""
+    """Write a count with its noun: `1 request`, `1,200 requests`, `2 retries`.
+
+    The plural of the noun has an s unless `plural` is given.
+    """
     return f"{format_count(count)} {noun if count == 1 else plural or noun + 's'}"
 
 

@@ -387,7 +387,10 @@ def _loadframe() -> str:
 
 
 def _write(path: Path, batch: Batch) -> str | None:
-    """Write the script; return the text of the former one. BadInput if the file is not a script of this command."""
+    """Write the script; return the text of the former one, or None.
+
+    BadInput if the file is not a script of this command, or cannot be written.
+    """
     try:
         former = path.read_text(errors="replace") if path.exists() else None
         if former is not None and _MARK not in former:

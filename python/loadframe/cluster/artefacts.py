@@ -243,7 +243,7 @@ def _write_stamp(distribution: Distribution, target: Path) -> None:
 
 
 def _place_text(path: Path, content: str) -> None:
-    """Replace a file atomically; all users can read it."""
+    """Replace a file atomically; all users can read it. Creates missing folders."""
     folders.make(path.parent)
     draft = path.with_name(f"{path.name}.part")
     draft.write_text(content)

@@ -65,7 +65,10 @@ def sharing(nodes: Sequence[Node]) -> dict[str, str]:
 
 
 def _remote_machines(node_table: NodeTable) -> dict[str, Any]:
-    """Return the entries on remote machines and their nodes; empty if all nodes are on this machine."""
+    """Return the manifest's entries `machines`, `placement` and `scratch`; empty if all nodes are on this machine.
+
+    Each remote machine has its nodes, address, CPU model, threads, memory (bytes) and kernel.
+    """
     if node_table.spec is None:
         return {}
     machines = [machine for machine in node_table.spec.place().machines if not machine.here]

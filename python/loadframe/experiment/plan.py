@@ -188,7 +188,7 @@ def document(planned: Plan) -> dict[str, Any]:
 
 
 def _width(design: Outlook) -> float:
-    """Return the width of the interval of coherency (kappa) that a design leads to."""
+    """Return the width of the interval of coherency (kappa of the USL) that a design leads to."""
     return design.kappa.high - design.kappa.low
 
 

@@ -142,7 +142,7 @@ def passing(token: str, scratch: Path | None = None) -> Path:
 
 
 def cluster_folder(name: str, scratch: Path | None = None) -> Path:
-    """Return the folder of the cluster of that name."""
+    """Return the folder of the cluster of that name, below `scratch` or the state folder. It may not exist."""
     return (scratch or folders.state()) / "clusters" / name
 
 

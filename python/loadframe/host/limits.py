@@ -287,7 +287,7 @@ class CgroupGroup:
         return cgroups.strays(self.folders, pids)
 
     def in_force(self, pid: int) -> cgroups.InForce | None:
-        """Return the limits of the group."""
+        """Return the limits of the group as the kernel has them."""
         return self.version.read(self.folders, self.device)
 
 

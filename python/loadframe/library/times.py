@@ -78,7 +78,7 @@ class Times:
 
     @staticmethod
     def _known(value: float | None) -> float:
-        """Return the value, or nan for None."""
+        """Return the value, s, or nan for None."""
         return math.nan if value is None else value
 
     def __add__(self, other: "Times") -> "Times":

@@ -153,7 +153,7 @@ class Exploration:
         }
 
     def _fields(self, given: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-        """Return the fields of the collection that a query names."""
+        """Return `{"fields": ...}` of the collection that a query names; BadInput if it is unknown."""
         return {"fields": self._source.fields(_last(given, "collection") or "")}
 
     def _findings(self, given: Mapping[str, Sequence[str]]) -> dict[str, Any]:

@@ -328,7 +328,10 @@ def _reader(measures: "_engine.Measures") -> ReadMeasures:
 
 
 def _adjust(handle: _engine.Handle | PhaseOfRanks, adjustment: Adjustment | None) -> str | None:
-    """Apply a decision on the window, if any; return the error if it came too late (this process was stopped)."""
+    """Apply a decision on the window, if any; return None, or the error if it came too late.
+
+    A process that was stopped for some seconds decides too late.
+    """
     if adjustment is None:
         return None
     try:

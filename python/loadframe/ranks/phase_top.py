@@ -259,7 +259,10 @@ class PhaseOfRanks:
         self._tell(lambda: self._top.everybody("hold"))
 
     def adjust(self, measured_from: int | None = None, until: int | None = None) -> None:
-        """Set the end of the warm-up and of the window on all ranks, in whole s after the start of the load."""
+        """Set the end of the warm-up and of the window on all ranks, in whole s after the start of the load.
+
+        None leaves an end unchanged.
+        """
 
         def tell() -> None:
             """Adjust the recorder, then all ranks."""

@@ -53,7 +53,10 @@ class GateLog:
     damaged: Sequence[tuple[int, str]] = ()
 
     def acceptance(self, folder: str, runs: Collection[str]) -> Acceptance | None:
-        """Return the newest acceptance of the changes at a folder: by its name, its commit, or one of its `runs`."""
+        """Return the newest acceptance of the changes at a folder, or None.
+
+        An acceptance names the folder, the commit of one of its gates, or one of its `runs`.
+        """
         gates = [gate for gate in self.gates if gate.folder == folder]
         names = {folder, *runs} - {""}
         newest_first = reversed(self.accepted)

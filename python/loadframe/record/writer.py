@@ -245,7 +245,8 @@ class RunWriter:
     def telemetry(self, time: float, source: str, metric: str, value: float, machine: str | None = None) -> None:
         """Record a sample at `time` (s since the run began), buffered, and notify subscribers.
 
-        Infinite values and NaN, which some stores report for a mean of nothing, are left out.
+        `machine` is the one that the sample is of, None for this one. Infinite values and NaN, which some stores report
+        for a mean of nothing, are left out.
         """
         if not math.isfinite(value):
             return

@@ -32,7 +32,7 @@ def quantity(value: float, measure: Measure) -> str:
 def number(value: float, measure: Measure, low: float | None = None, high: float | None = None) -> Number:
     """Return a value of a measure and the ends of its interval in the unit of CSV files: 1/s, s or %.
 
-    A low end of 0 or less becomes None (unknown), except for errors.
+    `value`, `low` and `high` are in 1/s, s or shares. A low end of 0 or less becomes None (unknown), except for errors.
     """
     unit, factor = ("%", 100) if measure.kind == "errors" else ("1/s" if measure.kind in RATES else "s", 1)
     low = None if low is None or (low <= 0 and measure.kind != "errors") else factor * low

@@ -215,7 +215,7 @@ def _ordered_bands(rows: Sequence[BandsAt]) -> list[BandsAt]:
 
 
 def run_cpu_on_terminal(cpu: ProcessesOf) -> TerminalTable:
-    """Return the figures of `run_cpu` for the terminal."""
+    """Return the table of `run_cpu` for the terminal: CPU of each process in cores, and per request."""
     several = len(cpu.used) > 1
     title = f"CPU of each process{'' if several else f' in {next(iter(cpu.used))}'}:"
     table = TerminalTable(("process", CORES, CPU_PER_REQUEST), title=title)

@@ -94,7 +94,7 @@ def _distinct(facts: Sequence[Mapping[str, str | None]]) -> list[tuple[str, str]
 
 
 def run_facts(manifest: Manifest) -> Facts:
-    """Return the facts needed to repeat a run."""
+    """Return the facts needed to repeat a run: command, seed, ranks and round trips; empty ones are left out."""
     return Facts(
         "Run",
         _without_empty(
@@ -175,7 +175,7 @@ def _host(store: RecordedStore) -> str | None:
 
 
 def _machines(store: RecordedStore) -> str | None:
-    """Write the other machines, each with its nodes at the start of the run."""
+    """Write the other machines, each with its nodes at the start of the run; None if there are none."""
     texts = []
     for machine in store.machines:
         known = ""

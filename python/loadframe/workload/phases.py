@@ -210,7 +210,11 @@ class Load(Model):
         return True
 
     def _check_users(self) -> None:
-        """Refuse `clock`, `arrive_over` or a branching journey without `users`, and `users` with conflicting keys."""
+        """Refuse `clock`, `arrive_over` or a branching journey without `users`, and keys that do not fit `users`.
+
+        Users need a journey with requests, and a constant number of clients instead of a rate. A clock and pauses
+        require each other; `together` requires a shared clock, which excludes `arrive_over`.
+        """
         if self.users is None:
             for key in ("arrive_over", "clock"):
                 if getattr(self, key) is not None:

@@ -242,7 +242,7 @@ _STEPS = ("rename", "drop", "convert", "derive", "add", "grok", "drop_event")
 
 
 def _only(model: Model, keys: Sequence[str], what: str) -> str:
-    """Return the key that is given; refuse none and several."""
+    """Return the one of `keys` that is set; refuse none and several. `what` names the model in messages."""
     given = [key for key in keys if getattr(model, key) is not None]
     if not given:
         raise wrong(f"the {what} is empty", f"add one of {', '.join(keys)}")

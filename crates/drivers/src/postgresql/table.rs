@@ -108,7 +108,8 @@ impl Table {
         format!("ON CONFLICT ({}) DO UPDATE SET {}", self.key, columns.iter().map(set).collect::<Vec<_>>().join(", "))
     }
 
-    /// Returns a statement that updates one row. Values: `columns`, then the key.
+    /// Returns a statement that updates one row. Values: `columns`, then the key. A document column keeps its other
+    /// fields.
     pub fn update(&self, columns: &[String]) -> String {
         let set = |(place, column): (usize, &String)| match &self.document {
             Some(_) => format!("{column} = {column} || ${}", place + 1),

@@ -133,7 +133,7 @@ class LimitedFigures:
 
     @property
     def pressure(self) -> float:
-        """The response time divided by its limit; 0 without a response or a limit."""
+        """The response time divided by its limit: above 1 fails. 0 without a response or a limit."""
         return ((self.response and self.response.value) or 0.0) / (self.slo.response or math.inf)
 
     @property

@@ -55,7 +55,7 @@ class Measure:
 
     @property
     def better(self) -> Literal["higher", "lower"]:
-        """The direction of improvement."""
+        """The direction of improvement: `higher` for rates, `lower` for times and errors."""
         return "higher" if self.kind in RATES else "lower"
 
     @property

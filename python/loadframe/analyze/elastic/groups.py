@@ -131,12 +131,12 @@ class Group:
 
     @property
     def example(self) -> RecordedRun | None:
-        """The first usable run with the event; without one, the first invalid run that has a course."""
+        """The first usable run with the event; without one, the first invalid run that has a course; else None."""
         return next(iter([*self.runs, *self.invalid]), None)
 
     @property
     def control(self) -> RecordedRun | None:
-        """The control run of the example's block, or another."""
+        """The control run of the example's block, or another; None without control runs."""
         same = [run for run in self.controls if self.example and run.block == self.example.block]
         return next(iter([*same, *self.controls]), None)
 

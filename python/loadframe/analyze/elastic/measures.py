@@ -145,7 +145,7 @@ class Value:
 
     @property
     def above(self) -> float:
-        """How much larger the true value may be."""
+        """How much larger the true value may be, in the unit of the value; 0 without an upper bound."""
         return 0.0 if self.high is None else max(self.high - self.value, 0.0)
 
 

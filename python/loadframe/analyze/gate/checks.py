@@ -68,11 +68,11 @@ class Thresholds:
     level: float = LEVEL
 
     def least_of(self, kind: str) -> float:
-        """Return the least effect of a kind of measure."""
+        """Return the least effect of a kind of measure that counts, as a share; by default that of the kind."""
         return self.least.get(kind, LEAST.get(_plain(kind), _LEAST))
 
     def catch_of(self, kind: str) -> float:
-        """Return the effect to catch of a kind of measure; at least its least effect."""
+        """Return the effect of a kind of measure that a check must detect, as a share; at least its least effect."""
         return max(self.catch.get(kind, CATCH.get(_plain(kind), _CATCH)), self.least_of(kind))
 
 
@@ -152,7 +152,7 @@ class Question:
 
     @property
     def catch(self) -> float:
-        """The effect that a passed check must exclude."""
+        """The worsening that a passed check must exclude, as a share of the baseline."""
         return self.thresholds.catch_of(self.measure.kind)
 
     def worse_by(self, pace: float = 1.0) -> tuple[float, float, float]:
@@ -174,7 +174,7 @@ class Question:
 
     @property
     def without_bounds(self) -> float:
-        """The largest worsening in the interval if the load generator had not affected the figures."""
+        """The largest worsening in the interval, as a share, if the load generator had not affected the figures."""
         bounds, (_, _, high) = self.estimate.bounds, self.worse_by()
         if self.measure.better == "higher":
             return 1 - (1 - high) / bounds.low if bounds.low > 0 else -inf

@@ -153,7 +153,7 @@ def main_operation(runs: Iterable[RecordedRun], phase: str) -> str | None:
     """Return the main operation of a phase, which represents its response times: it has the most successes.
 
     Operations that stand for several requests (a user's journey) take precedence. Only sound runs count if there are
-    any.
+    any. None if no run has an operation.
     """
     counts: dict[str, int] = defaultdict(int)
     several: set[str] = set()

@@ -131,7 +131,7 @@ class ExistingClusters:
 
     @staticmethod
     def _name(key: tuple[str, str]) -> str:
-        """Return the name of a cluster in the sessions of the folder."""
+        """Return the name of a cluster in the sessions of the folder: store kind and addresses."""
         return f"{key[0]} at {key[1]} (existing cluster)"
 
     def survey(self, design: Design) -> dict[str, str]:
@@ -457,9 +457,10 @@ class ExistingClusters:
     # The end, and leftovers
 
     def _restore(self, target: ExistingCluster) -> str | None:
-        """Remove the experiment's collections, and restore settings, nodes and state.
+        """Remove the experiment's collections, and restore settings, nodes and state; return None.
 
-        On failure, keeps the ledger, and returns the cause with a list of the remaining changes.
+        With `data: keep`, loaded collections stay. On failure or an interrupt, keeps the ledger, and returns the cause
+        with a list of the remaining changes.
         """
         changes = target.changes
         keep = self._experiment.file.store.data == "keep" and changes.data is not None

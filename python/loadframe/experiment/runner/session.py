@@ -311,9 +311,10 @@ class Session:
         events: EventCount,
         closing: Closing | None,
     ) -> LoadframeError | None:
-        """Run the phases until one is interrupted or fails, and return the error of a failed one.
+        """Run the phases until one is interrupted or fails; return the error of a failed one, else None.
 
-        Appends to `outcomes`, `deviations` (of the cluster) and `failures` (lost documents).
+        Writes phases and events to `writer`. Appends to `outcomes`, `deviations` (of the cluster) and `failures` (lost
+        documents).
         """
         for phase in phases:
             failure = None
@@ -450,10 +451,12 @@ class Session:
         events: EventCount | None = None,
         closing: Closing | None = None,
     ) -> Outcome:
-        """Run one phase to its end, and return the outcome.
+        """Run one phase to its end, and return the outcome; `folder` is the phase's.
 
-        A failure of the hook ends the phase early, without an error: the caller must ask the hook. With `kept`, the
-        latest answers are written to that folder.
+        `began` is the time origin of the run, `started` is called with the start of the load. A failure of the hook
+        ends the phase early, without an error: the caller must ask the hook. With `kept`, the latest answers are
+        written to that folder, and samples and dead letters are kept. `events` gets the progress, and `closing` ends
+        sources after an interrupt.
         """
         plan = phase.plan(
             seed=self.seed,

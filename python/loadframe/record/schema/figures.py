@@ -21,7 +21,7 @@ class Latency:
     max: float | None = field(default=None, metadata=doc_metadata("maximum", "s", null=True))
 
     def at(self, name: str) -> float | None:
-        """Return the figure `mean`, `p50`, `p90`, `p99`, `p999` or `max`."""
+        """Return the figure `mean`, `p50`, `p90`, `p99`, `p999` or `max`, s; None if it was not recorded."""
         value: float | None = getattr(self, name)
         return value
 

@@ -173,7 +173,7 @@ def _percentiles(latency: Latency) -> dict[str, Any]:
 
 
 def _unit(run: Run, phase: PhaseSummary, operation: str) -> str:
-    """Return the unit of throughput: documents for bulk requests, as in Rally."""
+    """Return the unit of throughput: `docs/s` for bulk requests, as in Rally, else `ops/s`."""
     return "docs/s" if _type(run, phase, operation) == "bulk" else "ops/s"
 
 

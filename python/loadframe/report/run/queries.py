@@ -87,7 +87,7 @@ def _step(
 
 
 def _query(name: str, form: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of a search; for other operations their name."""
+    """Return the body of a search, with its number of hits; for other operations `{"operation": name}`."""
     search = form.get("search")
     if not isinstance(search, Mapping):
         return {"operation": name}

@@ -127,7 +127,10 @@ class Machine:
 
 
 def require(kind: str, machine: Machine, address: str, where: str | None = None) -> None:
-    """Raise BadInput if a node of that kind would not start on the machine at the address. Loopback has no minimum."""
+    """Raise BadInput if the machine permits too few open files for a node at the address.
+
+    Loopback has no minimum. `where` is the place that the error names.
+    """
     if not ip_address(address).is_loopback and not machine.opens_enough:
         raise BadInput(
             f"{kind} needs {FILES:,} open files at an address that is not loopback; the limit of a process is"

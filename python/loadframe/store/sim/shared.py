@@ -369,7 +369,11 @@ class SharedState:
 
     @contextlib.contextmanager
     def locked(self, now: float) -> Iterator[None]:
-        """Hold the lock; before the block, read the state and process events up to `now`, s; then save changes."""
+        """Hold the lock of all nodes during the block; `now` is the time of the simulation, s.
+
+        Before the block, reads the state and processes events up to `now`; after it, saves changes. An error saves
+        nothing.
+        """
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         try:
             self._read()

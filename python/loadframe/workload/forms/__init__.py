@@ -323,7 +323,7 @@ class Form(Model):
         return next((kind for kind in _NOT_SINGLE_READS if getattr(self, kind) is not None), None)
 
     def _asserted(self, kind: str) -> str:
-        """Return the kind for checking assertions, which tells SQL statements from transactions and queries."""
+        """Return the kind for checking assertions: `kind`, or `statement` or `transaction` for SQL of PostgreSQL."""
         if not isinstance(self.sql, Statements):
             return kind
         return "statement" if self.sql.transaction is None else "transaction"

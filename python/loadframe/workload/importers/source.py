@@ -149,7 +149,7 @@ class ImportedObject:
         return value
 
     def number(self, key: str, default: float | None = None, least: float = 0) -> float | None:
-        """Return a number of at least `least`, also from a text; BadInput for other values."""
+        """Return a number of at least `least`, also from a text, or `default`; BadInput for other values."""
         value = self.get(key)
         if value is None:
             return default

@@ -196,7 +196,7 @@ class _Core:
         return number
 
     def _shares(self) -> dict[str, float]:
-        """Return the proportions of the verbs above 0. BadInput if all are 0."""
+        """Return the proportion of each verb that is above 0; their sum may differ from 1. BadInput if all are 0."""
         shares = {verb: self.properties.number(f"{verb}proportion", share) for verb, share in _PROPORTIONS.items()}
         if not any(shares.values()):
             raise self.properties.error("readproportion", "all proportions are 0", "set one proportion above 0")

@@ -223,7 +223,10 @@ def _identify(values: Sequence[Any]) -> bool:
 
 
 def _kind(value: Any) -> str:
-    """Return the kind of a JSON value. A typed value in extended JSON, such as {"$date": ...}, has its own kind."""
+    """Return the kind of a JSON value: null, boolean, number, text, object or array.
+
+    A typed value in extended JSON, such as {"$date": ...}, has its own kind.
+    """
     match value:
         case None:
             return _NULL

@@ -110,7 +110,7 @@ class Pseudonyms:
         return self._numbers[number]
 
     def fresh(self, like: str, parts: "Parts | None" = None) -> str:
-        """Return a new random text of the same shape, which was not sampled."""
+        """Return a new random text of the same shape, which was not sampled; a longer one if all attempts were."""
         for _ in range(_ATTEMPTS):
             text = self._shaped(like) if parts is None else self._composed(like, parts)
             if text.casefold() not in self._sampled:

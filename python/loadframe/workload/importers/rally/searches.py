@@ -91,7 +91,10 @@ def in_point_in_time(make: TrackConversion, part: ImportedObject, name: str) -> 
 
 
 def sql(make: TrackConversion, part: ImportedObject, name: str) -> list[Form]:
-    """Convert the first page of an SQL query; a query of several pages is reported as not imported."""
+    """Convert an SQL query of one page; other queries become plain requests to `_sql`.
+
+    A query of several pages is reported as not imported; the list is then empty.
+    """
     body = part.mapping("body")
     pages = part.get("pages")
     if pages not in (None, 1):
@@ -418,7 +421,11 @@ def _neighbors(make: TrackConversion, part: ImportedObject, name: str, k: int) -
 def _add_query_vector(
     make: TrackConversion, part: ImportedObject, name: str, columns: dict[str, str]
 ) -> tuple[Hole, Hole | None]:
-    """Add variables for a query's vector and for the ids of its neighbours (if in `columns`); return their holes."""
+    """Add variables for a query's vector and for the ids of its neighbours; return their placeholders.
+
+    `columns` are the columns of the data set: the vector, and the ids if it has any, else the second is None. Also adds
+    the corpus that the variables read.
+    """
     count = part.whole("num_vectors", -1, least=-1)
     limit = {"at_most": count} if count > 0 else {}
     corpus = make.track.corpus(f"{name}-queries", {"columns": columns, **limit})

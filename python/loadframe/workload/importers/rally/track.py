@@ -231,7 +231,7 @@ class Track:
         self.collections[name] = {"elasticsearch": literal(definition)}
 
     def _template_of(self, kind: str) -> Callable[[ImportedObject], None]:
-        """Return a function that stores a template under a section."""
+        """Return a function that stores a template's body by its name, in the section `kind` of `templates`."""
 
         def read(template: ImportedObject) -> None:
             """Store the body of a template by its name."""
