@@ -361,7 +361,8 @@ class Cluster(ClusterView):
     def resize(self, nodes: int, report: Report = _silent, *, tell: Tell | None = None) -> list[str]:
         """Change the number of nodes of an existing cluster with its scale command; return the names of those nodes.
 
-        BadInput without a command. StoreFailed if the store does not have that number of nodes in time.
+        Waits until the data is balanced, and emits events. Empty without a change. BadInput without a command or for
+        fewer than one node. StoreFailed if the store does not have that number of nodes in time.
         """
         if self._scale is None:
             raise BadInput(
@@ -397,9 +398,9 @@ class Cluster(ClusterView):
             return True
 
     def kill(self, name: str) -> None:
-        """Kill a node, or all running nodes of a rack, with SIGKILL, even during a change.
+        """Kill a node, or all running nodes of a rack, with SIGKILL, even during a change; emit an event.
 
-        Data folders are kept.
+        Data folders are kept. BadInput for an unknown name.
         """
         nodes = self._on_rack(name) or [self._named(name)]
         for process in [self._process(node) for node in nodes]:
@@ -463,9 +464,9 @@ class Cluster(ClusterView):
         self._emit(ClusterEvent(event_kinds.RESTORED, (name,)))
 
     def shape(self, name: str, *, delay: float = 0.0, loss: float = 0.0, rate: float | None = None) -> None:
-        """Set the delay (s, one way), packet loss (share) and rate (bytes/s) of a node's link.
+        """Set the delay (s, one way), packet loss (share) and rate (bytes/s) of a node's link, and emit an event.
 
-        Applies in each direction and replaces the previous shape. Requires the host netns.
+        Applies in each direction and replaces the previous shape. BadInput unless the host is netns.
         """
         shape = Shape(delay, loss, rate)
         with self._node_table.held():
@@ -486,7 +487,7 @@ class Cluster(ClusterView):
         return node, link
 
     def configure(self, settings: Mapping[str, Any]) -> None:
-        """Change store settings at run time; BadInput for settings that require a restart."""
+        """Change store settings at run time, and emit an event; BadInput for settings that require a restart."""
         self.store.configure(self.addresses, settings)
         self._emit(ClusterEvent(event_kinds.CONFIGURED, ()))
 

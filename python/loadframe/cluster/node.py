@@ -99,7 +99,10 @@ class Node:
         return log_of(self.folder) if self.folder else None
 
     def log_end(self, lines: int = 20) -> str:
-        """Return the last lines of the log, without Java stack frames, which would hide the cause."""
+        """Return the last lines of the log, without Java stack frames, which would hide the cause.
+
+        Empty without a log; a remark in parentheses if it cannot be read.
+        """
         if self.log is None or self.machine is None:
             return ""
         try:

@@ -234,7 +234,10 @@ def _drain(change: ClusterChange, number: int) -> None:
 
 
 def depart(change: ClusterChange, number: int) -> None:
-    """Give clients 5 s to leave a node without data, stop it, drop it from the record, and remove its folder."""
+    """Give clients 5 s to leave a node without data, stop it, and remove it from the store, the record and the disk.
+
+    Lifts its quota first, so that it stops quickly, and emits an event.
+    """
     nodes = change.node_table.of(number)
     time.sleep(_FAREWELL)
     for node in nodes:
@@ -287,7 +290,7 @@ def _surplus(store: Store, nodes: Collection[Node], size: int) -> list[Node]:
 
 
 def needed(change: ClusterChange) -> bool:
-    """Whether a node has ended or is in a transition."""
+    """Whether a node has ended, killed or not, or is in a transition."""
     return any(not node.alive or node.state not in (State.SETTLED, State.KILLED) for node in change.node_table.nodes)
 
 
