@@ -39,6 +39,7 @@ macro_rules! any_of {
             type Operation = AnyOperation;
             type Connection = AnyConnection;
 
+            /// Creates the driver that the plan names. Refuses an unknown name.
             fn new(target: &Target) -> Result<Self, PlanError> {
                 match target.driver.as_str() {
                     $($name => <$driver>::new(target).map(Self::$variant),)*
@@ -46,24 +47,28 @@ macro_rules! any_of {
                 }
             }
 
+            /// Maps an operation of the workload to a form from which the driver builds requests.
             fn map(&self, form: &Value, context: &Context) -> Result<AnyOperation, PlanError> {
                 match self {
                     $(Self::$variant(driver) => Ok(AnyOperation::$variant(Box::new(driver.map(form, context)?))),)*
                 }
             }
 
+            /// Creates the state of client number `client`.
             fn connection(&self, client: u64) -> AnyConnection {
                 match self {
                     $(Self::$variant(driver) => AnyConnection::$variant(Box::new(driver.connection(client))),)*
                 }
             }
 
+            /// Returns whether clients can keep values of answers.
             fn captures(&self) -> bool {
                 match self {
                     $(Self::$variant(driver) => driver.captures(),)*
                 }
             }
 
+            /// Returns the names of an operation's parts.
             fn parts(&self, operation: &AnyOperation) -> &'static [&'static str] {
                 match (self, operation) {
                     $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.parts(operation),)*
@@ -71,12 +76,14 @@ macro_rules! any_of {
                 }
             }
 
+            /// Returns whether any operation can carry a trace context.
             fn has_traces(&self) -> bool {
                 match self {
                     $(Self::$variant(driver) => driver.has_traces(),)*
                 }
             }
 
+            /// Returns whether the requests of an operation carry a trace context.
             fn traces(&self, operation: &AnyOperation) -> bool {
                 match (self, operation) {
                     $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.traces(operation),)*
@@ -84,6 +91,7 @@ macro_rules! any_of {
                 }
             }
 
+            /// Returns the number of requests that send each document of the corpus once; `None` if unlimited.
             fn requests(&self, operation: &AnyOperation) -> Option<u64> {
                 match (self, operation) {
                     $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.requests(operation),)*
@@ -91,42 +99,50 @@ macro_rules! any_of {
                 }
             }
 
+            /// Checks for errors that would fail every request, such as an invalid certificate.
             async fn verify(&self) -> Result<(), PlanError> {
                 match self {
                     $(Self::$variant(driver) => driver.verify().await,)*
                 }
             }
 
+            /// Changes the target's hosts while load runs.
             fn set_hosts(&self, hosts: &[String]) -> Result<(), PlanError> {
                 match self {
                     $(Self::$variant(driver) => driver.set_hosts(hosts),)*
                 }
             }
 
+            /// Returns all hosts that the target has ever had.
             fn hosts(&self) -> Vec<String> {
                 match self {
                     $(Self::$variant(driver) => driver.hosts(),)*
                 }
             }
 
+            /// Returns the hosts that are unreachable now, each with the reason.
             fn unreachable(&self) -> Vec<(String, String)> {
                 match self {
                     $(Self::$variant(driver) => driver.unreachable(),)*
                 }
             }
 
+            /// Limits the open connections to `connections`, divided among `workers` threads.
             fn cap(&mut self, connections: u64, workers: u64) -> Result<(), PlanError> {
                 match self {
                     $(Self::$variant(driver) => driver.cap(connections, workers),)*
                 }
             }
 
+            /// Returns the nodes that clients of worker `worker` of `workers` can choose from; `None` if the driver
+            /// selects them.
             fn nodes(&self, worker: u64, workers: u64) -> Option<Box<dyn Nodes>> {
                 match self {
                     $(Self::$variant(driver) => driver.nodes(worker, workers),)*
                 }
             }
 
+            /// Switches a client to node number `node`. `keep`: connections to other nodes stay open.
             fn turn_to(&self, connection: &mut AnyConnection, node: u16, keep: bool) {
                 match (self, connection) {
                     $((Self::$variant(driver), AnyConnection::$variant(connection)) => driver.turn_to(connection, node, keep),)*
@@ -134,6 +150,7 @@ macro_rules! any_of {
                 }
             }
 
+            /// Clears the captured values of a client.
             fn depart(&self, connection: &mut AnyConnection) {
                 match (self, connection) {
                     $((Self::$variant(driver), AnyConnection::$variant(connection)) => driver.depart(connection),)*
@@ -141,6 +158,7 @@ macro_rules! any_of {
                 }
             }
 
+            /// Returns the captured values of the client's current user; `None` if the driver keeps none.
             fn memory<'a>(&self, connection: &'a mut AnyConnection) -> Option<&'a mut Captured> {
                 match (self, connection) {
                     $((Self::$variant(driver), AnyConnection::$variant(connection)) => driver.memory(connection),)*
@@ -148,6 +166,7 @@ macro_rules! any_of {
                 }
             }
 
+            /// Returns the last answer as JSON; `None` if the client does not have all of it.
             fn answer<'a>(
                 &self,
                 connection: &'a AnyConnection,
@@ -163,6 +182,7 @@ macro_rules! any_of {
                 }
             }
 
+            /// Executes request `draw`, or only its documents at the indices `only`.
             async fn execute(
                 &self,
                 connection: &mut AnyConnection,
@@ -181,6 +201,7 @@ macro_rules! any_of {
                 }
             }
 
+            /// Returns whether an operation ingests the events of a source.
             fn ingests(&self, operation: &AnyOperation) -> bool {
                 match (self, operation) {
                     $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.ingests(operation),)*
@@ -188,6 +209,7 @@ macro_rules! any_of {
                 }
             }
 
+            /// Sends the events of a batch, or only those at the indices `only`.
             async fn ingest(
                 &self,
                 connection: &mut AnyConnection,
@@ -206,6 +228,7 @@ macro_rules! any_of {
                 }
             }
 
+            /// Refuses an operation whose events the driver cannot query.
             fn looks_for(&self, operation: &AnyOperation) -> Result<(), PlanError> {
                 match (self, operation) {
                     $((Self::$variant(driver), AnyOperation::$variant(operation)) => driver.looks_for(operation),)*
@@ -213,6 +236,7 @@ macro_rules! any_of {
                 }
             }
 
+            /// Queries the events of a batch; returns for each whether it was found.
             async fn look_for(
                 &self,
                 connection: &mut AnyConnection,
@@ -230,6 +254,7 @@ macro_rules! any_of {
                 }
             }
 
+            /// Returns the request as readable text without sending it; `None` if it exists only during sending.
             fn render(
                 &self,
                 connection: &mut AnyConnection,
@@ -247,6 +272,7 @@ macro_rules! any_of {
                 }
             }
 
+            /// Returns the request for a batch of events as readable text without sending it.
             fn render_events(
                 &self,
                 connection: &mut AnyConnection,
@@ -264,6 +290,7 @@ macro_rules! any_of {
                 }
             }
 
+            /// Executes the request and returns it with its answer as readable text.
             async fn show(
                 &self,
                 connection: &mut AnyConnection,

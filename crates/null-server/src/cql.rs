@@ -222,7 +222,7 @@ impl<'a> Selection<'a> {
     }
 }
 
-/// Returns the type of a column by its name, as the protocol's type ids.
+/// Returns the type of a column by its name, as the protocol's type ids; text for other names.
 fn kinds(column: &str) -> &'static [u16] {
     match column {
         "host_id" => &[kind::UUID],

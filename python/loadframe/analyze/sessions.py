@@ -32,7 +32,8 @@ def started(run: RecordedRun) -> str:
 def sessions_of(runs: Sequence[RecordedRun], groups: Sequence[Hashable] | None = None) -> list[int | None]:
     """Return the number of each run's session, counted by time from 0; None if its start is unknown.
 
-    `groups` gives the group of each run, for comparisons.
+    Runs of one sitting form a session. `groups` gives the group of each run, for comparisons: then a command that made
+    runs of several groups is a session of its own, and so is each stretch of one group, unless groups alternate.
     """
     sittings = _sittings(runs)
     if groups is None:

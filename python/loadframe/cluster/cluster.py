@@ -448,7 +448,10 @@ class Cluster(ClusterView):
         self._emit(ClusterEvent(event_kinds.RESUMED, (name,)))
 
     def cut(self, name: str) -> None:
-        """Drop all packets on a node's link, in both directions; BadInput unless the host is netns."""
+        """Drop all packets on a node's link, in both directions, and emit an event.
+
+        BadInput unless the host is netns.
+        """
         with self._node_table.held():
             node, link = self._linked(name)
             link.cut()
@@ -456,7 +459,10 @@ class Cluster(ClusterView):
         self._emit(ClusterEvent(event_kinds.CUT, (name,)))
 
     def restore(self, name: str) -> None:
-        """Undo a cut of a node's link; its shape is kept."""
+        """Undo a cut of a node's link, and emit an event; the link's shape is kept.
+
+        BadInput unless the host is netns.
+        """
         with self._node_table.held():
             node, link = self._linked(name)
             link.restore()
@@ -543,7 +549,7 @@ class Cluster(ClusterView):
             listener(event)
 
     def throttle(self, on: bool) -> None:
-        """Apply or lift the CPU quota and disk limits of all nodes, for example lift them for a preparation phase."""
+        """Apply (`on`) or lift the CPU quota and disk limits of all nodes, such as for a preparation phase."""
         for node in self._node_table.nodes:
             if node.process:
                 node.process.throttle(on)

@@ -282,7 +282,10 @@ def existing(name: str) -> SavedCluster:
 
 
 def at(addresses: Collection[str]) -> str | None:
-    """Return the name of the cluster that serves one of these addresses now; None if there is none."""
+    """Return the name of the cluster that serves one of these addresses now; None if there is none.
+
+    A cluster whose state is unknown counts as serving.
+    """
     for name in names():
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError, BadInput):
             nodes = json.loads(record_of(name).read_text())["nodes"]

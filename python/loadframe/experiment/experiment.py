@@ -410,7 +410,7 @@ def derived_values(experiment: "Experiment") -> tuple[DerivedValue, ...]:
 
 
 def expression_names(experiment: "Experiment", treatment: Mapping[str, Level]) -> dict[str, Level]:
-    """Return the names that expressions may use, with their values in a treatment."""
+    """Return the names that expressions may use, with their values in a treatment: its factors, and `nodes`."""
     return {**treatment, "nodes": experiment.nodes(treatment)}
 
 

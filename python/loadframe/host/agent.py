@@ -130,7 +130,7 @@ def find(kind: HostKind, record: Mapping[str, Any]) -> StartedProcess | None:
 
 
 def act(number: int, what: str) -> ProcessState:
-    """Apply an action to the process with a number, and return its new state.
+    """Apply an action to the process with a number, and return its new state, empty after `keep`.
 
     `what` is `throttle`, `unthrottle`, `stop`, `kill`, `pause`, `resume`, `keep` or `request_stop`; BadInput for
     another word.

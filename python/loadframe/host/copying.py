@@ -139,7 +139,7 @@ def _open_parent(draft: Path, name: str) -> contextlib.AbstractContextManager[in
 def copy(source: Path, draft: Path) -> None:
     """Copy the content of a folder that is visible on this machine, such as on a shared file system, into a draft.
 
-    Special files and the token are skipped.
+    Skips special files, and the token that identifies the original. BadInput for a full disk or an unreadable file.
     """
     with folders.writing("a copy of the data", draft), nofollow.folder(source) as top:
         for inner in nofollow.walk(top):

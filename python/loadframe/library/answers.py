@@ -80,6 +80,7 @@ class Checks(Sequence[Check]):
         return f"<Checks of {counted(len(self), 'operation')}: {sum(bool(check.error) for check in self)} failed>"
 
     def _repr_html_(self) -> str:
+        """Return the HTML that a notebook shows."""
         columns = ("phase", "operation", "error", "message", "documents", "service_time")
         return html_table(columns, [[getattr(check, name) for name in columns] for check in self._checks])
 
@@ -189,7 +190,10 @@ class Gate(Answer):
         return self.standing == "passed"
 
     def require(self) -> None:
-        """Raise LoadframeError for a regression or a broken bound."""
+        """Raise LoadframeError for a regression or a broken bound.
+
+        An inconclusive gate raises nothing.
+        """
         if self.standing == "regression":
             failed = [check for check in self._gate.checks if check.standing == "regression"]
             raise LoadframeError(

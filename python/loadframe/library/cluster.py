@@ -198,7 +198,7 @@ class Cluster:
         self.live.resume(name, self._listener.step)
 
     def restart(self) -> bool:
-        """Start ended nodes again; return whether there were any."""
+        """Start ended nodes again, and finish interrupted changes; return whether there were any."""
         return self.live.mend(self._listener.step)
 
     @checked
@@ -211,6 +211,7 @@ class Cluster:
         return f"<Cluster of {self._spec.store}: {state}>"
 
     def _repr_html_(self) -> str:
+        """Return the HTML that a notebook shows."""
         if not self._running:
             return html_table(("cluster",), [(repr(self),)])
         return self.nodes._repr_html_()

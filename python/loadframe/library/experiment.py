@@ -374,6 +374,7 @@ class Experiment:
         return f"<Experiment {self.name}: {self._state()}>"
 
     def _repr_html_(self) -> str:
+        """Return the HTML that a notebook shows."""
         shown = self.runs if self._recorded else self.design
         return f"<p><b>Experiment {cell(self.name)}</b>: {self._state()}</p>{shown._repr_html_()}"
 

@@ -75,6 +75,7 @@ class Imported:
         return f"<Imported {name}: {counted(len(self._converted.data['phases']), 'phase')}>"
 
     def _repr_html_(self) -> str:
+        """Return the HTML that a notebook shows."""
         rows = [("phases", len(self._converted.data["phases"])), *(("left out", entry) for entry in self.left_out)]
         return html_table((self._converted.data["workload"], ""), rows)
 

@@ -64,6 +64,7 @@ class Plot:
         return f"<Plot {self.name}>"
 
     def _repr_html_(self) -> str:
+        """Return the HTML that a notebook shows."""
         return f'<div style="max-width: {self._figure.width}px">{self.svg}<p>{escape(self.caption)}</p></div>'
 
 
@@ -81,6 +82,7 @@ class _Plots(Mapping[str, Plot]):
         return f"<Plots: {', '.join(self) or 'none'}>"
 
     def _repr_html_(self) -> str:
+        """Return the HTML that a notebook shows."""
         return "".join(plot._repr_html_() for plot in self.values())
 
 

@@ -75,6 +75,7 @@ class Answer:
         return f"<{type(self).__name__}: {next(iter(str(self).splitlines()), '')}>"
 
     def _repr_html_(self) -> str:
+        """Return the HTML that a notebook shows."""
         return f"<pre>{escape(str(self))}</pre>"
 
 

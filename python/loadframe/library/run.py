@@ -176,6 +176,7 @@ class Run:
         return f"<Run {self.name}: {self.status}, {'valid' if self.valid else 'not valid'}>"
 
     def _repr_html_(self) -> str:
+        """Return the HTML that a notebook shows."""
         head = f"<p><b>Run {cell(self.name)}</b>: {self.status}, {'valid' if self.valid else 'not valid'}</p>"
         reasons = "".join(f"<li>{cell(reason.cause)}</li>" for reason in self._reasons)
         return f"{head}{f'<ul>{reasons}</ul>' if reasons else ''}{self.operations._repr_html_()}"

@@ -99,6 +99,7 @@ class Times:
         return f"<Times of {counted(self.count, 'request')}{f': {shown}' if self.count else ''}>"
 
     def _repr_html_(self) -> str:
+        """Return the HTML that a notebook shows."""
         columns = ("requests", "mean", *(f"p{percent:g}" for percent in _SHOWN), "max")
         times = (self.mean, *self.percentiles().values(), self.max)
         words = (format_duration(value) if self.count else "" for value in times)

@@ -84,6 +84,7 @@ class Workload:
         return f"<Workload {self.name}: {counted(len(self.phases), 'phase')}>"
 
     def _repr_html_(self) -> str:
+        """Return the HTML that a notebook shows."""
         rows = [(phase.name, "prepares" if phase.prepares else "") for phase in self._loaded.file.phases]
         return html_table((self.name, ""), rows)
 

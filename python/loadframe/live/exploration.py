@@ -579,7 +579,10 @@ class _Subjects:
         return units.pop() if len(units) == 1 else ""
 
     def series(self, width: float) -> tuple[list[Series], list[str]]:
-        """Return the series of the first subjects, and notes on the others. `width` is the length of a period, s."""
+        """Return the series of the first subjects, and notes on the others. `width` is the length of a period, s.
+
+        None are drawn for several metrics of telemetry, which have different units.
+        """
         subjects = list(dict.fromkeys(subject for subject, _ in self._rows))
         if self._question.collection == TELEMETRY and len({metric for _, metric in subjects}) > 1:
             return [], ["Metrics have different units. To draw one, add a filter by metric."]

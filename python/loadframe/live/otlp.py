@@ -131,7 +131,7 @@ class Pusher(_Sender):
 
     @property
     def failure(self) -> str | None:
-        """Number of failed pushes with the last cause; None if all succeeded."""
+        """The numbers of failed and all pushes with the last cause, as text; None if all succeeded."""
         if not self._failed:
             return None
         return f"{self._failed} of {self._pushes} pushes failed: {self._cause}"

@@ -73,7 +73,10 @@ class GateLog:
 
 
 def read_gate_log(folder: Path) -> GateLog:
-    """Read the log of a folder; an empty one if there is none. BadInput if the file cannot be read."""
+    """Read the log of a folder; an empty one if there is none. BadInput if the file cannot be read.
+
+    Damaged lines are listed in `damaged`, by line number and problem.
+    """
     path = folder / GATE_LOG
     try:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()

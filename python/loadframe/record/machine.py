@@ -69,7 +69,10 @@ def cgroup_kind(mounts: str) -> str:
 
 
 def _checkout(package: Path) -> tuple[str | None, bool | None]:
-    """Return the commit of the package's checkout and whether it has changes; (None, None) without one."""
+    """Return the commit of the package's Git checkout, and whether tracked files have changes.
+
+    (None, None) without a checkout, without git, or if git fails.
+    """
 
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(package), *arguments]

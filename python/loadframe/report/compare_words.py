@@ -129,7 +129,10 @@ def _interval_reason(contrast: Contrast, least: float, smallest: str) -> str:
 
 
 def open_reasons(comparison: Comparison) -> list[str]:
-    """Write `inconclusive (a read p50; a read p99): the reason` for each reason."""
+    """Return a sentence for each reason of inconclusive comparisons.
+
+    Its form is `inconclusive (a read p50; a read p99): the reason`.
+    """
     by_reason: dict[str, list[str]] = {}
     for contrast in comparison.contrasts:
         if contrast.outcome == "open":

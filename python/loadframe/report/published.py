@@ -277,8 +277,10 @@ def _change(measured: MeasuredBeside | None) -> str:
 
 
 def _color(index: int) -> str:
+    """Return the color of series number `index`; colors repeat."""
     return COLORS[index % len(COLORS)]
 
 
 def _symbol(index: int) -> str:
+    """Return the symbol of series number `index`; symbols repeat."""
     return SYMBOLS[index % len(SYMBOLS)]

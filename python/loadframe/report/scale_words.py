@@ -52,7 +52,7 @@ def lead(curves: PhaseCurves) -> str:
 
 
 def limits(curves: PhaseCurves) -> list[str]:
-    """Return sentences on the limits of the data and on how to read the figures."""
+    """Return sentences on the limits of the data: few sizes, choice of clients, calibration, and untried clients."""
     words = _scaled(curves)
     nodes = curves.over_nodes
     if nodes:

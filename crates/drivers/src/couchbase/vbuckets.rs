@@ -63,7 +63,8 @@ impl Vbuckets {
         Some(self.nodes.get(usize::from(vbucket))?.load(Ordering::Relaxed)).filter(|node| *node != NOBODY)
     }
 
-    /// Sets the node of each vbucket, and the number of vbuckets. `None` means that no node owns it.
+    /// Sets the node of each vbucket, and the number of vbuckets; vbuckets above the protocol's maximum are ignored.
+    /// `None` means that no node owns it.
     pub fn set(&self, owners: impl ExactSizeIterator<Item = Option<u16>>) {
         let count = owners.len().min(MOST);
         for (known, owner) in self.nodes.iter().zip(owners) {

@@ -80,7 +80,8 @@ impl Authorization {
         Ok(Self { source, scope })
     }
 
-    /// Returns the `authorization` header line; empty without credentials, and for keys that sign.
+    /// Returns the `authorization` header line; empty without credentials, for keys that sign, and for credentials of a
+    /// file.
     pub fn field(&self) -> &[u8] {
         match &self.source {
             Source::Fixed(Credential::Header(line)) => line,

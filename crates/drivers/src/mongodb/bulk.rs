@@ -160,7 +160,8 @@ fn item(out: &mut Vec<u8>, bulk: &Bulk, line: &[u8]) -> Result<(), Unexpected> {
     })
 }
 
-/// Returns a document's id, its field `name`, as text, the type of ids in all stores.
+/// Returns a document's id, its field `name`, as text, the type of ids in all stores. Fails without a text or an
+/// integer.
 fn id(line: &[u8], name: &[u8]) -> Result<String, Unexpected> {
     let mut id = None;
     crud::fields(line, |field, value| {

@@ -37,8 +37,8 @@ impl Wired for Option<Wire> {
     }
 }
 
-/// Selects the node for a request by its turn; returns the connection to it, which may be missing. Closes connections
-/// to nodes that left, and those that the client does not keep.
+/// Selects the node for a request by its turn, or another one if that node is down; returns the connection to it, which
+/// may be missing. Closes connections to nodes that left, and those that the client does not keep.
 pub fn turn<'a, W: Wired>(assignment: &mut Assignment, wires: &'a mut Vec<W>, turn: u64) -> &'a mut W {
     let before = usize::from(assignment.node().number);
     if assignment.look() {

@@ -54,8 +54,8 @@ async fn attempt<T, F: Future<Output = io::Result<T>>>(connect: impl Fn() -> F) 
     attempts.next().await.unwrap_or_else(|| Err(io::Error::other("no attempt to connect")))
 }
 
-/// The failure of a request that had `left` of its time to connect. A request that waited for its turn before shows
-/// nothing about the host: it timed out.
+/// The failure of a request that had `left` of its time to connect. With less than half of its time left, the request
+/// had waited for its turn, which shows nothing about the host: it timed out. Otherwise the connection is broken.
 fn unconnected(limit: Limit, left: Duration) -> Trouble {
     let late = Trouble::late("no connection", limit);
     if left < limit.timeout / 2 { late } else { Trouble::broken(late.message) }

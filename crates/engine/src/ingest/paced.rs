@@ -84,7 +84,8 @@ fn all(source: &Source, pace: &mut Pace<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Queues this rank's events of a file when they are due by `clock`. `name`: the file's name in dead letters.
+/// Queues this rank's events of a file when they are due by `clock`; dead letters and dropped events are counted.
+/// `name`: the file's name in dead letters. Returns early if the queue closes; fails if the file cannot be read.
 fn file_of(pace: &mut Pace<'_>, file: Box<dyn Read>, name: &str, clock: &mut Clock) -> std::io::Result<()> {
     let source = pace.source;
     let longest = source.plan.longest_line;

@@ -59,7 +59,8 @@ impl<T> Spans<T> {
         self.dropped = 0;
     }
 
-    /// Adds other spans. Keeps the lowest if there are too many, so that the order of additions does not matter.
+    /// Adds other spans. Keeps the lowest if there are too many, so that the order of additions does not matter; the
+    /// others count as dropped.
     pub fn add(&mut self, other: &Self)
     where
         T: Clone + Ord,

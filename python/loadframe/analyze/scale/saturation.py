@@ -140,7 +140,10 @@ def bend(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[Treatment
 
 
 def _saturated_resources(runs: Sequence[RecordedRun], phase: str) -> Iterator[tuple[str, str]]:
-    """Yield a sentence on each saturated resource of the store or machine, and a remedy."""
+    """Yield a sentence on each saturated resource of the store or machine, and a remedy.
+
+    Resources are processors, pools that reject or queue requests, the heap (garbage collection), and storage.
+    """
     if not runs:
         return
     yield from _processors(runs, phase)

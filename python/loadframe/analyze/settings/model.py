@@ -347,7 +347,10 @@ def _no_terms(response: Array, nuisance: Labels) -> _Stratum:
 
 
 def _fits(stratum: _Stratum, total: float) -> dict[Term, TermFit]:
-    """Return the share of the variation and the p of each term of a stratum; `total` is the total sum of squares."""
+    """Return the share of the variation and the p of each term of a stratum; `total` is the total sum of squares.
+
+    Without degrees of freedom, p follows Lenth's method, or is None if that does not apply.
+    """
     fits = {}
     lenth = None if stratum.freedom else _lenth(stratum)
     for term, squares in stratum.squares.items():

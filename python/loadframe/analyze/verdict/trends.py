@@ -254,7 +254,8 @@ def without_growth(throughput: Array, documents: Array) -> Array:
     """Return throughputs by second, corrected to the mean number of documents.
 
     The model is 1 / (a + b documents), by least squares. If documents are separable from time and time has an effect,
-    it is 1 / (a + b documents + c time), and the effect of time stays in the result.
+    it is 1 / (a + b documents + c time), and the effect of time stays in the result. Unchanged if documents do not slow
+    requests.
     """
     mean = float(throughput.mean())
     if mean <= 0 or np.ptp(documents) <= 0:

@@ -167,7 +167,7 @@ def phase_length(
     """Estimate the length of a phase at these levels (warm-up and duration in s, rate in 1/s); ignore other levels.
 
     `known` is the rate of its earlier runs. Without it, a phase with much work has only a lower bound. An automatic
-    length counts with its upper limit.
+    length, and the wait for an empty queue, count with their upper limits.
     """
     before = longest(phase.warmup if warmup is None else warmup) + (phase.wait_for_queue or 0.0)
     measured = phase.duration if duration is None else duration
@@ -233,7 +233,7 @@ class ResourceEstimate:
 
     @property
     def machine_hours(self) -> float:
-        """Machines times hours, the node-hours of a batch system."""
+        """Machines of nodes and generators times hours, the node-hours of a batch system."""
         return (self.machines + self.generators) * self.seconds / 3600
 
     def as_dict(self) -> dict[str, Any]:

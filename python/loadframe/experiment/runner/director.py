@@ -87,7 +87,10 @@ def policy_of(entry: PolicyEntry, folder: Path) -> Policy:
 
 
 def _load_function(words: str, folder: Path) -> Policy:
-    """Import a user's file and return its function, given as `FILE.py:FUNCTION`. BadInput if either fails."""
+    """Execute a user's file and return its function, given as `FILE.py:FUNCTION`, relative to `folder`.
+
+    BadInput if the file or the function is missing, or the file fails.
+    """
     name, _, function = words.rpartition(":")
     path = folder / name
     if not name or not path.is_file():

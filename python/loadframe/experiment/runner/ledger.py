@@ -64,7 +64,7 @@ class Ledger:
 
     @classmethod
     def new(cls, name: str, changes: Changes) -> "Ledger":
-        """Create and lock a ledger."""
+        """Create, write and lock a ledger; BadInput, without a file left, if it cannot be written."""
         ledger = cls(folders.make(_folder()) / f"{name}.json", changes)
         try:
             ledger.write()

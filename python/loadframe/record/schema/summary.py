@@ -92,6 +92,7 @@ class StreamSummary:
 
     @property
     def _closed(self) -> Mapping[str, Any]:
+        """The load model of a closed loop or of users; KeyError for other streams."""
         closed: Mapping[str, Any] = self.pacing["users" if "users" in self.pacing else "closed"]
         return closed
 

@@ -394,10 +394,12 @@ def _unusable(points: Iterable[Point], size: Callable[[Point], int | None], over
 
 
 def _nodes(point: Point) -> int | None:
+    """Return the number of nodes of a point; None if unknown."""
     return point.nodes
 
 
 def _clients(point: Point) -> int | None:
+    """Return the number of clients of a point; None if it had no closed loop."""
     return point.clients
 
 
@@ -417,6 +419,7 @@ def _how_to_read(fit: ScalabilityFit | None) -> str:
 
 
 def _color(index: int) -> str:
+    """Return the color of curve number `index`; colors repeat."""
     return COLORS[index % len(COLORS)]
 
 

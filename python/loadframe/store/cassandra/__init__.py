@@ -277,7 +277,8 @@ class Cassandra(Store):
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
         """Replace a new cluster's default user, with its public password, by the administrator.
 
-        Do nothing without credentials. StoreFailed if another user has logged in before.
+        Also sets the number of copies of the roles. Do nothing without credentials. StoreFailed if another user has
+        logged in before.
         """
         if self._user is None:
             return

@@ -75,7 +75,10 @@ def encrypted_mappings(mappings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _properties(mappings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the fields of a mapping; NotEncryptable without fields, or with fields of unknown types."""
+    """Return the fields of a mapping; NotEncryptable without fields.
+
+    NotEncryptable also for dynamic templates and runtime fields, whose types are unknown.
+    """
     for key in ("dynamic_templates", "runtime"):
         if key in mappings:
             raise NotEncryptable(f"its mapping uses {key}, so the types of fields are unknown")

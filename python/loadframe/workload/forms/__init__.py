@@ -247,7 +247,10 @@ class Form(Model):
 
     @model_validator(mode="after")
     def _check_capture_and_assert(self) -> "Form":
-        """Refuse captured values and assertions that the kind of request does not support."""
+        """Refuse captured values and assertions that the kind of request does not support.
+
+        `http` has its own capture; requests with several responses have none. Recall requires `k`.
+        """
         kind = self.kind
         if self.capture is not None and kind == "http":
             raise wrong("http has its own capture", "move capture into http", key="capture")

@@ -118,7 +118,8 @@ _FUNCTION = re.compile(r"\b(?:date_\w+|\w*to_ts\w+)\s*\($", re.IGNORECASE)
 def read(path: Path, collection: str, profile: Profile) -> tuple[list[Query], list[str]]:
     """Return the queries of a file, most frequent first, and its parts that were left out. BadInput without queries.
 
-    `collection` is the collection's name in the workload.
+    `collection` is the collection's name in the workload. Values are replaced by those of `profile`. Left out are lines
+    without a query, queries of other stores than the most frequent one, and the rarest queries.
     """
     text = text_of(path, _LARGEST_LOG)
     counts: Counter[str] = Counter()

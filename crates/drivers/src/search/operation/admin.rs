@@ -182,7 +182,8 @@ impl Mapping<'_> {
         Ok((line.finish(Body::None), Judge::ON_SHARDS))
     }
 
-    /// Maps any request: `{"method": "GET", "path": "/_cat", "body": {...}, "parameters": {...}}`.
+    /// Maps any request: `{"method": "GET", "path": "/_cat", "body": {...}, "parameters": {...}}`. Refuses unknown
+    /// methods, and paths without a leading slash.
     pub(super) fn request(&self, argument: &Value) -> Mapped {
         let form = Form::new(argument, &["method", "path", "body", "parameters"])?;
         let (method, path) = (form.text("method")?, form.text("path")?);

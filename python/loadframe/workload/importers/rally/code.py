@@ -151,18 +151,23 @@ class _Registry:
         self.other: list[str] = []
 
     def register_param_source(self, name: str, source: Any, **_: Any) -> None:
+        """Record a parameter source by its name."""
         self.param_source[name] = source
 
     def register_runner(self, name: str, runner: Any, **_: Any) -> None:
+        """Record a runner by the name of its operation type."""
         self.runner[name] = runner
 
     def register_scheduler(self, name: str, scheduler: Any, **_: Any) -> None:
+        """Record a scheduler by its name."""
         self.scheduler[name] = scheduler
 
     def register_track_processor(self, processor: Any, **_: Any) -> None:
+        """Record the name of a track processor's class."""
         self.track_processor.append(type(processor).__name__)
 
     def register_workload_processor(self, processor: Any, **_: Any) -> None:
+        """Record the name of a workload processor's class."""
         self.workload_processor.append(type(processor).__name__)
 
     def register_standard_value_source(self, operation: str, field: str, _source: Any) -> None:
@@ -170,6 +175,7 @@ class _Registry:
         self.standard_value_source.append(f"{operation} ({field})")
 
     def register_query_randomization_info(self, operation: str, *_: Any, **__: Any) -> None:
+        """Record the operation of a registration for random query values."""
         self.query_randomization_info.append(operation)
 
     def __getattr__(self, name: str) -> Any:

@@ -305,7 +305,7 @@ class Templates:
         return [*chunks, _Chunk(text[at:], path, text.count("\n", 0, at) + 1)]
 
     def _read(self, path: Path) -> str:
-        """Return the text of a file; with marks if they are on, and then record the file."""
+        """Return the text of a file, with marks of file and line if they are on; then also record the file."""
         text = text_of(path)
         if self._marked is None:
             return text

@@ -125,9 +125,11 @@ class _Finder(MetaPathFinder, Loader):
     """Import hook for the stub packages and all their modules."""
 
     def find_spec(self, fullname: str, _path: Any, _target: Any = None) -> ModuleSpec | None:
+        """Return the spec of a stub module; None for modules of other packages."""
         return ModuleSpec(fullname, self, is_package=True) if fullname.partition(".")[0] in PACKAGES else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return a new stub module."""
         return _Hollow(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
@@ -135,5 +137,5 @@ class _Finder(MetaPathFinder, Loader):
 
 
 def install() -> None:
-    """Install the import hook in this process."""
+    """Install the hook in this process that imports stand-ins for the modules of Rally and OpenSearch Benchmark."""
     sys.meta_path.insert(0, _Finder())
