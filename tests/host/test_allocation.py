@@ -79,7 +79,7 @@ def test_machines_without_slurm_are_reported(monkeypatch, tmp_path):
         allocation.require()
 
 
-@pytest.mark.parametrize("failing", ["scontrol", "sinfo"])
+@pytest.mark.parametrize("failing", ["squeue", "scontrol", "sinfo"])
 def test_a_controller_that_fails_is_an_error_of_require_and_not_of_the_constructor(tmp_path, monkeypatch, failing):
     outputs = {"squeue": "RUNNING|NONE|n1", "scontrol": "n1", "sinfo": "n1|127.0.0.1"}
     for name, output in outputs.items():

@@ -22,6 +22,8 @@ from loadframe.host.wire import Connection, PipeConnection
 
 #: Timeout in seconds; a busy controller answers slowly.
 _ANSWER_WITHIN = 60.0
+#: Slurm's error for the id of a job that it does not know.
+_NO_SUCH_JOB = "Invalid job id"
 #: States in which a job holds its machines.
 _HELD = ("RUNNING", "SUSPENDED", "CONFIGURING")
 #: Prefixes of variables that a step sets for its processes. A step that such a process starts must not inherit them.
@@ -62,10 +64,18 @@ def require() -> Allocation:
 
 
 def of_job(number: str) -> Allocation:
-    """Return the allocation of a job; BadInput if the job is unknown or holds no machines."""
+    """Return the allocation of a job.
+
+    BadInput if the job is unknown or holds no machines, or without Slurm; LoadframeError if Slurm does not answer.
+    """
     try:
         line = _run("squeue", "--noheader", "--states=all", f"--jobs={number}", "--format=%T|%e|%N")
+    except BadInput:
+        raise
     except LoadframeError as error:
+        if _NO_SUCH_JOB not in error.what:
+            remedy = error.remedy or "check that `squeue` answers, and try again"
+            raise LoadframeError(error.what, where=f"Slurm job {number}", remedy=remedy) from None
         raise BadInput(
             f"Slurm job {number} does not exist", where=error.what, remedy="run the command in a new job"
         ) from None
