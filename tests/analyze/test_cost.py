@@ -10,7 +10,17 @@ import pytest
 
 from loadframe.analyze.capacity import Slo
 from loadframe.analyze.compare import Measure
-from loadframe.analyze.cost import MONTH, LimitAt, Prices, cheapest, cheapest_within, cost, estimates, limits_at
+from loadframe.analyze.cost import (
+    MONTH,
+    LimitAt,
+    Prices,
+    by_load,
+    cheapest,
+    cheapest_within,
+    cost,
+    estimates,
+    limits_at,
+)
 from loadframe.analyze.estimate import ONE_SIDED, Estimate, geometric_mean, mean_share
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.base.errors import BadInput
@@ -62,6 +72,34 @@ def test_the_cheapest_is_certain_and_cheaper_ones_may_be_open():
     assert cheapest(made, 2000).cost is None
     assert cheapest(made, 2000).open == (made[3],)
     assert cheapest(made, 100).cost == made[0]
+
+
+def test_clusters_at_the_same_price_are_all_named():
+    """Settings change the throughput, and not the price."""
+    slow, fast, short = (cost(prices(), {"s": rate}, 1, Estimate(rate, rate, rate)) for rate in (1000, 1500, 100))
+    answer = cheapest([slow, short, fast], 500)
+    assert (answer.cost, answer.alike, answer.open) == (fast, (slow,), ())
+
+
+@pytest.mark.parametrize(
+    ("description", "groups"),
+    [
+        ({"kind": "scale"}, [{"with.documents": 1}, {"with.documents": 9}]),
+        ({"kind": "scale", "scaling": "weak"}, [{"with.documents": d, "nodes": n} for n in (1, 2) for d in (1, 9)]),
+        ({"kind": "settings", "at": {}}, [{}]),
+        ({"kind": "settings", "at": {"with.documents": [1, 9]}}, [{"with.documents": 1}, {"with.documents": 9}]),
+    ],
+)
+def test_only_configurations_for_the_same_load_are_compared(description, groups):
+    levels = {"nodes": [1, 2], "with.documents": [1, 9]}
+    costs = [
+        cost(prices(), {"nodes": nodes, "with.documents": documents}, nodes, Estimate(100, 90, 110))
+        for nodes in levels["nodes"]
+        for documents in levels["with.documents"]
+    ]
+    made = by_load({**description, "factors": levels}, costs)
+    assert [load for load, _ in made] == groups
+    assert [entry for _, entries in made for entry in entries] != [] and sum(len(e) for _, e in made) == len(costs)
 
 
 SLO = Slo(0.1)

@@ -102,6 +102,22 @@ def test_nodes_have_a_price_by_their_size(load):
 
 
 @pytest.mark.parametrize(
+    ("prices", "remedy"),
+    [
+        ("{node_hour: 0.1}", "set by: store.limits.memory"),
+        ("{node_hour: {1: 0.1, 2: 0.2}, by: store.limits.cpus}", "write an experiment for each level"),
+    ],
+)
+def test_a_size_of_nodes_without_a_price_is_refused(load, prices, remedy):
+    factors = f"factors: {{store.limits.cpus: [1, 2], store.limits.memory: [512m, 1g]}}\nprices: {prices}"
+    if "by" not in prices:
+        factors = factors.replace("store.limits.cpus: [1, 2], ", "")
+    with pytest.raises(BadInput, match=r"no price for each level of store.limits.memory") as refused:
+        load(EXPERIMENT.replace("factors: {nodes: [1, 2, 4], clients: [1, 8]}", factors))
+    assert remedy in refused.value.remedy
+
+
+@pytest.mark.parametrize(
     ("prices", "what"),
     [
         ("{node_hour: {1: 0.1}, by: nodes}", "node_hour lacks a price for nodes 2, 4"),

@@ -101,6 +101,18 @@ def test_a_scale_experiment_names_the_cheapest_configuration(tmp_path):
     assert costs["within"]["cheapest"] == cheapest["treatment"]
 
 
+def test_each_size_of_the_data_has_its_own_cheapest_configuration(tmp_path):
+    """With weak scaling the data grow with the nodes, so one node is cheap for little data only."""
+    path = write_experiment(
+        tmp_path / "e", Truth(seconds=2, noise=0.0), nodes=(1, 2), clients=(1, 4), prices=PRICES, scaling="weak"
+    )
+    report = read_report(path)
+    assert [(answer["at"], answer["cheapest"]) for answer in report.document["cost"]["within_at"]] == [
+        ({"nodes": nodes}, {"nodes": nodes, "clients": 4}) for nodes in (1, 2)
+    ]
+    assert "nodes 2: Cheapest configuration: nodes 2, clients 4 at" in report.page
+
+
 @pytest.mark.parametrize("repeated", [True, False])
 def test_a_configuration_whose_store_crashed_is_not_the_cheapest(tmp_path, repeated):
     """Whether the crashed run was repeated or not, the runs that survived do not clear the configuration."""

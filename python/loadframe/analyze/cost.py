@@ -287,6 +287,32 @@ def costs_of(folder: RecordedExperiment, prices: Prices) -> list[Cost]:
     ]
 
 
+#: Factors of the load besides parameters of the workload.
+_LOADS = ("rate", "users")
+
+
+def by_load(description: Mapping[str, Any], costs: Sequence[Cost]) -> list[tuple[dict[str, Any], list[Cost]]]:
+    """Return the costs by load and data, because only configurations for the same load and data are comparable.
+
+    Each group has the levels of its load factors: rate, users, nodes with weak scaling (where data grow with them), and
+    parameters of the workload. In settings experiments, parameters in `factors` are choices, and only those in `at`
+    belong to the load.
+    """
+    chosen = set(description["factors"]) - set(description.get("at") or ()) if description["kind"] == "settings" else ()
+    loads = {
+        name
+        for name in description["factors"]
+        if name in _LOADS
+        or (name.startswith("with.") and name not in chosen)
+        or (name == "nodes" and description.get("scaling") == "weak")
+    }
+    groups: dict[str, tuple[dict[str, Any], list[Cost]]] = {}
+    for entry in costs:
+        levels = {name: level for name, level in entry.treatment.items() if name in loads}
+        groups.setdefault(repr(sorted(levels.items())), (levels, []))[1].append(entry)
+    return list(groups.values())
+
+
 @dataclass(frozen=True)
 class CheapestWithin:
     """The treatment with the lowest cost per million that is certainly within the SLO, and its rivals."""
@@ -329,6 +355,8 @@ class Cheapest:
 
     demand: float
     cost: Cost | None
+    #: Others that sustain the demand at the same price.
+    alike: tuple[Cost, ...]
     #: The demand is within their interval.
     open: tuple[Cost, ...]
 
@@ -337,6 +365,7 @@ class Cheapest:
         return {
             "demand": self.demand,
             "cheapest": self.cost and dict(self.cost.treatment),
+            "equally_cheap": [dict(entry.treatment) for entry in self.alike],
             "undecided": [dict(entry.treatment) for entry in self.open],
         }
 
@@ -344,11 +373,13 @@ class Cheapest:
 def cheapest(costs: Sequence[Cost], demand: float) -> Cheapest:
     """Return the treatment with the lowest monthly price among those with a throughput of `demand` at least.
 
-    `demand` is in requests/s; the low end of the interval has to reach it. The result also has the cheaper
-    treatments with `demand` inside their interval.
+    `demand` is in requests/s; the low end of the interval has to reach it. Of equal prices, the highest throughput is
+    first. The result also has the cheaper treatments with `demand` inside their interval.
     """
     certain = [entry for entry in costs if entry.rate.low >= demand]
-    best = min(certain, key=lambda entry: entry.month, default=None)
+    certain.sort(key=lambda entry: (entry.month, -entry.rate.value))
+    best = certain[0] if certain else None
+    alike = tuple(entry for entry in certain[1:] if best and math.isclose(entry.month, best.month))
     limit = best.month if best else math.inf
     unsure = [entry for entry in costs if entry.rate.low < demand <= entry.rate.high and entry.month < limit]
-    return Cheapest(demand, best, tuple(sorted(unsure, key=lambda entry: entry.month)))
+    return Cheapest(demand, best, alike, tuple(sorted(unsure, key=lambda entry: entry.month)))

@@ -343,8 +343,12 @@ def overruns_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def treatment_text(treatment: Mapping[str, Any]) -> str:
-    """Write `nodes 2, clients 8`, with the last part of each factor's dotted name; a rate of 50.0 is `rate 50`."""
-    return ", ".join(
-        f"{factor.rsplit('.', 1)[-1]} {f'{level:.15g}' if isinstance(level, float) else level}"
-        for factor, level in treatment.items()
-    )
+    """Write `nodes 2, memory 1 GiB`: the last part of each factor's dotted name, and its level; 50.0 is `50`."""
+
+    def text(factor: str, level: object) -> str:
+        """Write a level; memory is in bytes."""
+        if factor == "store.limits.memory" and isinstance(level, int):
+            return format_size(level)
+        return f"{level:.15g}" if isinstance(level, float) else f"{level}"
+
+    return ", ".join(f"{factor.rsplit('.', 1)[-1]} {text(factor, level)}" for factor, level in treatment.items())

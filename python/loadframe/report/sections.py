@@ -2,14 +2,14 @@
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from loadframe.analyze.cost import ERRORS, Cheapest, CheapestWithin, Cost, LimitAt, Prices, cheapest_within
+from loadframe.analyze.cost import ERRORS, Cheapest, CheapestWithin, Cost, LimitAt, Prices, by_load, cheapest_within
 from loadframe.analyze.executions import EventsOfRun, ExecutionsAt, executions_at, stored_at
 from loadframe.analyze.experiment import RecordedExperiment, by_treatment
 from loadframe.analyze.percentiles import BandsAt, band_names, bands_at, bands_of
@@ -361,12 +361,19 @@ def cheapest_text(prices: Prices, answer: Cheapest) -> str:
         words = f"Whether a measured cluster sustains {demand} is inconclusive."
     else:
         words = f"No measured cluster sustains {demand}."
+    if answer.alike:
+        words += f" At the same price: {_treatment_names(answer.alike)}."
     if answer.open:
         names = "; ".join(f"{_treatment_name(entry)} at {entry.month:,.2f}" for entry in answer.open)
         words += f" Undecided: {names}. Repeat the experiment to decide."
     if any(entry.by_one_search for entry in (answer.cost, *answer.open) if entry):
         words += " One search gives only an indication."
     return words
+
+
+def at_load(load: Mapping[str, Any], words: str) -> str:
+    """Return the sentences with the levels of the load that they are about, if there are any."""
+    return f"{treatment_text(load)}: {words}" if load else words
 
 
 def within_text(prices: Prices, costs: Sequence[Cost]) -> tuple[str, CheapestWithin]:
@@ -390,6 +397,22 @@ def within_text(prices: Prices, costs: Sequence[Cost]) -> tuple[str, CheapestWit
     if answer.alike or answer.open:
         words += " Repeat the experiment to decide."
     return words, answer
+
+
+def cheapest_answers(
+    folder: RecordedExperiment, prices: Prices, costs: Sequence[Cost]
+) -> tuple[list[str], dict[str, Any]]:
+    """Return sentences on the cheapest configuration for each load, and keys of the JSON document.
+
+    The keys are `within` for one load, and else `within_at`, a list. At most `_ROWS` loads have sentences.
+    """
+    answers = [(load, *within_text(prices, entries)) for load, entries in by_load(folder.description, costs)]
+    if len(answers) == 1:
+        return [answers[0][1]], {"within": answers[0][2].as_dict()}
+    sentences = [at_load(load, words) for load, words, _ in answers[:_ROWS]]
+    if len(answers) > _ROWS:
+        sentences.append(f"{len(answers) - _ROWS} more with --json.")
+    return sentences, {"within_at": [{"at": load, **answer.as_dict()} for load, _, answer in answers]}
 
 
 def _treatment_names(costs: Sequence[Cost]) -> str:
@@ -455,10 +478,10 @@ def further(
         document["cost"] = {"currency": prices.currency, "treatments": [entry.as_dict() for entry in costs]}
         if folder.description["kind"] != "capacity":
             # A capacity experiment has its own SLO, and names the cheapest cluster for each demand.
-            words, answer = within_text(prices, costs)
-            sections[-1] = (COST, replace(sections[-1][1], note=f"{words} {sections[-1][1].note}"))
-            tables.append(words)
-            document["cost"]["within"] = answer.as_dict()
+            sentences, within = cheapest_answers(folder, prices, costs)
+            sections[-1] = (COST, replace(sections[-1][1], note=" ".join([*sentences, sections[-1][1].note])))
+            tables += sentences
+            document["cost"] |= within
     if bounds:
         bands = bands_at(folder, bounds)
         sections.append(("Latency buckets", experiment_bands(bands, bounds)))

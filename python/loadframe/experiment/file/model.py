@@ -424,7 +424,18 @@ class Prices(Model):
         return self
 
     def of_levels(self, factors: Mapping[str, Sequence[Any]]) -> list[float] | None:
-        """Return the price for each level of `by`, None without it; refuse unknown factors and levels without one."""
+        """Return the price for each level of `by`, None without it.
+
+        Refuse unknown factors, levels without a price, and other factors that change the size of the nodes.
+        """
+        for name, levels in factors.items():
+            if name.startswith("store.limits.") and name != self.by and len(levels) > 1:
+                what = f"node_hour has no price for each level of {name}, which changes the size of the nodes"
+                if self.by is None:
+                    remedy = f"set by: {name}, and in node_hour a price for each level (equal prices are possible)"
+                else:
+                    remedy = f"write an experiment for each level of {name} or {self.by}"
+                raise wrong(what, remedy, key="prices")
         if self.by is None or not isinstance(self.node_hour, dict):
             return None
         if self.by not in factors:

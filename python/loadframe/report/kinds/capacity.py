@@ -20,7 +20,7 @@ from loadframe.analyze.capacity import (
 )
 from loadframe.analyze.capacity.answers import warnings
 from loadframe.analyze.capacity.demands import sentence as demand_sentence
-from loadframe.analyze.cost import Cost, Prices, cheapest, cost
+from loadframe.analyze.cost import Cost, Prices, by_load, cheapest, cost
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.errors import BadInput
@@ -31,7 +31,7 @@ from loadframe.report.kinds import Report
 from loadframe.report.labels import treatment_text
 from loadframe.report.page import Page, render
 from loadframe.report.plots.capacity import capacity_plot, trials_plot
-from loadframe.report.sections import Further, cheapest_text, further
+from loadframe.report.sections import Further, at_load, cheapest_text, further
 from loadframe.report.setup import experiment_facts
 from loadframe.report.tables import Cell, Number, Sections, Table, count_cell, seconds_cell, share_cell
 from loadframe.report.terminal_table import TerminalTable
@@ -50,12 +50,18 @@ def read(path: Path, bands: Sequence[float] = ()) -> Report:
     prices = Prices.of(capacities.folder.description) if capacities.bounds.over != USERS else None
     costs = _costs(capacities, prices) if prices else []
     asked = capacities.folder.description.get("demands", [])
-    cheap = [cheapest(costs, capacity_words.demand_text(one)[0]) for one in asked] if costs else []
+    cheap = [
+        (load, cheapest(entries, capacity_words.demand_text(one)[0]))
+        for one in asked
+        for load, entries in by_load(capacities.folder.description, costs)
+    ]
     more = further(capacities.folder, bands, prices, costs)
-    answers = [words for _, words in demands] + [cheapest_text(prices, answer) for answer in cheap if prices]
+    answers = [words for _, words in demands] + [
+        at_load(load, cheapest_text(prices, answer)) for load, answer in cheap if prices
+    ]
     document = capacity_words.document(capacities, demands) | more.document
     if cheap:
-        document["cost"]["demands"] = [answer.as_dict() for answer in cheap]
+        document["cost"]["demands"] = [{**({"at": load} if load else {}), **answer.as_dict()} for load, answer in cheap]
     return Report(
         _page(capacities, fitted, refusal, answers, more.sections),
         document,

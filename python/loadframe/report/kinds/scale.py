@@ -309,8 +309,9 @@ def _costs(sweep: Sweep, prices: Prices) -> list[Cost]:
         if curves.phase != phase:
             continue
         for treatment in curves.treatments:
-            levels = {"nodes": treatment.nodes, "clients": treatment.clients, **curves.others}
-            named = {name: level for name, level in levels.items() if level is not None}
+            levels = {"nodes": treatment.nodes, "clients": treatment.clients}
+            # A level of another factor may be null.
+            named = {name: level for name, level in levels.items() if level is not None} | dict(curves.others)
             nodes, unit = treatment.nodes or default, sweep.rate.counted
             costs.append(cost(prices, named, nodes, treatment.throughput, counted=unit))
             groups.append([by_name[point.run] for point in treatment.points])
