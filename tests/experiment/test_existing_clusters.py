@@ -322,3 +322,15 @@ def test_the_users_own_collection_is_used_and_kept(server, write, tmp_path):
     assert done.returncode == 2
     assert "already has things, which this experiment did not create" in done.stderr
     assert server.foreign() == before
+
+
+def test_unobserved_figures_are_named_before_the_start(server, write, tmp_path):
+    path = write(server, "kind: compare\nvariants: {few: {clients: 1}, many: {clients: 2}}\n")
+    planned = loadframe("run", str(path), "--dry-run", cwd=tmp_path).stdout
+    assert "does not observe CPU, memory, disk and limits of the nodes" in planned
+    assert "Caches, also the page cache, stay warm" in planned
+    witness = Witness()
+    carry_out(path, witness)
+    named = [index for index, words in enumerate(witness.heard) if words.startswith("existing cluster: ")]
+    assert len(named) == 2
+    assert max(named) < min(index for index, words in enumerate(witness.heard) if words.startswith("creating "))

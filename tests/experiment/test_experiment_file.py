@@ -93,6 +93,26 @@ def test_every_part_of_the_store_can_be_a_factor(load):
     }  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("kind", "setting", "remedy"),
+    [
+        ("cassandra", "concurrent_reads", "collections.NAME.KEY as a factor"),
+        ("mongodb", "storage.journal.commitIntervalMs", "setParameter.NAME"),
+    ],
+)
+@pytest.mark.parametrize("as_factor", [True, False])
+def test_settings_that_an_existing_cluster_never_changes_are_refused(load, kind, setting, remedy, as_factor):
+    setting = f"store.settings.{setting}: [1, 2]" if as_factor else f"settings: {{{setting}: 1}}"
+    store, factors = (", hosts: a:1", setting) if as_factor else (f", hosts: a:1, {setting}", "clients: [1, 2]")
+    text = (
+        f"experiment: e\nstore: {{kind: {kind}{store}}}\nworkload: ./small.yaml\nkind: scale\nfactors: {{{factors}}}\n"
+    )
+    with pytest.raises(BadInput, match=f"running {kind}|while {kind} runs") as refused:
+        load(text)
+    assert remedy in refused.value.remedy
+    assert f"e.yaml:{5 if as_factor else 2}:" in str(refused.value.where)
+
+
 def test_nodes_have_a_price_by_their_size(load):
     prices = "prices: {node_hour: {512m: 0.1, 1g: 0.15}, by: store.limits.memory}"
     factors = f"factors: {{store.limits.memory: [512m, 1g]}}\n{prices}"

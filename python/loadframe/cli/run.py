@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.markup import escape
@@ -224,11 +224,12 @@ def _print_design(loaded: "Experiment", planned: "Design", path: Path, as_json: 
     from loadframe.experiment.design.estimate import estimate, least_estimate, length_is_known
     from loadframe.experiment.design.plans import describe
     from loadframe.experiment.experiment import expression_values
+    from loadframe.experiment.file.existing import not_observed
     from loadframe.experiment.runner.folder import recorded_count
 
     if as_json:
         most = loaded.kind.largest_design(loaded)
-        expected = {
+        expected: dict[str, Any] = {
             "expected_seconds": round(estimate(planned, loaded)),
             "least_seconds": round(least_estimate(planned, loaded)),
             "most_runs": len(most.runs),
@@ -239,6 +240,8 @@ def _print_design(loaded: "Experiment", planned: "Design", path: Path, as_json: 
         left = count.remaining() if count else most
         expected |= {"remaining_runs": len(left.runs), "remaining_seconds": round(estimate(left, loaded))}
         described = describe(loaded, planned)
+        if unseen := not_observed(loaded):
+            expected["not_observed"] = unseen
         for entry, planned_run in zip(described["design"], planned.runs, strict=True):
             if values := expression_values(loaded, planned_run.treatment):
                 entry["follows"] = values
@@ -266,7 +269,8 @@ def _print_design(loaded: "Experiment", planned: "Design", path: Path, as_json: 
     # Never cut names and levels: users copy and check them.
     table.width = out.measure(table, options=out.options.update(width=_WIDEST)).maximum
     out.print(table, crop=False)
-    for line in dict.fromkeys(filter(None, (_cores(loaded, entry.treatment) for entry in planned.runs))):
+    cores = dict.fromkeys(filter(None, (_cores(loaded, entry.treatment) for entry in planned.runs)))
+    for line in (*cores, *not_observed(loaded)):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

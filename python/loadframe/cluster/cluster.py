@@ -88,6 +88,11 @@ class Cluster(ClusterView):
         require_host(store, host)
 
     @staticmethod
+    def require_running_setting(store: str, name: str) -> None:
+        """Raise BadInput if no running cluster of this kind can change the setting."""
+        stores.find(store).require_running_setting(name)
+
+    @staticmethod
     def require_encryption(spec: ClusterSpec) -> None:
         """Raise BadInput if the store does not support the encryption of the spec."""
         stores.find(spec.store).require_encryption(spec.encryption, spec.settings, spec.nodes)

@@ -477,9 +477,14 @@ class Store(ABC):
     def running_settings(self, addresses: Sequence[str], names: Sequence[str]) -> dict[str, RunningSetting]:
         """Return settings of a running cluster by name; BadInput for an unknown one, or if members differ."""
         raise BadInput(
-            f"Loadframe cannot read the settings of a running {self.kind}",
-            remedy="leave the settings out, or measure a cluster that Loadframe starts",
+            f"Loadframe cannot set and read the settings of a running {self.kind}",
+            remedy="leave the settings out, use collections.NAME.KEY as a factor, or let Loadframe start the cluster",
         )
+
+    def require_running_setting(self, name: str) -> None:
+        """Raise BadInput, without a connection, for a setting that no running cluster of this kind can change."""
+        if type(self).running_settings is Store.running_settings:
+            self.running_settings((), [name])
 
     def begin_run(self, addresses: Sequence[str], seed: str) -> None:  # noqa: B027 - only simulations draw
         """Draw the random numbers of a simulated store from `seed` from now on; do nothing for other stores."""

@@ -9,7 +9,7 @@ from loadframe.experiment.experiment import Experiment, derived_values
 from loadframe.experiment.file.elastic import CHANGES, ElasticFile
 from loadframe.experiment.file.factors import COLLECTIONS, HOSTS, SETTINGS, WITH
 from loadframe.experiment.file.model import EXISTING_KEYS, ONCE, ExperimentFile
-from loadframe.yamlfile import Document
+from loadframe.yamlfile import Document, Place
 
 F = TypeVar("F", bound=ExperimentFile)
 
@@ -58,6 +58,7 @@ def check_existing(experiment: Experiment) -> None:
             raise document.error(("prepare",), what, "remove it: a new cluster has no earlier data")
         return
     _check_factors(experiment)
+    _check_settings(experiment)
     _check_nodes(experiment)
     if file.store.hosts and getattr(file, "crash", None) is not None:
         what = "crash requires a cluster of Loadframe: it cannot kill nodes of other clusters"
@@ -84,6 +85,41 @@ def _check_factors(experiment: Experiment) -> None:
         if name.startswith(SETTINGS) and HOSTS in names:
             what = f"{name} and {HOSTS} cannot both be factors"
             raise document.error(place, what, "write an experiment for each cluster", key=True)
+
+
+def _check_settings(experiment: Experiment) -> None:
+    """Refuse settings that no running cluster of the store's kind can change."""
+    file, factors = experiment.file, [factor.name for factor in experiment.factors]
+    if "store.kind" in factors:
+        return
+    places: dict[str, Place] = {name: ("store", "settings", name) for name in file.store.settings}
+    places |= {
+        name.removeprefix(SETTINGS): experiment.kind.place(file, name, None)
+        for name in factors
+        if name.startswith(SETTINGS)
+    }
+    for name, place in places.items():
+        try:
+            Cluster.require_running_setting(file.store.kind, name)
+        except BadInput as error:
+            raise experiment.document.error(place, error.what, error.remedy, key=True) from None
+
+
+def not_observed(experiment: Experiment) -> list[str]:
+    """Return sentences on what Loadframe cannot observe or change on existing clusters; empty for new ones."""
+    if not experiment.exists:
+        return []
+    unchanged = (
+        "existing cluster: Loadframe does not change version, limits, or settings that need a restart. Caches, also the"
+        " page cache, stay warm between runs"
+    )
+    if experiment.file.store.cluster:
+        return [unchanged]
+    unseen = (
+        "existing cluster: Loadframe records statistics of the store. It does not observe CPU, memory, disk and limits"
+        " of the nodes, the durability of writes, and other programs on the nodes' machines"
+    )
+    return [unseen, unchanged]
 
 
 def _is_hard(experiment: Experiment, name: str) -> bool:

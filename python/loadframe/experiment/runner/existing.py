@@ -20,7 +20,7 @@ from loadframe.base.units import counted, format_nodes
 from loadframe.cluster import Cluster, access_to, require_reachable, share_a_node
 from loadframe.experiment.design import Design, PlannedRun
 from loadframe.experiment.experiment import Experiment
-from loadframe.experiment.file.existing import below, scale_command
+from loadframe.experiment.file.existing import below, not_observed, scale_command
 from loadframe.experiment.file.factors import COLLECTIONS, SETTINGS, WITH, Level
 from loadframe.experiment.file.reader import with_keys
 from loadframe.experiment.kinds.base import Stage
@@ -150,17 +150,33 @@ class ExistingClusters:
     def _survey(self, design: Design) -> dict[str, str]:
         """Attach to each cluster of the design, check its state, and test its settings; return name -> identity."""
         identities: dict[str, str] = {}
+        for words in not_observed(self._experiment):
+            self._listener.remark(words)
         for first, *_ in design.groups():
             key = self._key(first.treatment)
             if key not in self._targets:
                 target = self._open(first.treatment)
                 assert target.cluster
                 self._require_state(target, first)
+                self._remark_on_statistics(target)
                 version = str(target.cluster.describe()["version"])
                 identities[self._name(key)] = self._identity(version, target.cluster.size)
                 self._remark_on_ages(target)
                 self._test_settings(target, design)
         return identities
+
+    def _remark_on_statistics(self, target: ExistingCluster) -> None:
+        """Warn if the cluster shows no statistics of its nodes, and which figures it refuses to show."""
+        assert target.cluster
+        why = "the store reports none"
+        try:
+            figures = target.cluster.statistics()
+        except LoadframeError as error:
+            figures, why = {}, error.what
+        if hidden := target.cluster.store.hidden:
+            self._listener.remark(f"not observed: {' and '.join(hidden)}: {target.text} does not show them")
+        elif not figures:
+            self._listener.remark(f"not observed: statistics of the nodes of {target.text}: {why}")
 
     def _remark_on_ages(self, target: ExistingCluster) -> None:
         """Warn if `scale_command` starts nodes, the store speeds up after a start, and no node reports its uptime."""

@@ -286,15 +286,19 @@ class MongoDB(Store):
             settings[name] = RunningSetting(str(values[0]), values[0])
         return settings
 
-    def _running_setting(self, server: Client, name: str) -> Any:
-        """Return the cache size in bytes, or a parameter, of one server; BadInput for any other setting."""
-        if name == "cache":
-            return int(server.ask({"serverStatus": 1})["wiredTiger"]["cache"]["maximum bytes configured"])
-        if not name.startswith(config.PARAMETER):
+    def require_running_setting(self, name: str) -> None:
+        """Raise BadInput unless the setting is the cache or a parameter."""
+        if name != "cache" and not name.startswith(config.PARAMETER):
             raise BadInput(
                 f"{name} cannot be changed while mongodb runs",
                 remedy=f"use cache or {config.PARAMETER}NAME, or start the cluster with it, under settings",
             )
+
+    def _running_setting(self, server: Client, name: str) -> Any:
+        """Return the cache size in bytes, or a parameter, of one server; BadInput for any other setting."""
+        self.require_running_setting(name)
+        if name == "cache":
+            return int(server.ask({"serverStatus": 1})["wiredTiger"]["cache"]["maximum bytes configured"])
         parameter = name.removeprefix(config.PARAMETER)
         return server.ask({"getParameter": 1, parameter: 1})[parameter]
 
