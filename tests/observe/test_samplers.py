@@ -292,14 +292,30 @@ def processes(**programs):
 
 
 def looking(monkeypatch, *looks):
-    """Return the other programs that a sampler finds in made-up processes, a second apart, on four processors."""
-    looks = iter(looks)
-    monkeypatch.setattr(process, "_all_processes", lambda _: next(looks).items())
+    """Return the other programs that a sampler finds in made-up processes, a second apart, on four processors.
+
+    The first two looks are searches, the third reads busy programs only.
+    """
+    present = {}
+
+    def named_stat(pid):
+        if pid not in present:
+            raise ProcessLookupError(pid)
+        return present[pid]
+
+    monkeypatch.setattr(process, "_all_processes", lambda _: present.items())
+    monkeypatch.setattr(process, "_process_ids", lambda: set(present))
+    monkeypatch.setattr(process, "named_stat", named_stat)
     monkeypatch.setattr(os, "getpid", lambda: 50)
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     sampler = ProgramSampler(lambda: {"n1": 60})
-    assert list(sampler.sample(0.0)) == []
-    return figures(sampler.sample(1.0), "host")
+    samples = []
+    for now, look in enumerate(looks):
+        present.clear()
+        present.update(look)
+        samples.append(list(sampler.sample(float(now))))
+    assert samples[0] == []
+    return figures(samples[-1], "host")
 
 
 def test_ranks_of_a_command_that_forks_are_not_other_programs(monkeypatch):
@@ -350,16 +366,43 @@ def test_programs_are_listed_by_use_and_those_of_loadframe_and_the_kernel_are_no
 
 def test_between_searches_only_busy_programs_are_read(monkeypatch):
     tick = os.sysconf("SC_CLK_TCK")
-    looks = iter(
-        [processes(rustc=(70, 1, 0, 0), cat=(71, 1, 0, 0)), processes(rustc=(70, 1, tick, 0), cat=(71, 1, 0, 0))]
-    )
-    monkeypatch.setattr(process, "_all_processes", lambda _: next(looks).items())
-    monkeypatch.setattr(process, "named_stat", lambda pid: processes(rustc=(70, 1, 2 * tick, 0))[pid])
-    monkeypatch.setattr(os, "cpu_count", lambda: 4)
-    sampler = ProgramSampler(lambda: {"n1": 60})
-    for now in (0.0, 1.0):
-        list(sampler.sample(now))
-    assert figures(sampler.sample(2.0), "host") == {"cpu.programs": 0.25, "cpu.program:rustc": 0.25}
+    looks = [
+        processes(rustc=(70, 1, busy * tick, 0), cat=(71, 1, idle * tick, 0)) for busy, idle in ((0, 0), (1, 0), (2, 1))
+    ]
+    assert looking(monkeypatch, *looks) == {"cpu.programs": 0.25, "cpu.program:rustc": 0.25}
+
+
+def test_the_life_of_a_chain_of_ended_programs_is_not_the_use_of_a_second(monkeypatch):
+    tick = os.sysconf("SC_CLK_TCK")
+    # sh waits for make, which has waited for rustc: all of it was counted before, but for half a second.
+    first = processes(sh=(79, 1, 0, 0, 5), make=(80, 79, tick, 0), rustc=(81, 80, 800 * tick, 0))
+    then = processes(sh=(79, 1, 0, 0, 5 + 801 * tick + tick // 2))
+    assert looking(monkeypatch, first, then) == {"cpu.programs": 0.125, "cpu.program:sh": 0.125}
+
+
+def test_a_program_that_was_idle_at_the_search_counts_once_when_it_ends(monkeypatch):
+    tick = os.sysconf("SC_CLK_TCK")
+    idle = {"rustc": (81, 80, 800 * tick, 0)}
+    looks = [processes(make=(80, 1, 0, 0), **idle), processes(make=(80, 1, tick, 0), **idle)]
+    looks.append(processes(make=(80, 1, 2 * tick, 0, 800 * tick)))
+    assert looking(monkeypatch, *looks) == {"cpu.programs": 0.25, "cpu.program:make": 0.25}
+
+
+def test_a_parent_that_has_not_yet_waited_counts_its_child_once(monkeypatch):
+    tick = os.sysconf("SC_CLK_TCK")
+    looks = [
+        processes(make=(80, 1, 0, 0), rustc=(81, 80, 800 * tick, 0)),
+        processes(make=(80, 1, tick, 0)),
+        processes(make=(80, 1, 2 * tick, 0, 800 * tick)),
+    ]
+    assert looking(monkeypatch, *looks) == {"cpu.programs": 0.25, "cpu.program:make": 0.25}
+
+
+def test_other_programs_use_at_most_the_whole_machine(monkeypatch):
+    tick = os.sysconf("SC_CLK_TCK")
+    # make waits for compilers that started after the search before, and took longer than a second.
+    looks = [processes(make=(80, 1, spent * tick, 0, waited * tick)) for spent, waited in ((0, 0), (1, 0), (2, 30))]
+    assert looking(monkeypatch, *looks) == {"cpu.programs": 1.0, "cpu.program:make": 1.0}
 
 
 def test_loopback_bytes_count_once():

@@ -92,10 +92,14 @@ def _children() -> dict[int, list[int]]:
 
 def _all_processes(without: Collection[int] = ()) -> Iterator[tuple[int, tuple[str, list[str]]]]:
     """Yield process id, name and stat of each process that this one can see, except those in `without`."""
-    for folder in Path("/proc").iterdir():
-        if folder.name.isdigit() and (pid := int(folder.name)) not in without:
-            with contextlib.suppress(OSError):
-                yield pid, named_stat(pid)
+    for pid in _process_ids().difference(without):
+        with contextlib.suppress(OSError):
+            yield pid, named_stat(pid)
+
+
+def _process_ids() -> set[int]:
+    """Return the ids of all processes that this one can see, zombies included."""
+    return {int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit()}
 
 
 def _by_parent(stats: Iterable[tuple[int, list[str]]]) -> dict[int, list[int]]:
@@ -129,7 +133,8 @@ class _Program:
     parent: int
     start: int  #: start time, clock ticks since the system started, which detects reused process ids
     time: float  #: time of the last sample, s
-    spent: float  #: CPU time, also of children that it has waited for, s
+    spent: float  #: its own CPU time, s
+    waited: float  #: CPU time of ended children that it has waited for, s
     cores: float = 0.0  #: CPU use before the last sample
 
 
@@ -156,7 +161,7 @@ class ProgramSampler:
         self._kernel: set[int] = set()
         #: Processes to read between two searches.
         self._busy: list[int] = []
-        #: CPU time of ended processes that their parents' CPU time now includes, by parent, s.
+        #: CPU time of ended processes, s, by parent: counted once, and included in the parent's `waited` next.
         self._inherited: dict[int, float] = defaultdict(float)
         self._searched: float | None = None
         #: Time of the last search, clock ticks since the system started.
@@ -179,6 +184,9 @@ class ProgramSampler:
         used: dict[str, float] = defaultdict(float)
         for program in self._programs.values():
             used[program.name] += program.cores / cores
+        # A parent may wait now for a short-lived child that used its time before the previous sample.
+        if (total := sum(used.values())) > 1.0:
+            used = {name: share / total for name, share in used.items()}
         yield Sample("host", PROGRAMS, sum(used.values()))
         for name in sorted(used, key=lambda name: -used[name])[: self.MOST]:
             if used[name] >= self.LEAST:
@@ -192,19 +200,19 @@ class ProgramSampler:
         ours = _ours(nodes, present) | self._kernel
         known, self._programs = self._programs, {}
         others = {pid: _program(name, stat, now) for pid, (name, stat) in present.items() if pid not in ours}
-        for pid, last in known.items():
-            if pid not in present or int(present[pid][1][19]) != last.start:
-                self._inherited[last.parent] += last.spent
+        running = _process_ids()
+        others = {pid: program for pid, program in others.items() if pid in running}
+        same = {pid for pid, last in known.items() if pid in others and others[pid].start == last.start}
+        self._hand_over({pid: last for pid, last in known.items() if pid not in same})
         for pid, program in others.items():
-            before = known.get(pid)
-            if before and before.start == program.start:
-                self._keep(pid, program, before)
+            if pid in same:
+                self._keep(pid, program, known[pid])
             elif self._searched is not None and program.start > self._searched_ticks:
-                self._keep(pid, program, replace(program, time=self._searched, spent=0.0))
+                self._keep(pid, program, replace(program, time=self._searched, spent=0.0, waited=0.0))
             else:
                 self._programs[pid] = program
-        self._inherited.clear()
         self._searched_ticks = time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS
+        self._inherited = defaultdict(float, {pid: self._inherited[pid] for pid in self._inherited.keys() & others})
         least = self.LEAST * (os.cpu_count() or 1)
         self._busy = [pid for pid, program in self._programs.items() if program.cores >= least]
         # Samples are a second apart, and not exactly.
@@ -212,33 +220,55 @@ class ProgramSampler:
         self._pause = min(2 * self._pause, self.PAUSE)
 
     def _read_busy(self, now: float) -> None:
-        """Read the processes that were busy at the last search, and drop ended ones."""
+        """Read the processes that were busy at the last search, and drop all programs that have ended."""
+        read: dict[int, _Program] = {}
         for pid in self._busy:
-            if (before := self._programs.get(pid)) is None:
-                continue
-            with contextlib.suppress(OSError):
-                program = _program(*named_stat(pid), now)
-                if program.start == before.start:
-                    self._keep(pid, program, before)
-                    continue
-            self._inherited[before.parent] += before.spent
+            if pid in self._programs:
+                with contextlib.suppress(OSError):
+                    read[pid] = _program(*named_stat(pid), now)
+        running = _process_ids()
+        ended = {
+            pid: last
+            for pid, last in self._programs.items()
+            if pid not in running or (pid in self._busy and (pid not in read or read[pid].start != last.start))
+        }
+        self._hand_over(ended)
+        for pid in ended:
             del self._programs[pid]
+        for pid in read.keys() - ended.keys():
+            self._keep(pid, read[pid], self._programs[pid])
+
+    def _hand_over(self, ended: Mapping[int, _Program]) -> None:
+        """Note that the CPU time of ended programs was counted, for the nearest ancestor that still runs.
+
+        A parent that ended had waited for its ended children, so its own parent inherits their time, too. Programs are
+        read before the ended ones are looked for: a parent that has not yet waited keeps the note until it has.
+        """
+        for pid, last in ended.items():
+            heir = last.parent
+            while heir in ended:
+                heir = ended[heir].parent
+            self._inherited[heir] += last.spent + last.waited + self._inherited.pop(pid, 0.0)
 
     def _keep(self, pid: int, program: _Program, before: _Program) -> None:
         """Keep a program with its CPU use since `before`.
 
         CPU time of children that was already counted is subtracted.
         """
-        spent = program.spent - before.spent - self._inherited.pop(pid, 0.0)
+        waited = max(program.waited - before.waited, 0.0)
+        known = min(waited, self._inherited.get(pid, 0.0))
+        if known:
+            self._inherited[pid] -= known
         if program.time > before.time:
-            program.cores = max(spent, 0.0) / (program.time - before.time)
+            spent = max(program.spent - before.spent, 0.0) + waited - known
+            program.cores = spent / (program.time - before.time)
         self._programs[pid] = program
 
 
 def _program(name: str, stat: Sequence[str], now: float) -> _Program:
     """Return a process as a program, from its name and stat fields at the time `now`, s."""
-    spent = _cpu_seconds(stat) + (int(stat[13]) + int(stat[14])) / _TICKS
-    return _Program(name, int(stat[1]), int(stat[19]), now, spent)
+    waited = (int(stat[13]) + int(stat[14])) / _TICKS
+    return _Program(name, int(stat[1]), int(stat[19]), now, _cpu_seconds(stat), waited)
 
 
 def _ours(nodes: Iterable[int], present: Mapping[int, tuple[str, list[str]]]) -> set[int]:
