@@ -180,7 +180,7 @@ def test_odd_dead_letters_are_counted(tmp_path):
         _, sizes = findings(url, collection="dead letters load-log", field="size")
         empty, answer = findings(url, collection="dead letters load-none")
     assert (status, lines["values"]) == (200, [["a\u2028b\x85c", 1], ["\\ud800", 1]])
-    assert (sizes["total"], sizes["notes"]) == (2, ["Without size: 1 document."])
+    assert (sizes["total"], sizes["notes"]) == (2, ["Without size: 1 row."])
     assert (empty, answer["total"]) == (200, 0)
 
 
@@ -193,7 +193,7 @@ def test_all_filters_must_match_and_rows_outside_of_the_counts_are_noted(folder)
         _, events = findings(url, collection="events", time="time", field="nodes")
     assert some["total"] == len(wanted) > 0
     assert status == 400
-    assert "Without nodes: 2 documents." in events["notes"]
+    assert "Without nodes: 2 rows." in events["notes"]
 
 
 def test_periods_are_no_shorter_than_the_interval_of_rows():
@@ -305,7 +305,9 @@ def test_the_page_shows_a_run_with_hostile_values_as_text(folder, width):
 @pytest.mark.skipif(bool(chromium.missing()), reason=chromium.missing() or "")
 def test_the_page_lists_events_and_draws_single_values_as_dots(folder):
     run = RecordedRun(TwoOperations(folder, [0, 2, 3, 7]))
-    run.events = Run(folder).events.copy
+    many = [{"time": 5.0, "wall": "2026-01-01T00:00:00Z", "kind": "gap"}] * 1300
+    known = Run(folder).events
+    run.events = lambda: [*known, *many]
     with Server("127.0.0.1", 0, Exploration(run)) as server, Chromium() as browser:
         browser.open(server.url)
         browser.wait_for("document.querySelectorAll('.chart path').length > 0")
@@ -319,6 +321,9 @@ def test_the_page_lists_events_and_draws_single_values_as_dots(folder):
         assert units == ["rows", "ms"]
         events = browser.evaluate("document.getElementById('events').innerText")
         assert "node joined: node-2" in events
+        assert f"The first 200 of {len(known) + 1300:,} are listed" in events
+        assert browser.evaluate("document.querySelector('#documents h2').innerText") == "Rows"
+        assert browser.evaluate("document.getElementById('order').labels[0].innerText").startswith("Rows")
         browser.evaluate(f"part('start').value = '2'; part('until').value = '9'; {SHOW}")
         browser.wait_for("document.getElementById('stand').innerText.endsWith('rows, from 2 s and before 9 s')")
 

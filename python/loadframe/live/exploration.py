@@ -501,6 +501,7 @@ class _Selected:
             values=values,
             statistics=_statistics(numbers) if is_number else {},
             documents=self._rows,
+            unit="rows",
         )
         timed = int(np.count_nonzero(~np.isnan(times)))
         others = having - sum(count for _, count in values)

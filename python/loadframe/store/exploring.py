@@ -75,15 +75,16 @@ def notes_on_counts(question: Question, findings: Findings, *, timed: int, havin
     listed.
     """
     total, noun = findings.total, findings.unit.removesuffix("s")
+    subject = "row" if noun == "row" else "document"
     notes = []
     if question.time and timed < total:
-        notes.append(f"In no period, without {question.time}: {counted(total - timed, 'document')}.")
+        notes.append(f"In no period, without {question.time}: {counted(total - timed, subject)}.")
     if question.time and sum(period.count for period in findings.periods) > timed:
-        notes.append(f"A document with several values of {question.time} counts in each of their periods.")
+        notes.append(f"A {subject} with several values of {question.time} counts in each of their periods.")
     if question.field and having < total:
-        notes.append(f"Without {question.field}: {counted(total - having, 'document')}.")
-    if noun == "document" and (findings.statistics.get("count") or 0) > having:
-        notes.append(f"Statistics count each value of documents with several values of {question.field}.")
+        notes.append(f"Without {question.field}: {counted(total - having, subject)}.")
+    if noun == subject and (findings.statistics.get("count") or 0) > having:
+        notes.append(f"Statistics count each value of {subject}s with several values of {question.field}.")
     if question.field and others > 0:
         notes.append(f"With values of {question.field} that are not listed: {counted(others, noun)}.")
     return notes

@@ -43,7 +43,7 @@ function options(id, names, none) {
   part(id).replaceChildren(...(none === undefined ? [] : [element("option", { value: "" }, none)]), ...entries);
 }
 
-async function begin(number) {
+async function begin(step) {
   source = await get("source");
   part("name").textContent = source.title;
   document.title = `${source.title} · loadframe explore`;
@@ -59,8 +59,9 @@ async function begin(number) {
   part("answers").hidden = !source.answers.length;
   for (const record of source.answers)
     new Answer(part("recorded")).draw({ ...record, when: record.operation });
+  if (!source.clock) part("order").labels[0].firstChild.data = "Rows ";
   if (!source.collections.length) part("stand").textContent = "There are no collections.";
-  else await choose(number);
+  else await choose(step);
 }
 
 async function choose(number) {
@@ -168,7 +169,7 @@ function draw() {
   for (const [key, [title]] of Object.entries(lines)) charts[key] ??= new Chart(part("charts"), title);
   for (const [key, [, unit, drawn]] of Object.entries(lines)) charts[key].draw({ ...axis, unit, lines: drawn });
   const rows = findings.values.map(([label, count]) => [label, count, []]);
-  answer("values", rows.length > 0, { title: `Most frequent values of ${field}`, chart: "bars", rows, beside: [], unit: source.clock ? findings.unit : "rows" });
+  answer("values", rows.length > 0, { title: `Most frequent values of ${field}`, chart: "bars", rows, beside: [], unit: findings.unit });
   const unit = findings.measure ? `, ${findings.measure}` : "";
   answer("statistics", apart || Object.keys(statistics).length > 0, {
     title: `Statistics of ${field}${unit}`,
@@ -178,6 +179,7 @@ function draw() {
       : { chart: "figures", figures: statistics },
   });
   part("documents").hidden = !findings.documents.length;
+  part("documents").querySelector("h2").textContent = source.clock ? "Documents" : "Rows";
   part("documents").querySelector("ol").replaceChildren(
     ...findings.documents.map((text) => element("li", {}, element("pre", { tabindex: 0 }, text))));
 }
