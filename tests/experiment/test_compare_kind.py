@@ -4,6 +4,7 @@ import pytest
 
 from loadframe.base.errors import BadInput
 from loadframe.experiment.design.plans import design
+from loadframe.experiment.power import shape_of_file
 from loadframe.workload.collections import redefined
 
 EXPERIMENT = """\
@@ -109,3 +110,20 @@ def test_a_run_without_a_store_is_refused(refused, store, at, what):
     error, place = refused(text.replace("  old: {", "  old: {store.kind: redis, "))
     assert what in error.what
     assert place.startswith(at)
+
+
+def test_a_phase_is_open_for_the_gate_if_one_variant_leaves_it_open(load, tmp_path):
+    load(EXPERIMENT)
+    (tmp_path / "open.yaml").write_text(
+        (tmp_path / "small.yaml").read_text().replace("clients: 2, warmup", "rate: 5/s, warmup")
+    )
+
+    def shape(new: str):
+        start, end = EXPERIMENT.index("variants:"), EXPERIMENT.index("factors:")
+        text = f"{EXPERIMENT[:start]}variants: {{old: {{clients: 1}}, new: {new}}}\nrepetitions: 4\n"
+        assert EXPERIMENT[end:].startswith("factors: {clients")
+        experiment = load(text.replace("small.yaml", "open.yaml"))
+        return experiment.arrivals, shape_of_file(experiment).closed
+
+    assert shape("{clients: 8}") == ([], (True,))
+    assert shape('{store.version: "2.19.6"}') == (["poisson"], (False,))

@@ -220,7 +220,7 @@ def shape_of_folder(description: Mapping[str, Any], runs: Sequence[RecordedRun])
     if description["kind"] not in _KINDS or whole is None:
         return None
     measured = [phase for phase in whole if phase]
-    closed = [not phase.has_open_load for phase in measured]
+    closed = [not any(entry and entry.has_open_load for entry in phases) for phases in zip(*entries, strict=True)]
     return GateShape(_treatments(description), tuple(len(phase.operations) for phase in measured), tuple(closed))
 
 

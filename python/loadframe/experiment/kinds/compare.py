@@ -1,7 +1,8 @@
 """Comparison of two or more variants of store, version, settings or load, in interleaved blocks (ABBA)."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -12,6 +13,7 @@ from loadframe.experiment.experiment import Experiment
 from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import Estimate, ExperimentFile, Factors, Levels, PacedFile, Share
 from loadframe.experiment.kinds.base import Kind
+from loadframe.workload.pacing import Arrivals
 from loadframe.yamlfile import Name, Place, Scalar, wrong
 
 #: Key of the variant name in treatments.
@@ -77,6 +79,13 @@ class Compare(Kind):
             if repr(sorted(levels.items())) == repr(sorted(others.items())):
                 what = f"the variants {label} and {other} are equal"
                 raise experiment.document.error(("variants", other), what, "change a factor in one of them", key=True)
+
+    def arrivals(self, experiment: Experiment) -> Iterator[Arrivals]:
+        """Yield the arrival processes of the open loads of each variant, with the factors that the variant sets."""
+        written = _compare_file(experiment.file)
+        for levels in written.variants.values():
+            factors = tuple(it for it in experiment.factors if it.name in written.factors or it.name in levels)
+            yield from super().arrivals(replace(experiment, factors=factors))
 
     def design(self, experiment: Experiment) -> Design:
         """Return the variants at every combination of the factors, interleaved."""
