@@ -545,3 +545,14 @@ def test_every_metric_is_documented(spawn, group, sys_with_speeds):
         m for m in documented if m.startswith(("pressure.", "disk."))
     }
     assert documented <= optional, "a metric is documented that no sampler gives"
+
+
+def test_processes_are_hidden_in_a_namespace_and_by_the_mount_of_proc(monkeypatch):
+    here = Path("/proc/self/ns/pid").stat().st_ino
+    monkeypatch.setattr(process, "_FIRST_NAMESPACE", here + 1)
+    assert "namespace" in process.hidden_processes()
+    monkeypatch.setattr(process, "_FIRST_NAMESPACE", here)
+    monkeypatch.setattr(Path, "read_text", lambda *_: "1 (init) S")
+    assert process.hidden_processes() is None
+    monkeypatch.setattr(Path, "read_text", lambda *_: Path("/proc/no-such-process").stat())
+    assert "hidepid" in process.hidden_processes()

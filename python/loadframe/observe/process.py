@@ -90,6 +90,10 @@ def _children() -> dict[int, list[int]]:
     return _by_parent((pid, stat) for pid, (_, stat) in _all_processes())
 
 
+#: Number of the machine's own PID namespace (PROC_PID_INIT_INO in the kernel's proc_ns.h).
+_FIRST_NAMESPACE = 0xEFFFFFFC
+
+
 def _all_processes(without: Collection[int] = ()) -> Iterator[tuple[int, tuple[str, list[str]]]]:
     """Yield process id, name and stat of each process that this one can see, except those in `without`."""
     for pid in _process_ids().difference(without):
@@ -100,6 +104,18 @@ def _all_processes(without: Collection[int] = ()) -> Iterator[tuple[int, tuple[s
 def _process_ids() -> set[int]:
     """Return the ids of all processes that this one can see, zombies included."""
     return {int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit()}
+
+
+def hidden_processes() -> str | None:
+    """Return why this process cannot see all processes of the machine, or None if it can."""
+    with contextlib.suppress(OSError):
+        if Path("/proc/self/ns/pid").stat().st_ino != _FIRST_NAMESPACE:
+            return "Loadframe runs in a container or another PID namespace"
+    try:
+        Path("/proc/1/stat").read_text()
+    except OSError:
+        return "/proc hides the processes of other users (hidepid)"
+    return None
 
 
 def _by_parent(stats: Iterable[tuple[int, list[str]]]) -> dict[int, list[int]]:

@@ -42,6 +42,7 @@ from loadframe.load import (
     run_phase,
 )
 from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, SourcesSampler, yardstick
+from loadframe.observe.process import hidden_processes
 from loadframe.record import ManifestDraft, RunWriter
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
 from loadframe.workload.collection_use import without_prefix
@@ -403,6 +404,9 @@ class Session:
         """Return sentences for the verdict: refusals, hidden statistics and unseen programs."""
         hidden = self.cluster.store.hidden
         unseen = [] if any(node.folder for node in self.cluster.nodes) else [_UNSEEN]
+        here = any(node.pid and (node.machine is None or node.machine.here) for node in self.cluster.nodes)
+        if here and (why := hidden_processes()):
+            unseen.append(f"some programs on this machine: {why}")
         words = [f"{' and '.join(hidden)}: the service does not show them"] if hidden else []
         return [*words, *self._refused, *unseen]
 
