@@ -4,6 +4,7 @@
 """
 
 import itertools
+import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -162,28 +163,11 @@ class Profile:
     def documents(self, count: int, unique: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
         """Yield `count` random documents. Values of the top-level fields `unique` do not repeat."""
         rng = random.Random(f"documents:{self._seed}")
-        used: dict[str, set[Any]] = {name: set() for name in unique}
+        distinct = {name: _DistinctValues(self.root.fields[name]) for name in unique}
         for number in range(count):
             document = self.root.draw(rng)
-            for name, values in used.items():
-                value = self._unused(name, values, number, rng)
-                values.add(value)
-                document[name] = value
+            document.update((name, values.draw(number, rng)) for name, values in distinct.items())
             yield document
-
-    def _unused(self, name: str, used: set[Any], number: int, rng: random.Random) -> Any:
-        """Return a drawn value that `used` lacks; after many attempts, the next whole number or a numbered text.
-
-        A numbered text is a drawn one with `number`, or the first number after it that makes it unused.
-        """
-        value: Any = None
-        for _ in range(_ATTEMPTS):
-            value = self.root.fields[name].draw(rng)
-            if value not in used:
-                return value
-        if isinstance(value, int):
-            return int(max((it for it in used if isinstance(it, int | float)), default=0)) + 1
-        return next(text for text in (f"{value}{n}" for n in itertools.count(number)) if text not in used)
 
     def is_unique(self, name: str) -> bool:
         """Whether a top-level field holds a text or a whole number in every document, each value once."""
@@ -196,6 +180,35 @@ class Profile:
             for name, field in self.root.fields.items()
             if len(field.kinds) == 1 and isinstance(next(iter(field.kinds.values())), kind)
         ]
+
+
+class _DistinctValues:
+    """Values of a field that do not repeat."""
+
+    def __init__(self, field: "Field") -> None:
+        self._field = field
+        self._used: set[Any] = set()
+        self._largest: float = -math.inf  #: number among the used values
+
+    def draw(self, number: int, rng: random.Random) -> Any:
+        """Return a drawn value that is unused; after many attempts, the next whole number or a numbered text.
+
+        A numbered text is a drawn one with `number`, or the first number after it that makes it unused.
+        """
+        value: Any = None
+        for _ in range(_ATTEMPTS):
+            value = self._field.draw(rng)
+            if value not in self._used:
+                break
+        else:
+            if isinstance(value, int):
+                value = int(self._largest) + 1
+            else:
+                value = next(it for it in (f"{value}{n}" for n in itertools.count(number)) if it not in self._used)
+        self._used.add(value)
+        if isinstance(value, int | float):
+            self._largest = max(self._largest, value)
+        return value
 
 
 def _distribution(
