@@ -227,6 +227,8 @@ def test_names_with_digits_and_durations_of_several_units_are_not_mixed_up():
     [
         ("cannot connect to {}: connection refused", "127.0.0.1:9200", "127.0.0.1:9201"),
         ("the nodes have different versions of the store: {}", "3.8.0 and 3.8.1", "3.8.0 and 3.9.0"),
+        ("the nodes have different versions of the store, such as {}", "16.2", "15.18"),
+        ("the nodes have another version than the first run: version {}", "5", "4"),
         ("the setting is outside of the range {} of this version", "3..4", "5..6"),
         ("the fitted points are {} and the first is left out", "1.5,2.5", "1.5,3.5"),
         ("the machine restarted and had this time of the day: {}", "12:30:05", "12:31:05"),
@@ -236,6 +238,12 @@ def test_notes_with_addresses_versions_and_lists_are_not_merged(form, first, sec
     rows = [[Cell("r"), Cell(form.format(text))] for text in (first, second)]
     notes = tabular("runs", Table(("run", "why"), rows)).split("raggedright")[1]
     assert [form.format(text) in notes for text in (first, second)] == [True, True]
+
+
+def test_notes_that_differ_in_decimal_numbers_with_a_noun_are_merged():
+    form = "requests were {} times as late as the limit allows: {} requests in a second on {} cores of this machine"
+    rows = [[Cell("r"), Cell(form.format(*texts))] for texts in (("1.5", "2.5", "0.5"), ("12", "7.25", "1.5"))]
+    assert form.format("1.5 to 12", "2.5 to 7.25", "0.5 to 1.5") in tabular("runs", Table(("run", "why"), rows))
 
 
 def test_a_quantity_may_end_a_sentence_and_a_text_may_have_a_null_character():

@@ -40,8 +40,10 @@ _PAGE_POINTS = 500.0
 #: Font sizes of tables and the distances of their lines, in points. Computer Modern is wider at 7 points.
 _SIZES = {"footnotesize": (8, 9.5), "scriptsize": (7.4, 8)}
 #: Quantities in a text, as `base_value` reads them, but no digits of names, versions, addresses, times and lists.
+#: A number with a decimal point and without a unit may be a version, such as 16.2.
 _QUANTITY = re.compile(
-    r"(?<![\w.,:-])\d+(?:,\d{3})*(?:\.\d+)?(?: (?:us|ms|s|min \d\d s|h \d\d min|%))?(?![\w-]|[.,:]+\d)"
+    r"(?<![\w.,:-])(?<!version )\d+(?:,\d{3})*(?:(?:\.\d+)? (?:us|ms|s|min \d\d s|h \d\d min|%)"
+    r"|\.\d+(?=/s| (?:times|requests|documents|events|cores|CPUs|[KMGT]iB)\b)|)(?![\w-]|[.,:]+\d)"
 )
 #: Parts of a text that stay in one line: words with the space after them, or their parts up to a hyphen or underscore.
 _PIECES = re.compile(r"[^ ]+?(?:(?<=[^\W_])[-_](?=[^\W\d])|(?= |$)) ?")
