@@ -203,3 +203,14 @@ def test_very_deep_folders_are_removed_and_not_copied(tmp_path: Path):
         copying.entries(top)
     nofollow.remove_tree(top)
     assert not any(tmp_path.iterdir())
+
+
+def test_no_name_of_a_file_leaves_its_folder(tmp_path: Path, canary: Path):
+    folder = tmp_path / "node"
+    folder.mkdir()
+    with nofollow.folder(folder) as top:
+        for name in (str(canary), f"../aside/{canary.name}"):
+            with pytest.raises(BadInput, match="contains `/`"):
+                nofollow.open_file(top, name, os.O_RDONLY, canary)
+            with pytest.raises(BadInput, match="contains `/`"), nofollow.appending(folder, name):
+                pass

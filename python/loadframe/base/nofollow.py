@@ -137,9 +137,11 @@ def open_file(descriptor: int, name: str, flags: int, place: Path, mode: int = 0
     """Open a regular file in a folder, and return its descriptor; `place` is its path, for messages.
 
     `descriptor` is the folder's; `flags` are those of `os.open`; a new file gets the mode. BadInput for anything else,
-    and for a hard link to a file of another user than the folder's. FileNotFoundError if it is missing, without
-    O_CREAT.
+    for a hard link to a file of another user than the folder's, and for a name with `/`. FileNotFoundError if it is
+    missing, without O_CREAT.
     """
+    if "/" in name:
+        raise BadInput("this name of a file contains `/`", where=str(place), remedy="name a file in this folder")
     try:
         _require_regular(descriptor, os.stat(name, dir_fd=descriptor, follow_symlinks=False), place)
     except FileNotFoundError:
