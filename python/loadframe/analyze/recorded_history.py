@@ -277,7 +277,7 @@ def _readable(folder: Path, skipped: list[tuple[str, str]]) -> Iterator[tuple[st
 def _run_folders(folder: Path) -> Iterator[tuple[str, Path]]:
     """Yield the run folders of a run, an experiment, or a folder of these or of folders of runs.
 
-    Each has the folder of its commit, which is empty at the top.
+    Each comes with the name of its commit's folder, empty for runs that lie directly in `folder`.
     """
     if _is_run(folder):
         yield "", folder

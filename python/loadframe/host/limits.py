@@ -436,7 +436,7 @@ class SystemdLimiter:
 
 
 def _memory_property(memory: int | None) -> Iterator[str]:
-    """Yield the options of systemd-run for a memory limit in bytes; no option for None."""
+    """Yield the options of systemd-run for a memory limit in bytes, without swap; no option for None."""
     if memory is not None:
         yield f"--property=MemoryMax={memory}"
         yield "--property=MemorySwapMax=0"

@@ -96,7 +96,8 @@ impl Table {
         format!("SELECT {wanted} FROM {} WHERE {} = ?", self.name, quoted(&self.key))
     }
 
-    /// Returns a scan statement in token order, the only order that a partitioner keeps.
+    /// Returns a scan statement in token order, the only order that a partitioner keeps. Values: the first id, and the
+    /// number of rows.
     pub fn scan(&self) -> String {
         let key = quoted(&self.key);
         format!("SELECT * FROM {} WHERE token({key}) >= token(?) LIMIT ?", self.name)

@@ -60,7 +60,8 @@ impl<T: Send + Sync + 'static> WatchedFile<T> {
 }
 
 impl<T> Shared<T> {
-    /// Reads the file after each change, until the value is dropped.
+    /// Blocks, and reads the file after each change, until the value is dropped. The last value stays while the file is
+    /// missing or `parse` returns `None`.
     fn watch(&self, path: &Path, parse: &impl Fn(&str) -> Option<T>) {
         let mut known = None;
         loop {

@@ -70,7 +70,7 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Connects to the first address of the host that answers; performs the handshake if TLS is on.
+    /// Connects within `limit` to the first address of the host that answers; performs the handshake if TLS is on.
     pub async fn connect(host: &Host, tls: Option<&Tls>, limit: Limit) -> Result<Self, Trouble> {
         let left = limit.left();
         match limit.within(Self::open(host, tls)).await {

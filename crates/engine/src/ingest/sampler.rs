@@ -37,8 +37,8 @@ impl Sampler {
         self.start + self.every.mul_f64(self.next as f64 + draw.unit(0))
     }
 
-    /// Calls `chosen` with the index of each selected event. Events must arrive in ascending order, also between
-    /// calls.
+    /// Calls `chosen` with the index of each selected event: the first after a random instant in each of this rank's
+    /// intervals. Events must arrive in ascending order, also between calls.
     pub fn choose(&mut self, events: &[Event], mut chosen: impl FnMut(usize)) {
         if events.last().is_none_or(|last| last.arrived < self.due) {
             return;

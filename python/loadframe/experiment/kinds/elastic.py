@@ -67,7 +67,10 @@ class Elastic(Kind):
     open_ended = False
 
     def check(self, experiment: Experiment) -> None:
-        """Refuse impossible steps and loads, and rate shares without a control run to measure the capacity."""
+        """Refuse impossible steps and loads, and rate shares without a control run to measure the capacity.
+
+        Exactly one phase is measured, with a fixed warm-up and duration, and without `wait_for_queue`.
+        """
         file, document = _elastic_file(experiment.file), experiment.document
         if file.duration is None:
             raise document.error((), "the key 'duration' is missing", "set the length of a run, such as duration: 5m")
@@ -102,7 +105,11 @@ class Elastic(Kind):
                 raise document.error(("loads", name), what, "measure a phase with exactly one", key=True)
 
     def _check_transition(self, experiment: Experiment, name: str, transition: Transition) -> None:
-        """Refuse a policy that cannot be loaded, unknown loads, and steps of the timeline that are impossible."""
+        """Refuse a policy that cannot be loaded, unknown loads, and steps of the timeline that are impossible.
+
+        Impossible are a time or trigger after the end, `slo_broken` without an SLO, `balanced` in the first step, the
+        removal of all or unknown nodes, and a cut of links without host netns.
+        """
         file, document = _elastic_file(experiment.file), experiment.document
         place: tuple[str | int, ...] = ("transitions", name)
         if transition.policy is not None:

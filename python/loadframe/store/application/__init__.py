@@ -466,7 +466,7 @@ MOST_THREADS = 64
 
 
 def _of(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a store's own settings, without their prefix."""
+    """Return a store's own settings, without their prefix and without its number of nodes."""
     return {
         name.removeprefix(f"{kind}."): value
         for name, value in settings.items()
@@ -475,7 +475,7 @@ def _of(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _nodes_of(kind: str, settings: Mapping[str, Any]) -> int:
-    """Return the number of nodes of a store, by default 1; BadInput unless it is a whole number from 1 to 64."""
+    """Return the number of nodes of a store, its setting `KIND.nodes`, by default 1; BadInput unless it is 1 to 64."""
     nodes = settings.get(f"{kind}.{_NODES}", 1)
     if not isinstance(nodes, int) or isinstance(nodes, bool) or not 1 <= nodes <= _MOST_NODES:
         raise BadInput(f"the setting {kind}.{_NODES} must be 1 to {_MOST_NODES}", where=str(nodes))

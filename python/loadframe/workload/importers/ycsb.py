@@ -353,7 +353,7 @@ class _Core:
         return {"requests": self.operations}
 
     def _name_the_rest(self) -> None:
-        """Report the properties that are not imported."""
+        """Add the properties that are not imported to `left_out`."""
         if self.properties.whole("insertstart", 0):
             self.left_out.append("insertstart: records are numbered from 0")
         if self.properties.whole("zeropadding", 1) > 1:

@@ -240,7 +240,8 @@ def _draws(
 ) -> Draws:
     """Return requests of a parameter source, packed, up to the wanted number and the limits of time and size.
 
-    Reduces `budget.kept`. An error of the source, or None as a source, is returned as `failed`.
+    `seconds` limits the time, and sets `slow`; a size limit sets `full`. Reduces `budget.kept`, and seeds `random`. An
+    error of the source, or None as a source, is returned as `failed`.
     """
     if source is None:
         return Draws([], failed="the track's code does not register this name")

@@ -55,7 +55,10 @@ class Task:
 
     @property
     def measured(self) -> bool:
-        """Whether it is a measured request, such as a search, rather than preparation."""
+        """Whether it is measured, such as a search, rather than preparation, such as a bulk request.
+
+        A plain request counts by its path.
+        """
         kind = next(key for key in self.form if key != "timeout")
         path = str(self.form[kind].get("path", ""))
         return kind not in _PREPARE or (kind == "request" and any(part in path for part in _MEASURED_REQUESTS))
