@@ -5,6 +5,7 @@ from rich.console import Console
 
 from loadframe.analyze.capacity import Kind, read_capacities
 from loadframe.analyze.experiment import read_experiment
+from loadframe.base.errors import BadInput
 from loadframe.experiment.design.plans import describe, design
 from loadframe.experiment.file.reader import load_experiment
 from loadframe.experiment.runner.folder import ExperimentFolder
@@ -83,6 +84,13 @@ def test_a_search_that_makes_no_sense_is_refused_at_its_place(refused, text, wha
     error, rest = refused(HEAD + text)
     assert what in str(error)
     assert rest.startswith(place)
+
+
+def test_a_phase_that_sends_groups_is_refused_because_its_rate_is_not_of_requests(load, tmp_path):
+    group = "mix: {look: 2}, order: together, rate: 5/s"
+    (tmp_path / "grouped.yaml").write_text(WORKLOAD.replace("operation: look, clients: 1", group))
+    with pytest.raises(BadInput, match="the phase 'look' sends groups of requests"):
+        load(HEAD.replace("small", "grouped") + "    slo: {response: 1s}\n")
 
 
 @pytest.mark.parametrize(

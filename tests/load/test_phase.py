@@ -36,6 +36,17 @@ def test_a_phase_returns_the_outcome_that_it_writes(tmp_path):
     assert not outcome["interrupted"]
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_each_arrival_of_a_group_sends_every_operation_as_often_as_its_weight(tmp_path, threads):
+    mix = {"mix": [["a", 2], ["b", 1]], "order": "together"}
+    group = plan(**mix, pacing={"open": {"rate": 100, "max_in_flight": 3}}, stop={"requests": 30})
+    group |= {"operations": {"a": {}, "b": {}}, "threads": threads}
+    outcome = run_phase(group, tmp_path, lambda progress: None)
+    counts = {one["operation"]: one["successes"] + one["dropped"] for one in outcome["operations"]}
+    assert counts == {"a": 20, "b": 10}
+    assert outcome["streams"][0]["group"] == 3
+
+
 def test_progress_is_reported_during_the_phase(tmp_path):
     told = []
     run_phase(plan(pacing={"open": {"rate": 1000}}, stop={"duration": 2.5}), tmp_path, told.append)

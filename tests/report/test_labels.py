@@ -35,6 +35,11 @@ def test_load_models_are_named_in_words(pacing, words):
     assert pacing_text(StreamSummary("main", pacing)) == words
 
 
+def test_the_load_model_names_the_requests_that_start_together():
+    stream = StreamSummary("main", {"open": {"rate": 0.5, "arrivals": "constant"}}, group=5)
+    assert pacing_text(stream) == "0.5/s, 5 requests together, constant"
+
+
 @pytest.mark.parametrize(("clients", "number"), [(3, 3), (STAGES, None)], ids=["constant", "stages"])
 def test_a_number_of_clients_that_changes_is_not_a_number(clients, number):
     run = RecordedRun("r", 1, {}, MadeUp(summary(phase("a", {"read": operation(100.0)}, clients=clients))))

@@ -7,6 +7,7 @@ from workload_texts import pointed_at
 
 from loadframe import _engine
 from loadframe.base.errors import BadInput
+from loadframe.experiment.design.estimate import phase_length
 
 WORKLOAD = """\
 workload: w
@@ -114,6 +115,20 @@ def test_a_level_that_could_mean_two_streams_or_none_is_refused(load):
             plan(load, phase, **levels)
 
 
+def test_the_rate_of_operations_that_start_together_counts_groups(load):
+    workload = load(WORKLOAD.format(phase="{name: p, requests: 600, mix: {a: 2, b: 1}, order: together, rate: 5}"))
+    assert phase_length(workload, workload.file.phases[0]).seconds == 600 / (5 * 3)
+
+
+def test_operations_that_start_together_keep_their_rate(load):
+    phase = "{name: p, requests: 6, mix: {a: 2, b: 1}, order: together, rate: 5}"
+    (stream,) = plan(load, phase, rate=50.0)["streams"]
+    assert (stream["mix"], stream["order"]) == ([["a", 2.0], ["b", 1.0]], "together")
+    assert stream["pacing"]["open"]["rate"] == 50.0
+    with pytest.raises(BadInput, match="cannot set clients of the phase 'p': its operations start together"):
+        plan(load, phase, clients=5)
+
+
 def test_values_without_an_override_stay(load):
     phase = "{name: p, operation: a, clients: 3, warmup: 5s, duration: 9}"
     assert plan(load, phase, clients=None, rate=None, warmup=None, duration=None) == plan(load, phase)
@@ -137,8 +152,15 @@ def test_an_experiments_times_replace_the_phases(load):
         ("{name: p, operation: a, requests: 1}", "{name", "clients or rate is missing"),
         ("{name: p, operation: a, clients: 1, rate: 5, requests: 1}", "{name", "clients (closed loop) and rate"),
         ("{name: p, operation: a, rate: 5, think_time: 1s, requests: 1}", "think_time", "think_time requires clients"),
-        ("{name: p, operation: a, order: permuted, clients: 2, requests: 1}", "order", "order requires mix"),
-        ("{name: p, mix: {a: 1, b: 1}, order: permuted, rate: 5, requests: 1}", "order", "order requires mix"),
+        ("{name: p, operation: a, order: permuted, clients: 2, requests: 1}", "order", "order: permuted requires mix"),
+        ("{name: p, mix: {a: 1}, order: permuted, rate: 5, requests: 1}", "order", "permuted requires mix and clients"),
+        ("{name: p, mix: {a: 1}, order: together, clients: 5, requests: 1}", "order", "together requires mix and rate"),
+        ("{name: p, mix: {a: 0.5}, order: together, rate: 5, requests: 1}", "mix", "must be whole numbers"),
+        ("{name: p, mix: {a: 3}, order: together, rate: 5, max_in_flight: 2, requests: 3}", "max_in_flight",
+         "max_in_flight must be at least the 3 requests of a group; got 2"),
+        ("{name: p, mix: {a: 3}, order: together, rate: 5, requests: 4}", "requests",
+         "requests must be a multiple of the 3 requests of a group; got 4"),
+        ("{name: p, mix: {fill: 2}, order: together, rate: 5, requests: 4}", "fill", "cannot be part of a mix"),
         ("{name: p, mix: {a: 0.5, b: 1}, order: permuted, clients: 2, requests: 1}", "mix", "must be whole numbers"),
         ("{name: p, operation: a, clients: 1, arrivals: poisson, requests: 1}", "arrivals", "arrivals requires rate"),
         ("{name: p, operation: a, rate: 5, arrivals: poison, requests: 1}", "poison", "not valid"),

@@ -116,7 +116,12 @@ def test_an_operation_may_have_a_form_for_a_store_and_one_for_its_application(lo
         (
             "journey: [login, write]",
             "operation: write",
-            "the operation 'write' uses 'token', which no operation of the same stream captures",
+            "the operation 'write' uses 'token', which no earlier operation of its stream captures",
+        ),
+        (
+            'journey: [login, write], clients: "${users}"',
+            "mix: {login: 1, write: 1}, order: together, rate: 5",
+            "the operation 'write' uses 'token', which no earlier operation of its stream captures",
         ),
     ],
 )

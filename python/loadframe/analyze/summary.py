@@ -315,7 +315,8 @@ def _total(rows: pa.Table, column: str) -> int:
 def _stream(stream: Mapping[str, Any]) -> StreamSummary:
     """Return the summary of a stream from its entry in the engine's outcome."""
     paced = {key: stream.get(key, 0) for key in ("iterations", "overruns")}
-    return StreamSummary(stream["name"], stream["pacing"], stream["measured"], stream["ran_out"], **paced)
+    group = stream.get("group", 1)
+    return StreamSummary(stream["name"], stream["pacing"], stream["measured"], stream["ran_out"], **paced, group=group)
 
 
 def first_failure(rows: pa.Table) -> float | None:

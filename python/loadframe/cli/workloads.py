@@ -136,6 +136,8 @@ def _load(stream: dict[str, Any]) -> str:
     """Return the operations and load model of a stream (a result of `_stream`) as text."""
     mix = stream["mix"]
     what = next(iter(mix)) if len(mix) == 1 else " + ".join(f"{weight:g} {name}" for name, weight in mix.items())
+    if stream.get("order") == "together":
+        what += " together"
     if "rate" in stream:
         return f"{what}, {format_count(stream['rate'])}/s"
     if "source" in stream:

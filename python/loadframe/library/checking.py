@@ -190,10 +190,11 @@ def _placeholder(scratch: Path, plan: Mapping[str, Any], name: str) -> dict[str,
 def _without(plan: dict[str, Any], sent: set[str]) -> dict[str, Any]:
     """Return the plan without the operations `sent`: inserting a document twice fails.
 
-    Journeys stay whole, because a step may depend on an earlier answer.
+    Journeys stay whole, because a step may depend on an earlier answer. Mixes lose their order: each operation is sent
+    once.
     """
     left = [
-        {**stream, "mix": [[name, weight] for name, weight in stream["mix"] if name not in sent]}
+        {**stream, "mix": [[name, weight] for name, weight in stream["mix"] if name not in sent], "order": "drawn"}
         if "mix" in stream
         else stream
         for stream in plan["streams"]

@@ -96,7 +96,7 @@ _GAUGES = (
     Family("run", "info", "The current run and phase.", (*_PHASE, "run")),
     Family("in_flight_requests", "gauge", "Requests in flight at the end of the last second.", _OPERATION, "requests"),
     Family("clients", "gauge", "Clients of closed loops, users and sources, as planned.", _STREAM),
-    Family("offered_rate", "gauge", "Requests or journeys due per second in open loops, as planned.", _STREAM),
+    Family("offered_rate", "gauge", "Requests, journeys or groups due per second in open loops, as planned.", _STREAM),
     Family("node_cpu_cores", "gauge", "CPU use of a node, in cores.", ("experiment", "node"), "cores"),
     Family("machine_busy_ratio", "gauge", "Busy share of this machine's cores.", ("experiment",), "ratio"),
     Family("cluster_nodes", "gauge", "Nodes of the cluster.", ("experiment",), "nodes"),

@@ -37,7 +37,8 @@ def pacing_text(stream: "StreamSummary") -> str:
         return f"events of {stream.source} on {counted(stream.workers, 'worker')}"
     if stream.rate is not None:
         rate = f"{_level_text(stream.rate)}/s{_STAGES * stream.has_stages}"
-        return f"{rate}, {_ARRIVALS.get(stream.arrivals or '', stream.arrivals)}"
+        group = f", {stream.group} requests together" if stream.group > 1 else ""
+        return f"{rate}{group}, {_ARRIVALS.get(stream.arrivals or '', stream.arrivals)}"
     clients, think = stream.clients or 0, stream.think_time
     words = f"{_level_text(clients)} client{'s' * (clients != 1)}{_STAGES * stream.has_stages}"
     paced = f", starting every {format_duration(stream.pacing_time)}" if stream.pacing_time else ""

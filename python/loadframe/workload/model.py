@@ -229,7 +229,7 @@ def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Pl
             key = _key_of(stream, name)
             _require_known(document, (*within, *key), "operation", name, file.operations, key=stream.mix is not None)
             reads = any(form.bulk is not None for form in every_form(file.operations[name]).values())
-            if reads and len(stream.weights) > 1:
+            if reads and (len(stream.weights) > 1 or stream.group > 1):
                 what = f"the operation {name!r} reads a corpus to its end and cannot be part of a mix or journey"
                 raise document.error((*within, *key), what, "move it into a separate stream", key=True)
             if stream.users is None and (loops := _loops(file, name)):
@@ -238,7 +238,9 @@ def _check_phase(document: Document, file: WorkloadFile, phase: Phase, place: Pl
                     (*within, *key), what, "use another variable, or add users", key=stream.mix is not None
                 )
             if stream.users is None:
-                _check_captures(document, file, stream.weights, name, (*within, *key), key=stream.mix is not None)
+                # Requests of a group start together, so that none can use a value of another.
+                together = stream.weights if stream.group == 1 else ()
+                _check_captures(document, file, together, name, (*within, *key), key=stream.mix is not None)
             _check_events(document, file, stream, name, (*within, *key), key=stream.mix is not None)
             ended = within if stream.ends_itself else place
             until = stream.until if stream.ends_itself else phase.until
@@ -391,7 +393,7 @@ def _check_captures(
     everywhere = {value for operation in file.operations.values() for value in _captured(every_form(operation))}
     forms = [form.dump() for form in every_form(file.operations[name]).values()]
     for missing in sorted((everywhere - captured) & set(names(forms))):
-        what = f"the operation {name!r} uses {missing!r}, which no operation of the same stream captures"
+        what = f"the operation {name!r} uses {missing!r}, which no earlier operation of its stream captures"
         raise document.error(place, what, "add the capturing operation to the same mix or journey", key=key)
 
 

@@ -30,6 +30,8 @@ from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, did_you_mean, w
 MAIN = "store"
 #: Drivers whose name differs from their family.
 _DRIVERS = {"elasticsearch": "search", "cassandra": "cql"}
+#: The load model that each order of a mix requires.
+_ORDERS = {"permuted": "clients", "together": "rate"}
 
 
 def _address(value: str) -> str:
@@ -79,7 +81,7 @@ class Load(Model):
 
     Operations: one `operation`, a weighted `mix` or a `journey`. In a mix, each request selects an operation by weight.
     With `order: permuted`, each client instead cycles through all operations in its own order, each as often as its
-    weight.
+    weight. With `order: together`, each arrival sends all operations at the same instant, each as often as its weight.
 
     Closed loop: `clients`, each of which waits `think_time` between a response and its next request. With `pacing`,
     each client or user instead starts its next request or journey this long after the start of the previous one, or at
@@ -100,7 +102,7 @@ class Load(Model):
 
     operation: Text | None = None
     mix: Annotated[dict[str, Weight], NOT_EMPTY] | None = None
-    order: Literal["permuted"] | None = None
+    order: Literal["permuted", "together"] | None = None
     journey: Journey | None = None
     users: Users | None = None
     arrive_over: Duration | None = None
@@ -121,6 +123,11 @@ class Load(Model):
     def is_open(self) -> bool:
         """Whether the load is an open loop: requests are due at a rate, independent of responses."""
         return self.rate is not None
+
+    @property
+    def group(self) -> int:
+        """The number of requests that each arrival sends at the same instant; 1 without `order: together`."""
+        return round(sum(self.weights.values())) if self.order == "together" else 1
 
     @property
     def spacing(self) -> Arrivals | None:
@@ -183,15 +190,20 @@ class Load(Model):
                 )
 
     def _check_order(self) -> None:
-        """Refuse `order` without a mix and clients, or with fractional weights."""
+        """Refuse `order` without a mix and its load model, with fractional weights, or above `max_in_flight`."""
         if self.order is None:
             return
-        if self.mix is None or self.clients is None:
-            raise wrong("order requires mix and clients", "add mix and clients, or remove order", key="order")
+        needs = _ORDERS[self.order]
+        if self.mix is None or getattr(self, needs) is None:
+            what = f"order: {self.order} requires mix and {needs}"
+            raise wrong(what, f"add mix and {needs}, or remove order", key="order")
         for name, weight in self.mix.items():
             if weight != int(weight):
-                what = f"with order: permuted, weights must be whole numbers; {name!r} has {weight:g}"
+                what = f"with order: {self.order}, weights must be whole numbers; {name!r} has {weight:g}"
                 raise wrong(what, "write whole numbers, such as 1 each", key="mix")
+        if self.max_in_flight is not None and self.max_in_flight < self.group:
+            what = f"max_in_flight must be at least the {self.group} requests of a group; got {self.max_in_flight}"
+            raise wrong(what, "raise max_in_flight", key="max_in_flight")
 
     def _check_source(self) -> bool:
         """Return whether a source drives the load; refuse keys that conflict with one, and `workers` without one."""
@@ -272,6 +284,9 @@ def _check_end_fits(end: Ended, load: Load) -> None:
     """
     if end.journeys is not None and load.users is None:
         raise wrong("journeys requires users", "use requests or duration", key="journeys")
+    if end.requests is not None and end.requests % load.group:
+        what = f"requests must be a multiple of the {load.group} requests of a group; got {end.requests}"
+        raise wrong(what, "write a multiple", key="requests")
     if load.source is not None and end.requests is not None:
         what = "a source does not make a fixed number of requests"
         raise wrong(what, "use duration or until: exhausted", key="requests")

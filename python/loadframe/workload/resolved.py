@@ -440,5 +440,8 @@ def with_levels(
     if len(fitting) != 1:
         what = f"cannot set {key}: {len(fitting)} streams of the phase {phase!r} have {key}, not 1"
         raise BadInput(what, remedy="choose a phase with one such stream")
+    if clients is not None and fitting[0].order == "together":
+        what = f"cannot set clients of the phase {phase!r}: its operations start together"
+        raise BadInput(what, remedy="set the rate instead")
     changed = fitting[0].model_copy(update={key: clients if clients is not None else rate, other: None})
     return tuple(changed if stream is fitting[0] else stream for stream in streams)

@@ -2,6 +2,7 @@
 
 mod ends;
 mod erased;
+mod groups;
 mod ranks;
 mod records;
 mod recovery;

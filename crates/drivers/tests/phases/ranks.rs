@@ -100,6 +100,10 @@ fn any_number_of_ranks_and_threads_sends_the_same_set_of_requests() {
         ("one", json!({"mix": [["a", 1]], "pacing": closed, "stop": {"requests": 5003}})),
         ("both", json!({"mix": [["a", 1], ["a", 2]], "pacing": closed, "stop": {"requests": 5003}})),
         ("poisson", json!({"mix": [["a", 0.5], ["b", 0.5]], "pacing": open, "stop": {"duration": 0.4}})),
+        (
+            "group",
+            json!({"mix": [["a", 2], ["b", 1]], "order": "together", "pacing": open, "stop": {"requests": 1503}}),
+        ),
         ("walk", json!({"journey": [step("a"), step("b"), step("a")], "pacing": closed, "stop": {"requests": 3003}})),
     ] {
         let mut stream = stream;

@@ -224,6 +224,11 @@ impl<T> Idle<T> {
         self.0.borrow_mut().get_mut(usize::from(node))?.pop()
     }
 
+    /// Returns the number of idle clients.
+    pub(super) fn count(&self) -> u64 {
+        self.0.borrow().iter().map(|client_slots| client_slots.len() as u64).sum()
+    }
+
     /// Takes an idle client at the node with the most idle clients; `None` if all clients are busy.
     pub(super) fn take_any(&self) -> Option<Rc<ClientSlot<T>>> {
         self.0.borrow_mut().iter_mut().max_by_key(|client_slots| client_slots.len())?.pop()

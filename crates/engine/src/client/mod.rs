@@ -238,14 +238,15 @@ impl<D: Driver> Worker<D> {
         let lasts = phase.plan.clock(index);
         let key = hash_name(&format!("{}/{}", phase.plan.phase, plan.name));
         let profile = &phase.profiles[index];
-        // Use at most one thread per client or per request in flight. The shares add up to the total.
+        // Use at most one thread per client, or per request or group in flight. The shares add up to the total.
         let parts = match plan.pacing {
             Pacing::Closed { .. } => profile.greatest() as u64,
             Pacing::Open { max_in_flight, .. } => max_in_flight,
             Pacing::Users { users, clients, .. } => users.min(clients),
             Pacing::Source { workers, .. } => workers,
         };
-        let share = Stride::new(phase.plan.rank, phase.plan.ranks, thread, phase.plan.threads).among(parts);
+        let share =
+            Stride::new(phase.plan.rank, phase.plan.ranks, thread, phase.plan.threads).among(parts / plan.group());
         self.set_ran_out(index, share.is_none());
         let mut clients = JoinSet::new();
         let mut stream = None;

@@ -74,7 +74,7 @@ impl<D: Driver> Worker<D> {
 
     /// Runs the request of step `step` of an iteration, with its retries, records it and settles its counter number.
     /// If a captured value is missing, records a failure instead of sending.
-    async fn request(
+    pub(super) async fn request(
         &self,
         stream: &Stream,
         connection: &mut D::Connection,
@@ -293,8 +293,8 @@ impl<D: Driver> Worker<D> {
         Draw { iteration, ..Draw::new(self.phase.plan.seed, stream.key, k) }
     }
 
-    /// Returns the operation of request `k`: the iteration's turn in a permuted mix, step `step` of a journey, or a
-    /// draw by the weights of a mix.
+    /// Returns the operation of request `k`: the iteration's turn in a permuted mix, step `step` of a journey or group,
+    /// or a draw by the weights of a mix.
     #[inline]
     pub(super) fn pick(&self, stream: &Stream, k: u64, step: usize, ticket: Iteration) -> &Choice<D> {
         let stream_plan = &self.phase.stream_plans[stream.index];
@@ -328,7 +328,7 @@ pub fn unsent(name: &str) -> Reply {
     Reply::unsent(Failure::new(ErrorClass::Assertion, message))
 }
 
-/// Returns the counter number of a journey's step: the iteration's first, plus one for each earlier step with a
+/// Returns the counter number of a step of a journey or group: the iteration's first, plus one for each earlier step with a
 /// counter.
 fn number_of<D: Driver>(stream_plan: &StreamPlan<D>, ticket: Iteration, step: usize) -> u64 {
     // A mix has one step.

@@ -60,12 +60,15 @@ pub fn trace(draw: &Draw, run: u64, attempt: u32) -> Trace {
     draw.trace_context(salt::TRACE + 1, run, attempt)
 }
 
-/// Plan of a stream's iterations: each is one request drawn from a mix, or a journey of several requests.
+/// Plan of a stream's iterations: each is one request drawn from a mix, a journey of several requests, or a group of
+/// requests that start together.
 pub struct StreamPlan<D: Driver> {
-    /// The mix's operations, or the journey's steps in order.
+    /// The mix's operations, the journey's steps in order, or the requests of a group.
     pub choices: Vec<Choice<D>>,
-    /// The think time after each step of a journey; empty for a mix.
+    /// The think time after each step of a journey, 0 for each request of a group; empty for other mixes.
     pub thinks: Vec<Think>,
+    /// Whether an iteration is a group: its steps have the same due time, and a client each.
+    pub together: bool,
     /// Groups of a mix by counter; operations without a counter form the last group. Empty if all operations
     /// use the same counter, or for a journey.
     pub groups: Vec<Group>,
@@ -89,10 +92,11 @@ pub struct Group {
 }
 
 impl<D: Driver> StreamPlan<D> {
-    /// Creates the plan of a mix, or of a journey with its think times.
-    pub fn new(choices: Vec<Choice<D>>, thinks: Vec<Think>) -> Self {
-        let mut stream_plan =
-            Self { choices, thinks, groups: Vec::new(), permuted_mix: Vec::new(), routes: Vec::new(), journey: None };
+    /// Creates the plan of a mix, of a journey with its think times, or of a group (`together`).
+    pub fn new(choices: Vec<Choice<D>>, thinks: Vec<Think>, together: bool) -> Self {
+        let thinks = if together { vec![Think::default(); choices.len()] } else { thinks };
+        let (groups, permuted_mix, routes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut stream_plan = Self { choices, thinks, together, groups, permuted_mix, routes, journey: None };
         let counters = stream_plan.counters();
         let alike = stream_plan.choices.iter().all(|choice| choice.uses == stream_plan.choices[0].uses);
         if stream_plan.thinks.is_empty() && !alike {
@@ -123,7 +127,7 @@ impl<D: Driver> StreamPlan<D> {
         self.routes.get(kind).copied().unwrap_or(0)
     }
 
-    /// Returns the number of requests per iteration: 1 for a mix, the number of steps for a journey.
+    /// Returns the number of requests per iteration: the steps of a journey, the requests of a group, otherwise 1.
     pub fn steps(&self) -> u64 {
         self.thinks.len().max(1) as u64
     }

@@ -248,6 +248,17 @@ pub struct Stream {
     pub back_off: BackOff,
 }
 
+impl Stream {
+    /// Returns the number of requests that each arrival sends at the same due time: the sum of the weights of a mix in
+    /// the order [`MixOrder::Together`], otherwise 1.
+    pub fn group(&self) -> u64 {
+        match self.order {
+            MixOrder::Together => self.mix.iter().map(|(_, weight)| *weight as u64).sum(),
+            MixOrder::Drawn | MixOrder::Permuted => 1,
+        }
+    }
+}
+
 /// Order of the operations of a mix.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -257,6 +268,8 @@ pub enum MixOrder {
     Drawn,
     /// Each client repeats its own permutation of the operations; see [`crate::workload::permuted_mix`].
     Permuted,
+    /// Each arrival of an open stream sends every operation at the same due time, as often as its weight.
+    Together,
 }
 
 /// A step of a journey.
@@ -287,12 +300,13 @@ pub enum Pacing {
     },
     /// Open loop: requests or users arrive at times independent of the answers.
     Open {
-        /// Requests or journeys per second, over all ranks.
+        /// Requests, journeys or groups per second, over all ranks.
         rate: Level,
         /// Distribution of the arrivals.
         #[serde(default)]
         arrivals: Arrivals,
-        /// Maximum number in flight over all ranks. Requests or users due above it are dropped and counted.
+        /// Maximum number in flight over all ranks. Requests or users due above it are dropped and counted, and all
+        /// requests of a group that exceeds it.
         #[serde(default = "many")]
         max_in_flight: u64,
     },

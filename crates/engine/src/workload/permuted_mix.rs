@@ -1,4 +1,4 @@
-//! Strict alternation: each client repeats its own permutation of a mix's operations. The permutation depends
+//! Mixes with whole weights. Strict alternation: each client repeats its own permutation of a mix's operations. The permutation depends
 //! on the seed, the stream and the client. Clients thus send different operations at a time, and all
 //! operations occur exactly in proportion to their weights.
 
@@ -16,12 +16,12 @@ pub fn places(weights: &[f64]) -> Result<Vec<usize>, String> {
     let mut places = Vec::new();
     for (place, weight) in weights.iter().enumerate() {
         if weight.fract() != 0.0 || *weight < 1.0 || *weight > MOST as f64 {
-            return Err(format!("a weight of {weight}, where operations alternate: give whole numbers"));
+            return Err(format!("a weight of {weight} in a mix with an order: give whole numbers"));
         }
         places.extend(std::iter::repeat_n(place, *weight as usize));
     }
     if places.len() as u64 > MOST {
-        return Err(format!("weights that sum to {}, where operations alternate: {MOST} at most", places.len()));
+        return Err(format!("weights that sum to {} in a mix with an order: {MOST} at most", places.len()));
     }
     Ok(places)
 }

@@ -177,7 +177,7 @@ def phase_length(
         return Length(before + least_seconds(phase), _JOURNEYS)
     if phase.requests is not None:
         offered = rate or (phase.rate if isinstance(phase.rate, int | float) else None)
-        if per_second := offered or (known and known.requests):
+        if per_second := offered * phase.group if offered else known and known.requests:
             return Length(before + phase.requests / per_second)
         least = max(REQUESTS_SECONDS, phase.requests / REQUEST_RATE)
         return _of_work(phase.name, before, phase.requests, "requests", least, MOST_REQUESTS)

@@ -101,7 +101,7 @@ class Capacity(Kind):
     def check(self, experiment: Experiment) -> None:
         """Refuse load factors, phases that cannot take the load, and bounds for operations that are not measured.
 
-        Also refuses `demands` beside factors other than nodes.
+        Also refuses `demands` beside factors other than nodes, and groups of requests, whose rate is not of requests.
         """
         document, over = experiment.document, _capacity_file(experiment.file).search.over
         for factor in experiment.factors:
@@ -120,6 +120,9 @@ class Capacity(Kind):
                 with_levels(phase.named_streams, clients=None, rate=rate, users=users, phase=phase.name)
             except BadInput as error:
                 raise document.error((), error.what, error.remedy) from None
+            if over == RATE and any(stream.group > 1 for stream in phase.named_streams):
+                what = f"the phase {phase.name!r} sends groups of requests, and the search varies the rate of requests"
+                raise document.error((), what, "measure a phase without order: together")
         check_slo(experiment, _capacity_file(experiment.file).slo, ("slo",), experiment.measured)
 
     def arrivals(self, experiment: Experiment) -> Iterable[Arrivals]:

@@ -50,6 +50,10 @@ class StreamSummary:
         default=0, metadata=doc_metadata("of these, iterations that took longer than the pacing", "iterations")
     )
 
+    group: int = field(
+        default=1, metadata=doc_metadata("requests that each arrival of an open loop sends together", "requests")
+    )
+
     def __post_init__(self) -> None:
         """Raise ValueError for an unknown load model."""
         if not any(isinstance(self.pacing.get(kind), Mapping) for kind in ("open", "closed", "users", "source")):
@@ -72,7 +76,7 @@ class StreamSummary:
 
     @property
     def rate(self) -> Level | None:
-        """The rate of an open loop, 1/s, or its stages; None for other streams."""
+        """The rate of arrivals of an open loop, 1/s, or its stages; None for other streams."""
         return self.pacing["open"]["rate"] if "open" in self.pacing else None
 
     @property

@@ -132,9 +132,10 @@ def _load(run: Run, course: Course) -> Iterator[Trace]:
     if phase.sources:
         yield from _accepted(run, phase.begin)
         return
-    opens = [stream.rate for stream in phase.streams if stream.rate is not None]
-    closed = [stream.clients for stream in phase.streams if stream.clients is not None]
-    offered = np.sum([level_at(level, course.times + phase.warmup) for level in opens or closed], axis=0)
+    opens = [(stream.rate, stream.group) for stream in phase.streams if stream.rate is not None]
+    closed = [(stream.clients, 1) for stream in phase.streams if stream.clients is not None]
+    levels = [number * level_at(level, course.times + phase.warmup) for level, number in opens or closed]
+    offered = np.sum(levels, axis=0)
     if not opens:
         held = min((event.time for event in course.events if event.kind == HELD), default=None)
         if held is not None:

@@ -107,6 +107,7 @@ pub fn describe(
         "streams": streams.iter().map(|(stream, measured, cut, end)| json!({
             "name": stream.name,
             "pacing": stream.pacing,
+            "group": stream.group(),
             "measured": measured,
             "ran_out": cut,
             "iterations": end.iterations,

@@ -60,7 +60,12 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
         let total: f64 = stream.mix.iter().map(|(_, weight)| weight).sum();
         let steps = stream.journey.iter().map(|step| (&step.operation, 1.0 / stream.journey.len() as f64));
         let ways = users::operations(&stream.steps).into_iter().map(|name| (name, 0.0));
-        let shares = stream.mix.iter().map(|(name, weight)| (name, weight / total)).chain(steps).chain(ways);
+        let group = stream.order == MixOrder::Together;
+        let mix = stream.mix.iter().flat_map(|(name, weight)| {
+            let times = if group { *weight as usize } else { 1 };
+            std::iter::repeat_n((name, weight / total), times)
+        });
+        let shares = mix.chain(steps).chain(ways);
         let mut sum = 0.0;
         let mut choices = Vec::new();
         let mut exhausted = None;
@@ -72,7 +77,7 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             let sampling = sources::sampling(&plan, name, &driver, &operation);
             let sampled = sampling.map_err(|e| e.within(format!("operation {name:?}")))?.is_some();
             let requests = driver.requests(&operation);
-            if requests.is_some() && stream.mix.len() + stream.journey.len() != 1 {
+            if requests.is_some() && (group || stream.mix.len() + stream.journey.len() != 1) {
                 let cause = "it sends each document of its corpus once: give it a separate stream";
                 return Err(PlanError::new(cause).within(format!("operation {name:?} in a mix or journey")));
             }
@@ -123,7 +128,8 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
             }
             slots.push(Slot { stream: stream.name.clone(), operation: name.clone(), part: None, of_several: true });
         }
-        let mut stream_plan = StreamPlan::new(choices, stream.journey.iter().map(|step| step.think_time).collect());
+        let thinks = stream.journey.iter().map(|step| step.think_time).collect();
+        let mut stream_plan = StreamPlan::new(choices, thinks, group);
         stream_plan.routes = sources::routes(&plan, stream).map_err(|e| e.within(place()))?;
         if stream.order == MixOrder::Permuted {
             let weights: Vec<f64> = stream.mix.iter().map(|(_, weight)| *weight).collect();
@@ -139,8 +145,9 @@ pub(super) fn prepare<D: Driver>(plan: Plan, together: bool) -> Result<(Phase<D>
         simulated_clocks.push(joined.map_err(|e| e.within(place()))?);
         limits.push(match stream.stop {
             Stop::Requests(requests) if requests % stream_plan.steps() != 0 => {
-                let cause =
-                    format!("{requests} requests are not a whole number of journeys of {} steps", stream_plan.steps());
+                let (what, of) = if group { ("groups", "requests") } else { ("journeys", "steps") };
+                let steps = stream_plan.steps();
+                let cause = format!("{requests} requests are not a whole number of {what} of {steps} {of}");
                 return Err(PlanError::new(cause).within(place()));
             }
             Stop::Requests(requests) => {
@@ -226,7 +233,7 @@ impl Counters {
     ) -> Result<(), PlanError> {
         let used: HashSet<usize> = stream_plan.choices.iter().filter_map(|choice| choice.uses).collect();
         if used.len() > 1 && !stream_plan.thinks.is_empty() {
-            return Err(PlanError::new("its journey uses two counters: use at most one"));
+            return Err(PlanError::new("its journey or group uses two counters: use at most one"));
         }
         for counter in used {
             let (id, claimed) = &mut self.places[counter];
@@ -253,7 +260,7 @@ fn refuse_ranks_that_see_no_end(plan: &Plan, profiles: &[Profile]) -> Result<(),
             Pacing::Users { users, clients, .. } => (users.min(clients), "clients"),
             Pacing::Source { workers, .. } => (workers, "workers"),
         };
-        if plan.ends_with.contains(&stream.name) && parts < plan.ranks {
+        if plan.ends_with.contains(&stream.name) && parts / stream.group() < plan.ranks {
             let cause = format!("it ends the phase, and its {parts} {unit} are too few for {} generators", plan.ranks);
             return Err(PlanError::new(cause).within(format!("stream {:?}", stream.name)));
         }
@@ -321,6 +328,9 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
         {
             return within("a permuted order requires a mix in a closed loop".into());
         }
+        if stream.order == MixOrder::Together {
+            check_group(stream).map_err(|e| e.within(format!("stream {:?}", stream.name)))?;
+        }
         match stream.pacing {
             Pacing::Closed { clients: Level::Constant(clients), .. } if clients < 1.0 => {
                 return within(format!("{clients} clients send nothing: give 1 or more"));
@@ -364,6 +374,23 @@ fn check(plan: &Plan) -> Result<(), PlanError> {
         }
     }
     Ok(())
+}
+
+/// Refuses a group outside an open loop, with weights that are not whole, or above the maximum in flight.
+fn check_group(stream: &Stream) -> Result<(), PlanError> {
+    let fail = |cause: String| Err(PlanError::new(cause));
+    let Pacing::Open { max_in_flight, .. } = stream.pacing else {
+        return fail("operations that start together require a rate: remove the order, or use a rate".into());
+    };
+    let weights: Vec<f64> = stream.mix.iter().map(|(_, weight)| *weight).collect();
+    let group = permuted_mix::places(&weights).map_err(PlanError::new)?.len() as u64;
+    match group {
+        0 => fail("operations that start together require a mix".into()),
+        group if group > max_in_flight => fail(format!(
+            "max_in_flight of {max_in_flight} drops every group of {group} requests: give {group} or more"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// Refuses a uniform think time whose lower bound exceeds the upper one.
