@@ -226,6 +226,20 @@ def test_rates_of_the_advertisers_log_are_as_published():
     assert str(known["lines_per_bid"]) in page("adbids")
 
 
+def test_rates_under_stress_stand_as_lines_and_as_bids():
+    known = PUBLISHED["adbids"]
+    phases = ("ingest_more", "queries_and_ingest", "stress")
+    means = dict(zip(phases, known["rates"].values(), strict=True))
+    deviations = dict(zip(phases, known["deviations"], strict=True))
+    published = {"documents_mean_10s": means, "documents_deviation_10s": deviations}
+    lines_per_log = {"a log is a line": 1.0, "a log is a bid": known["lines_per_bid"]}
+    rows = list(figures("adbids", "published-stress.csv"))
+    assert len(rows) == 12
+    for row in rows:
+        expected = published[row["measure"]][row["phase"]] * lines_per_log[row["series"]]
+        assert float(row["value"]) == pytest.approx(expected, abs=0.06)
+
+
 def _settings(text: str) -> frozenset[str]:
     """Return the changed settings of a row of the page: `fewer shards`, `refresh + shards`, `default`."""
     return frozenset(text.removeprefix("fewer ").split(" + ")) - {"default"}

@@ -83,9 +83,14 @@ class Settings(Kind):
         return (key, name) if index is None else (key, name, index)
 
     def check(self, experiment: Experiment) -> None:
-        """Refuse throughput as the objective of an open load, and `until` with an optimiser."""
+        """Refuse throughput as the objective of an open load, and `until` with an optimiser.
+
+        Documents are allowed where each phase ingests a source, because the store decides how many it accepts.
+        """
         written, document = _settings_file(experiment.file), experiment.document
-        if written.objective in RATES and experiment.arrivals:
+        phases = [phase for phase in experiment.workload.file.phases if phase.name in experiment.measured]
+        ingests = all(any(stream.source is not None for stream in phase.named_streams) for phase in phases)
+        if written.objective in RATES and experiment.arrivals and not (written.objective == "documents" and ingests):
             what = "the throughput of an open load equals its rate with any settings"
             raise document.error(("objective",), what, "set objective: p99, or another percentile")
         if written.scheme in ADAPTIVE and written.until:
