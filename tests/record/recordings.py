@@ -141,6 +141,7 @@ def summary(**parts: Any) -> dict[str, Any]:
                 "ran_out": False,
                 "iterations": 0,
                 "overruns": 0,
+                "group": 1,
             }
         ],
         "stopped_by": {"metric": "dropped", "above": 1.0, "seconds": 5},
