@@ -85,3 +85,24 @@ def test_an_output_without_a_reader_has_its_own_code(words, unbuffered):
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (ExitCode.OUTPUT_CLOSED, "")
+
+
+@pytest.mark.parametrize("closed", [(1,), (0, 1, 2)])
+def test_closed_standard_streams_are_opened_on_the_null_device(closed, tmp_path):
+    path = tmp_path / "command"
+    words = [LOADFRAME, "workloads", "nyc_taxis", "--json"]
+    shut = " ".join(f"{number}>&-" for number in closed)
+    done = subprocess.run(["/bin/sh", "-c", f'"$@" {shut}', path, *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (ExitCode.OK, "", "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no full disk to write to")
+@pytest.mark.parametrize("words", [["--version"], ["workloads", "nyc_taxis"]])
+def test_a_full_disk_behind_the_output_is_one_message(words):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([LOADFRAME, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == ExitCode.FAILED
+    assert done.stderr.splitlines() == [
+        "loadframe: No space left on device",
+        "  free some space, or write to another disk",
+    ]

@@ -4,6 +4,7 @@ This module imports nothing slow, so that interrupts are handled early.
 """
 
 import contextlib
+import errno
 import os
 import select
 import signal
@@ -26,6 +27,7 @@ def main(arguments: list[str] | None = None) -> None:
     """
     if arguments is not None:
         sys.exit(_main(arguments))
+    _open_missing()
     sys.meta_path.insert(0, _WithoutPandas)
     here = place()
     if here is None:
@@ -33,6 +35,18 @@ def main(arguments: list[str] | None = None) -> None:
     from loadframe.ranks.launch import run
 
     sys.exit(run(here, lambda: _main(None), _rescue))
+
+
+def _open_missing() -> None:
+    """Open /dev/null for each standard descriptor that is closed, so that no other file gets its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number is this one.
+            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
 
 
 class _WithoutPandas:
@@ -90,6 +104,22 @@ def _main(arguments: list[str] | None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
+    """Run a command and return its exit code; print a full disk as a message, and other errors as `_attempt` does."""
+    try:
+        return _attempt(arguments)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        _say(": ".join(filter(None, (error.filename and str(error.filename), error.strerror))))
+        print("  free some space, or write to another disk", file=sys.stderr)
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _discard_output()
+        return ExitCode.FAILED
+
+
+def _attempt(arguments: list[str] | None) -> int:
     """Run a command and return its exit code; print expected errors (LoadframeError, out of memory) as messages."""
     try:
         with interrupts.deferred():
