@@ -60,6 +60,7 @@ def test_a_short_history_says_how_many_points_it_needs(recorded, tmp_path):
     status, printed, _ = within("history", tmp_path / "short")
     assert status == 0
     assert "Too few points to find a change: 1 of at least 9 for 3 measures." in " ".join(printed.split())
+    assert not re.search(r"reference: (\S+ \S+) to \1", printed)
     text = Page((tmp_path / "short" / "history.html").read_text()).text
     assert "Too few points to find a change: 1 of at least 9." in text
     assert "No change." not in text

@@ -288,9 +288,8 @@ def print_history(history: History, console: Console | None = None) -> None:
         _, values = reference_series(history.points, name)
         if values:
             title, _, write = _REFERENCES[name]
-            console.print(
-                Text(f"{title.partition(',')[0]} reference: {write(min(values))} to {write(max(values))}", style="dim")
-            )
+            ends = " to ".join(dict.fromkeys((write(min(values)), write(max(values)))))
+            console.print(Text(f"{title.partition(',')[0]} reference: {ends}", style="dim"))
     for name, cause in history.skipped:
         console.print(Text(f"skipped {name}: {cause}", style="yellow"))
     print_findings(console, history.warnings)

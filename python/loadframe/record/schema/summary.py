@@ -44,7 +44,7 @@ class StreamSummary:
     )
     ran_out: bool = field(default=False, metadata=doc_metadata("whether it ended early, with nothing left to send"))
     iterations: int = field(
-        default=0, metadata=doc_metadata("iterations with a pacing that started in the measured window", "iterations")
+        default=0, metadata=doc_metadata("iterations with a pacing that the measured window covers", "iterations")
     )
     overruns: int = field(
         default=0, metadata=doc_metadata("of these, iterations that took longer than the pacing", "iterations")
