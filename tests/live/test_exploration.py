@@ -191,6 +191,10 @@ def test_all_filters_must_match_and_rows_outside_of_the_counts_are_noted(folder)
         _, some = findings(url, collection="seconds", where=["segment", "second"], value=["measure", "3"])
         status, _ = findings(url, collection="seconds", where=["segment", "second"], value="measure")
         _, events = findings(url, collection="events", time="time", field="nodes")
+        _, lacking = findings(url, collection="events", where="nodes", value="")
+        _, smooth = findings(url, collection="seconds", where="failure_p50", value="")
+    assert lacking["total"] == sum("nodes" not in event for event in Run(folder).events) > 0
+    assert smooth["total"] == sum(row["failure_p50"] is None for row in series) > 0
     assert some["total"] == len(wanted) > 0
     assert status == 400
     assert "Without nodes: 2 rows." in events["notes"]

@@ -428,9 +428,18 @@ def _kind(field: pa.Field) -> Kind:
 
 
 def _matching(table: pa.Table, question: Question) -> pa.Table:
-    """Return the rows within the question's filters and times; BadInput for a filter of a number by other text."""
+    """Return the rows within the question's filters and times; BadInput for a filter of a number by other text.
+
+    An empty filter selects the rows without a value.
+    """
     for name, value in question.filters:
         column = table[name]
+        if not value:
+            empty = pc.is_null(column, nan_is_null=True)
+            if pa.types.is_string(column.type):
+                empty = pc.or_(empty, pc.fill_null(pc.equal(column, ""), False))
+            table = table.filter(empty)
+            continue
         if pa.types.is_string(column.type):
             table = table.filter(pc.equal(column, value))
             continue
