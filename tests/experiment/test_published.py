@@ -71,6 +71,34 @@ def test_a_change_alone_keeps_its_reference(figures):
     assert change.against == {"nodes": 4, "clients": 40}
 
 
+def test_a_distribution_is_read_in_the_unit_of_its_figure(figures):
+    header = f"{HEADER},min,q1,median,q3,max"
+    first, second = figures(
+        "small,look,1,,documents,100,inserts/5s,,A.1,,,,,",
+        "small,look,2,,documents,150,inserts/5s,,A.2,20,100,140,200,300",
+        header=header,
+    )
+    assert (first.spread, first.quartiles) == ({}, None)
+    assert second.spread == {"min": 4.0, "q1": 20.0, "median": 28.0, "q3": 40.0, "max": 60.0}
+    assert second.quartiles == pytest.approx((0.0, 1.0)), "100 and 200 against the figure 100 at one node"
+
+
+@pytest.mark.parametrize(
+    ("cells", "words"),
+    [
+        ("150,inserts/5s,,x,,200,,100,", "the distribution does not ascend: q1 200, q3 100"),
+        ("150,inserts/5s,,x,,100,,,", "q1 and q3 are needed together"),
+        ("150,inserts/5s,,x,,few,,100,", "'few' is not a number"),
+        ("50,%,nodes=1,x,,40,,60,", "q1 is given for a change in %"),
+    ],
+)
+def test_a_distribution_that_cannot_be_one_is_refused(figures, cells, words):
+    with pytest.raises(BadInput) as caught:
+        figures(f"small,look,2,,documents,{cells}", header=f"{HEADER},min,q1,median,q3,max")
+    assert words in str(caught.value)
+    assert "paper.csv:3" in str(caught.value)
+
+
 def test_the_reference_can_be_another_phase(figures):
     alone, busy = figures(
         ",fill,1,,documents_mean_10s,200,logs/s,,x", ",look,1,,documents_mean_10s,150,logs/s,phase=fill,x"

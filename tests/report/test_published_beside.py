@@ -3,6 +3,7 @@
 import io
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from capacity_folder import write_capacity
@@ -13,6 +14,7 @@ from elastic_folder import ASKED, write_elastic
 from loadframe.analyze.experiment import read_experiment
 from loadframe.analyze.published import PublishedFigure, beside
 from loadframe.report.kinds import read_report
+from loadframe.report.published import published_section
 from simulated import Truth, write_experiment, write_variants
 
 QUIET = Truth(noise=0.0)
@@ -86,6 +88,18 @@ def test_unmeasured_values_are_shown_as_published_only(scale):
     report.show(console)
     assert "Published and measured:" in console.file.getvalue()
     json.dumps(report.document, allow_nan=False)
+
+
+def test_published_quartiles_are_bars_around_the_published_change(scale):
+    known = figure(levels={"nodes": 2}, value=150.0, change=0.5, against={"nodes": 1})
+    path = scale(
+        replace(known, spread={"q1": 120.0, "q3": 160.0}), figure(levels={"nodes": 1}, value=100.0, change=0.0)
+    )
+    page = Page(read_report(path).page)
+    assert "q1 120 requests/s, q3 160 requests/s" in page.text
+    (plot,) = published_section(beside(read_experiment(path))).figures
+    # Relative to the reference of 100: 120 is +20 %, 160 is +60 %.
+    assert (plot.traces[0].low, plot.traces[0].high) == ([pytest.approx(20.0), None], [pytest.approx(60.0), None])
 
 
 def test_response_times_fall_by_as_much_as_they_do(scale):

@@ -13,7 +13,7 @@ import json
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
@@ -66,6 +66,8 @@ REQUEST_TIMES = {"wall_time": "wall", "summed_time": "summed"}
 #: Results of capacity experiments by the quantity that they search for: the sustained rate or number of users.
 CAPACITIES = {RATE: "capacity", USERS: "users"}
 MEASURES = (*KINDS, *YCSB, *SAMPLES, *REQUEST_TIMES, *INSTANTS, *CAPACITIES.values())
+#: Columns of a published distribution, ascending.
+SPREAD = ("min", "q1", "median", "q3", "max")
 #: Measures per second.
 PER_SECOND = (*RATES, *SAMPLES, CAPACITIES[RATE])
 
@@ -88,10 +90,20 @@ class PublishedFigure:
     change: float | None
     against: Mapping[str, Any]
     source: str
+    #: Published distribution around `value`, by names of `SPREAD`, in the unit of `value`; empty without one.
+    spread: Mapping[str, float] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the figure for JSON; `PublishedFigure(**document)` reverses this."""
         return asdict(self)
+
+    @property
+    def quartiles(self) -> tuple[float, float] | None:
+        """The published quartiles as changes relative to the reference; None without quartiles or a reference."""
+        if not self.value or self.change is None or not {"q1", "q3"} <= set(self.spread):
+            return None
+        reference = self.value / (1 + self.change)
+        return self.spread["q1"] / reference - 1, self.spread["q3"] / reference - 1
 
 
 _CLIENTS = "clients"

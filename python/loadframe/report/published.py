@@ -33,7 +33,7 @@ def published_section(figures: Sequence[Beside]) -> Table:
             Cell(_measure(at)),
             Cell(at.figure.series),
             Cell(_levels(at), _reference(at)),
-            Cell(_value(at), number=_published_number(at)),
+            Cell(_value(at), _spread(at), number=_published_number(at)),
             change_cell(at.figure.change),
             Cell((measured and _others(measured)) or _NONE, (measured and _runs(at, measured)) or ""),
             estimate_cell(_mean(at, measured), measured.mean if measured else None, _unit(at)),
@@ -94,8 +94,8 @@ def _figures(figures: Sequence[Beside]) -> Iterator[Figure]:
             Axis(", ".join(name.rsplit(".", 1)[-1] for name in names) or "figure", "category"),
             [Panel(Axis(f"{_measure(members[0])}, change in %"))],
             [*_published_traces(members, names), *_measured_traces(members, names)],
-            "Hollow: published. Filled: measured here, with 95 % intervals if runs were repeated. Each mark is the"
-            " change relative to the levels in the table.",
+            "Hollow: published, with quartiles if they were published. Filled: measured here, with 95 % intervals if"
+            " runs were repeated. Each mark is the change relative to the levels in the table.",
             rules=[Rule(0.0, "y", MUTED, "dot")],
         )
 
@@ -152,6 +152,8 @@ def _published_traces(members: Sequence[Beside], names: Sequence[str]) -> Iterat
             [100 * (at.figure.change or 0.0) for at in points],
             f"{series or 'published'}{', published' if series else ''}",
             mark=Mark(_color(index), _symbol(index), 10, hollow=True),
+            low=[at.figure.quartiles and 100 * at.figure.quartiles[0] for at in points],
+            high=[at.figure.quartiles and 100 * at.figure.quartiles[1] for at in points],
             texts=[
                 f"{series} published\n{_levels(at)} {_reference(at)}: {format_change(at.figure.change or 0.0)}".strip()
                 for at in points
@@ -231,9 +233,16 @@ def _runs(at: Beside, measured: MeasuredBeside) -> str:
 
 def _value(at: Beside) -> str:
     """Write the published value with its unit; a dash if only the change is published."""
-    value, measure = at.figure.value, at.figure.measure
-    if value is None:
-        return _NONE
+    return _NONE if at.figure.value is None else _in_unit(at.figure.value, at.figure.measure)
+
+
+def _spread(at: Beside) -> str:
+    """Write the published distribution, such as `q1 20/s, q3 30/s`; empty without one."""
+    return ", ".join(f"{name} {_in_unit(value, at.figure.measure)}" for name, value in at.figure.spread.items())
+
+
+def _in_unit(value: float, measure: str) -> str:
+    """Write a value of a measure with its unit."""
     if measure in CAPACITIES.values():
         return f"{format_count(value)} {'requests/s' if measure in PER_SECOND else measure}"
     if measure in PER_SECOND:

@@ -1,8 +1,9 @@
 """Reader of the CSV file named by `published:`, which holds published figures to compare with.
 
 Required columns: `measure`, `value`, `unit`, `source`. Optional: `phase`, `series` (the system in the publication),
-`against` (levels of the reference figure, such as `nodes=1 clients=40`, or `phase=NAME`), and one column per factor.
-Empty factor cells set no level. A value in `%` is the change relative to the reference figure.
+`against` (levels of the reference figure, such as `nodes=1 clients=40`, or `phase=NAME`), `min`, `q1`, `median`, `q3`
+and `max` of the figure in its unit, and one column per factor. Empty factor cells set no level. A value in `%` is the
+change relative to the reference figure.
 docs/reference/experiment-file.md describes the format.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from loadframe.analyze.published import CAPACITIES, INSTANTS, MEASURES, PER_SECOND, PHASE, PublishedFigure
+from loadframe.analyze.published import CAPACITIES, INSTANTS, MEASURES, PER_SECOND, PHASE, SPREAD, PublishedFigure
 from loadframe.base.errors import BadInput
 from loadframe.base.units import counted, parse_duration
 from loadframe.base.untrusted import read_input
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 _MAX_BYTES = 2**20
 _NEEDED = ("measure", "value", "unit", "source")
-_OPTIONAL = ("phase", "series", "against")
+_OPTIONAL = ("phase", "series", "against", *SPREAD)
 #: Names that are known for every run, even if they are not factors.
 _ALWAYS = ("nodes", "clients", "store.kind")
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
@@ -138,8 +139,27 @@ def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _Pu
         change=value / 100 if relative else None,
         against=against,
         source=cells["source"],
+        spread=_spread(cells, 0.0 if relative else _scale(unit, measure, where), where),
     )
     return _PublishedLine(figure, relative, where)
+
+
+def _spread(cells: Mapping[str, str], scale: float, where: str) -> dict[str, float]:
+    """Return the published distribution in a row, each value multiplied by `scale`, which is 0 for changes.
+
+    BadInput, at `where`, for a distribution of a change, values that do not ascend, and one quartile without the other.
+    """
+    spread = {name: _number(cells[name], where) for name in SPREAD if cells.get(name)}
+    if spread and not scale:
+        raise BadInput(
+            f"{next(iter(spread))} is given for a change in %", where=where, remedy="give the figure in its unit"
+        )
+    if list(spread.values()) != sorted(spread.values()):
+        text = ", ".join(f"{name} {value:g}" for name, value in spread.items())
+        raise BadInput(f"the distribution does not ascend: {text}", where=where, remedy="check the columns")
+    if ("q1" in spread) != ("q3" in spread):
+        raise BadInput("q1 and q3 are needed together", where=where, remedy="give both, or neither")
+    return {name: value * scale for name, value in spread.items()}
 
 
 def _check_capacity(measure: str, phase: str, where: str, experiment: "Experiment") -> None:
