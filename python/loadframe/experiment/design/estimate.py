@@ -188,11 +188,12 @@ def phase_length(
         for form in every_form(workload.file.operations[name]).values()
         if form.bulk is not None
     }
-    generated = [
-        workload.file.sources[stream.source].generate for stream in phase.named_streams if stream.source is not None
-    ]
-    streams = [_stream_seconds(generate.plan()) for generate in generated if generate is not None]
+    sources = [workload.file.sources[stream.source].generate for stream in phase.named_streams if stream.source]
+    plans = [generate.plan() for generate in sources if generate is not None]
+    streams = [_stream_seconds(plan) for plan in plans if plan["paced"]]
     documents = sum(workload.documents(corpus) for corpus in bulks)
+    # A source without pace is work at an unknown rate, as a corpus is.
+    documents += sum(plan.get("documents") or 0 for plan in plans if not plan["paced"])
     if known and known.documents:
         return Length(before + max([documents / known.documents, *streams]))
     length = _of_work(phase.name, before, documents, "documents", documents / INGEST_RATE, MOST_DOCUMENTS)
