@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::driver::{ErrorClass, Failure, Reply};
 use crate::plan::BackOff;
+use crate::util::math;
 
 /// Maximum pause that a store can request.
 const LONGEST_ASKED: Duration = Duration::from_secs(60);
@@ -71,7 +72,7 @@ impl RetryState {
     /// Returns the pause before the next attempt, after `retries` retries. `chance`, in [0, 1), scales the jitter.
     /// A longer pause requested by the store counts, up to 60 s.
     pub fn pause(back_off: &BackOff, reply: &Reply, retries: u32, chance: f64) -> Duration {
-        let grown = back_off.base.as_secs_f64() * back_off.factor.powi(retries.min(100) as i32);
+        let grown = back_off.base.as_secs_f64() * math::powf(back_off.factor, f64::from(retries.min(100)));
         let pause = grown.min(back_off.cap.as_secs_f64()) * (1.0 + back_off.jitter * chance);
         let requested = reply.retry_after.filter(|_| back_off.respect_retry_after).unwrap_or_default();
         Duration::from_secs_f64(pause.max(0.0)).max(requested.min(LONGEST_ASKED))

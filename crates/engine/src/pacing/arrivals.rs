@@ -116,7 +116,8 @@ fn gamma(shape: f64, uniform: impl Fn(u64) -> f64) -> f64 {
         let [radius, angle, bound] = [0, 1, 2].map(|part| uniform(number + part));
         // Box and Muller 1958.
         let normal = (-2.0 * math::ln(1.0 - radius)).sqrt() * math::cos(std::f64::consts::TAU * angle);
-        let v = (1.0 + c * normal).powi(3);
+        let root = 1.0 + c * normal;
+        let v = root * root * root;
         if v > 0.0 && math::ln(1.0 - bound) < 0.5 * normal * normal + d * (1.0 - v + math::ln(v)) {
             return d * v;
         }

@@ -123,7 +123,8 @@ impl Generate for Geonames {
         // Most places have no population on record. The logarithm of a town's population is uniform.
         let populated = class == "P" && draw.unit(12) < 0.15;
         push_u64(out, if populated { math::exp(draw.unit(13) * math::ln(1e7f64)) as u64 } else { 0 });
-        let height = (draw.unit(14).powi(3) * 3500.0) as u64;
+        let root = draw.unit(14);
+        let height = (root * root * root * 3500.0) as u64;
         if draw.unit(15) < 0.2 {
             out.extend_from_slice(b",\"elevation\":");
             push_u64(out, height);

@@ -10,6 +10,7 @@ use super::Generate;
 use super::quantiles::{Quantiles, folded, pick};
 use crate::util::digits::{pair, push_hundredths, push_u64};
 use crate::util::draw::{Draw, hash_name};
+use crate::util::math;
 
 /// (share of trips, miles)
 const TRIP_DISTANCE: [(f64, f64); 19] = [
@@ -218,7 +219,8 @@ impl Generate for NycTaxiTrip {
         let latitude = self.latitude.at(folded(place, 0.7 * (2.0 * unit() - 1.0)));
         // The straight-line distance is about three quarters of the trip's length, in any direction.
         let crow = miles * (0.45 + 0.285 * (unit() + unit()));
-        let (north, east) = (unit() * TAU).sin_cos();
+        let direction = unit() * TAU;
+        let (north, east) = (math::sin(direction), math::cos(direction));
 
         out.reserve(600);
         out.extend_from_slice(b"{\"total_amount\": ");
