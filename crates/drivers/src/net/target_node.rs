@@ -245,19 +245,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_is_looked_up_without_blocking_the_thread() {
+    async fn names_are_looked_up_like_resolved_ones() {
         let host = Host::look_up("localhost:9200").await.unwrap();
         assert!(host.addresses.iter().all(|address| address.ip().is_loopback() && address.port() == 9200));
         assert_eq!(Host::look_up("[::1]:9200").await.unwrap().addresses, ["[::1]:9200".parse().unwrap()]);
         assert!(Host::look_up("nonsense").await.unwrap_err().message.contains("name:port"));
-        // Both run on one thread: the second continues during the lookup.
-        let (looked_up, ticks) = tokio::join!(Host::look_up("no-such-host.invalid:9200"), async {
-            for _ in 0..3 {
-                tokio::task::yield_now().await;
-            }
-            3
+    }
+
+    #[test]
+    fn a_lookup_leaves_the_thread_to_others() {
+        // The only thread for lookups is busy until the second future releases it.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().max_blocking_threads(1).build();
+        let (release, busy) = std::sync::mpsc::channel::<()>();
+        let released = std::cell::Cell::new(false);
+        runtime.unwrap().block_on(async {
+            tokio::task::spawn_blocking(move || busy.recv());
+            let look_up = async {
+                let looked_up = Host::look_up("no-such-host.invalid:9200").await;
+                assert!(looked_up.unwrap_err().message.contains("cannot be resolved"));
+                assert!(released.get(), "the lookup blocked the thread");
+            };
+            tokio::join!(look_up, async {
+                released.set(true);
+                release.send(()).unwrap();
+            });
         });
-        assert!(looked_up.unwrap_err().message.contains("cannot be resolved"));
-        assert_eq!(ticks, 3);
     }
 }

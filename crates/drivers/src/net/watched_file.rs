@@ -110,7 +110,11 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("loadframe-watched-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let (path, next) = (folder.join("token"), folder.join("next"));
-        let parse = |text: &str| (!text.trim().is_empty()).then(|| text.trim().to_owned());
+        let (read, reads) = std::sync::mpsc::channel();
+        let parse = move |text: &str| {
+            let _ = read.send(text.is_empty());
+            (!text.trim().is_empty()).then(|| text.trim().to_owned())
+        };
         let (watched, mut seen) = (WatchedFile::new(path.clone(), "first".to_owned(), parse), None);
         assert_eq!(watched.latest(&mut seen), "first");
         for value in ["second", "third"] {
@@ -119,6 +123,8 @@ mod tests {
             wait_for(&watched, &mut seen, value);
         }
         fs::write(&path, "").unwrap();
+        // The second look at the empty file follows the first one's effect.
+        assert_eq!(reads.iter().filter(|is_empty| *is_empty).take(2).count(), 2);
         assert_eq!(watched.latest(&mut seen), "third");
         fs::write(&path, "fourth").unwrap();
         wait_for(&watched, &mut seen, "fourth");
