@@ -51,7 +51,7 @@ pub async fn ask(
                 Some((_, documents)) => documents.push(document),
                 None => groups.push((key, vec![document])),
             },
-            Err(failure) => tally.fail(failure),
+            Err(failure) => tally.fail_at(&[place], failure),
         }
     }
     let mut begun = None;
@@ -290,4 +290,33 @@ fn written(rows: u64, sent: u64, kept: bool, tally: &mut Tally) {
         ErrorClass::Client,
         format!("the server wrote {rows} of {sent} rows; a trigger may drop rows"),
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use loadframe_engine::driver::{Context, Driver};
+    use loadframe_engine::util::draw::Draw;
+    use loadframe_engine::workload::corpus::Corpora;
+    use loadframe_engine::workload::variables::Variables;
+    use loadframe_null_server::NullServer;
+    use serde_json::json;
+
+    use super::super::Postgres;
+
+    #[tokio::test]
+    async fn an_unreadable_document_is_refused_at_its_position() {
+        let server = NullServer::start("postgresql").unwrap();
+        let target = json!({"driver": "postgresql", "hosts": [server.address().to_string()], "timeout": 60});
+        let driver = Postgres::new(&serde_json::from_value(target).unwrap()).unwrap();
+        driver.verify().await.unwrap();
+        let corpora = BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 4}))]);
+        let context = Context { variables: Variables::default(), corpora: Corpora::open(&corpora, 1).unwrap() };
+        let form = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 2, "id": "missing"}});
+        let operation = driver.map(&form, &context).unwrap();
+        let reply = driver.execute(&mut driver.connection(0), &operation, &context, &Draw::new(1, 1, 0), None).await;
+        assert!(reply.outcome.unwrap_err().message.contains("no field \"missing\""));
+        assert_eq!((reply.documents, reply.refused), (0, vec![0, 1]));
+    }
 }
