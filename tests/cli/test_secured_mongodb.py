@@ -128,6 +128,16 @@ def test_a_run_on_a_secured_server_wants_two_roles_and_leaves_its_secret_nowhere
     assert '"find":"people"' in output.replace(" ", "")
 
 
+def test_a_sample_that_the_server_forbids_is_one_message(secured, tmp_path):
+    command = ("import", "sample", "--store", "mongodb", "--database", "foreign", "--collection", "people")
+    status, _, errors = asked([*secured.words(*command, user="bob"), "--output", tmp_path / "made.yaml"])
+    assert status == 2
+    assert f"{secured.address}: the server does not allow bob to do that: not authorized on foreign" in errors
+    assert "the role read on it" in errors
+    assert errors.count("\n") == 2, "one message and its remedy"
+    assert not (tmp_path / "made.yaml").exists()
+
+
 def test_denied_access_is_reported_with_a_remedy(secured, monkeypatch):
     command = ("cluster", "status", "--store", "mongodb")
     status, _, errors = asked(secured.words(*command, user="eve"))

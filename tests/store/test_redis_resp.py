@@ -90,6 +90,15 @@ def test_a_denied_command_is_bad_input(serve, code):
     assert all(option in str(caught.value.remedy) for option in ("--user", "--password-file", "LOADFRAME_PASSWORD"))
 
 
+def test_a_user_without_a_privilege_is_named_in_the_remedy(serve):
+    client = serve(
+        b"+OK\r\n-NOPERM no permissions to run scan\r\n", access=Access(auth=Auth("basic", "hush", user="ann"))
+    )
+    with pytest.raises(BadInput, match="denies access: no permissions to run scan") as caught:
+        client.ask("SCAN", "0")
+    assert "allow ann these commands and keys" in str(caught.value.remedy)
+
+
 @pytest.mark.parametrize("reply", [b"-WRONGPASS invalid pair\r\n", b"-ERR invalid pair\r\n"])
 def test_a_wrong_password_is_bad_input_and_is_not_sent_twice(serve, reply):
     client = serve(reply, b"+OK\r\n", access=Access(auth=Auth("basic", "hush", user="ann")))

@@ -150,14 +150,14 @@ class ExistingClusters:
     def _survey(self, design: Design) -> dict[str, str]:
         """Attach to each cluster of the design, check its state, and test its settings; return name -> identity."""
         identities: dict[str, str] = {}
-        for words in not_observed(self._experiment):
-            self._listener.remark(words)
         for first, *_ in design.groups():
             key = self._key(first.treatment)
             if key not in self._targets:
                 target = self._open(first.treatment)
                 assert target.cluster
                 self._require_state(target, first)
+                for words in not_observed(self._experiment) if not identities else ():
+                    self._listener.remark(words)
                 self._remark_on_statistics(target)
                 version = str(target.cluster.describe()["version"])
                 identities[self._name(key)] = self._identity(version, target.cluster.size)

@@ -165,7 +165,8 @@ class Client:
         return BadInput(
             f"the server does not allow {user} to do that: {words}",
             where=self.address,
-            remedy="give that user the roles readWrite on the database loadframe and clusterMonitor, or use another",
+            remedy="give that user the roles readWrite on the database loadframe and clusterMonitor, and to sample"
+            " another database the role read on it; or use another user",
         )
 
     @contextlib.contextmanager

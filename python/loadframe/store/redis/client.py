@@ -213,14 +213,16 @@ class Client:
         BadInput for denied access, Unreachable while the server loads its data, otherwise StoreFailed.
         """
         if reply.code in _DENIED:
-            return BadInput(
-                f"the server denies access: {reply}",
-                where=self.address,
-                remedy=auth.check
-                if (auth := self._access.auth) and reply.code != "NOPERM"
-                else "give --user (default, if the server has no others), and its password with --password-file or in"
-                " LOADFRAME_PASSWORD; the user needs the privilege for these commands",
+            auth = self._access.auth
+            remedy = (
+                "give --user (default, if the server has no others), and its password with --password-file or in"
+                " LOADFRAME_PASSWORD; the user needs the privilege for these commands"
             )
+            if auth and reply.code == "NOPERM":
+                remedy = f"allow {auth.user} these commands and keys (ACL SETUSER), or give another --user"
+            elif auth:
+                remedy = auth.check
+            return BadInput(f"the server denies access: {reply}", where=self.address, remedy=remedy)
         if reply.code == _LOADING:
             return Unreachable(f"the server is loading its data ({reply})", where=self.address)
         words = str(reply) if reply.code == "ERR" else f"{reply.code} {reply}"
