@@ -72,5 +72,17 @@ def test_a_broken_file_is_bad_input_with_its_place(tmp_path):
     assert done.stderr == f"loadframe: {path}:2:1: unknown key 'operatoins'\n  did you mean 'operations'?\n"
 
 
+def test_several_operations_of_a_phase_are_a_mix(tmp_path):
+    path = tmp_path / "w.yaml"
+    path.write_text(
+        "workload: w\noperations: {a: {http: {method: GET, path: /}}}\nphases: [{name: p, operations: [a, b]}]\n"
+    )
+    done = loadframe("workloads", str(path))
+    assert done.stderr == (
+        f"loadframe: {path}:3:20: unknown key 'operations'\n"
+        "  give each operation a weight, such as mix: {read: 95, update: 5}\n"
+    )
+
+
 def test_the_help_has_examples():
     assert "loadframe workloads nyc_taxis" in loadframe("workloads", "--help").stdout

@@ -79,6 +79,8 @@ class Page:
     path: Path
     steps: list[File | Command]
     teardown: list[Command] = field(default_factory=list)
+    #: Commands of blocks that the page marks as not run.
+    skipped: list[Command] = field(default_factory=list)
 
     @property
     def commands(self) -> list[Command]:
@@ -102,6 +104,7 @@ def read_page(path: Path, text: str | None = None) -> Page:
     text = path.read_text() if text is None else text
     steps: list[File | Command] = []
     teardown: list[Command] = []
+    skipped: list[Command] = []
     fences = list(_FENCE.finditer(text))
     notes = [note for note in _NOTE.finditer(text) if not any(f.start() < note.start() < f.end() for f in fences)]
     before: dict[str, str] = {}
@@ -118,14 +121,15 @@ def read_page(path: Path, text: str | None = None) -> Page:
             continue
         applies = before and not text[int(before["end"]) : part.start()].strip()
         marks, before = (before if applies else {}), {}
-        if "not run" in marks:
-            continue
         body = textwrap.dedent(part["body"]) if part["indent"] else part["body"]
+        if "not run" in marks:
+            skipped += _commands(body, line + 1, 0)
+            continue
         if part["info"].split()[:1] == ["console"]:
             steps += _commands(body, line + 1, int(marks.get("exit", 0)))
         elif title := _TITLE.search(part["info"]):
             steps.append(File(line, title[1], body))
-    return Page(path, steps, teardown)
+    return Page(path, steps, teardown, skipped)
 
 
 def _commands(body: str, first: int, exit_code: int) -> list[Command]:

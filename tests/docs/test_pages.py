@@ -1,14 +1,22 @@
 """Every command of the documentation runs and prints the words that its page shows."""
 
+import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import typer
 from console_page import Page, pages, read_page, run_page
 
-from commands import open_folder
+from commands import commands_of, open_folder
+from loadframe.cli.app import app
+from loadframe.cli.choices import assignments
+from loadframe.workload import load_workload
 
 TOP = Path(__file__).parents[2]
-PAGES = [page for page in map(read_page, pages(TOP)) if page.commands]
+ALL = [*map(read_page, pages(TOP))]
+PAGES = [page for page in ALL if page.commands]
 #: Pages that take minutes. Other tests run the same kinds of experiments.
 TRIALS = {
     "docs/how-to/compare-stores-for-a-paper.md",
@@ -36,3 +44,38 @@ def _marks(page: Page) -> list[pytest.MarkDecorator]:
 def test_the_commands_of_the_page_run_and_print_what_it_shows(page: Page):
     with open_folder("docs") as folder:
         run_page(page, folder)
+
+
+COMMANDS = dict(commands_of(typer.main.get_group(app)))
+
+
+def _uses(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield each command of Loadframe in lines for a shell, with its arguments."""
+    for line in text.replace("\\\n", " ").splitlines():
+        words = shlex.shlex(line, posix=True, punctuation_chars=True)
+        words.whitespace_split = True
+        parts = re.split(r"\0[();<>|&]+\0", "\0".join(["", *words, ""]).replace("\0", "\0\0"))
+        for part in parts:
+            said = [word for word in part.split("\0") if word]
+            arguments = said[said.index("loadframe") + 1 :] if "loadframe" in said else []
+            if arguments:
+                length = 2 if " ".join(arguments[:2]) in COMMANDS else 1
+                yield " ".join(arguments[:length]), arguments[length:]
+
+
+USES = [
+    pytest.param(name, arguments, id=f"{_name(page)}:{command.line} {name} {' '.join(arguments)}")
+    for page in ALL
+    for command in page.skipped
+    for name, arguments in _uses(command.text)
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), USES)
+def test_commands_that_no_test_runs_have_valid_options_phases_and_parameters(name: str, arguments: list[str]):
+    context = COMMANDS[name].make_context(name, [*arguments])
+    workload = context.params.get("workload") or ""
+    if name == "bench" and "." not in workload:
+        loaded = load_workload(workload, assignments(context.params["set_"] or ()))
+        if context.params["only"]:
+            loaded.choose(context.params["only"].split(","), where="--only")

@@ -10,6 +10,7 @@ import chromium
 from chromium import Chromium
 from commands import within
 from elastic_folder import write_elastic
+from loadframe.report.page import _sentence
 from loadframe.report.run.page import run_page
 from recorded_history import write_history
 from simulated import Truth, write_experiment, write_run
@@ -119,3 +120,8 @@ def test_the_legend_works_with_the_keyboard(pages):
         browser.call("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", windowsVirtualKeyCode=13)
         assert browser.evaluate("document.activeElement.getAttribute('aria-pressed')") == "false"
         assert browser.evaluate(hidden) > 0
+
+
+def test_the_name_of_a_run_keeps_its_letters_at_the_start_of_a_sentence():
+    assert _sentence("b1-rate50-t1 failed") == "b1-rate50-t1 failed."
+    assert _sentence("trials vary.") == "Trials vary."

@@ -81,5 +81,6 @@ def _printable(value: Any) -> Any:
 
 
 def _sentence(words: str) -> str:
-    """Capitalise the first letter, and add a full stop if missing."""
-    return f"{words[:1].upper()}{words[1:]}{'' if words.endswith('.') else '.'}"
+    """Capitalise the first word unless it is a name with digits, such as a run's, and add a full stop if missing."""
+    named = any(letter.isdigit() for letter in words.partition(" ")[0])
+    return f"{words[:1] if named else words[:1].upper()}{words[1:]}{'' if words.endswith('.') else '.'}"

@@ -279,8 +279,8 @@ def ingest_pace_text(pace: IngestPace) -> str:
     return {
         "kept up": f"the store kept up: {rates}{grew}{left}",
         "fell behind": f"the store did not keep up: {rates}{grew}{left}",
-        "too short": f"inconclusive whether the store kept up: {rates}, for only {format_duration(pace.seconds)};"
-        f" send events for {SUFFICIENT_SECONDS} s or longer",
+        "too short": f"inconclusive whether the store kept up: events arrived for too short a time; send them for"
+        f" {SUFFICIENT_SECONDS} s or longer",
         "held back": f"inconclusive whether the store kept up: {rates}, but senders were held back: sent data waited"
         f" unread in {format_share(unread)} of the seconds; give Loadframe more of the CPU, or use more threads"
         " (`--threads`, or `threads` in the experiment file) and connections"

@@ -1,7 +1,7 @@
 """Phases and streams: operations, targets, load model (closed loop, open loop, users, source) and end. Models only."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, Strict, model_validator
 
@@ -99,6 +99,8 @@ class Load(Model):
 
     A request that failed for a passing reason is resent up to `retries` times; `retry` sets pauses and limits.
     """
+
+    REMEDIES: ClassVar = {"operations": "give each operation a weight, such as mix: {read: 95, update: 5}"}
 
     operation: Text | None = None
     mix: Annotated[dict[str, Weight], NOT_EMPTY] | None = None

@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sized
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails, PydanticCustomError
@@ -74,6 +74,8 @@ class Model(BaseModel):
     """A mapping in a file: frozen, with exact types, without unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
+    #: Remedies for wrong keys whose most similar key would not help.
+    REMEDIES: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")
     @classmethod
@@ -83,7 +85,8 @@ class Model(BaseModel):
             known = [field.alias or name for name, field in cls.model_fields.items()]
             for key in data:
                 if key not in known:
-                    raise wrong(f"unknown key {key!r}", did_you_mean(str(key), known), key=str(key))
+                    remedy = cls.REMEDIES.get(key) or did_you_mean(str(key), known)
+                    raise wrong(f"unknown key {key!r}", remedy, key=str(key))
         return data
 
 
