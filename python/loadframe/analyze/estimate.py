@@ -99,8 +99,8 @@ def geometric_mean(values: Sequence[float], sessions: Sequence[int | None]) -> E
 def mean_share(counts: Sequence[tuple[int, int]], sessions: Sequence[int | None], outside: float = 0.025) -> Estimate:
     """Return the mean share over runs with its interval; `counts` has a pair of each: counted and all requests.
 
-    `sessions` has the session of each run. `outside` is the probability beyond each end; `ONE_SIDED` makes each end a
-    one-sided 95 % limit.
+    `sessions` has the session of each run; a single one gives an unbounded interval. `outside` is the probability
+    beyond each end; `ONE_SIDED` makes each end a one-sided 95 % limit.
     """
     units = session_units([count / of if of else 0.0 for count, of in counts], sessions)
     share = fmean(units)

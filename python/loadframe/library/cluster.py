@@ -184,7 +184,10 @@ class Cluster:
 
     @checked
     def kill(self, name: str) -> None:
-        """Kill a node (SIGKILL); its data are kept."""
+        """Kill a node (SIGKILL); its data are kept.
+
+        BadInput for an unknown name.
+        """
         self.live.kill(name)
 
     @checked

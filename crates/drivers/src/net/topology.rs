@@ -84,7 +84,8 @@ impl Topology {
         Self { homes, ..self }
     }
 
-    /// Returns the host at which a client starts, as an index below the number of `hosts`.
+    /// Returns the host at which a client starts, as an index below the number of `hosts`: the one that the plan gives
+    /// while the hosts are unchanged, else by the client's number in turn.
     fn first_home(&self, client: u64, hosts: u64) -> u64 {
         let told = !self.homes.is_empty() && self.epoch.load(Ordering::Relaxed) == 0;
         let place = told.then(|| self.homes[(client % self.homes.len() as u64) as usize]);

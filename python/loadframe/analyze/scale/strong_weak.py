@@ -221,8 +221,8 @@ def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
 def independent_ratio(above: Estimate, below: Estimate) -> Estimate:
     """Return the ratio of two independent positive estimates, and its interval from theirs.
 
-    Method of variance estimates recovery, on logarithms: Zou and Donner, "Construction of confidence limits about
-    effect measures: a general approach", Statistics in Medicine 27, 2008.
+    0 to infinity if an end is unbounded or 0. Method of variance estimates recovery, on logarithms: Zou and Donner,
+    "Construction of confidence limits about effect measures: a general approach", Statistics in Medicine 27, 2008.
     """
     value = above.value / below.value
     ends = (above.low, above.high, below.low, below.high)

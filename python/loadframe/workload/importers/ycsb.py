@@ -62,7 +62,7 @@ class Properties:
         return number
 
     def whole(self, key: str, default: int, *, least: int = 0) -> int:
-        """Return a whole number from `least` to below 2^53; BadInput for other values."""
+        """Return a property, or `default`, as a whole number from `least` to below 2^53; BadInput for other values."""
         number = self.number(key, default)
         if not number.is_integer() or not least <= number < 2**53:
             raise self.error(key, f"expected a whole number of at least {least}", f"its default is {default}")

@@ -59,8 +59,8 @@ impl Index {
         together.unwrap_or_else(|| Self::scan(named, map, most, reading))
     }
 
-    /// Builds the index together with other processes that open the file, and stores it in the file `place`, which may
-    /// exist by then. The outer error concerns the place, the inner one the documents.
+    /// Builds the index together with other processes that open the file, and stores it, if it is complete, in the file
+    /// `place`, which may exist by then. The outer error concerns the place, the inner one the documents.
     fn make(
         place: &Path,
         named: &Path,
