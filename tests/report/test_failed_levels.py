@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -10,7 +11,7 @@ from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.record import RunWriter
 from loadframe.report.kinds import read_report
 from loadframe.report.run_status import trust
-from loadframe.report.scale_words import limits
+from loadframe.report.scale_words import limits, treatment_rows
 from simulated import Truth, write_experiment
 
 
@@ -87,3 +88,14 @@ def test_the_best_number_of_clients_is_one_at_which_the_store_did_not_fail(tmp_p
     for clients in (1, 4):
         (path / "runs" / f"b1-nodes1-clients{clients}" / "summary.json").write_text(crash)
     assert [best.clients for best in read_sweep(path).curves[0].best] == [8, 8], "the store failed at all of one node"
+
+
+def test_bounds_of_response_times_do_not_look_like_an_interval(folder):
+    (curves,) = read_sweep(folder).curves
+    treatment = replace(
+        curves.treatments[0], response_p50=0.0178, response_p50_low=0.0104, response_p99=0.05, response_p99_low=0.0
+    )
+    columns, (row,) = treatment_rows(replace(curves, treatments=(treatment,)))
+    texts = {name: (cell.text, cell.small) for name, cell in zip(columns, row, strict=True)}
+    assert texts["p50"] == ("17.8 ms", "bounds 10.4 ms to 17.8 ms")
+    assert texts["p99"] == ("50 ms", "at most 50 ms")
