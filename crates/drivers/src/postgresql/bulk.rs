@@ -305,17 +305,21 @@ mod tests {
 
     use super::super::Postgres;
 
-    #[tokio::test]
-    async fn an_unreadable_document_is_refused_at_its_position() {
+    #[test]
+    fn an_unreadable_document_is_refused_at_its_position() {
         let server = NullServer::start("postgresql").unwrap();
         let target = json!({"driver": "postgresql", "hosts": [server.address().to_string()], "timeout": 60});
         let driver = Postgres::new(&serde_json::from_value(target).unwrap()).unwrap();
-        driver.verify().await.unwrap();
         let corpora = BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 4}))]);
         let context = Context { variables: Variables::default(), corpora: Corpora::open(&corpora, 1).unwrap() };
         let form = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 2, "id": "missing"}});
         let operation = driver.map(&form, &context).unwrap();
-        let reply = driver.execute(&mut driver.connection(0), &operation, &context, &Draw::new(1, 1, 0), None).await;
+        let (mut connection, draw) = (driver.connection(0), Draw::new(1, 1, 0));
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let reply = runtime.block_on(async {
+            driver.verify().await.unwrap();
+            driver.execute(&mut connection, &operation, &context, &draw, None).await
+        });
         assert!(reply.outcome.unwrap_err().message.contains("no field \"missing\""));
         assert_eq!((reply.documents, reply.refused), (0, vec![0, 1]));
     }
