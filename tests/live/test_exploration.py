@@ -14,7 +14,8 @@ import chromium
 from chromium import Chromium
 from commands import PATIENCE, Running, loadframe, open_folder, until, within
 from loadframe.base.errors import BadInput
-from loadframe.live.exploration import Exploration, RecordedRun
+from loadframe.live.exploration import Exploration
+from loadframe.live.recorded_run import RecordedRun
 from loadframe.live.server import Server
 from loadframe.record import Run
 from loadframe.store.exploring import PERIODS, Question, period_width

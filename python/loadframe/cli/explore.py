@@ -91,7 +91,7 @@ def _source(context: typer.Context, run: Path | None) -> "Source":
         find(given["store"]).require_explored()
     attach = access.existing(given, loads=False)
     if run is not None:
-        from loadframe.live.exploration import RecordedRun
+        from loadframe.live.recorded_run import RecordedRun
         from loadframe.record import Run
 
         return RecordedRun(Run(run))
