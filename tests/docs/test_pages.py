@@ -1,6 +1,6 @@
 """Every command of the documentation runs and prints the words that its page shows."""
 
-import re
+import itertools
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -54,10 +54,9 @@ def _uses(text: str) -> Iterator[tuple[str, list[str]]]:
     for line in text.replace("\\\n", " ").splitlines():
         words = shlex.shlex(line, posix=True, punctuation_chars=True)
         words.whitespace_split = True
-        parts = re.split(r"\0[();<>|&]+\0", "\0".join(["", *words, ""]).replace("\0", "\0\0"))
-        for part in parts:
-            said = [word for word in part.split("\0") if word]
-            arguments = said[said.index("loadframe") + 1 :] if "loadframe" in said else []
+        for separates, part in itertools.groupby(words, lambda word: set(word) <= set("();<>|&")):
+            said = list(part)
+            arguments = said[said.index("loadframe") + 1 :] if not separates and "loadframe" in said else []
             if arguments:
                 length = 2 if " ".join(arguments[:2]) in COMMANDS else 1
                 yield " ".join(arguments[:length]), arguments[length:]
