@@ -1,4 +1,4 @@
-"""The figures in study files and study pages are those of the publications, in `tests/data/studies`."""
+"""Study files and study pages give the published figures, which are in `tests/data/studies`."""
 
 import csv
 import io
@@ -35,7 +35,7 @@ def experiment(study: str, name: str) -> dict[str, Any]:
 
 
 def table(text: str, first: str) -> list[list[str]]:
-    """Return the rows of the table whose first header is `first`."""
+    """Return the rows of the table with the first header `first`."""
     lines = text.splitlines()
     start = next(number for number, line in enumerate(lines) if line.strip().startswith(f"| {first} |"))
     rows = []

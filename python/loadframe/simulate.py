@@ -239,11 +239,11 @@ def least_effect(noise: float, first: int, second: int, power: float = 0.8) -> f
 
 
 def _throughput(model: SimModel, size: int, noise: float, seed: int) -> float:
-    # Equals the result of `closed` with one client per node and constant service times, without simulating requests.
     """Return the measured throughput of a simulated run, 1/s: that of the model, with log-normal noise.
 
     `noise` is the relative standard deviation.
     """
+    # Equals the result of `closed` with one client per node and constant service times, without simulating requests.
     return model.throughput(size) / math.exp(noise * float(np.random.default_rng(seed).standard_normal()))
 
 

@@ -68,9 +68,8 @@ def test_without_a_curve_there_is_no_answer_beyond_the_measured_range():
     assert why
     _, words = said(500.0, two, fitted)
     assert words == (
-        "No measured number of nodes, which is at most 2, sustains 500 requests/s. Measure larger clusters, and three"
-        " sizes or more for a prediction (factors: {nodes: [1, 2, 4]}; on a cluster of your own also"
-        " store.scale_command)."
+        "No measured cluster, up to 2 nodes, sustains 500 requests/s. Measure larger clusters, and three sizes or more"
+        " for a prediction (factors: {nodes: [1, 2, 4]}; on a cluster of your own also store.scale_command)."
     )
 
 

@@ -52,7 +52,7 @@ def test_a_warning_that_all_repetitions_share_is_counted():
     warning = warned_runs(runs_with(*[lagging] * 7, ("node_lost", "loop_lag"), ("loop_lag", "cluster_state")))
     assert warning.cause == (
         "the generator's event loops lagged in 8 of 8 runs (loop_lag), a node was lost in 1 of them (node_lost):"
-        " this can shift all runs alike, outside their intervals"
+        " this can shift all runs alike, which their intervals do not show"
     ), "the invalid run does not count"
     told = warned_document(warning)["warned_runs"]
     assert (told["code"], told["total"], told["warned"]) == ("warned_runs", 8, {"loop_lag": 8, "node_lost": 1})

@@ -108,7 +108,7 @@ def test_threads_without_a_client_hold_no_progress_up(tmp_path):
 
 
 def threads(*names: str) -> list[int]:
-    """Return the ids of this process's threads whose names begin so."""
+    """Return the ids of this process's threads with a name that begins with one of `names`."""
     ids = []
     for thread in Path("/proc/self/task").iterdir():
         # Other threads may end meanwhile.

@@ -56,7 +56,7 @@ def test_a_store_behind_an_application_has_as_many_nodes_as_set():
         ("opensearch-1", "opensearch"),
         ("opensearch-2", "opensearch"),
     ]
-    # Each store adds its own start to that of two instances: 15 + 2 s, 6 s of MongoDB, 20 + 5 s of OpenSearch.
+    # Two instances need 15 + 2 s, MongoDB 6 s, and two nodes of OpenSearch 20 + 5 s.
     assert Cluster.start_seconds(str(EXAMPLE), 2, settings) == 48
 
 

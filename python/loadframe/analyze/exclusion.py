@@ -32,7 +32,7 @@ def _warned_runs(total: int, warned: Mapping[str, int]) -> str:
     """
     first, *others = (f"{RULES[code].shifts} in {count} {{}} ({code})" for code, count in warned.items())
     listed = [first.format(f"of {counted(total, 'run')}"), *(words.format("of them") for words in others)]
-    return f"{', '.join(listed)}: this can shift all runs alike, outside their intervals"
+    return f"{', '.join(listed)}: this can shift all runs alike, which their intervals do not show"
 
 
 WARNED_RUNS = Rule(

@@ -43,7 +43,7 @@ def start(
     state: State = State.SETTLED,
     size: int | None = None,
 ) -> None:
-    """Start processes in addition to those of the node table; add each to the node table as soon as it runs.
+    """Start further processes; add each to the node table as soon as it runs.
 
     `folder` is the cluster's folder on this machine. `founding`: the processes form a new cluster; otherwise they join.
     `password` is that of the store's administrator, or empty. `size` is the number of nodes after this start, by
@@ -69,7 +69,7 @@ def start(
     else:
         numbers = [process.number for process in planned]
         places = assign_endpoints(software.store, spec, machines, numbers, present, before)
-    # Processes of other roles belong to other clusters, or are told their addresses by the store.
+    # Processes of other roles belong to other clusters, or get their addresses from the store.
     founders, peers = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
     for running in present:
         if running.peer_address:

@@ -7,7 +7,7 @@ clusters.
 from loadframe.base.machine_references import yardstick
 from loadframe.observe.machine import CgroupSampler, HostSampler, OwnGroupSampler
 from loadframe.observe.observer import Gap, HealthSampler, Observer, Sample, Sampler, SourcesSampler, StoreSampler
-from loadframe.observe.process import JvmSampler, ProcessSampler, ProgramSampler
+from loadframe.observe.process import JvmSampler, ProcessSampler, ProgramSampler, hidden_processes
 
 __all__ = [
     "CgroupSampler",
@@ -23,5 +23,6 @@ __all__ = [
     "Sampler",
     "SourcesSampler",
     "StoreSampler",
+    "hidden_processes",
     "yardstick",
 ]

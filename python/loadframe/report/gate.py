@@ -23,7 +23,7 @@ _MARKUP = re.compile(r"[\\`*_{}\[\]|~#!@]|:(?=//)|(?<=www)\.")
 
 
 def headline(gate: Gate) -> str:
-    """Return the outcome as a sentence: regression, passed, or why there is no conclusion."""
+    """Return the outcome as a sentence: regression, passed, or the cause of an inconclusive gate."""
     counts = {standing: sum(check.standing == standing for check in gate.checks) for standing in STANDINGS}
     checks = counted(len(gate.checks), "check")
     if gate.standing == "regression":

@@ -74,7 +74,7 @@ impl Statements {
     }
 
     /// Sends a statement to a node with the query service, after connecting if necessary. Returns times and bytes, the
-    /// node's number, and a failure if there was no answer. The status of the answer is not checked.
+    /// node's number, and a failure without an answer. An answer of any status is a success.
     async fn send(
         &mut self,
         nodes: &CouchbaseNodes,

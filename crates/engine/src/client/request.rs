@@ -328,8 +328,8 @@ pub fn unsent(name: &str) -> Reply {
     Reply::unsent(Failure::new(ErrorClass::Assertion, message))
 }
 
-/// Returns the counter number of a step of a journey or group: the iteration's first, plus one for each earlier step with a
-/// counter.
+/// Returns the counter number of a step of a journey or group: the iteration's first, plus one for each earlier step
+/// with a counter.
 fn number_of<D: Driver>(stream_plan: &StreamPlan<D>, ticket: Iteration, step: usize) -> u64 {
     // A mix has one step.
     let before = stream_plan.choices.iter().take(if stream_plan.thinks.is_empty() { 0 } else { step });

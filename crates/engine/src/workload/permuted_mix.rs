@@ -1,6 +1,8 @@
-//! Mixes with whole weights. Strict alternation: each client repeats its own permutation of a mix's operations. The permutation depends
-//! on the seed, the stream and the client. Clients thus send different operations at a time, and all
-//! operations occur exactly in proportion to their weights.
+//! Mixes with whole weights.
+//!
+//! With strict alternation, each client repeats its own permutation of a mix's operations. The permutation depends on the
+//! seed, the stream and the client. Clients thus send different operations at a time, and all operations occur exactly
+//! in proportion to their weights.
 
 use crate::util::draw::Draw;
 

@@ -135,9 +135,9 @@ def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
     if answer.nodes is None and answer.reach <= largest:
         allowed = f" (though the intervals allow {format_nodes(answer.least)})" if answer.least else ""
         return (
-            f"No measured number of nodes, which is at most {largest}, sustains {load}{allowed}. Measure larger"
-            " clusters, and three sizes or more for a prediction (factors: {nodes: [1, 2, 4]}; on a cluster of your own"
-            " also store.scale_command)."
+            f"No measured cluster, up to {format_nodes(largest)}, sustains {load}{allowed}. Measure larger clusters,"
+            " and three sizes or more for a prediction (factors: {nodes: [1, 2, 4]}; on a cluster of your own also"
+            " store.scale_command)."
         )
     if answer.nodes is None:
         return (

@@ -41,8 +41,15 @@ from loadframe.load import (
     present,
     run_phase,
 )
-from loadframe.observe import HealthSampler, Observer, OwnGroupSampler, Sampler, SourcesSampler, yardstick
-from loadframe.observe.process import hidden_processes
+from loadframe.observe import (
+    HealthSampler,
+    Observer,
+    OwnGroupSampler,
+    Sampler,
+    SourcesSampler,
+    hidden_processes,
+    yardstick,
+)
 from loadframe.record import ManifestDraft, RunWriter
 from loadframe.workload import ResolvedPhase, ResolvedWorkload
 from loadframe.workload.collection_use import without_prefix

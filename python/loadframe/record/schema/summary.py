@@ -49,7 +49,6 @@ class StreamSummary:
     overruns: int = field(
         default=0, metadata=doc_metadata("of these, iterations that took longer than the pacing", "iterations")
     )
-
     group: int = field(
         default=1, metadata=doc_metadata("requests that each arrival of an open loop sends together", "requests")
     )

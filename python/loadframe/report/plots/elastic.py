@@ -64,7 +64,7 @@ _DASHES: Sequence[Dash] = ("solid", "dash", "dot")
 
 
 def run_plot(group: Group, name: str) -> Figure | None:
-    """Draw the group's example run, with the throughput of its control run; None without a run.
+    """Draw the group's example run and the throughput of its control run; None if no run has the event.
 
     If the group has no valid run, the example is invalid, and the caption says so. `name` is the plot's identifier.
     """
@@ -158,7 +158,7 @@ def _accepted(run: Run, begin: float) -> Iterator[Trace]:
 
 
 def _throughput(group: Group, course: Course) -> Iterator[Trace]:
-    """Yield the throughput of the run, and before it that of the control run, shifted to the same trigger time."""
+    """Yield the throughput of the control run, shifted to the trigger time of the run, and of the run."""
     control = group.control
     if control:
         other = group.courses[control.id]

@@ -80,7 +80,7 @@ _KEY_WORDS = """
 """
 _KEYS = frozenset(_KEY_WORDS.split())
 _ORDERS = ("asc", "desc")
-#: Keys whose values are data, besides names of fields.
+#: Keys with data as their values, besides names of fields.
 # fmt: off
 _DATA = frozenset((
     "value", "values", "query", "gt", "gte", "lt", "lte", "from", "to", "terms", "wildcard", "prefix", "include",
@@ -96,7 +96,7 @@ _TERM = re.compile(
     r"|-?\d{1,3} (second|minute|hour|day|week|month|year)s?"
     r"|(?=.*(yy|uu|HH))[yYuMdHhmsSnZX:./ T'-]{4,30}"
 )
-#: A distance, size or share. Such a value of a field may identify, such as the plate 4711AB.
+#: A distance, size or share. As the value of a field it may identify somebody: 4711AB is also a number plate.
 _QUANTITY = re.compile(r"\d{1,6}[a-zA-Z]{1,2}|-?\d{1,3}%")
 _KEY = re.compile(r"[a-z$_][A-Za-z0-9_]*")
 #: Keys below which names of the user's own choice stand.
@@ -111,7 +111,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 
-#: Begin of a call whose first argument of several is a unit or a language.
+#: Begin of a call with several arguments, the first of which is a unit or a language.
 _FUNCTION = re.compile(r"\b(?:date_\w+|\w*to_ts\w+)\s*\($", re.IGNORECASE)
 
 
@@ -201,7 +201,7 @@ def _of_json(entry: Any) -> tuple[str, Any]:
 
 
 def _search_body(body: dict[str, Any]) -> tuple[str, Any]:
-    """Return the family and a search, or None for a search with a script, whose text may hold data."""
+    """Return the family and a search; None instead of a search with a script, because scripts may hold data."""
     return "elasticsearch", None if '"script' in json.dumps(body) else body
 
 
@@ -319,7 +319,7 @@ class _Values:
         return self._profile.pseudonyms.known(name)
 
     def name(self, name: str, collection: str) -> str:
-        """Return the quoted name of a statement; one that is data is replaced, as some servers quote texts so."""
+        """Return the quoted name of a statement, or a pseudonym if it is data: some servers quote texts like names."""
         is_data = looks_like_identifier(name) or self._is_data(name)
         return (
             self._profile.pseudonyms.known(name) if is_data and not self.is_field(name) and name != collection else name

@@ -120,7 +120,7 @@ impl Generate for Geonames {
             }
         }
         out.extend_from_slice(b",\"population\":");
-        // Most places have no population on record. The logarithm of a town's population is uniform.
+        // Few places have a population on record. The logarithm of a town's population is uniform.
         let populated = class == "P" && draw.unit(12) < 0.15;
         push_u64(out, if populated { math::exp(draw.unit(13) * math::ln(1e7f64)) as u64 } else { 0 });
         let root = draw.unit(14);
