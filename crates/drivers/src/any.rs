@@ -61,6 +61,13 @@ macro_rules! any_of {
                 }
             }
 
+            /// Returns whether the requests of the driver need Tokio's event loop.
+            fn uses_tokio(&self) -> bool {
+                match self {
+                    $(Self::$variant(driver) => driver.uses_tokio(),)*
+                }
+            }
+
             /// Returns whether clients can keep values of answers.
             fn captures(&self) -> bool {
                 match self {

@@ -63,6 +63,11 @@ impl Driver for Several {
         Ok(several)
     }
 
+    /// Returns whether any target's driver does its I/O by Tokio.
+    fn uses_tokio(&self) -> bool {
+        self.drivers.iter().any(AnyDriver::uses_tokio)
+    }
+
     /// Returns true: clients keep captured values.
     fn captures(&self) -> bool {
         true

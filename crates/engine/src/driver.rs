@@ -35,6 +35,12 @@ pub trait Driver: Sized + Send + Sync + 'static {
     /// Creates the driver for `target`. Resolves names; does not connect.
     fn new(target: &Target) -> Result<Self, PlanError>;
 
+    /// Returns whether a library of the driver does its I/O by Tokio. Then each worker is a Tokio runtime instead of a
+    /// reactor.
+    fn uses_tokio(&self) -> bool {
+        false
+    }
+
     /// Returns whether clients can keep values of answers for later requests. If not, `captured` variables are
     /// refused.
     fn captures(&self) -> bool {

@@ -4,7 +4,8 @@
 //!
 //! - [`util`]: random draws, JSON, dates, numbers as text, escaping, suggestions.
 //! - [`plan`]: the plan of a phase, as JSON, checked.
-//! - [`pacing`]: schedules, rate profiles, Poisson arrivals, timers and clocks.
+//! - [`reactor`]: the event loop of a worker, its sockets and its timer.
+//! - [`pacing`]: schedules, rate profiles, Poisson arrivals and clocks.
 //! - [`workload`]: variables, templates, corpora, events, encryption, journeys and mixes.
 //! - [`driver`]: the trait that a protocol implements, and its replies.
 //! - [`ingest`]: event sources, their queue, acknowledgements, dead letters and visibility probes.
@@ -19,6 +20,7 @@ pub mod ingest;
 pub mod pacing;
 pub mod plan;
 pub mod ranks;
+pub mod reactor;
 pub mod recording;
 pub mod run;
 pub mod util;

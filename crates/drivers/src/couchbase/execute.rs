@@ -8,7 +8,7 @@ use super::answer::NOT_MINE;
 use super::connection::NodeConnection;
 use super::nodes::{Bucket, CouchbaseNodes, unserved};
 use super::packet::Response;
-use crate::net::deadline::Limit;
+use crate::net::deadline::{Limit, sleep};
 use crate::net::exchange::Exchanged;
 use crate::net::route::{Wired, element};
 
@@ -109,7 +109,7 @@ impl ConnectionSet {
                 return (sent_request, Err(error.into()));
             }
             if bucket.vbuckets.node(vbucket) == Some(node) {
-                tokio::time::sleep(PAUSE).await;
+                sleep(PAUSE).await;
             }
         }
     }

@@ -19,6 +19,7 @@ use std::sync::Arc;
 
 use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Reply};
 use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::reactor;
 use loadframe_engine::util::draw::Draw;
 use loadframe_engine::workload::variables::{Captured, Values};
 use serde_json::Value;
@@ -233,7 +234,7 @@ impl Couchbase {
         }
         if bucket.claim() {
             let (nodes, bucket) = (self.nodes.clone(), bucket.clone());
-            tokio::spawn(async move {
+            reactor::spawn(async move {
                 if nodes.discover(&bucket, Limit::starting_now(nodes.connect_options.timeout)).await.is_err() {
                     bucket.doubt();
                 }

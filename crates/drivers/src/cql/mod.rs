@@ -95,6 +95,11 @@ impl Driver for Cql {
         })
     }
 
+    /// Returns true: scylla's sessions have tasks on their thread's Tokio runtime.
+    fn uses_tokio(&self) -> bool {
+        true
+    }
+
     /// Returns true: clients keep captured values.
     fn captures(&self) -> bool {
         true

@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use loadframe_engine::driver::{Context, Driver, Exchange, Failure, Nodes, Reply};
 use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::reactor;
 use loadframe_engine::util::draw::Draw;
 use loadframe_engine::workload::event::Batch;
 use loadframe_engine::workload::variables::{Captured, Values};
@@ -263,7 +264,7 @@ impl Mongo {
         if self.nodes.claim() {
             let nodes = self.nodes.clone();
             // If this fails, the next client that marks the members as outdated starts another refresh.
-            tokio::spawn(async move { nodes.discover().await.is_ok() });
+            reactor::spawn(async move { drop(nodes.discover().await) });
         }
         Ok(())
     }

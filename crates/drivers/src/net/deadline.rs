@@ -1,11 +1,13 @@
 //! Time limits of requests.
 
-use std::future::{Future, poll_fn};
+use std::fmt;
+use std::future::{Future, pending, poll_fn};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use loadframe_engine::driver::{ErrorClass, Failure};
+use loadframe_engine::reactor::timer::Alarm;
 use tokio::time::Sleep;
 
 /// Time limit of one request in total: waiting for a connection, connecting, authenticating and waiting for the answer.
@@ -52,16 +54,68 @@ impl Limit {
     /// Returns the result of `part` of the request, or `None` if the time is up first. Creates a timer, so use it only
     /// for rare operations.
     pub async fn within<F: Future>(self, part: F) -> Option<F::Output> {
-        tokio::time::timeout_at(tokio::time::Instant::from_std(self.due), part).await.ok()
+        Deadline::default().within(self.due, part).await
     }
+}
+
+/// Waits for `pause`.
+pub async fn sleep(pause: Duration) {
+    Limit::starting_now(pause).within(pending::<()>()).await;
 }
 
 /// A timer for the deadlines of successive requests.
 ///
 /// It is armed for one deadline and stays so for later ones. When it fires, it checks whether the deadline has moved;
 /// it has, unless the server is silent.
-#[derive(Debug, Default)]
-pub struct Deadline(Option<Pin<Box<Sleep>>>);
+#[derive(Default)]
+pub struct Deadline(Option<Clock>);
+
+/// The timer of the thread's reactor, or of Tokio on a thread without one.
+enum Clock {
+    Reactor(Alarm),
+    Tokio(Pin<Box<Sleep>>),
+}
+
+impl Clock {
+    /// Creates a timer that fires at `due`.
+    fn armed(due: Instant) -> Self {
+        match Alarm::at(due) {
+            Some(alarm) => Self::Reactor(alarm),
+            None => Self::Tokio(Box::pin(tokio::time::sleep_until(due.into()))),
+        }
+    }
+
+    /// When it fires.
+    fn due(&self) -> Instant {
+        match self {
+            Self::Reactor(alarm) => alarm.due(),
+            Self::Tokio(sleep) => sleep.deadline().into(),
+        }
+    }
+
+    /// Ready once it has fired.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match self {
+            Self::Reactor(alarm) => alarm.poll(cx),
+            Self::Tokio(sleep) => sleep.as_mut().poll(cx),
+        }
+    }
+
+    /// Sets the time at which it fires.
+    fn reset(&mut self, due: Instant) {
+        match self {
+            Self::Reactor(_) => *self = Self::armed(due),
+            Self::Tokio(sleep) => sleep.as_mut().reset(due.into()),
+        }
+    }
+}
+
+impl fmt::Debug for Deadline {
+    /// Writes when the timer fires.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Deadline").field(&self.0.as_ref().map(Clock::due)).finish()
+    }
+}
 
 impl Deadline {
     /// Returns the result of `request`, or `None` if `due` comes first.
@@ -77,23 +131,22 @@ impl Deadline {
 
     /// Ensures that the timer fires at `due` or earlier.
     pub fn arm(&mut self, due: Instant) {
-        let due = tokio::time::Instant::from_std(due);
         match &mut self.0 {
-            None => self.0 = Some(Box::pin(tokio::time::sleep_until(due))),
-            Some(sleep) if sleep.deadline() > due => sleep.as_mut().reset(due),
+            None => self.0 = Some(Clock::armed(due)),
+            Some(clock) if clock.due() > due => clock.reset(due),
             Some(_) => {}
         }
     }
 
     /// Ready once `due`, for which the timer is armed, has passed.
     pub fn poll(&mut self, due: Instant, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(sleep) = &mut self.0 else { return Poll::Ready(()) };
+        let Some(clock) = &mut self.0 else { return Poll::Ready(()) };
         loop {
-            ready!(sleep.as_mut().poll(cx));
+            ready!(clock.poll(cx));
             if Instant::now() >= due {
                 return Poll::Ready(());
             }
-            sleep.as_mut().reset(tokio::time::Instant::from_std(due));
+            clock.reset(due);
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`target_node`]: a node and its host
 //! - [`topology`]: the nodes and the home of each client; [`assignment`]: the node of each request
-//! - [`wire`]: a connection, with or without [`tls`]
+//! - [`stream`]: a TCP connection; [`wire`]: the same with or without [`tls`]
 //! - [`client`]: one request in flight on a wire
 //! - [`deadline`]: the time limit of a request
 //! - [`buffer`]: memory for answers
@@ -23,6 +23,7 @@ pub mod per_thread;
 pub mod pool;
 pub mod refresh_throttle;
 pub mod route;
+pub mod stream;
 pub mod target_node;
 pub mod tls;
 pub mod topology;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use loadframe_engine::plan::PlanError;
 use loadframe_engine::plan::access;
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
@@ -18,6 +17,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName,
 use tokio_rustls::rustls::{
     AlertDescription, CertificateError, ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
+
+use super::stream::Stream;
 
 /// Performs TLS handshakes. All clients of a target share it.
 #[derive(Clone)]
@@ -38,7 +39,7 @@ impl Tls {
     }
 
     /// Performs the handshake with `name` (a DNS name or an IP address) over `stream`.
-    pub async fn handshake(&self, name: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+    pub async fn handshake(&self, name: &str, stream: Stream) -> io::Result<TlsStream<Stream>> {
         let name = ServerName::try_from(name.trim_matches(['[', ']']).to_owned()).map_err(io::Error::other)?;
         self.0.connect(name, stream).await
     }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use loadframe_engine::driver::Nodes;
 use loadframe_engine::plan::{PlanError, Spread};
+use loadframe_engine::reactor;
 
 use super::deadline::Limit;
 use super::target_node::{Host, TargetNode};
@@ -188,7 +189,7 @@ impl Topology {
             return;
         }
         let claim = Claim { topology: self.clone(), node: node.clone() };
-        tokio::spawn(async move {
+        reactor::spawn(async move {
             let Claim { topology, node } = &claim;
             match Wire::connect(&node.host, topology.tls.as_ref(), Limit::starting_now(PROBE)).await {
                 Ok(_) => node.rise(),

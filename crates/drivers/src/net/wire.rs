@@ -10,11 +10,11 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use loadframe_engine::recording::reconnects;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::client::TlsStream;
 
 use super::deadline::Limit;
 use super::marks::Setup;
+use super::stream::Stream;
 use super::target_node::Host;
 use super::tls::{Tls, refusal};
 use super::trouble::Trouble;
@@ -28,11 +28,11 @@ const ATTEMPTS: usize = 4;
 ///
 /// The kernel repeats a lost SYN only after 1 s, then after 2 s. Parallel attempts reach a host sooner once it answers
 /// again after an outage.
-pub async fn dial(host: &Host) -> io::Result<TcpStream> {
+pub async fn dial(host: &Host) -> io::Result<Stream> {
     let mut last = io::Error::other("no address");
     for address in &host.addresses {
-        match attempt(|| TcpStream::connect(address)).await {
-            Ok(stream) => return stream.set_nodelay(true).map(|()| stream),
+        match attempt(|| Stream::connect(address)).await {
+            Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
     }
@@ -45,10 +45,10 @@ async fn attempt<T, F: Future<Output = io::Result<T>>>(connect: impl Fn() -> F) 
     let mut attempts = FuturesUnordered::new();
     attempts.push(connect());
     while attempts.len() < ATTEMPTS {
-        match tokio::time::timeout(ATTEMPT_AFTER, attempts.next()).await {
-            Ok(Some(result)) => return result,
-            Ok(None) => break,
-            Err(_) => attempts.push(connect()),
+        match Limit::starting_now(ATTEMPT_AFTER).within(attempts.next()).await {
+            Some(Some(result)) => return result,
+            Some(None) => break,
+            None => attempts.push(connect()),
         }
     }
     attempts.next().await.unwrap_or_else(|| Err(io::Error::other("no attempt to connect")))
@@ -64,9 +64,9 @@ fn unconnected(limit: Limit, left: Duration) -> Trouble {
 /// One connection.
 pub enum Wire {
     /// Unencrypted.
-    Plain(TcpStream),
+    Plain(Stream),
     /// Inside TLS.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<Stream>>),
 }
 
 impl Wire {

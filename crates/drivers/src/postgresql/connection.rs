@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use loadframe_engine::driver::{ErrorClass, Failure};
 use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::reactor;
 use tokio::sync::Semaphore;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{CancelToken, Client, Config, Error, NoTls, Statement};
@@ -168,7 +169,7 @@ impl NodeConnection {
     pub fn abandon(self, host: Host, connect_options: &ConnectOptions) {
         let (token, tls): (CancelToken, Option<Tls>) = (self.client.cancel_token(), connect_options.tls.clone());
         let cancels = connect_options.cancels.clone();
-        tokio::spawn(async move {
+        reactor::spawn(async move {
             let limit = Limit::starting_now(CANCELLING);
             let Some(_turn) = limit.within(cancels.acquire()).await else { return };
             if let Ok(wire) = connect(&host, tls.as_ref(), limit).await {

@@ -23,6 +23,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use loadframe_engine::driver::{Context, Driver, Exchange, Reply};
 use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::reactor;
 use loadframe_engine::workload::variables::Values;
 use serde_json::Value;
 
@@ -149,7 +150,7 @@ impl Postgres {
         if self.nodes.claim() {
             let nodes = self.nodes.clone();
             // The next client in doubt asks again.
-            tokio::spawn(async move { nodes.discover().await.is_ok() });
+            reactor::spawn(async move { drop(nodes.discover().await) });
         }
         let execution = Execution { nodes: &self.nodes, operation, limit };
         match execution.ask(connection, values, values.draw.k, only).await {

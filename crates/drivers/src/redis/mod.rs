@@ -22,6 +22,7 @@ use std::sync::Arc;
 
 use loadframe_engine::driver::{Context, Driver, Exchange, Nodes, Reply};
 use loadframe_engine::plan::{PlanError, Target};
+use loadframe_engine::reactor;
 use loadframe_engine::util::draw::Draw;
 use loadframe_engine::workload::variables::{Captured, Values};
 use serde_json::Value;
@@ -159,7 +160,7 @@ impl Redis {
         }
         if nodes.claim() {
             let nodes = nodes.clone();
-            tokio::spawn(async move {
+            reactor::spawn(async move {
                 if nodes.mode() == Mode::Cluster
                     && nodes.discover(Limit::starting_now(nodes.connect_options.timeout)).await.is_err()
                 {

@@ -17,7 +17,7 @@ use crate::assertion::{Assertion, alike};
 use crate::form::Form;
 use crate::http1::Connection;
 use crate::http1::request::Request;
-use crate::net::deadline::Limit;
+use crate::net::deadline::{Limit, sleep};
 use loadframe_engine::workload::json_pointer::Pointer;
 
 /// The parts of a repeated operation.
@@ -121,7 +121,7 @@ impl Repeat {
                 return Reply { parts, outcome, documents: 0, ..last };
             }
             whole = Some(last);
-            tokio::time::sleep(self.every.min(limit.left())).await;
+            sleep(self.every.min(limit.left())).await;
         }
     }
 

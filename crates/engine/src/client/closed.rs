@@ -9,6 +9,7 @@ use super::{Iteration, Stream, TURNS, Worker, back_off};
 use crate::driver::Driver;
 use crate::pacing::schedule::think;
 use crate::plan::Think;
+use crate::reactor;
 use crate::workload::permuted_mix::permuted;
 
 impl<D: Driver> Worker<D> {
@@ -70,7 +71,7 @@ impl<D: Driver> Worker<D> {
                 scheduled = next.max(done + thought.max(back_off(unsent)));
                 turns += 1;
                 if turns % TURNS == 0 {
-                    tokio::task::yield_now().await;
+                    reactor::yield_now().await;
                 }
             }
         }

@@ -32,8 +32,9 @@ use crate::client::counters::Count;
 use crate::client::phase::{Leftover, Phase};
 use crate::driver::Driver;
 use crate::pacing::schedule::{Due, Stride};
-use crate::pacing::timer::Timer;
 use crate::plan::Pacing;
+use crate::reactor;
+use crate::reactor::timer::Timer;
 use crate::recording::recorder::Recorder;
 use crate::recording::self_monitor::TICK;
 use crate::recording::stream_end::StreamEnd;
@@ -127,7 +128,7 @@ pub fn run<D: Driver>(
     start: Instant,
     recorder: Recorder,
 ) -> std::io::Result<Leftover> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (uses_tokio, spins) = (phase.driver.uses_tokio(), phase.plan.spin);
     let local = tokio::task::LocalSet::new();
     // Every wake-up of any task polls the future of `block_on`, so that future does nothing but wait for this task.
     let phase = phase.clone();
@@ -135,7 +136,7 @@ pub fn run<D: Driver>(
         let worker = Rc::new(Worker {
             phase: phase.clone(),
             start,
-            timer: Timer::new(phase.plan.spin)?,
+            timer: reactor::timer(phase.plan.spin)?,
             recorder: RefCell::new(recorder),
             // Each stream counts as having requests left until its part ends.
             ends: vec![Cell::new(StreamEnd { ran_out: false, ..StreamEnd::NOTHING }); phase.plan.streams.len()],
@@ -189,7 +190,13 @@ pub fn run<D: Driver>(
         let streams = worker.ends.iter().map(Cell::get).collect();
         Ok(Leftover { in_flight, streams, began: worker.began.get(), ended: now.saturating_duration_since(start) })
     });
-    local.block_on(&runtime, supervisor).unwrap_or_else(|error| resume_unwind(error.into_panic()))
+    let ended = if uses_tokio {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        local.block_on(&runtime, supervisor)
+    } else {
+        reactor::block_on(spins, async move { local.run_until(supervisor).await })?
+    };
+    ended.unwrap_or_else(|error| resume_unwind(error.into_panic()))
 }
 
 impl<D: Driver> Worker<D> {

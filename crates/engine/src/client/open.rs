@@ -11,6 +11,7 @@ use super::request::Start;
 use super::{Iteration, Stream, TURNS, Worker};
 use crate::driver::Driver;
 use crate::pacing::schedule::Due;
+use crate::reactor;
 
 /// An iteration, the step to run of a group (0 for others, which run whole), and the due time.
 type DueIteration = (Iteration, usize, Instant);
@@ -50,7 +51,7 @@ impl<D: Driver> Worker<D> {
             if turns >= u64::from(TURNS) {
                 turns = 0;
                 // Yield when the schedule has fallen behind, so that clients can read their answers.
-                tokio::task::yield_now().await;
+                reactor::yield_now().await;
             }
             let ticket = self.ticket(&stream, n);
             let first = n * stream_plan.steps();

@@ -19,6 +19,7 @@ use crate::driver::{Driver, Failure, Reply};
 use crate::pacing::schedule::think;
 use crate::pacing::simulated_clock::SimulatedClock;
 use crate::plan::{Missing, Think};
+use crate::reactor;
 use crate::recording::recorder::Times;
 use crate::workload::journey::Journey;
 use crate::workload::journey::user::{Next, Scene, TimedSteps, User, UserRequest};
@@ -124,7 +125,7 @@ impl<D: Driver> Worker<D> {
                 }
                 turns += 1;
                 if turns % TURNS == 0 {
-                    tokio::task::yield_now().await;
+                    reactor::yield_now().await;
                 }
                 continue;
             }
@@ -202,7 +203,7 @@ impl<D: Driver> Worker<D> {
             self.serve_user(&stream, &pool, &scene, &mut connection, seat, place, start).await;
             turns += 1;
             if turns % TURNS == 0 {
-                tokio::task::yield_now().await;
+                reactor::yield_now().await;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Timing of requests: schedules, rate profiles, Poisson arrivals, timers and clocks.
+//! Timing of requests: schedules, rate profiles, Poisson arrivals and clocks.
 
 pub mod arrivals;
 pub mod clock;
@@ -7,4 +7,3 @@ pub mod profile;
 pub mod schedule;
 pub mod simulated_clock;
 pub mod start_time;
-pub mod timer;

@@ -1,0 +1,117 @@
+//! Waits for sockets, for a time and for other threads, with `epoll`.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+
+/// Largest number of events that one wait reports.
+const EVENTS: usize = 256;
+/// The token of descriptors that only end the wait.
+const NOBODY: u64 = u64::MAX;
+
+/// An epoll instance.
+pub struct Poller {
+    epoll: OwnedFd,
+    events: RefCell<Vec<epoll::Event>>,
+    /// Ends waits of kernels before 5.11 and of sandboxes, which have no `epoll_pwait2`; `None` with that call.
+    timer: Option<Timerfd>,
+}
+
+/// A timer descriptor, and the time for which it is armed.
+struct Timerfd {
+    fd: OwnedFd,
+    armed: Cell<Option<Instant>>,
+}
+
+impl Poller {
+    /// Creates an instance. It uses `epoll_pwait2` if the kernel has it and `precise` is set. Fails if the process has
+    /// run out of file descriptors.
+    pub fn new(precise: bool) -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        let events = RefCell::new(Vec::with_capacity(EVENTS));
+        let mut poller = Self { epoll, events, timer: None };
+        if !precise || poller.sleep(Some(Duration::ZERO)).is_err() {
+            let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+            poller.add_wakeup(fd.as_fd())?;
+            poller.timer = Some(Timerfd { fd, armed: Cell::new(None) });
+        }
+        Ok(poller)
+    }
+
+    /// Reports each change of `fd`, a socket, with `token`. Closing the descriptor ends it.
+    pub fn add(&self, fd: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        let flags = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(token), flags)?)
+    }
+
+    /// Ends the wait whenever `fd` becomes readable. It need not be read.
+    pub fn add_wakeup(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, fd, EventData::new_u64(NOBODY), EventFlags::IN | EventFlags::ET)?)
+    }
+
+    /// Waits for events, at most `timeout`, and passes the token and flags of each socket's event to `each`. Returns
+    /// the number of events.
+    pub fn wait(&self, timeout: Option<Duration>, mut each: impl FnMut(u64, EventFlags)) -> io::Result<usize> {
+        self.sleep(timeout)?;
+        let events = self.events.borrow();
+        for event in events.iter() {
+            match event.data.u64() {
+                NOBODY => {
+                    if let Some(timer) = &self.timer {
+                        timer.armed.set(None);
+                    }
+                }
+                token => each(token, event.flags),
+            }
+        }
+        Ok(events.len())
+    }
+
+    /// Waits for events and keeps them. A signal ends the wait without events.
+    fn sleep(&self, timeout: Option<Duration>) -> io::Result<()> {
+        let mut events = self.events.borrow_mut();
+        events.clear();
+        let timeout = match (&self.timer, timeout) {
+            (Some(timer), Some(left)) if !left.is_zero() => {
+                timer.arm(left)?;
+                None
+            }
+            (_, timeout) => timeout.map(|left| timespec(less_slack(left))),
+        };
+        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Timerfd {
+    /// Ends the wait after `left` or earlier.
+    fn arm(&self, left: Duration) -> io::Result<()> {
+        let due = Instant::now() + left;
+        if self.armed.get().is_none_or(|armed| due < armed) {
+            let setting = Itimerspec { it_interval: timespec(Duration::ZERO), it_value: timespec(left) };
+            timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &setting)?;
+            self.armed.set(Some(due));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the timeout after which the kernel ends a wait of `left`. It adds a slack of a thousandth
+/// (`__estimate_accuracy` in fs/select.c), so that neighbouring timers share an interrupt.
+fn less_slack(left: Duration) -> Duration {
+    left - left / 1001
+}
+
+/// Returns a length of time in the kernel's form.
+fn timespec(time: Duration) -> Timespec {
+    Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() }
+}

@@ -1,0 +1,269 @@
+//! Event loop of a worker: runs one future with its sockets and sleepers on the calling thread.
+//!
+//! A paced request costs four system calls: two waits, a write and a read. One `epoll_pwait2` waits for the sockets and
+//! for the next sleeper, to the nanosecond. Wakers of the same thread are plain cells; a waker of another thread ends
+//! the wait through an `eventfd`.
+//!
+//! Tokio's task types need no Tokio runtime: a `LocalSet` runs as the future of [`block_on`]. Tokio's timers and
+//! blocking calls are served by a [`background`] thread.
+
+mod background;
+mod epoll;
+mod on_thread;
+mod stream;
+#[cfg(test)]
+mod tests;
+pub mod timer;
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io;
+use std::num::NonZeroU64;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use self::background::Background;
+use self::epoll::Poller;
+use self::on_thread::thread_number;
+use self::stream::Readiness;
+use self::timer::{SPIN, Timer};
+use crate::util::cpu;
+
+pub use self::stream::TcpStream;
+
+thread_local! {
+    static CURRENT: RefCell<Option<Rc<Reactor>>> = const { RefCell::new(None) };
+}
+
+/// The event loop of one thread.
+pub struct Reactor {
+    poller: Poller,
+    timer: Timer,
+    sockets: RefCell<Sockets>,
+    /// Tasks that have yielded, to wake after the next look at the sockets.
+    yielded: RefCell<Vec<Waker>>,
+    root: Arc<Root>,
+}
+
+/// The waker of the reactor's future.
+struct Root {
+    /// Whether the future must be polled.
+    woken: AtomicBool,
+    thread: u64,
+    event: OwnedFd,
+}
+
+impl Wake for Root {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    /// Has the future polled. Another thread ends the wait of the reactor's.
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.woken.swap(true, Ordering::AcqRel) && self.thread != thread_number() {
+            // It fails only if the counter is full; then it is readable.
+            let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        }
+    }
+}
+
+/// The registered sockets. A token is an index and the generation of its entry, so that an event of a closed socket
+/// never reaches the next one.
+#[derive(Default)]
+struct Sockets {
+    entries: Vec<(u32, Option<Rc<Readiness>>)>,
+    free: Vec<u32>,
+}
+
+impl Sockets {
+    /// Adds a socket; returns its token.
+    fn add(&mut self, readiness: Rc<Readiness>) -> u64 {
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.entries.push((0, None));
+            (self.entries.len() - 1) as u32
+        });
+        let (generation, entry) = &mut self.entries[index as usize];
+        *entry = Some(readiness);
+        u64::from(*generation) << 32 | u64::from(index)
+    }
+
+    /// Returns the socket of a token; `None` if it is closed.
+    fn get(&self, token: u64) -> Option<&Rc<Readiness>> {
+        let (generation, entry) = self.entries.get(token as u32 as usize)?;
+        entry.as_ref().filter(|_| u64::from(*generation) == token >> 32)
+    }
+
+    /// Removes a socket, unless the token is of an earlier reactor.
+    fn remove(&mut self, token: u64, readiness: &Rc<Readiness>) {
+        if self.get(token).is_some_and(|entry| Rc::ptr_eq(entry, readiness)) {
+            let (generation, entry) = &mut self.entries[token as u32 as usize];
+            // The largest index and generation together would be the token of no socket.
+            *generation = generation.wrapping_add(1) & (u32::MAX >> 1);
+            *entry = None;
+            self.free.push(token as u32);
+        }
+    }
+}
+
+/// Runs `future` on the calling thread until it is ready. Fails if the process has run out of file descriptors or
+/// threads. `spins`: whether to stay awake before a sleeper is due.
+pub fn block_on<F: Future>(spins: bool, future: F) -> io::Result<F::Output> {
+    run(Reactor::new(spins, Poller::new(true)?)?, future)
+}
+
+/// Runs `future` on `reactor` until it is ready.
+fn run<F: Future>(reactor: Reactor, future: F) -> io::Result<F::Output> {
+    let background = Background::start()?;
+    // Waits end up to the timer slack late: by default 50 us.
+    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+    let _tokio = background.handle().enter();
+    let reactor = Rc::new(reactor);
+    let _entered = Entered::new(reactor.clone());
+    let waker = Waker::from(reactor.root.clone());
+    let mut cx = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        if reactor.root.woken.swap(false, Ordering::AcqRel)
+            && let Poll::Ready(output) = future.as_mut().poll(&mut cx)
+        {
+            return Ok(output);
+        }
+        reactor.turn()?;
+    }
+}
+
+/// Whether a reactor runs on the calling thread.
+pub fn is_running() -> bool {
+    with_current(|_| ()).is_some()
+}
+
+/// Returns the timer of this thread's reactor, or a new one on the current Tokio runtime if there is none. Fails if the
+/// process has run out of file descriptors.
+pub fn timer(spins: bool) -> io::Result<Timer> {
+    with_current(|reactor| reactor.timer.clone()).map_or_else(|| Timer::new(spins), Ok)
+}
+
+/// Runs `task` on the calling thread, beside the current one.
+pub fn spawn(task: impl Future<Output = ()> + Send + 'static) {
+    if is_running() {
+        // Sockets belong to the thread of their reactor.
+        tokio::task::spawn_local(task);
+    } else {
+        tokio::spawn(task);
+    }
+}
+
+/// Lets the other tasks run, and reads the events of the sockets.
+pub async fn yield_now() {
+    if !is_running() {
+        return tokio::task::yield_now().await;
+    }
+    let yielded = Cell::new(false);
+    poll_fn(|cx| {
+        if yielded.replace(true) {
+            return Poll::Ready(());
+        }
+        with_current(|reactor| reactor.yielded.borrow_mut().push(cx.waker().clone()));
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Returns the result of `use_it` with the reactor of the calling thread; `None` without one.
+fn with_current<T>(use_it: impl FnOnce(&Reactor) -> T) -> Option<T> {
+    CURRENT.try_with(|current| current.borrow().as_deref().map(use_it)).ok().flatten()
+}
+
+/// Makes a reactor the current one until it is dropped.
+struct Entered;
+
+impl Entered {
+    /// Enters `reactor`. Panics if another runs on this thread.
+    fn new(reactor: Rc<Reactor>) -> Self {
+        assert!(CURRENT.replace(Some(reactor)).is_none(), "one reactor per thread");
+        Self
+    }
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        CURRENT.set(None);
+    }
+}
+
+impl Reactor {
+    /// Creates a reactor that waits with `poller`.
+    fn new(spins: bool, poller: Poller) -> io::Result<Self> {
+        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        poller.add_wakeup(event.as_fd())?;
+        let root = Arc::new(Root { woken: AtomicBool::new(true), thread: thread_number(), event });
+        let (sockets, yielded) = (RefCell::default(), RefCell::default());
+        Ok(Self { poller, timer: Timer::of_reactor(spins), sockets, yielded, root })
+    }
+
+    /// The timer of its tasks.
+    fn timer(&self) -> &Timer {
+        &self.timer
+    }
+
+    /// Registers a socket. Returns its token and its state.
+    fn register(&self, socket: BorrowedFd<'_>) -> io::Result<(u64, Rc<Readiness>)> {
+        let readiness = Rc::<Readiness>::default();
+        let mut sockets = self.sockets.borrow_mut();
+        let token = sockets.add(readiness.clone());
+        if let Err(error) = self.poller.add(socket, token) {
+            sockets.remove(token, &readiness);
+            return Err(error);
+        }
+        Ok((token, readiness))
+    }
+
+    /// Forgets a socket that is being closed.
+    fn forget(&self, token: u64, readiness: &Rc<Readiness>) {
+        self.sockets.borrow_mut().remove(token, readiness);
+    }
+
+    /// Waits until tasks can go on, and wakes these tasks.
+    fn turn(&self) -> io::Result<()> {
+        if self.root.woken.load(Ordering::Acquire) || !self.yielded.borrow().is_empty() {
+            self.look(Some(Duration::ZERO))?;
+        } else {
+            let (next, now) = (self.timer.next(), Instant::now());
+            match next {
+                Some(due) if self.timer.spins() && due <= now + SPIN => self.wait_awake(due, now)?,
+                Some(due) if self.timer.spins() => drop(self.look(Some(due - now - SPIN))?),
+                next => drop(self.look(next.map(|due| due.saturating_duration_since(now)))?),
+            }
+        }
+        self.timer.wake_due(Instant::now());
+        self.yielded.borrow_mut().drain(..).for_each(Waker::wake);
+        Ok(())
+    }
+
+    /// Looks for events without sleeping, until there are some or `due` has come. Counts the time from `now` on.
+    fn wait_awake(&self, due: Instant, now: Instant) -> io::Result<()> {
+        let mut last = now;
+        while last < due && self.look(Some(Duration::ZERO))? == 0 {
+            last = Instant::now();
+        }
+        cpu::count_spin(last - now);
+        Ok(())
+    }
+
+    /// Waits for events, at most `timeout`, and wakes the tasks that wait for them. Returns their number.
+    fn look(&self, timeout: Option<Duration>) -> io::Result<usize> {
+        let sockets = self.sockets.borrow();
+        self.poller.wait(timeout, |token, flags| {
+            if let Some(readiness) = sockets.get(token) {
+                readiness.report(flags);
+            }
+        })
+    }
+}

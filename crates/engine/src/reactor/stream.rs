@@ -1,0 +1,214 @@
+//! TCP connections of a reactor.
+
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::on_thread::OnThread;
+use super::{Reactor, with_current};
+
+/// The reported state of a socket, and the tasks that wait for it.
+#[derive(Default)]
+pub(super) struct Readiness {
+    /// Whether a read may succeed.
+    readable: Cell<bool>,
+    /// Whether a write may succeed.
+    writable: Cell<bool>,
+    /// Whether the peer has closed its direction or the connection is broken: the socket stays readable.
+    closed: Cell<bool>,
+    reader: RefCell<Option<Waker>>,
+    writer: RefCell<Option<Waker>>,
+}
+
+impl Readiness {
+    /// Notes an event and wakes the tasks that it concerns.
+    pub fn report(&self, flags: EventFlags) {
+        let broken = flags.intersects(EventFlags::HUP | EventFlags::ERR);
+        if broken || flags.intersects(EventFlags::RDHUP) {
+            self.closed.set(true);
+        }
+        if self.closed.get() || flags.intersects(EventFlags::IN) {
+            self.readable.set(true);
+            self.reader.take().into_iter().for_each(Waker::wake);
+        }
+        if broken || flags.intersects(EventFlags::OUT) {
+            self.writable.set(true);
+            self.writer.take().into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+/// A connection of the reactor on this thread. On any other thread its methods panic.
+pub struct TcpStream {
+    readiness: OnThread<Rc<Readiness>>,
+    token: u64,
+    socket: std::net::TcpStream,
+}
+
+impl TcpStream {
+    /// Connects to `address`. Panics without a reactor on this thread.
+    pub async fn connect(address: &SocketAddr) -> io::Result<Self> {
+        let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+        let fd = socket_with(family, SocketType::STREAM, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, None)?;
+        match connect(&fd, address) {
+            Ok(()) | Err(Errno::INPROGRESS) => {}
+            Err(error) => return Err(error.into()),
+        }
+        // An unconnected socket would be reported as closed, so it is registered only now.
+        let stream = Self::register(fd.into())?;
+        poll_fn(|cx| stream.poll_writable(cx)).await;
+        match stream.socket.take_error()? {
+            Some(error) => Err(error),
+            None => Ok(stream),
+        }
+    }
+
+    /// Registers a socket with the reactor of this thread.
+    fn register(socket: std::net::TcpStream) -> io::Result<Self> {
+        let (token, readiness) = with_current(|reactor| reactor.register(socket.as_fd()))
+            .ok_or_else(|| io::Error::other("connected outside a reactor"))??;
+        Ok(Self { readiness: OnThread::new(readiness), token, socket })
+    }
+
+    /// Sends small writes at once.
+    pub fn set_nodelay(&self, on: bool) -> io::Result<()> {
+        self.socket.set_nodelay(on)
+    }
+
+    /// Reads available bytes; `WouldBlock` if none are. Makes a system call only after the kernel has reported an
+    /// event.
+    pub fn try_read(&self, space: &mut [u8]) -> io::Result<usize> {
+        let readiness = self.readiness.get();
+        while readiness.readable.get() {
+            match (&self.socket).read(space) {
+                Ok(count) => {
+                    // A partial read has drained the socket.
+                    if count > 0 && count < space.len() && !readiness.closed.get() {
+                        readiness.readable.set(false);
+                    }
+                    return Ok(count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => readiness.readable.set(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Writes `len` bytes by `write`, in part if the socket is full.
+    fn poll_write_by(
+        &self,
+        cx: &mut Context<'_>,
+        len: usize,
+        mut write: impl FnMut(&mut &std::net::TcpStream) -> io::Result<usize>,
+    ) -> Poll<io::Result<usize>> {
+        let readiness = self.readiness.get();
+        while readiness.writable.get() {
+            match write(&mut &self.socket) {
+                Ok(count) => {
+                    // A partial write has filled the socket.
+                    if count < len {
+                        readiness.writable.set(false);
+                    }
+                    return Poll::Ready(Ok(count));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => readiness.writable.set(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        wait(&readiness.writer, cx);
+        Poll::Pending
+    }
+
+    /// Ready once a write may succeed.
+    fn poll_writable(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let readiness = self.readiness.get();
+        if readiness.writable.get() {
+            return Poll::Ready(());
+        }
+        wait(&readiness.writer, cx);
+        Poll::Pending
+    }
+}
+
+/// Keeps the waker of the calling task in `cell`.
+fn wait(cell: &RefCell<Option<Waker>>, cx: &Context<'_>) {
+    let mut waker = cell.borrow_mut();
+    if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+        *waker = Some(cx.waker().clone());
+    }
+}
+
+impl Drop for TcpStream {
+    /// Ends the reports of events. The descriptor is closed afterwards.
+    fn drop(&mut self) {
+        if self.readiness.is_here() {
+            with_current(|reactor: &Reactor| reactor.forget(self.token, self.readiness.get()));
+        }
+    }
+}
+
+impl AsyncRead for TcpStream {
+    /// Reads available bytes.
+    #[inline]
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self.try_read(space.initialize_unfilled()) {
+            Ok(count) => {
+                space.advance(count);
+                Poll::Ready(Ok(()))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                wait(&self.readiness.get().reader, cx);
+                Poll::Pending
+            }
+            Err(error) => Poll::Ready(Err(error)),
+        }
+    }
+}
+
+impl AsyncWrite for TcpStream {
+    /// Writes bytes.
+    #[inline]
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.poll_write_by(cx, bytes.len(), |socket| socket.write(bytes))
+    }
+
+    /// Writes several pieces at once.
+    #[inline]
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        parts: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let len = parts.iter().map(|part| part.len()).sum();
+        self.poll_write_by(cx, len, |socket| socket.write_vectored(parts))
+    }
+
+    /// Returns true.
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    /// Does nothing: no bytes are buffered.
+    #[inline]
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Closes the sending direction.
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(self.socket.shutdown(Shutdown::Write))
+    }
+}

@@ -1,0 +1,302 @@
+//! Timer with the precision of the kernel's high-resolution timers.
+//!
+//! Tokio's timer rounds up to a millisecond, which would delay every request. Here one queue per worker holds all its
+//! sleepers. A reactor waits until the earliest is due, and then wakes all that are. On a Tokio runtime, which cannot
+//! wait for a nanosecond, a `timerfd` is armed for the earliest.
+//!
+//! A spinning timer stays awake while a sleeper is due within [`SPIN`], so that answers are read at once, and counts
+//! the time in [`crate::util::cpu`].
+
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::future::{pending, poll_fn};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
+
+use super::on_thread::OnThread;
+use super::with_current;
+use crate::util::cpu;
+
+/// Time before a due sleeper from which a spinning timer stays awake.
+pub(super) const SPIN: Duration = Duration::from_micros(50);
+
+/// A worker's timer; each sleeper holds a clone. Without a reactor, [`Timer::drive`] must run on the same thread.
+#[derive(Clone)]
+pub struct Timer(Rc<Inner>);
+
+struct Inner {
+    sleepers: RefCell<BinaryHeap<Reverse<Sleeper>>>,
+    alarms: RefCell<Alarms>,
+    /// The last time for which sleepers were woken.
+    now: Cell<Instant>,
+    /// Whether the timer stays awake before a sleeper is due.
+    spins: bool,
+    /// `None` if a reactor waits for the sleepers.
+    descriptor: Option<Descriptor>,
+}
+
+/// A timer descriptor, which wakes the sleepers on a Tokio runtime.
+struct Descriptor {
+    fd: AsyncFd<OwnedFd>,
+    /// The time that the descriptor is armed for: a later sleeper needs no system call.
+    armed: Cell<Option<Instant>>,
+    /// Whether the timer is awake now, so that new sleepers need not arm the descriptor.
+    awake: Cell<bool>,
+    /// The shortest round of [`Timer::spin`], one without work.
+    shortest: Cell<Duration>,
+}
+
+struct Sleeper {
+    due: Instant,
+    waker: Waker,
+}
+
+impl PartialEq for Sleeper {
+    /// Compares by due time.
+    fn eq(&self, other: &Self) -> bool {
+        self.due == other.due
+    }
+}
+impl Eq for Sleeper {}
+impl PartialOrd for Sleeper {
+    /// Compares by due time.
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Sleeper {
+    /// Compares by due time.
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.due.cmp(&other.due)
+    }
+}
+
+/// The alarms that have not fired, by due time and number.
+#[derive(Default)]
+struct Alarms {
+    waiting: BTreeMap<(Instant, u64), Rc<AlarmState>>,
+    /// The number of the next alarm.
+    next: u64,
+}
+
+#[derive(Default)]
+struct AlarmState {
+    fired: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+/// A due time that can be polled, and cancelled by dropping it. For deadlines that seldom come.
+pub struct Alarm {
+    key: (Instant, u64),
+    state: OnThread<Rc<AlarmState>>,
+}
+
+impl Alarm {
+    /// Sets an alarm of this thread's reactor; `None` if the thread has none.
+    pub fn at(due: Instant) -> Option<Self> {
+        with_current(|reactor| reactor.timer().set_alarm(due))
+    }
+
+    /// When it fires.
+    pub fn due(&self) -> Instant {
+        self.key.0
+    }
+
+    /// Ready once it has fired.
+    pub fn poll(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let state = self.state.get();
+        if state.fired.get() {
+            return Poll::Ready(());
+        }
+        let mut waker = state.waker.borrow_mut();
+        if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+            *waker = Some(cx.waker().clone());
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Alarm {
+    /// Cancels the alarm.
+    fn drop(&mut self) {
+        if self.state.is_here() && !self.state.get().fired.get() {
+            with_current(|reactor| {
+                let mut alarms = reactor.timer().0.alarms.borrow_mut();
+                // An earlier reactor of this thread may have set it.
+                if alarms.waiting.get(&self.key).is_some_and(|state| Rc::ptr_eq(state, self.state.get())) {
+                    alarms.waiting.remove(&self.key);
+                }
+            });
+        }
+    }
+}
+
+impl Timer {
+    /// Creates a timer on the current Tokio runtime. With `spins` it stays awake before a sleeper is due. Fails if the
+    /// process has run out of file descriptors.
+    pub fn new(spins: bool) -> io::Result<Self> {
+        let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        // SAFETY: `OwnedFd` names the same open file until it is dropped.
+        let fd = unsafe { AsyncFd::register(fd) }?;
+        let (awake, shortest) = (Cell::new(false), Cell::new(Duration::MAX));
+        Ok(Self::with(spins, Some(Descriptor { fd, armed: Cell::new(None), awake, shortest })))
+    }
+
+    /// Creates the timer of a reactor.
+    pub(super) fn of_reactor(spins: bool) -> Self {
+        Self::with(spins, None)
+    }
+
+    /// Creates a timer without sleepers.
+    fn with(spins: bool, descriptor: Option<Descriptor>) -> Self {
+        let now = Cell::new(Instant::now());
+        Self(Rc::new(Inner { sleepers: RefCell::default(), alarms: RefCell::default(), now, spins, descriptor }))
+    }
+
+    /// Whether it stays awake before a sleeper is due.
+    pub(super) fn spins(&self) -> bool {
+        self.0.spins
+    }
+
+    /// Sets an alarm at `due`.
+    fn set_alarm(&self, due: Instant) -> Alarm {
+        let mut alarms = self.0.alarms.borrow_mut();
+        let (key, state) = ((due, alarms.next), Rc::<AlarmState>::default());
+        alarms.next += 1;
+        alarms.waiting.insert(key, state.clone());
+        Alarm { key, state: OnThread::new(state) }
+    }
+
+    /// Waits until `due`; returns at once if it has passed.
+    pub async fn sleep_until(&self, due: Instant) {
+        let mut waiting = false;
+        poll_fn(|cx| {
+            if due <= self.0.now.get() {
+                return Poll::Ready(());
+            }
+            // If another event polled the task, it is queued already, and its old waker still wakes it.
+            if waiting {
+                return Poll::Pending;
+            }
+            let now = Instant::now();
+            if due <= now {
+                return Poll::Ready(());
+            }
+            waiting = true;
+            self.0.sleepers.borrow_mut().push(Reverse(Sleeper { due, waker: cx.waker().clone() }));
+            if let Some(descriptor) = &self.0.descriptor {
+                descriptor.arm(due, now, self.0.spins);
+            }
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Wakes sleepers when they are due, until the runtime ends. Returns only on an error; then no sleeper is
+    /// woken any more. With a reactor, which does this itself, it never returns.
+    pub async fn drive(&self) -> io::Error {
+        let Some(descriptor) = &self.0.descriptor else { return pending().await };
+        loop {
+            let mut ready = match descriptor.fd.readable().await {
+                Ok(ready) => ready,
+                Err(error) => return error,
+            };
+            // The descriptor is not read: arming it again resets its state, and Tokio reports each expiry
+            // (edge-triggered, epoll(7)).
+            ready.clear_ready();
+            descriptor.armed.set(None);
+            if self.0.spins {
+                self.spin(descriptor).await;
+            } else {
+                self.wake_due(Instant::now());
+                // A woken sleeper usually sleeps again and then arms the timer itself.
+                let mut yielded = false;
+                poll_fn(|cx| {
+                    if yielded {
+                        return Poll::Ready(());
+                    }
+                    yielded = true;
+                    cx.waker().wake_by_ref();
+                    Poll::Pending
+                })
+                .await;
+            }
+            if let Some(next) = self.next() {
+                descriptor.arm(next, Instant::now(), self.0.spins);
+            }
+        }
+    }
+
+    /// Wakes sleepers when they are due, without sleeping, until none is due within [`SPIN`].
+    async fn spin(&self, descriptor: &Descriptor) {
+        descriptor.awake.set(true);
+        let mut now = Instant::now();
+        loop {
+            self.wake_due(now);
+            // Runs the tasks that are ready and polls the sockets.
+            tokio::task::yield_now().await;
+            let before = std::mem::replace(&mut now, Instant::now());
+            // A round without work takes about the shortest time; the rest of a longer one is work.
+            let shortest = descriptor.shortest.get().min(now - before);
+            descriptor.shortest.set(shortest);
+            cpu::count_spin((now - before).min(2 * shortest));
+            if self.next().is_none_or(|next| next > now + SPIN) {
+                break;
+            }
+        }
+        descriptor.awake.set(false);
+    }
+
+    /// Returns the earliest due time of a sleeper or alarm, if there is one.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let sleeper = self.0.sleepers.borrow().peek().map(|Reverse(first)| first.due);
+        let alarm = self.0.alarms.borrow().waiting.first_key_value().map(|((due, _), _)| *due);
+        match (sleeper, alarm) {
+            (Some(sleeper), Some(alarm)) => Some(sleeper.min(alarm)),
+            (sleeper, alarm) => sleeper.or(alarm),
+        }
+    }
+
+    /// Wakes the sleepers and alarms that are due at `now`.
+    pub(super) fn wake_due(&self, now: Instant) {
+        self.0.now.set(now);
+        let mut sleepers = self.0.sleepers.borrow_mut();
+        while sleepers.peek().is_some_and(|Reverse(first)| first.due <= now) {
+            if let Some(Reverse(first)) = sleepers.pop() {
+                first.waker.wake();
+            }
+        }
+        let mut alarms = self.0.alarms.borrow_mut();
+        while let Some(first) = alarms.waiting.first_entry().filter(|first| first.key().0 <= now) {
+            let state = first.remove();
+            state.fired.set(true);
+            state.waker.take().into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+impl Descriptor {
+    /// Arms the descriptor for a sleeper due at `due`, unless it is woken anyway: the timer is awake or armed early
+    /// enough. `now`: the current time.
+    fn arm(&self, due: Instant, now: Instant, spins: bool) {
+        if self.awake.get() || self.armed.get().is_some_and(|armed| armed <= due) {
+            return;
+        }
+        self.armed.set(Some(due));
+        let early = if spins { SPIN } else { Duration::ZERO };
+        // Zero would disarm the timer: use 1 ns for a time that has passed.
+        let left = due.saturating_duration_since(now + early).max(Duration::from_nanos(1));
+        let value = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+        let setting = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: value };
+        timerfd_settime(&self.fd, TimerfdTimerFlags::empty(), &setting).expect("an open timer takes a valid time");
+    }
+}
