@@ -52,9 +52,16 @@ impl Limit {
     }
 
     /// Returns the result of `part` of the request, or `None` if the time is up first. Creates a timer, so use it only
-    /// for rare operations.
-    pub async fn within<F: Future>(self, part: F) -> Option<F::Output> {
-        Deadline::default().within(self.due, part).await
+    /// for rare operations. These are boxed: the futures of requests contain them, and are copied.
+    pub fn within<F: Future>(self, part: F) -> impl Future<Output = Option<F::Output>> {
+        let (mut part, mut deadline) = (Box::pin(part), Deadline::default());
+        poll_fn(move |cx| match part.as_mut().poll(cx) {
+            Poll::Ready(result) => Poll::Ready(Some(result)),
+            Poll::Pending => {
+                deadline.arm(self.due);
+                deadline.poll(self.due, cx).map(|()| None)
+            }
+        })
     }
 }
 

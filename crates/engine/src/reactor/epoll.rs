@@ -2,9 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr;
 use std::time::{Duration, Instant};
 
+use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::time::{
@@ -78,15 +80,22 @@ impl Poller {
     fn sleep(&self, timeout: Option<Duration>) -> io::Result<()> {
         let mut events = self.events.borrow_mut();
         events.clear();
-        let timeout = match (&self.timer, timeout) {
-            (Some(timer), Some(left)) if !left.is_zero() => {
-                timer.arm(left)?;
-                None
+        let waited = match &self.timer {
+            None => {
+                let timeout = timeout.map(|left| timespec(less_slack(left)));
+                epoll_pwait2(&self.epoll, &mut events, timeout.as_ref())
             }
-            (_, timeout) => timeout.map(|left| timespec(less_slack(left))),
+            Some(timer) => {
+                // `epoll_wait` counts milliseconds: it only polls, or waits for the timer too.
+                let zero = timeout.is_some_and(|left| left.is_zero()).then(|| timespec(Duration::ZERO));
+                if let (None, Some(left)) = (&zero, timeout) {
+                    timer.arm(left)?;
+                }
+                epoll::wait(&self.epoll, spare_capacity(&mut events), zero.as_ref()).map(drop)
+            }
         };
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
+        match waited {
+            Ok(()) | Err(Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
@@ -103,6 +112,30 @@ impl Timerfd {
         }
         Ok(())
     }
+}
+
+/// Waits for events, at most `timeout`, and adds them to the capacity of `events`.
+fn epoll_pwait2(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, timeout: Option<&Timespec>) -> Result<(), Errno> {
+    let space = events.spare_capacity_mut();
+    let timeout = timeout.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: The kernel writes at most as many events as there is space for. rustix defines its event and its time as
+    // the kernel does. No signal mask is given.
+    let count = unsafe {
+        libc::syscall(
+            libc::SYS_epoll_pwait2,
+            epoll.as_raw_fd(),
+            space.as_mut_ptr(),
+            space.len() as libc::c_int,
+            timeout,
+            ptr::null::<libc::sigset_t>(),
+            0_usize,
+        )
+    };
+    let count =
+        usize::try_from(count).map_err(|_| Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO))?;
+    // SAFETY: The kernel has written this number of events after the first ones.
+    unsafe { events.set_len(events.len() + count) };
+    Ok(())
 }
 
 /// Returns the timeout after which the kernel ends a wait of `left`. It adds a slack of a thousandth

@@ -51,7 +51,7 @@ impl Readiness {
 /// A connection of the reactor on this thread. On any other thread its methods panic.
 pub struct TcpStream {
     readiness: OnThread<Rc<Readiness>>,
-    token: u64,
+    pub(super) token: u64,
     socket: std::net::TcpStream,
 }
 
