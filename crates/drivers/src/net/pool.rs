@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use super::deadline::Limit;
+use super::deadline::{Deadline, Limit};
 use super::route::Route;
 
 /// Lead in requests at which a connection may move to another node: moving costs a connect.
@@ -22,6 +22,8 @@ pub struct Pool {
     served: RefCell<Vec<u64>>,
     /// One permit per idle route that is not promised to a client.
     free: Semaphore,
+    /// Timers of past waits, for the next ones.
+    deadlines: RefCell<Vec<Deadline>>,
 }
 
 /// A borrowed route; dropping it returns it to the pool.
@@ -35,14 +37,20 @@ pub struct Borrowed<'a> {
 impl Pool {
     /// Creates a pool in which all routes are idle.
     pub fn new(routes: VecDeque<Route>) -> Self {
-        Self { free: Semaphore::new(routes.len()), served: RefCell::default(), idle: RefCell::new(routes) }
+        let free = Semaphore::new(routes.len());
+        Self { free, served: RefCell::default(), idle: RefCell::new(routes), deadlines: RefCell::default() }
     }
 
     /// Waits for a free route, preferably to node number `wanted`; `None` if `limit` passes first.
     pub async fn borrow(&self, limit: Limit, wanted: Option<u16>) -> Option<Borrowed<'_>> {
         let permit = match self.free.try_acquire() {
             Ok(permit) => permit,
-            Err(_) => limit.within(self.free.acquire()).await?.ok()?,
+            Err(_) => {
+                let mut deadline = self.deadlines.borrow_mut().pop().unwrap_or_default();
+                let permit = deadline.within(limit.due, self.free.acquire()).await;
+                self.deadlines.borrow_mut().push(deadline);
+                permit?.ok()?
+            }
         };
         let route = match wanted {
             None => self.idle.borrow_mut().pop_front(),

@@ -88,12 +88,17 @@ impl TcpStream {
     /// Reads available bytes; `WouldBlock` if none are. Makes a system call only after the kernel has reported an
     /// event.
     pub fn try_read(&self, space: &mut [u8]) -> io::Result<usize> {
+        self.try_read_by(space.len(), || (&self.socket).read(space))
+    }
+
+    /// Reads at most `len` bytes by `read`; `WouldBlock` if none are available.
+    fn try_read_by(&self, len: usize, mut read: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
         let readiness = self.readiness.get();
         while readiness.readable.get() {
-            match (&self.socket).read(space) {
+            match read() {
                 Ok(count) => {
                     // A partial read has drained the socket.
-                    if count > 0 && count < space.len() && !readiness.closed.get() {
+                    if count > 0 && count < len && !readiness.closed.get() {
                         readiness.readable.set(false);
                     }
                     return Ok(count);
@@ -161,11 +166,15 @@ impl Drop for TcpStream {
 }
 
 impl AsyncRead for TcpStream {
-    /// Reads available bytes.
+    /// Reads available bytes into uninitialized space: libraries pass several KiB for each answer.
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self.try_read(space.initialize_unfilled()) {
+        // SAFETY: The kernel only writes to it.
+        let unfilled = unsafe { space.unfilled_mut() };
+        match self.try_read_by(unfilled.len(), || Ok(rustix::io::read(&self.socket, &mut *unfilled)?.0.len())) {
             Ok(count) => {
+                // SAFETY: The kernel has written these bytes.
+                unsafe { space.assume_init(count) };
                 space.advance(count);
                 Poll::Ready(Ok(()))
             }
