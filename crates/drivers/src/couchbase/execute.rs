@@ -80,25 +80,28 @@ impl ConnectionSet {
         durable: bool,
         limit: Limit,
     ) -> (SentRequest, Result<(), Failure>) {
-        let mut sent_request = SentRequest { exchanged: Exchanged::never(), node: 0, bucket: bucket.number };
-        let mut sent = false;
+        let sent_request = |whole: Option<Exchanged>, node| SentRequest {
+            exchanged: whole.unwrap_or_else(Exchanged::never),
+            node,
+            bucket: bucket.number,
+        };
+        let (mut whole, mut last) = (None, 0);
         loop {
-            let Some(node) = bucket.vbuckets.node(vbucket) else { return (sent_request, Err(unserved())) };
-            sent_request.node = node;
+            let Some(node) = bucket.vbuckets.node(vbucket) else { return (sent_request(whole, last), Err(unserved())) };
+            last = node;
             if let Err(failure) = self.open(nodes, bucket, node, durable, limit).await {
-                return (sent_request, Err(failure));
+                return (sent_request(whole, node), Err(failure));
             }
             let connection = &mut self.by_node[bucket.number][usize::from(node)];
             let (exchanged, outcome) = connection.speak(request, 1, limit).await;
-            sent_request.exchanged = if sent { sent_request.exchanged.then(&exchanged) } else { exchanged };
-            sent = true;
+            whole = Some(whole.map_or(exchanged, |before: Exchanged| before.then(&exchanged)));
             if let Err(trouble) = outcome {
                 bucket.doubt();
-                return (sent_request, Err(trouble.into()));
+                return (sent_request(whole, node), Err(trouble.into()));
             }
-            let Some(answer) = connection.answers().read().next() else { return (sent_request, Ok(())) };
+            let Some(answer) = connection.answers().read().next() else { return (sent_request(whole, node), Ok(())) };
             if answer.status != NOT_MINE || limit.has_passed() {
-                return (sent_request, Ok(()));
+                return (sent_request(whole, node), Ok(()));
             }
             // A node that lost the vbucket may send the new configuration in its answer. Otherwise fetch it.
             let learned = match nodes.known.host(node) {
@@ -106,7 +109,7 @@ impl ConnectionSet {
                 None => false,
             };
             if !learned && let Err(error) = nodes.discover(bucket, limit).await {
-                return (sent_request, Err(error.into()));
+                return (sent_request(whole, node), Err(error.into()));
             }
             if bucket.vbuckets.node(vbucket) == Some(node) {
                 sleep(PAUSE).await;

@@ -77,12 +77,14 @@ impl Marks {
     /// Ends a request and returns its times and bytes. With `answered`, the last byte read is the end of its answer;
     /// otherwise the request ends now.
     pub fn end(&self, begun: RequestStart, answered: bool) -> Exchanged {
-        let now = self.now();
-        let at = |mark: &AtomicU64| match mark.load(Ordering::Relaxed) {
-            NEVER => now,
-            mark => mark,
+        let known = |mark: &AtomicU64| Some(mark.load(Ordering::Relaxed)).filter(|mark| *mark != NEVER);
+        let (first, last) = match (known(&self.first), known(&self.last).filter(|_| answered)) {
+            (Some(first), Some(last)) => (first, last),
+            (first, last) => {
+                let now = self.now();
+                (first.unwrap_or(now), last.unwrap_or(now))
+            }
         };
-        let (first, last) = (at(&self.first), if answered { at(&self.last) } else { now });
         let instant = |mark| self.opened + Duration::from_nanos(mark);
         Exchanged {
             sent: instant(first),

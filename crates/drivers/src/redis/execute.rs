@@ -82,9 +82,8 @@ impl ConnectionSet {
             Mode::Cluster => self.follow(nodes, request, slot, turn, limit).await,
             Mode::Single | Mode::Unknown => {
                 let (node, opened) = self.turn(nodes, turn, limit).await;
-                let unsent = SentRequest { exchanged: Exchanged::never(), node, before: 0 };
                 if let Err(failure) = opened {
-                    return (unsent, Err(failure));
+                    return (SentRequest { exchanged: Exchanged::never(), node, before: 0 }, Err(failure));
                 }
                 let connection = &mut self.by_node[usize::from(node)];
                 let (mut exchanged, mut outcome) = connection.speak([request, b""], 1, limit).await;
@@ -96,7 +95,7 @@ impl ConnectionSet {
                     (again, outcome) = connection.speak([&text, b""], 1, limit).await;
                     exchanged = exchanged.then(&again);
                 }
-                (SentRequest { exchanged, ..unsent }, outcome.map_err(Failure::from))
+                (SentRequest { exchanged, node, before: 0 }, outcome.map_err(Failure::from))
             }
         }
     }
