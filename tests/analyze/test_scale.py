@@ -5,13 +5,16 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from loadframe.analyze.compare import read_runs
+from loadframe.analyze.compare import Group, compare, read_runs
 from loadframe.analyze.experiment import read_experiment
+from loadframe.analyze.processes import FRESH_NODE
 from loadframe.analyze.scale import warnings
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lower_bound
+from loadframe.analyze.settings.analysis import analyse
 from loadframe.base.errors import BadInput
 from loadframe.report.kinds.scale import sweep_page
 from simulated import Truth, write_experiment, write_run
@@ -261,10 +264,10 @@ def test_one_node_without_cpu_beside_idle_ones_is_a_pitfall(tmp_path, first, oth
     ("ages", "told"),
     [((20e3, 3600e3), True), ((20e3, 200e3), False), ((400e3, 36e6), False), ((3600e3, 3600e3), False)],
 )
-def test_a_fresh_node_beside_a_warm_one_is_a_pitfall(tmp_path, ages, told):
+def test_a_fresh_node_beside_a_warm_one_is_named_by_each_kind(tmp_path, ages, told):
     """Two nodes with these ages, ms, at the start of the measured window; a third treatment has one node."""
-    folder = read_experiment(write_experiment(tmp_path / "e", Truth(), clients=(4,), nodes=(1, 2), repetitions=1))
-    for run in folder.runs:
+    path = write_experiment(tmp_path / "e", Truth(), clients=(4,), nodes=(1, 2), repetitions=1)
+    for run in read_experiment(path).runs:
         telemetry = run.run.telemetry
         begin = run.phase("range_100").begin
         rows = [(begin + second, f"node:{node}", ages[node] + 1e3 * second) for node in range(run.nodes)
@@ -273,12 +276,19 @@ def test_a_fresh_node_beside_a_warm_one_is_a_pitfall(tmp_path, ages, told):
         columns = {"time": times, "source": sources, "metric": ["uptime_ms"] * len(rows), "value": values,
                    "machine": [None] * len(rows)}  # fmt: skip
         added = pa.table({name: columns[name] for name in telemetry.column_names}, schema=telemetry.schema)
-        run.run.__dict__["telemetry"] = pa.concat_tables([telemetry, added])
-    findings = [it for it in warnings.warnings(folder.runs, "range_100", ()) if it.rule == warnings.FRESH_NODE]
-    assert len(findings) == told
-    for finding in findings:
-        assert "with 2 nodes the youngest node had run for 20 s and the oldest for 1 h" in finding.cause
-        assert "warmup" in finding.remedy
+        pq.write_table(pa.concat_tables([telemetry, added]), run.run.path / "telemetry.parquet")
+    runs = read_experiment(path).runs
+    settings = {"factors": {"nodes": [1, 2], "clients": [4]}, "at": {"nodes": [1, 2]}, "measure": ["range_100"],
+                "objective": "throughput", "scheme": "factorial", "hard": []}  # fmt: skip
+    of_kinds = {
+        "scale": warnings.warnings(runs, "range_100", ()),
+        "compare": compare([Group("one", runs[:1]), Group("two", runs[1:])], intended=True).warnings,
+        "settings": [finding for result in analyse(settings, runs) for finding in result.warnings],
+    }
+    for kind, findings in of_kinds.items():
+        causes = [finding.cause for finding in findings if finding.rule == FRESH_NODE]
+        assert len(causes) == told, kind
+        assert all("with 2 nodes the youngest node had run for 20 s and the oldest for 1 h" in it for it in causes)
 
 
 def test_the_machines_share_of_the_variance_is_reported(tmp_path):

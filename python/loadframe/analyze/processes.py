@@ -1,4 +1,4 @@
-"""CPU use of each process of a store or application in a measured window, from telemetry."""
+"""Telemetry in a measured window: samples of a metric, CPU use of each process, and ages of nodes."""
 
 import math
 from collections import defaultdict
@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.analyze.estimate import Estimate, mean_interval, within
-from loadframe.analyze.experiment import RecordedExperiment, by_treatment
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, by_treatment
+from loadframe.analyze.finding import Finding, Rule
 from loadframe.base.order import by_number
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
@@ -29,9 +30,22 @@ _LEAST_SEEN = 0.9
 _LEAST_INSIDE = 0.5
 #: Name of the sum of all processes.
 ALL = "all"
+#: The statistic of some stores with the time since a node's start, ms.
+UPTIME = "uptime_ms"
+#: Time in which the JIT compiler of a JVM makes a node faster, s.
+_WARMING = 300.0
+#: Ratio of the ages of two nodes from which they count as differently warm.
+_OLDER = 3
 
 #: Start and end of the interval before a poll, s, and the CPU use in it, cores.
 _Span = tuple[float, float, float]
+
+FRESH_NODE = Rule(
+    "fresh_node",
+    "with {nodes:nodes} the youngest node had run for {young:duration} and the oldest for {old:duration} when the"
+    " measurement began: a node on a JVM gets faster for minutes, so the figures may be too low",
+    "set a longer warmup, such as 5m, or load the new node before its runs, in a phase of prepare",
+)
 
 
 @dataclass(frozen=True)
@@ -96,6 +110,52 @@ class ProcessesOf:
 
     used: Mapping[str, Mapping[str, CpuUse]]  #: by phase and process; for several processes, the last one is `ALL`
     unsampled: Sequence[Unsampled]  #: phases with too few polls; empty if no process was polled
+
+
+def samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[float]:
+    """Return the samples of a metric in the measured window, from all sources whose name begins with `source`.
+
+    Nodes without data, such as routers, are left out.
+    """
+    return [value for values in by_source(run, phase, source, metric).values() for value in values]
+
+
+def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[str, list[float]]:
+    """Return the samples of a metric in the measured window by source, for names that begin with `source`.
+
+    Nodes without data, such as routers and configuration servers, are omitted: they would distort means over nodes.
+    """
+    entry = run.phase(phase)
+    values: dict[str, list[float]] = defaultdict(list)
+    if run.run is None or entry is None:
+        return values
+    table = run.run.telemetry
+    end = entry.begin + entry.duration
+    within = pc.and_(pc.greater_equal(table["time"], entry.begin), pc.less_equal(table["time"], end))
+    named = pc.and_(pc.starts_with(table["source"], source), pc.equal(table["metric"], metric))
+    rows = table.filter(pc.and_(within, named)).sort_by("time")
+    for name, value in zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True):
+        if name.removeprefix(_NODE) not in run.manifest.store.companions:
+            values[name].append(value)
+    return values
+
+
+def fresh_nodes(runs: Iterable[RecordedRun], phases: Sequence[str]) -> list[Finding]:
+    """Return a finding if a run had a fresh node beside an old node; it names the youngest node of all runs.
+
+    Only for stores whose statistics have the time since the start.
+    """
+    mixed = []
+    for run in runs:
+        # Reading the telemetry takes time, and one node has no other beside it.
+        for phase in phases if (run.nodes or 1) > 1 else ():
+            ages = [min(values) / 1e3 for values in by_source(run, phase, _NODE, UPTIME).values()]
+            if len(ages) > 1 and min(ages) < _WARMING <= max(ages) and max(ages) > _OLDER * min(ages):
+                mixed.append((min(ages), max(ages), len(ages)))
+    if not mixed:
+        return []
+    young, old, nodes = min(mixed)
+    return [FRESH_NODE(nodes=[nodes], young=young, old=old)]
 
 
 def processes_of(run: Run, phases: Sequence[PhaseSummary] | None = None) -> ProcessesOf:

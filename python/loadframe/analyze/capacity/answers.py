@@ -21,6 +21,7 @@ from loadframe.analyze.exclusion import selected_runs, warned_runs
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.percentiles import ENOUGH
+from loadframe.analyze.processes import fresh_nodes
 from loadframe.analyze.rates import RATES, THROUGHPUT
 from loadframe.analyze.summary import QUANTILES
 from loadframe.base.units import format_duration
@@ -449,12 +450,8 @@ def warnings(capacities: Capacities) -> list[Finding]:
                                   warmup=warmup)
                 )  # fmt: skip
                 break
-    # Imported here because it takes a second, and the search for rates imports this module.
-    from loadframe.analyze.scale.warnings import fresh_nodes
-
     phases = capacities.folder.description.get("measure", ())
-    fresh = [finding for phase in phases for finding in fresh_nodes(capacities.folder.runs, phase)]
-    return [*findings, *_imprecise(capacities, unit), *fresh[:1]]
+    return [*findings, *_imprecise(capacities, unit), *fresh_nodes(capacities.folder.runs, phases)]
 
 
 def _imprecise(capacities: Capacities, unit: str) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from loadframe.analyze.exclusion import selected_in_groups, warned_document, war
 from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, RecordedRun, excluded, read_experiment
 from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.analyze.finding import Finding
+from loadframe.analyze.processes import fresh_nodes
 from loadframe.analyze.sessions import block_of, sessions_of, speed_ratio, started
 from loadframe.base.errors import BadInput
 
@@ -254,10 +255,12 @@ def compare(
                 f"the experiment of {first.label} has `estimate: robust`, but {second.label} has not",
                 remedy="compare experiments with the same estimate",
             )
+    usable = [run for group in groups for run in group.usable]
     warnings = [
         *rules.failed_and_excluded(groups),
         *selected_in_groups({group.label: (group.runs, group.usable) for group in groups}),
         *rules.faulty_runs(groups),
+        *fresh_nodes(usable, list(dict.fromkeys(measure.phase for measure in measures_of(usable, kinds)))),
     ]
     raw: list[Contrast] = []
     differing = {}

@@ -6,50 +6,17 @@ Calibration of clients, with the bounds of the elasticity paper: every node betw
 limit applies to the nodes, only throughput shows whether there are enough clients.
 """
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from statistics import fmean
 
-import pyarrow.compute as pc
-
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding, Rule
-from loadframe.analyze.processes import ALL, processes_of
+from loadframe.analyze.processes import ALL, by_source, processes_of, samples
 from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.analyze.scale.treatments import Treatment
 from loadframe.base.units import counted, format_count, format_nodes, format_share
-
-_NODE = "node:"
-
-
-def samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[float]:
-    """Return the samples of a metric in the measured window, from all sources whose name begins with `source`.
-
-    Nodes without data, such as routers, are left out.
-    """
-    return [value for values in by_source(run, phase, source, metric).values() for value in values]
-
-
-def by_source(run: RecordedRun, phase: str, source: str, metric: str) -> dict[str, list[float]]:
-    """Return the samples of a metric in the measured window by source, for names that begin with `source`.
-
-    Nodes without data, such as routers and configuration servers, are omitted: they would distort means over nodes.
-    """
-    entry = run.phase(phase)
-    values: dict[str, list[float]] = defaultdict(list)
-    if run.run is None or entry is None:
-        return values
-    table = run.run.telemetry
-    end = entry.begin + entry.duration
-    within = pc.and_(pc.greater_equal(table["time"], entry.begin), pc.less_equal(table["time"], end))
-    named = pc.and_(pc.starts_with(table["source"], source), pc.equal(table["metric"], metric))
-    rows = table.filter(pc.and_(within, named)).sort_by("time")
-    for name, value in zip(rows["source"].to_pylist(), rows["value"].to_pylist(), strict=True):
-        if name.removeprefix(_NODE) not in run.manifest.store.companions:
-            values[name].append(value)
-    return values
 
 
 def cores_used(run: RecordedRun, phase: str) -> float:

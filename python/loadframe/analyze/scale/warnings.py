@@ -9,7 +9,8 @@ from typing import Any
 from loadframe.analyze.compare import Measure
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding, Rule
-from loadframe.analyze.scale.saturation import by_source, cores_used, cpu_shares, samples
+from loadframe.analyze.processes import fresh_nodes, samples
+from loadframe.analyze.scale.saturation import cores_used, cpu_shares
 from loadframe.analyze.scale.treatments import Treatment
 from loadframe.analyze.sessions import speed_range, speed_share
 from loadframe.base.units import format_duration, format_nodes, format_share, format_shares
@@ -28,12 +29,6 @@ _DEARER = 1.25
 _USED_UP, _IDLE_BESIDE = 0.9, 0.6
 #: Ratio of the reference benchmark's times above which the speed of the machine affects comparisons.
 _PACES = 1.15
-#: The statistic of some stores with the time since a node's start, ms.
-UPTIME = "uptime_ms"
-#: Time in which the JIT compiler of a JVM makes a node faster, s.
-_WARMING = 300.0
-#: Ratio of the ages of two nodes from which they count as differently warm.
-_OLDER = 3
 _DEDICATED = "repeat on a machine with dedicated processors; more repetitions reduce the run-to-run variance"
 
 
@@ -132,12 +127,6 @@ HOT_NODE = Rule(
     "check which shards, keys or roles the requests use, on which node these are, and whether clients use all nodes"
     " (`spread` in the file); telemetry.parquet names the node. Until then more nodes do not help",
 )
-FRESH_NODE = Rule(
-    "fresh_node",
-    "with {nodes:nodes} the youngest node had run for {young:duration} and the oldest for {old:duration} when the"
-    " measurement began: a node on a JVM gets faster for minutes, so the figures may be too low",
-    "set a longer warmup, such as 5m, or load the new node before its runs, in a phase of prepare",
-)
 SPEED_VARIED = Rule("speed_varied", _speed_varied, _DEDICATED)
 
 
@@ -153,23 +142,8 @@ def warnings(runs: Sequence[RecordedRun], phase: str, best: Sequence[Treatment])
         *_about_storage(by_nodes, phase),
         *_about_work(usable, phase, best),
         *_about_machine(usable, by_nodes, phase),
-        *fresh_nodes(usable, phase),
+        *fresh_nodes(usable, [phase]),
     )
-
-
-def fresh_nodes(runs: Sequence[RecordedRun], phase: str) -> Iterator[Finding]:
-    """Yield a finding if a run had a fresh node beside an old node; it names the youngest node of all runs.
-
-    Only for stores whose statistics have the time since the start.
-    """
-    mixed = []
-    for run in runs:
-        ages = [min(values) / 1e3 for values in by_source(run, phase, "node:", UPTIME).values()]
-        if len(ages) > 1 and min(ages) < _WARMING <= max(ages) and max(ages) > _OLDER * min(ages):
-            mixed.append((min(ages), max(ages), len(ages)))
-    if mixed:
-        young, old, nodes = min(mixed)
-        yield FRESH_NODE(nodes=[nodes], young=young, old=old)
 
 
 def _about_load(usable: Sequence[RecordedRun], by_nodes: Mapping[int, Any], phase: str) -> Iterator[Finding]:

@@ -22,6 +22,7 @@ from loadframe.analyze.estimate import Estimate, holm
 from loadframe.analyze.executions import AGAIN, FIRST
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding
+from loadframe.analyze.processes import fresh_nodes
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.scale.saturation import cores_used
 from loadframe.analyze.scale.treatments import main_operation
@@ -101,7 +102,7 @@ def read_settings(path: Any) -> Settings:
 def analyse(description: Mapping[str, Any], runs: Sequence[RecordedRun], *, costs: bool = True) -> list[SettingsAt]:
     """Return the result of each phase at each size; `description` is the content of experiment.json.
 
-    `costs`: whether to compute CPU costs, which reads the telemetry of each run.
+    `costs`: whether to compute CPU costs and look for fresh nodes, which reads the telemetry of each run.
     """
     sizes: Mapping[str, Sequence[Any]] = description.get("at") or {}
     designs = []
@@ -193,7 +194,7 @@ def _analyse(
 ) -> SettingsAt:
     """Return the result of one phase at one size; `results` is the number of such results in the report.
 
-    `costs`: add the cost of each combination.
+    `costs`: read the telemetry: add the cost of each combination, and look for fresh nodes.
     """
     factors, objective, designed, used, rows = (
         design.factors,
@@ -233,6 +234,7 @@ def _analyse(
         course=tuple(zip(chosen, np.exp(logs).tolist(), strict=True)),
         warnings=(
             *_failing(failed_runs, failed_at, failures, factors),
+            *(fresh_nodes(map(_uncached, used), [design.phase]) if costs else ()),
             *_doubts(description["scheme"], designed, responses, best, factors, confirmation),
         ),
         failed=failed,
@@ -517,8 +519,12 @@ def _costs(runs: Sequence[RecordedRun], chosen: Sequence[int], phase: str) -> di
 
 def _cores(run: RecordedRun, phase: str) -> float:
     """Return the mean number of cores that all nodes used in the measured window; 0 if unknown."""
-    # A fresh `Run` frees its content afterwards: experiments have thousands of runs.
-    return cores_used(replace(run, run=Run(run.run.path)), phase) if run.run else 0.0
+    return cores_used(_uncached(run), phase)
+
+
+def _uncached(run: RecordedRun) -> RecordedRun:
+    """Return a copy of a run that frees its content afterwards: experiments have thousands of runs."""
+    return replace(run, run=Run(run.run.path) if run.run else None)
 
 
 def _closed(runs: Sequence[RecordedRun], phase: str) -> bool:
