@@ -15,9 +15,11 @@ from types import SimpleNamespace
 import pytest
 from test_existing_clusters import WORKLOAD, Witness, carry_out, ledgers
 
+import loadframe.store as stores
 from commands import Running, loadframe, open_folder
 from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.cluster import Cluster, ClusterSpec
+from loadframe.cluster.reach import require_protocol
 from loadframe.experiment.file.reader import with_keys
 from loadframe.experiment.runner import existing
 from loadframe.record import Run
@@ -292,8 +294,31 @@ def test_clusters_that_are_not_as_expected_are_refused_before_the_first_run(refu
             access = ", user: a, password_file: nodes" if kind == "postgresql" else ""
             (tmp_path / "nodes").write_text("secret")
             refused(f"{{kind: {kind}, hosts: {page.address}{access}}}")
-        assert refused(f"{{kind: opensearch, hosts: {server.address}}}")
+        assert "speaks the protocol of redis, not HTTP" in refused(f"{{kind: opensearch, hosts: {server.address}}}")
         assert server.foreign() == []
+
+
+class WithoutTls(Handler):
+    """A server that answers a request for TLS as PostgreSQL does, and closes connections with other requests."""
+
+    def handle(self) -> None:
+        if self.connection.recv(64) == bytes.fromhex("0000000804d2162f"):
+            self.connection.sendall(b"N")
+
+
+def test_another_product_is_recognized_by_its_protocol(tmp_path):
+    with Redis(tmp_path) as server, LoopbackServer(LoginPage) as page, LoopbackServer(WithoutTls) as other:
+        spoken = {"redis": server.address, "postgresql": other.address, "HTTP": page.address}
+        for kind in ("opensearch", "couchbase", "redis", "postgresql", "mongodb", "cassandra"):
+            store = stores.find(kind)
+            for protocol, address in spoken.items():
+                if protocol in (kind, "HTTP" if store.speaks_http else ""):
+                    require_protocol(store, [address])
+                    continue
+                with pytest.raises(BadInput, match=f"this server speaks .*{protocol}, not .*") as refused:
+                    require_protocol(store, [address])
+                assert refused.value.where == address and "--store" in str(refused.value.remedy)
+        require_protocol(stores.find("redis"), [f"127.0.0.1:{free_port()}"])
 
 
 def test_messages_name_keys_of_the_file_and_no_options(refused, tmp_path):

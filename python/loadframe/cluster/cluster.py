@@ -20,6 +20,7 @@ from loadframe.cluster.events import ClusterEvent, Listener
 from loadframe.cluster.node import Node, State
 from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.placement import preview
+from loadframe.cluster.reach import require_protocol
 from loadframe.cluster.scale_command import ScaleCommand
 from loadframe.cluster.scaling import establish, grow, mend, shrink
 from loadframe.cluster.software import Software, prepare, require_reads, server_user, version
@@ -235,7 +236,11 @@ class Cluster(ClusterView):
             # A proxy may know more names.
             require_known(hosts)
         access.verify(hosts, kind.announce_tls)
-        version = kind.version(hosts)
+        try:
+            version = kind.version(hosts)
+        except LoadframeError:
+            require_protocol(kind, hosts)
+            raise
         kind.require_product(hosts, version)
         kind.require_one_cluster(hosts)
         nodes = [Node(f"node-{index}", address) for index, address in enumerate(hosts)]

@@ -6,6 +6,7 @@ Command-line options never contain secrets, because all users of the machine can
 import contextlib
 import getpass
 import os
+import re
 import socket
 import stat
 import sys
@@ -139,6 +140,8 @@ def _visible(secret: str, where: str) -> str:
 
 #: Time limit of a connection to an address, s.
 _CONNECT_TIMEOUT = 5.0
+#: The greeting (see `Store`) for all stores that are administered by HTTP.
+_HTTP = b"GET / HTTP/1.0\r\n\r\n"
 
 
 def access_to(kind: str, hosts: str, given: Mapping[str, Any], warn: Warn) -> tuple[list[str], Access]:
@@ -200,6 +203,51 @@ def require_reachable(addresses: Sequence[str], access: Access = OPEN) -> None:
             if access.proxied
             else "start the node, or remove its address",
         )
+
+
+def require_protocol(store: Store, addresses: Sequence[str]) -> None:
+    """Raise BadInput if the first address speaks the protocol of another store than `store`. Uses no TLS and no proxy.
+
+    A server whose protocol is not recognized is accepted.
+    """
+    kinds = {other.kind: other.greeting for other in stores.stores().values() if other.greeting}
+    expected = "HTTP" if store.speaks_http else store.kind
+    if expected != "HTTP" and expected not in kinds:
+        return
+    protocol = _protocol(addresses[0], kinds)
+    if protocol is None or protocol == expected:
+        return
+    spoken, option = f"the protocol of {protocol}", f"--store {protocol}"
+    if protocol not in kinds:
+        spoken, option = protocol, "the --store of its product"
+    raise BadInput(
+        f"this server speaks {spoken}, not {'HTTP' if store.speaks_http else f'the protocol of {store.kind}'}",
+        where=addresses[0],
+        remedy=f"give {option}, or correct the address",
+    )
+
+
+def _protocol(address: str, greetings: Mapping[str, tuple[bytes, bytes]]) -> str | None:
+    """Return the name of the greeting that a server answers, or `HTTP`; None if it is not recognized or silent."""
+    protocols: dict[bytes, dict[str, bytes]] = {_HTTP: {}}
+    for name, (greeting, pattern) in greetings.items():
+        protocols.setdefault(greeting, {})[name] = pattern
+    # Last, because MongoDB answers HTTP with a hint.
+    protocols[_HTTP]["HTTP"] = rb"HTTP/\d"
+    for greeting, patterns in protocols.items():
+        answer = _answer(address, greeting)
+        for name, pattern in patterns.items():
+            if re.match(pattern, answer):
+                return name
+    return None
+
+
+def _answer(address: str, greeting: bytes) -> bytes:
+    """Return the beginning of a server's answer to the first bytes of a connection; empty without one within 1 s."""
+    with contextlib.suppress(OSError), socket.create_connection(split_address(address), timeout=1.0) as connection:
+        connection.sendall(greeting)
+        return connection.recv(4096)
+    return b""
 
 
 def share_a_node(hosts: Collection[str], others: Collection[str]) -> bool:

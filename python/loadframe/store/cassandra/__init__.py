@@ -61,6 +61,8 @@ class Cassandra(Store):
     """Cassandra from the Maven repository or an installation. Operations that use only CQL also work on ScyllaDB."""
 
     kind = "cassandra"
+    #: The request OPTIONS of version 4, and the header of its answer.
+    greeting = (b"\x04\0\0\0\x05\0\0\0\0", rb"\x84(?s:.){3}[\0\x06]")
     port = 9042
     schemes: Mapping[str, bool | None] = {"cassandra": None}
     family = "cassandra"

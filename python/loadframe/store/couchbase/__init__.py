@@ -123,8 +123,15 @@ class Couchbase(Store):
         return "a node's address identifies it in the cluster"
 
     def version(self, addresses: Sequence[str]) -> str:
-        """Return the version, such as 7.6.2-3721-enterprise."""
-        return str(self._rest.read(addresses, "/pools")["implementationVersion"])
+        """Return the version, such as 7.6.2-3721-enterprise; BadInput for another product."""
+        answer = self._rest.read(addresses, "/pools")
+        if "implementationVersion" not in answer:
+            raise BadInput(
+                "not a cluster of couchbase: the answer to GET /pools lacks a version",
+                where=", ".join(addresses),
+                remedy="give the address of its administration port, such as host:8091, or another --store",
+            )
+        return str(answer["implementationVersion"])
 
     def health(self, addresses: Sequence[str]) -> Health:
         """Return the health: ready if all active nodes are healthy; a running rebalance is one moving piece."""

@@ -63,6 +63,7 @@ class MongoDB(Store):
     """MongoDB from the PATH, an installation, a wheel, or the vendor."""
 
     kind = "mongodb"
+    greeting = (b"GET / HTTP/1.0\r\n\r\n", rb"HTTP/(?s:.)*MongoDB over HTTP")
     port = 27017
     schemes: Mapping[str, bool | None] = {"mongodb": None}
     oldest = (4, 2)

@@ -110,6 +110,7 @@ class Postgresql(Store):
     """PostgreSQL from a wheel, the PATH, or the user's installation."""
 
     kind = "postgresql"
+    greeting = (_SSL_REQUEST, rb"[SN]$")
     family = "postgresql"
     driver = "postgresql"
     refuses_root = True

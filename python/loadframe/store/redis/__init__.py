@@ -73,6 +73,7 @@ class Redis(Store):
     """Redis and Valkey, as single servers and clusters."""
 
     kind = "redis"
+    greeting = (b"PING\r\n", rb"[+-][A-Z]+")
     port = 6379
     schemes: Mapping[str, bool | None] = {"redis": False, "rediss": True, "valkey": False, "valkeys": True}
     oldest = (4,)
