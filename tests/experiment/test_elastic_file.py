@@ -151,7 +151,7 @@ TIMELINE = f"timeline: [{STEP}]"
         ("most: 18", "most: 4", "4", "most must be above from (4)", "raise"),
         ("clients: {from", "rate: 5, clients: {from", "{rate", "both clients", "exactly one"),
         ("repetitions: 2", "repetitions: 2\ncontrol: false", "saturated", "control runs", "remove control"),
-        ("window: 30s", "window: 1s", "1s", "at least 5", ""),
+        ("window: 30s", "window: 1s", "1s", "at least 5 s", ""),
     ],
 )
 def test_invalid_values_are_refused_with_their_place(refused, old, new, at, what, remedy):

@@ -338,10 +338,10 @@ def accepted(made, folder):
         ("clients: 1, pacing: 1s, think_time: 1s", "pacing", "pacing and think_time exclude each other"),
         ("clients: 1, wait_for_queue: true", "wait_for_queue", "requires a rate"),
         ("rate: 1, warmup: auto, wait_for_queue: true", "warmup", "exclude each other"),
-        ("rate: 1, wait_for_queue: 500ms", "500ms", "at least 1"),
+        ("rate: 1, wait_for_queue: 500ms", "500ms", "at least 1 s"),
         ("clients: {from: 1, stages: [{to: 2, over: 5s}]}, warmup: auto", "warmup", "requires a constant load"),
         ("clients: 1, warmup: {at_most: 5s}", "at_most: 5s", "at_most must be at least 20 s"),
-        ("clients: 1, warmup: {at_least: 5s}", "5s", "at least 20"),
+        ("clients: 1, warmup: {at_least: 5s}", "5s", 'a duration of at least 20 s, not "5s"'),
     ],
 )
 def test_a_pacing_that_makes_no_sense_is_refused_at_its_place(refused, phase, where, what):

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Strict, Tag, Validat
 from loadframe.base.errors import BadInput
 from loadframe.base.units import parse_duration, parse_rate, parse_share
 from loadframe.workload.forms import Positive
-from loadframe.yamlfile import NOT_EMPTY, QUANTITY, Duration, Model, Rate, quantity, short_json, wrong
+from loadframe.yamlfile import NOT_EMPTY, QUANTITY, Duration, Model, Rate, lasting, quantity, short_json, wrong
 
 
 class ClientStage(Model):
@@ -207,7 +207,7 @@ LEAST_WARMUP = 20.0
 class AutoWarmup(Model):
     """A warm-up that ends when throughput and response times are steady, or after `at_most`."""
 
-    at_least: Annotated[Duration, Field(ge=LEAST_WARMUP)] = LEAST_WARMUP
+    at_least: Annotated[Duration, Field(ge=LEAST_WARMUP), lasting(LEAST_WARMUP)] = LEAST_WARMUP
     at_most: Duration = 300.0
 
     @model_validator(mode="after")
@@ -224,7 +224,7 @@ class AutoDuration(Model):
     """
 
     precision: Annotated[float, quantity(parse_share, 1.0), Field(ge=0.001)] = 0.05
-    at_least: Annotated[Duration, Field(ge=10)] = 30.0
+    at_least: Annotated[Duration, Field(ge=10), lasting(10)] = 30.0
     at_most: Duration = 600.0
 
     @model_validator(mode="after")
@@ -267,7 +267,9 @@ Length = Annotated[
     BeforeValidator(_defaults),
 ]
 #: At least one recorded second ends while the load pauses, so that the queue is known.
-QueueLimit = Annotated[Duration, Field(ge=1), BeforeValidator(_limit, json_schema_input_type=bool | float | str)]
+QueueLimit = Annotated[
+    Duration, Field(ge=1), lasting(1), BeforeValidator(_limit, json_schema_input_type=bool | float | str)
+]
 
 
 def longest(length: "float | AutoWarmup | AutoDuration") -> float:

@@ -5,6 +5,7 @@ here. Validators raise `wrong(...)`; `validate` converts it to a message with th
 YAML is supported; see `compose`.
 """
 
+import contextlib
 import difflib
 import json
 import math
@@ -17,7 +18,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import ErrorDetails, PydanticCustomError
 
 from loadframe.base.errors import BadInput
-from loadframe.base.units import parse_bandwidth, parse_duration, parse_rate, parse_size
+from loadframe.base.units import format_duration, parse_bandwidth, parse_duration, parse_rate, parse_size
 from loadframe.yamlfile.compose import Document, Place, document_of, read, scalar
 
 __all__ = [
@@ -145,6 +146,21 @@ def _not_empty(value: Sized) -> Sized:
 NOT_EMPTY = AfterValidator(_not_empty)
 #: Seconds, written `10s`, `250ms` or as a number.
 Duration = Annotated[float, quantity(parse_duration, 1e9)]
+
+
+def lasting(least: float) -> BeforeValidator:
+    """Return a validator that refuses durations below `least`, s, in a message with the unit."""
+
+    def read(value: Any) -> Any:
+        """Return the value unchanged; refuse a duration that is too short. Malformed values are left to `Duration`."""
+        with contextlib.suppress(BadInput, OverflowError):
+            if parse_duration(value) < least:
+                raise wrong(f"expected a duration of at least {format_duration(least)}, not {short_json(value)}")
+        return value
+
+    return BeforeValidator(read)
+
+
 #: Events per second, written `1000/s` or as a number.
 Rate = Annotated[float, quantity(parse_rate, 1e9), Field(gt=0)]
 #: Bytes per second, written `100mbit` or as a number.

@@ -10,7 +10,7 @@ from loadframe.base.units import parse_share
 from loadframe.experiment.file.factors import is_expression
 from loadframe.experiment.file.model import Count, ExperimentFile, Nodes, Phases, Written
 from loadframe.workload.pacing import Arrivals, ClientLevel, ClientStage, RateLevel
-from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Rate, Scalar, quantity, wrong
+from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, Rate, Scalar, lasting, quantity, wrong
 
 #: A share from 0 to 1, written `90%` or as a number.
 Share = Annotated[float, quantity(parse_share, 1e3), Field(ge=0, le=1)]
@@ -245,7 +245,7 @@ class ElasticFile(ExperimentFile):
     loads: Annotated[dict[Name, LoadEntry], NOT_EMPTY]
     objective: RateName = "throughput"
     control: bool = True
-    window: Annotated[Duration, Field(ge=5)] = 60.0
+    window: Annotated[Duration, Field(ge=5), lasting(5)] = 60.0
     slo: Objective | None = None
     capacity: Annotated[tuple[Capacity, ...], Strict(False)] = ()
 
