@@ -381,6 +381,10 @@ def test_a_cluster_that_disappears_ends_the_experiment_and_loses_no_run(write, t
             assert running.process.wait(120) == 1
             said = running.stderr
         assert "the cluster is lost: cannot connect to" in said and "Traceback" not in said
+        (ledger,) = ledgers()
+        (collection,) = json.loads(ledger.read_text())["collections"]
+        assert f"refused. It still has the collections {collection}\n" in said and "could not restore" not in said
+        assert f"repair it, then run `loadframe run {path} --output {output}`, which cleans it up, keeps" in said
         (recorded,) = [path for path in (output / "runs").iterdir() if path.name[0] != "."]
         assert Run(recorded).summary.phases, "the data before the failure is kept"
         server.start()

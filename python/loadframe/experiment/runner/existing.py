@@ -82,18 +82,29 @@ class ExistingClusters:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Restore every cluster; NotRestored if that fails, but only a remark if the block raised."""
+        """Restore every cluster; NotRestored if that fails, but only a remark if the block raised.
+
+        Adds the remaining changes to a ClusterLost that the block raised, instead of a remark.
+        """
         if kind is not None and issubclass(kind, KeyboardInterrupt):
             # Otherwise the first wait of the restoration would raise it again.
             interrupts.answer()
         with interrupts.deferred():
-            left = [text for target in self._targets.values() if (text := self._restore(target))]
+            unrestored = [(target, text) for target in self._targets.values() if (text := self._restore(target))]
+        command = shlex.join(["loadframe", "run", str(self._experiment.document.path), "--output", str(self._path)])
+        left = []
+        for target, text in unrestored:
+            if isinstance(value, ClusterLost) and value.where == target.text:
+                value.what += target.remaining
+                value.remedy = (
+                    f"repair it, then run `{command}`, which cleans it up, keeps the recorded runs and makes the"
+                    " others; --retry-failed repeats failed runs"
+                )
+            else:
+                left.append(text)
         if not left:
             return
-        command = ["loadframe", "run", str(self._experiment.document.path), "--output", str(self._path)]
-        error = NotRestored(
-            "; ".join(left), remedy=f"repair the cluster, then run `{shlex.join(command)}`, which cleans it up"
-        )
+        error = NotRestored("; ".join(left), remedy=f"repair the cluster, then run `{command}`, which cleans it up")
         if kind is None:
             raise error
         with_keys(error)

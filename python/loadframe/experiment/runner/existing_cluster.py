@@ -216,7 +216,12 @@ class ExistingCluster:
         self.cluster = None
 
     def unrestored(self, why: str) -> str:
-        """Return the remaining changes of the experiment in words, with the cause."""
+        """Return in words that the cluster could not be restored, with the cause and the remaining changes."""
+        return f"could not restore {self.text}: {why}{self.remaining}"
+
+    @property
+    def remaining(self) -> str:
+        """The remaining changes of the experiment, as a sentence to append; empty without any."""
         changes = self.changes
         left = []
         if changes.collections and not changes.kept:
@@ -225,8 +230,7 @@ class ExistingCluster:
             left.append(f"the changed settings {', '.join(changes.settings)}")
         if changes.nodes is not None:
             left.append(f"another number of nodes than {changes.nodes}")
-        text = f"could not restore {self.text}: {why}"
-        return f"{text}. It still has {', and '.join(left)}" if left else text
+        return f". It still has {', and '.join(left)}" if left else ""
 
     def exists_already(self, names: Sequence[str]) -> BadInput:
         """Return the error for collections that another client created."""
