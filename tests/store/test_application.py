@@ -1,6 +1,7 @@
 """Start commands of an application's instances, balancer and stores."""
 
 import importlib
+import json
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from loadframe.base.errors import BadInput, StoreFailed
 from loadframe.cluster import Cluster
 from loadframe.store import Installation, NodeSpec, application, find
 from loadframe.store.application import balancer, tiers
-from loadframe.store.application.tiers import Tiers
+from loadframe.store.application.tiers import TIERS, Tiers
 from loadframe.store.base import Health, Member
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "selfcare_app"
@@ -154,6 +155,19 @@ def test_what_instances_are_told_is_what_a_shell_reads():
         "export SECRET='it'\"'\"'s'\nexport STORE_MONGODB=h:1\nexport STORE_MONGODB_NODES='h:1 h:2'\n"
         "export STORES=mongodb\n"
     )
+
+
+def test_tiers_of_a_cluster_of_version_0_3_are_read(tmp_path):
+    (tmp_path / "config").mkdir()
+    file = tmp_path / TIERS
+    others = {"balancer": "b:1", "commands": "b:2", "environment": {}}
+    for nodes in ("h:1", ["h:1"]):
+        file.write_text(json.dumps({"stores": {"mongodb": nodes}, **others}))
+        assert Tiers.kept(tmp_path) == Tiers({"mongodb": ["h:1"]}, "b:1", "b:2", {})
+    for text in ("{}", "[]", '{"stores": []}', "{"):
+        file.write_text(text)
+        with pytest.raises(BadInput, match="cannot read the addresses"):
+            Tiers.kept(tmp_path)
 
 
 def test_the_balancer_has_places_for_instances_to_come():

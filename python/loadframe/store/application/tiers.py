@@ -46,10 +46,15 @@ class Tiers:
 
     @classmethod
     def kept(cls, balancer: Path) -> Self:
-        """Read the tiers that `keep` stored in the balancer's folder; BadInput if missing or malformed."""
+        """Read the tiers that `keep` stored in the balancer's folder; BadInput if missing or malformed.
+
+        Clusters that version 0.3 started have one address per store, as a text.
+        """
         try:
-            return cls(**json.loads(nofollow.read_text(balancer, TIERS) or ""))
-        except (OSError, ValueError, TypeError) as error:
+            tiers = json.loads(nofollow.read_text(balancer, TIERS) or "")
+            stores = {kind: [nodes] if isinstance(nodes, str) else nodes for kind, nodes in tiers["stores"].items()}
+            return cls(**{**tiers, "stores": stores})
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise BadInput(
                 f"cannot read the addresses of this application's tiers: {error}",
                 where=str(balancer / TIERS),
