@@ -15,6 +15,7 @@ from commands import within
 from loadframe.base.errors import BadInput
 from loadframe.record import Run, RunWriter
 from loadframe.record.schema import MEMBERS, SERIES_LATER
+from loadframe.record.unfinished import partial_name
 
 
 @pytest.fixture
@@ -42,6 +43,14 @@ def test_folders_without_a_run_are_bad_input(tmp_path):
 def test_a_missing_folder_is_bad_input(tmp_path):
     with pytest.raises(BadInput, match="no such run folder"):
         Run(tmp_path / "nowhere")
+
+
+def test_a_run_without_an_end_is_interrupted_rather_than_damaged(folder):
+    partial = folder.rename(folder.with_name(partial_name("r1")))
+    (partial / "summary.json").unlink()
+    with pytest.raises(BadInput, match="the run was interrupted") as refused:
+        Run(partial)
+    assert f"`loadframe report {folder}`" in str(refused.value.remedy)
 
 
 @pytest.mark.parametrize("member", MEMBERS[1:])

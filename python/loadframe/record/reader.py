@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -174,9 +175,17 @@ class Run(Recordings):
     def __init__(self, path: Path):
         """Open a run: check that its files exist and its events end with a whole line, and read its manifest.
 
-        BadInput if the folder is not a run, a file is missing or damaged, or a newer loadframe wrote the run.
+        BadInput if the folder is not a run, the run is unfinished, a file is missing or damaged, or a newer loadframe
+        wrote the run.
         """
         super().__init__(path)
+        if partial := schema.PARTIAL.fullmatch(self.path.name):
+            raise BadInput(
+                "the run was interrupted: its process was killed, or still records it",
+                where=str(path),
+                remedy="if it was killed, repeat its command, which makes the run again; or report the recorded seconds"
+                f" with `loadframe report {shlex.quote(str(self.path.parent / partial['run']))}`",
+            )
         if not (self.path / schema.MANIFEST_FILE).is_file():
             cause = "not a run folder" if self.path.is_dir() else "no such run folder"
             raise BadInput(cause, where=str(path), remedy=f"give a folder with a {schema.MANIFEST_FILE}")

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from loadframe.record.merge import PhaseRecording
-from loadframe.record.schema import EVENTS_FILE, MANIFEST_FILE
+from loadframe.record.schema import EVENTS_FILE, MANIFEST_FILE, PARTIAL
 
-_NAME = re.compile(r"\.(?P<run>.+)\.partial-(?P<host>.+)-(?P<boot>[0-9a-f]{8})-(?P<unique>[0-9a-f]{12})")
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _MOUNTS = Path("/proc/self/mountinfo")
 #: The locked file in a writer's folder.
@@ -77,7 +76,7 @@ def stale(parent: Path) -> list[tuple[Path, str]]:
 
     Folders of another kernel on a shared file system are not included.
     """
-    matches = [(path, _NAME.fullmatch(path.name)) for path in sorted(parent.glob(".*.partial-*"))]
+    matches = [(path, PARTIAL.fullmatch(path.name)) for path in sorted(parent.glob(".*.partial-*"))]
     return [(path, match["run"]) for path, match in matches if match and _is_stale(path, match["boot"])]
 
 

@@ -7,6 +7,8 @@ A `level` is the value of a metric at the time of the sample. A `rate` covers th
 second of the row. The statistics of a store are documented with the store.
 """
 
+import re
+
 from loadframe.record.schema.manifest import FORMAT, Manifest
 from loadframe.record.schema.model import Field, documented, undocumented
 from loadframe.record.schema.summary import Summary
@@ -319,6 +321,8 @@ HISTOGRAMS_FILE = "histograms.hlog"
 #: Only in runs with `samples`.
 SAMPLES_FILE = "samples.parquet"
 MEMBERS = (MANIFEST_FILE, SUMMARY_FILE, SERIES_FILE, TELEMETRY_FILE, EVENTS_FILE, HISTOGRAMS_FILE)
+#: Name of the folder of a run that is still recorded, or whose process was killed.
+PARTIAL = re.compile(r"\.(?P<run>.+)\.partial-(?P<host>.+)-(?P<boot>[0-9a-f]{8})-(?P<unique>[0-9a-f]{12})")
 
 __all__ = [
     "ERROR_CLASSES",
@@ -334,6 +338,7 @@ __all__ = [
     "METRICS",
     "NODES",
     "OWN_GROUP",
+    "PARTIAL",
     "SAMPLES",
     "SAMPLES_FILE",
     "SERIES",
