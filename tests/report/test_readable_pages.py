@@ -10,6 +10,7 @@ import chromium
 from chromium import Chromium
 from commands import within
 from elastic_folder import write_elastic
+from loadframe.analyze.compare.warnings import ONE_SESSION_EACH, TOO_FEW_RUNS
 from loadframe.report.page import _sentence
 from loadframe.report.run.page import run_page
 from recorded_history import write_history
@@ -122,6 +123,11 @@ def test_the_legend_works_with_the_keyboard(pages):
         assert browser.evaluate(hidden) > 0
 
 
-def test_the_name_of_a_run_keeps_its_letters_at_the_start_of_a_sentence():
+def test_a_name_keeps_its_letters_at_the_start_of_a_sentence():
     assert _sentence("b1-rate50-t1 failed") == "b1-rate50-t1 failed."
+    assert _sentence("things: 3 events accepted") == "things: 3 events accepted."
     assert _sentence("trials vary.") == "Trials vary."
+    finding = ONE_SESSION_EACH(first="lucene", second="faiss", spread=0.05)
+    assert _sentence(finding.cause, finding.figures).startswith("lucene and faiss were measured")
+    finding = TOO_FEW_RUNS(first=1, second=1)
+    assert _sentence(finding.cause, finding.figures).startswith("1 run against")

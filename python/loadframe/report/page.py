@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from types import MappingProxyType
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
@@ -80,7 +81,17 @@ def _printable(value: Any) -> Any:
     return printable(value) if type(value) is str else value
 
 
-def _sentence(words: str) -> str:
-    """Capitalise the first word unless it is a name with digits, such as a run's, and add a full stop if missing."""
-    named = any(letter.isdigit() for letter in words.partition(" ")[0])
+#: Figures of findings that are names of the user's, such as a variant's.
+_NAMES = ("first", "label", "names", "winner")
+
+
+def _sentence(words: str, figures: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """Capitalise the first word unless it is a name, and add a full stop if missing.
+
+    A first word with a digit, such as a run's, or before a colon, such as a source's, counts as a name, and so does a
+    name in the `figures` of a finding.
+    """
+    word = words.partition(" ")[0]
+    named = any(letter.isdigit() for letter in word) or word.endswith(":")
+    named |= any(isinstance(name := figures.get(key), str) and words.startswith(name) for key in _NAMES)
     return f"{words[:1] if named else words[:1].upper()}{words[1:]}{'' if words.endswith('.') else '.'}"
