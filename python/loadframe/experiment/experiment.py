@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -251,20 +252,29 @@ class Experiment:
         return {**parameters, **self.kind.parameters(self, treatment)}
 
     def workload_at(self, treatment: Mapping[str, Level]) -> Workload:
-        """Return the workload with the parameters of a treatment."""
+        """Return the workload with the parameters of a treatment; the same object for treatments that agree in them."""
         values = self.workload_parameters(treatment)
         if not values:
             return self.workload
-        return self.workload.with_parameters(
-            values,
-            folder=self.document.path.parent,
-            where=lambda name: self.document.where(
-                ("with", name)
-                if name in self.file.with_ and WITH + name not in treatment
-                else self.kind.place(self.file, WITH + name, None),
-                key=name not in self.workload.defaults,
-            ),
-        )
+        # A message names the treatment or the file as the origin of a value.
+        key = repr([(name, value, WITH + name in treatment) for name, value in values.items()])
+        if key not in self._workloads:
+            self._workloads[key] = self.workload.with_parameters(
+                values,
+                folder=self.document.path.parent,
+                where=lambda name: self.document.where(
+                    ("with", name)
+                    if name in self.file.with_ and WITH + name not in treatment
+                    else self.kind.place(self.file, WITH + name, None),
+                    key=name not in self.workload.defaults,
+                ),
+            )
+        return self._workloads[key]
+
+    @cached_property
+    def _workloads(self) -> dict[str, Workload]:
+        """The checked workloads of treatments, by their parameters: a check takes a tenth of a second or more."""
+        return {}
 
     def resolve(
         self, treatment: Mapping[str, Level], family: str, report: Callable[[str], None] = lambda _: None

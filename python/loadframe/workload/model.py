@@ -6,6 +6,7 @@ Each referenced name must exist and have the right kind.
 from collections.abc import Collection as AnyCollection
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, Strict
@@ -371,7 +372,7 @@ class _JourneyCheck:
             known = known.union(*after)
         return known
 
-    @property
+    @cached_property
     def _all(self) -> set[str]:
         """The names of all values that any operation of the file captures."""
         return {name for operation in self.file.operations.values() for name in _captured(every_form(operation))}

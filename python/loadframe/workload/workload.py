@@ -53,7 +53,12 @@ class Workload:
     @cached_property
     def file(self) -> WorkloadFile:
         """The file for a single node, with only the selected phases."""
-        return self._chosen(self.fill(1).file)
+        return self._chosen(self._single_node.file)
+
+    @cached_property
+    def _single_node(self) -> Filled:
+        """The file and its parameters for a single node."""
+        return self.fill(1)
 
     @property
     def name(self) -> str:
@@ -63,7 +68,7 @@ class Workload:
     @property
     def parameters(self) -> Mapping[str, Value]:
         """The values of the parameters, by name, for a single node."""
-        return self.fill(1).parameters
+        return self._single_node.parameters
 
     def with_parameters(
         self, values: Mapping[str, Value], *, folder: Path | None = None, where: Callable[[str], str] | None = None
@@ -89,12 +94,12 @@ class Workload:
 
     def check(self) -> None:
         """Refuse invalid references between parts of the workload and unknown selected phases."""
-        check_references(self.document, self.fill(1).file, endless=self.endless)
+        check_references(self.document, self._single_node.file, endless=self.endless)
         self.check_choice()
 
     def check_choice(self, where: str | None = None) -> None:
         """Refuse selected phases that the workload does not have."""
-        file = self.fill(1).file
+        file = self._single_node.file
         phases = [phase.name for phase in file.phases]
         for name in self.only or ():
             if name not in phases:
@@ -172,7 +177,7 @@ class Workload:
 
         A changed value of one of them requires reloading the store.
         """
-        filled = self.fill(1)
+        filled = self._single_node
         numbers = {index for index, phase in enumerate(filled.file.phases) if phase.name in phases}
         operations = {name for index in numbers for s in filled.file.phases[index].named_streams for name in s.weights}
         forms = [form.dump() for name in operations for form in every_form(filled.file.operations[name]).values()]
@@ -200,7 +205,7 @@ class Workload:
 
     def _corpus(self, name: str) -> tuple[Corpus, Path]:
         """Return a corpus and the base folder of its paths."""
-        filled = self.fill(1)
+        filled = self._single_node
         known = filled.file.corpora[name]
         return known, self._folder(filled, ("corpora", name, known.key))[0]
 

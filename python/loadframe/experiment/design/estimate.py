@@ -8,6 +8,7 @@ from typing import Any
 from loadframe.base.units import format_duration
 from loadframe.experiment.design import Design
 from loadframe.experiment.experiment import Experiment, MeasuredRate
+from loadframe.experiment.file.factors import Level
 from loadframe.experiment.file.model import REMOTE_HOSTS
 from loadframe.workload import ResolvedPhase, Workload
 from loadframe.workload.forms import every_form
@@ -68,25 +69,38 @@ def run_seconds(design: Design, experiment: Experiment, share: float = 1.0) -> d
 
     `share` scales the measured phases, as `shortest_share` returns it.
     """
+    seconds: dict[str, float] = {}
+    # Repeated runs of a treatment have equal lengths.
+    loads: dict[str, float] = {}
+    starts: dict[str, float] = {}
+    for group in design.groups():
+        for run in group:
+            treatment = repr(sorted(run.treatment.items()))
+            if treatment not in loads:
+                workload = experiment.workload_at(run.treatment)
+                loads[treatment] = RUN_OVERHEAD + share * experiment.kind.seconds(experiment, workload, run.treatment)
+            seconds[run.id] = loads[treatment]
+            if run is group[0]:
+                if treatment not in starts:
+                    starts[treatment] = _start_seconds(experiment, run.treatment)
+                seconds[run.id] += starts[treatment]
+    return seconds
+
+
+def _start_seconds(experiment: Experiment, treatment: Mapping[str, Level]) -> float:
+    """Return the expected seconds to start the cluster of a treatment, unless it exists, and to prepare it."""
     from loadframe.cluster import Cluster
 
-    seconds: dict[str, float] = {}
-    workloads: dict[str, Workload] = {}
-    for group in design.groups():
-        spec = experiment.cluster_spec(group[0].treatment)
-        for run in group:
-            key = repr(experiment.workload_parameters(run.treatment))
-            workload = workloads.get(key) or workloads.setdefault(key, experiment.workload_at(run.treatment))
-            seconds[run.id] = RUN_OVERHEAD + share * experiment.kind.seconds(experiment, workload, run.treatment)
-            if run is group[0]:
-                phases = {phase.name: phase for phase in workload.file.phases}
-                if not experiment.exists:
-                    seconds[run.id] += Cluster.start_seconds(spec["store"], spec["nodes"], spec["settings"])
-                seconds[run.id] += sum(
-                    phase_length(workload, phases[name], experiment.measured_rates.get(name)).seconds
-                    for name in experiment.prepared
-                )
-    return seconds
+    workload = experiment.workload_at(treatment)
+    phases = {phase.name: phase for phase in workload.file.phases}
+    prepared = (
+        phase_length(workload, phases[name], experiment.measured_rates.get(name)) for name in experiment.prepared
+    )
+    start = 0.0
+    if not experiment.exists:
+        spec = experiment.cluster_spec(treatment)
+        start = Cluster.start_seconds(spec["store"], spec["nodes"], spec["settings"])
+    return start + sum(length.seconds for length in prepared)
 
 
 def length_is_known(experiment: Experiment) -> bool:
