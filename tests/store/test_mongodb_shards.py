@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.cluster import Cluster
 from loadframe.store import Balancing, Member, find
 from loadframe.store.mongodb import shards
 from loadframe.store.mongodb.client import MongoError
@@ -50,6 +51,15 @@ class Watched(list[Balancing]):
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
     monkeypatch.setattr(shards, "_POLL", 0.0)
+
+
+def test_the_start_of_a_sharded_cluster_includes_all_its_processes():
+    # 2 x 3 members, 3 config servers and 2 routers: 6 s for the first process and 1 s for each of the other ten.
+    settings = {"members": 3, "config_members": 3, "routers": 2}
+    assert Cluster.start_seconds("mongodb", 2, settings) == 16
+    assert Cluster.start_seconds("mongodb", 2, {}) == 7
+    with pytest.raises(BadInput, match="members must be a whole number above 0"):
+        Cluster.start_seconds("mongodb", 2, {"members": "three"})
 
 
 def ongoing(chunks: int, *databases: str, jumbo: int = 0) -> dict[str, Any]:

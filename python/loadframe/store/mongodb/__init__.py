@@ -172,10 +172,11 @@ class MongoDB(Store):
         return (ProcessSpec(name, config.SHARD, serves=False, shares=shares), *more)
 
     def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
-        """Return the config servers and the routers of a sharded cluster.
+        """Return the config servers and the routers of a sharded cluster; BadInput for invalid settings.
 
         With `layout: together`, number n of each shares the machine of shard n.
         """
+        config.check(settings)
         if not config.sharded(settings):
             return ()
         configs = range(int(settings.get("config_members", 1)))
