@@ -3,8 +3,9 @@
 `latency` is the response time (done - scheduled), `service_time` the service time (done - sent). Percentiles of a race
 are of successes, as in reports; Rally's include failures. `throughput` has the successes of each measured second and,
 as mean, the throughput of the report; Rally's values are means since the task began. `error_rate` is the share of
-failed requests. `duration` and relative times count from the start of the task's phase, including its warm-up. `meta`
-of each task and record names these differences, and holds the verdict.
+finished requests that failed, as in Rally; `meta` has the number of dropped ones. `duration` and relative times count
+from the start of the task's phase, including its warm-up. `meta` of each task and record names these differences, and
+holds the verdict.
 """
 
 import json
