@@ -5,6 +5,7 @@ import re
 from xml.etree import ElementTree as ET
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -108,6 +109,7 @@ def _means(check: Check) -> tuple[str, str]:
     return before, now
 
 
+_GAP = 2
 _TONES = {"passed": "green", "regression": "bold red", "undecided": "yellow"}
 
 
@@ -117,12 +119,28 @@ def print_gate(gate: Gate, console: Console | None = None) -> None:
     console.print(Text(headline(gate), style=_TONES[gate.standing]))
     if gate.checks:
         console.print()
-        table = Table.grid(padding=(0, 2, 0, 0))
-        for check in gate.checks:
-            at = treatment_text(check.treatment)
-            name = f"{check.words}{f', {at}' if at else ''}"
-            standing = Text(STANDINGS[check.standing], style=_TONES[check.standing])
-            means = Text(" → ".join(filter(None, _means(check))))
-            table.add_row(standing, Text(name), means, Text(check.why))
-        console.print(table)
+        _print_checks(gate, console)
     print_findings(console, gate.findings)
+
+
+def _print_checks(gate: Gate, console: Console) -> None:
+    """Print a line for each check, with its decisive figures below it if they do not fit beside it."""
+    rows = []
+    for check in gate.checks:
+        at = treatment_text(check.treatment)
+        standing = Text(STANDINGS[check.standing], style=_TONES[check.standing])
+        means = Text(" → ".join(filter(None, _means(check))))
+        rows.append((standing, Text(f"{check.words}{f', {at}' if at else ''}"), means, Text(check.why)))
+    widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
+    beside = sum(widths) + _GAP * len(widths) <= console.width
+    table = Table.grid(padding=(0, _GAP, 0, 0))
+    for standing, name, means, why in rows:
+        if beside:
+            table.add_row(standing, name, means, why)
+            continue
+        standing.align("left", widths[0] + _GAP)
+        console.print(standing + name)
+        figures = Text(": ").join(filter(None, (means, why)))
+        console.print(Padding(figures, (0, 0, 0, widths[0] + _GAP), expand=False))
+    if beside:
+        console.print(table)
