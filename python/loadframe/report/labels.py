@@ -15,7 +15,7 @@ from loadframe.base.units import (
 
 if TYPE_CHECKING:
     from loadframe.analyze.percentiles import Percentile
-    from loadframe.record.schema.figures import Figures, Latency, OperationFigures
+    from loadframe.record.schema.figures import Figures, Latency, OperationFigures, SourceFigures
     from loadframe.record.schema.manifest import RecordedLimits, RecordedStore
     from loadframe.record.schema.summary import Level, PhaseSummary, StreamSummary
 
@@ -262,11 +262,19 @@ def first_failure_texts(phase: "PhaseSummary") -> list[str]:
     return [f"the first request failed {format_duration(phase.first_failure)} after the load began"]
 
 
+def stored_lines_text(name: str, source: "SourceFigures") -> str:
+    """Write how many received lines of a source the store acknowledged; lines dropped on purpose do not count."""
+    received = source.lines - source.dropped
+    missing = received - source.indexed
+    words = f"{name}: {format_count(source.indexed)} of {counted(received, 'line')} stored"
+    return f"{words}, {format_count(missing)} missing" if missing > 0 else words
+
+
 def sources_texts(phase: "PhaseSummary") -> list[str]:
-    """Write the counts of each source: events accepted, indexed, dead, spilled, left over, seen."""
+    """Write the counts of each source: lines stored and missing, events accepted, dead, spilled, left over, seen."""
     texts = []
     for name, source in phase.sources.items():
-        words = f"{name}: {counted(source.accepted, 'event')} accepted, {format_count(source.indexed)} indexed"
+        words = f"{stored_lines_text(name, source)}; {counted(source.accepted, 'event')} accepted"
         if source.dropped:
             words += f", {format_count(source.dropped)} dropped"
         if source.dead:

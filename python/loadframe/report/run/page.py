@@ -39,6 +39,7 @@ from loadframe.report.labels import (
     setup_texts,
     sources_texts,
     stopped_by_texts,
+    stored_lines_text,
     window_texts,
     with_failures,
     with_parts,
@@ -430,6 +431,7 @@ def _headline(run: Run) -> list[str]:
         return [f"{len(measured)} phases were measured; see the table below."]
     lines = []
     for phase in measured:
+        lines += [f"{stored_lines_text(name, source)}." for name, source in phase.sources.items()]
         lines += [f"{words}." for words in ingest_pace_texts(run, phase)]
         for name, operation in phase.operations.items():
             response, every = operation.response, with_failures(operation)

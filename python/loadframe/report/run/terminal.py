@@ -102,6 +102,9 @@ def _print_phases(console: Console, run: Run, percentiles: _Percentiles) -> None
         if phase.warmup:
             window += f" after {format_duration(phase.warmup)} of warm-up"
         console.print(Text.assemble((phase.name, "bold"), f" · {load_text(phase)} · {window}"))
+        # Of a stream, the stored events matter more than the rate.
+        for words in (*sources_texts(phase), *ingest_pace_texts(run, phase)):
+            console.print(Text(words, style="yellow"))
         known = percentiles[phase.name]
         _operations(phase.operations, known).print(console)
         if words := few_text(percentile for intervals in known.values() for percentile in intervals.values()):
@@ -113,8 +116,6 @@ def _print_phases(console: Console, run: Run, percentiles: _Percentiles) -> None
             *window_texts(phase),
             *first_failure_texts(phase),
             *set_aside_texts(phase),
-            *sources_texts(phase),
-            *ingest_pace_texts(run, phase),
             *messages_texts(phase),
             *reconnects_texts(phase),
             *retries_texts(phase),
