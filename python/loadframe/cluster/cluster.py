@@ -119,10 +119,10 @@ class Cluster(ClusterView):
         """Return the approximate time to start and stop a new cluster with the stores that it includes, in s."""
         store = stores.find(kind)
         parts = store.parts(settings)
-        roles = [process.role for process in store.companions(settings)]
+        roles = [companion.role for companion in store.companions(settings)]
         # Besides its stores, an application has only a load balancer, which starts at once.
-        own = nodes * len(store.node_processes(0, settings)) + (0 if parts else len(roles))
-        sizes = [(store, own), *((part, roles.count(name)) for name, part in parts.items())]
+        processes = nodes * len(store.node_processes(0, settings)) + (0 if parts else len(roles))
+        sizes = [(store, processes), *((part, roles.count(name)) for name, part in parts.items())]
         return sum(first + further * (count - 1) for part, count in sizes for first, further in [part.start_seconds])
 
     @classmethod
