@@ -90,6 +90,9 @@ def test_a_distribution_is_read_in_the_unit_of_its_figure(figures):
         ("150,inserts/5s,,x,,100,,,", "q1 and q3 are needed together"),
         ("150,inserts/5s,,x,,few,,100,", "'few' is not a number"),
         ("50,%,nodes=1,x,,40,,60,", "q1 is given for a change in %"),
+        ("150,inserts/5s,,x,-1,,,,", "min must be finite and at least 0; got -1"),
+        ("150,inserts/us,,x,,100,,1e308,", "q3 must be finite and at least 0; got 1e+308"),
+        ("150,inserts/5s,,x,200,,,,300", "the value 150 is outside its distribution: min 200, max 300"),
     ],
 )
 def test_a_distribution_that_cannot_be_one_is_refused(figures, cells, words):
@@ -109,6 +112,14 @@ def test_the_reference_can_be_another_phase(figures):
 def test_units_of_time_and_shares_are_read(figures):
     p99, errors = figures(",look,1,,p99,421,ms,,x", ",look,1,,errors,2,%,,x")
     assert (p99.value, errors.value) == (0.421, 0.02)
+
+
+def test_a_reference_with_two_values_is_refused(figures):
+    table, text = ",look,1,,throughput,100,requests/s,,Table 1", ",look,1,,throughput,200,requests/s,,p. 9"
+    with pytest.raises(BadInput, match="the reference has 2 figures of the same measure, phase, series and levels"):
+        figures(table, text, ",look,2,,throughput,300,requests/s,nodes=1,Table 1")
+    *_, larger = figures(table, table, f"other{text}", ",look,2,,throughput,300,requests/s,nodes=1,Table 1")
+    assert larger.change == 2.0
 
 
 def test_instants_are_those_of_elastic_experiments(figures):
@@ -157,6 +168,10 @@ def test_a_capacity_is_the_result_of_a_search_over_its_quantity(figures):
         (",look,1,,p99,1,hours,,x", 3, "'hours' is not a unit of time"),
         (",look,1,,throughput,26,%,,x", 3, "a change needs a reference figure"),
         (",look,1,,throughput,-100,%,nodes=1,x", 3, "a change must be above -100 %"),
+        (",look,1,,throughput,-5,requests/s,,x", 3, "value must be finite and at least 0; got -5"),
+        (",look,1,,p99,1e308,min,,x", 3, "value must be finite and at least 0; got 1e+308"),
+        (",look,1,,errors,101,%,,x", 3, "value must be a share from 0 to 100 %; got 101"),
+        (",look,1,,throughput,26,%,nodes=1 nodes=2,x", 3, "against names a factor twice"),
         (",look,1,,throughput,26,%,nodes,x", 3, "'nodes' is not NAME=LEVEL"),
         (",look,1,,throughput,26,%,node=1,x", 3, "unknown factor 'node'"),
         (",look,1,,throughput,26,%,phase=lok,x", 3, "unknown phase 'lok' of the workload"),

@@ -124,28 +124,35 @@ def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _Pu
         raise BadInput(
             f"a change must be above -100 %; got {value:g}", where=where, remedy="give the change, such as -58"
         )
-    against = dict(_level(part, where, experiment) for part in cells.get("against", "").split())
+    reference = [_level(part, where, experiment) for part in cells.get("against", "").split()]
+    against = dict(reference)
+    if len(against) < len(reference):
+        raise BadInput("against names a factor twice", where=where, remedy="give one level of each factor")
     if relative and not against:
         what = "a change needs a reference figure"
         raise BadInput(
             what, where=where, remedy="set the levels of the reference in the column against, such as nodes=1"
         )
+    scale = 0.0 if relative else _scale(unit, measure, where)
+    spread = _spread(cells, scale, where)
+    if not relative:
+        _check_range(value, spread, scale, measure, where)
     figure = PublishedFigure(
         measure=measure,
         levels={name: _scalar(cells[name], where) for name in _factors(experiment) if cells.get(name)},
         phase=phase,
         series=cells.get("series", ""),
-        value=None if relative else value * _scale(unit, measure, where),
+        value=None if relative else value * scale,
         change=value / 100 if relative else None,
         against=against,
         source=cells["source"],
-        spread=_spread(cells, 0.0 if relative else _scale(unit, measure, where), where),
+        spread={name: part * scale for name, part in spread.items()},
     )
     return _PublishedLine(figure, relative, where)
 
 
 def _spread(cells: Mapping[str, str], scale: float, where: str) -> dict[str, float]:
-    """Return the published distribution in a row, each value multiplied by `scale`, which is 0 for changes.
+    """Return the published distribution in a row, in the unit of the row. `scale` is that of the unit, 0 for changes.
 
     BadInput, at `where`, for a distribution of a change, values that do not ascend, and one quartile without the other.
     """
@@ -159,7 +166,22 @@ def _spread(cells: Mapping[str, str], scale: float, where: str) -> dict[str, flo
         raise BadInput(f"the distribution does not ascend: {text}", where=where, remedy="check the columns")
     if ("q1" in spread) != ("q3" in spread):
         raise BadInput("q1 and q3 are needed together", where=where, remedy="give both, or neither")
-    return {name: value * scale for name, value in spread.items()}
+    return spread
+
+
+def _check_range(value: float, spread: Mapping[str, float], scale: float, measure: str, where: str) -> None:
+    """Refuse a value or distribution that is negative, infinite in base units or over 100 % of errors.
+
+    Also refuse a value outside its distribution. `value` and `spread` are in the unit that `scale` converts from.
+    """
+    for name, part in {"value": value, **spread}.items():
+        if part < 0 or not math.isfinite(part * scale) or (measure == "errors" and part * scale > 1):
+            bounds = "a share from 0 to 100 %" if measure == "errors" else "finite and at least 0"
+            raise BadInput(f"{name} must be {bounds}; got {part:g}", where=where, remedy="check the value and its unit")
+    if not spread.get("min", 0.0) <= value <= spread.get("max", math.inf):
+        text = ", ".join(f"{name} {spread[name]:g}" for name in ("min", "max") if name in spread)
+        what = f"the value {value:g} is outside its distribution: {text}"
+        raise BadInput(what, where=where, remedy="give all columns in the same unit")
 
 
 def _check_capacity(measure: str, phase: str, where: str, experiment: "Experiment") -> None:
@@ -246,7 +268,7 @@ def _scale(unit: str, measure: str, where: str) -> float:
 def _with_change(line: _PublishedLine, lines: list[_PublishedLine]) -> PublishedFigure:
     """Return the figure of a line, with its change relative to its reference or the first figure of its series.
 
-    BadInput if the reference named in `against` is not among `lines`.
+    BadInput if the reference is not among `lines`, or has several values.
     """
     figure = line.figure
     if line.relative or figure.measure in INSTANTS:
@@ -269,6 +291,12 @@ def _with_change(line: _PublishedLine, lines: list[_PublishedLine]) -> Published
         base = alike[0]
     if not base.value or figure.value is None:
         return figure
+    others = [
+        it.value for it in absolute if _same_series(it, base) and (it.phase, it.levels) == (base.phase, base.levels)
+    ]
+    if set(others) != {base.value}:
+        what = f"the reference has {len(others)} figures of the same measure, phase, series and levels"
+        raise BadInput(what, where=line.where, remedy="keep one of them, or name different series")
     return replace(figure, change=figure.value / base.value - 1, against=figure.against or base.levels)
 
 
