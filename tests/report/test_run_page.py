@@ -29,7 +29,7 @@ from loadframe.report.plot import Axis, Figure, Panel, Trace
 from loadframe.report.plot.draw import data, draw
 from loadframe.report.plots.run import phase_over_time, run_over_time
 from loadframe.report.run.document import run_document
-from loadframe.report.run.page import run_page
+from loadframe.report.run.page import operations_table, run_page
 from loadframe.report.run.terminal import print_run
 from loadframe.report.run_status import bounds_of, merged_reasons
 from loadframe.report.tables import failures_table, ranks_table
@@ -69,6 +69,16 @@ def test_closed_loops_have_a_note_on_their_percentiles(run, tmp_path):
     rated = write_run(tmp_path, "r1", Truth(rate=50.0))
     assert words not in Page(run_page(rated)).text
     assert words not in " ".join(printed(rated).split())
+
+
+@pytest.mark.parametrize(("group", "offered"), [(1, 50.0), (3, 150.0)])
+def test_the_offered_rate_of_exported_figures_counts_requests(tmp_path, group, offered):
+    rated = write_run(tmp_path, "r1", Truth(rate=50.0))
+    phase = rated.summary.phases[-1]
+    phase = replace(phase, streams=(replace(phase.streams[0], group=group),))
+    rated.__dict__["summary"] = replace(rated.summary, phases=(phase,))
+    table = operations_table(rated).data
+    assert {row[table.columns.index("offered/s")].number.value for row in table.rows} == {offered}
 
 
 def test_throughput_over_time_counts_each_second(run):

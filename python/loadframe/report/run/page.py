@@ -351,13 +351,14 @@ def _operations_data(run: Run, by_phase: Mapping[str, Mapping[str, Mapping[str, 
 
 
 def _levels(stream: StreamSummary | None) -> tuple[float | None, float | None, float | None]:
-    """Return the clients, users and rate of a stream; None for an unknown or changing number."""
+    """Return the clients, users and offered rate (1/s) of a stream; None for an unknown or changing number."""
     if stream is None or stream.source is not None:
         return None, None, None
     clients, users, rate = (
         level if isinstance(level, int | float) else None for level in (stream.clients, stream.users, stream.rate)
     )
-    return clients, users, rate
+    # The rate of groups counts groups, and the columns beside it count requests.
+    return clients, users, None if rate is None else rate * stream.group
 
 
 def run_page(run: Run, bands: Sequence[float] = ()) -> Page:
