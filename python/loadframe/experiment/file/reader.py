@@ -137,12 +137,18 @@ def experiment_of(document: Document, given: Workload | None = None) -> Experime
 def _with_capacities(experiment: Experiment) -> Experiment:
     """Return the experiment with the results of its capacity experiment, if its rate is a share of them.
 
-    BadInput if that folder has no usable result, or none at the levels of a run.
+    BadInput if that folder has no usable result, or none at the levels of a run, or if the rate counts groups.
     """
     file, document = experiment.file, experiment.document
     folder = file.capacity if isinstance(file, PacedFile) else None
     if folder is None:
         return experiment
+    for phase in experiment.workload.file.phases:
+        if phase.name in experiment.measured and any(stream.group > 1 for stream in phase.named_streams):
+            what = f"the phase {phase.name!r} sends groups of requests, and the capacity is a rate of requests"
+            raise document.error(
+                ("rate",), what, "write the rate of groups, or measure a phase without order: together"
+            )
     # Imported here because the statistics take a second to import.
     from loadframe.analyze.capacity import Kind as Answer
     from loadframe.analyze.capacity import read_capacities
