@@ -125,8 +125,14 @@ def test_operations_that_start_together_keep_their_rate(load):
     (stream,) = plan(load, phase, rate=50.0)["streams"]
     assert (stream["mix"], stream["order"]) == ([["a", 2.0], ["b", 1.0]], "together")
     assert stream["pacing"]["open"]["rate"] == 50.0
-    with pytest.raises(BadInput, match="cannot set clients of the phase 'p': its operations start together"):
+    with pytest.raises(BadInput, match="cannot set clients of the phase 'p': its order: together requires rate"):
         plan(load, phase, clients=5)
+
+
+def test_operations_in_a_permuted_order_keep_their_clients(load):
+    phase = "{name: p, requests: 6, mix: {a: 2, b: 1}, order: permuted, clients: 2}"
+    with pytest.raises(BadInput, match="cannot set rate of the phase 'p': its order: permuted requires clients"):
+        plan(load, phase, rate=5.0)
 
 
 def test_values_without_an_override_stay(load):
@@ -158,6 +164,8 @@ def test_an_experiments_times_replace_the_phases(load):
         ("{name: p, mix: {a: 0.5}, order: together, rate: 5, requests: 1}", "mix", "must be whole numbers"),
         ("{name: p, mix: {a: 3}, order: together, rate: 5, max_in_flight: 2, requests: 3}", "max_in_flight",
          "max_in_flight must be at least the 3 requests of a group; got 2"),
+        ("{name: p, mix: {a: 1025}, order: together, rate: 5, requests: 1025}", "mix",
+         "max_in_flight must be at least the 1025 requests of a group; got 1024"),
         ("{name: p, mix: {a: 3}, order: together, rate: 5, requests: 4}", "requests",
          "requests must be a multiple of the 3 requests of a group; got 4"),
         ("{name: p, mix: {fill: 2}, order: together, rate: 5, requests: 4}", "fill", "cannot be part of a mix"),

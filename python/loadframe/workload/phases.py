@@ -30,8 +30,10 @@ from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, did_you_mean, w
 MAIN = "store"
 #: Drivers whose name differs from their family.
 _DRIVERS = {"elasticsearch": "search", "cassandra": "cql"}
+#: Default of `max_in_flight`, which the engine sets.
+MAX_IN_FLIGHT = 1024
 #: The load model that each order of a mix requires.
-_ORDERS = {"permuted": "clients", "together": "rate"}
+ORDERS = {"permuted": "clients", "together": "rate"}
 
 
 def _address(value: str) -> str:
@@ -195,7 +197,7 @@ class Load(Model):
         """Refuse `order` without a mix and its load model, with fractional weights, or above `max_in_flight`."""
         if self.order is None:
             return
-        needs = _ORDERS[self.order]
+        needs = ORDERS[self.order]
         if self.mix is None or getattr(self, needs) is None:
             what = f"order: {self.order} requires mix and {needs}"
             raise wrong(what, f"add mix and {needs}, or remove order", key="order")
@@ -203,9 +205,11 @@ class Load(Model):
             if weight != int(weight):
                 what = f"with order: {self.order}, weights must be whole numbers; {name!r} has {weight:g}"
                 raise wrong(what, "write whole numbers, such as 1 each", key="mix")
-        if self.max_in_flight is not None and self.max_in_flight < self.group:
-            what = f"max_in_flight must be at least the {self.group} requests of a group; got {self.max_in_flight}"
-            raise wrong(what, "raise max_in_flight", key="max_in_flight")
+        limit = MAX_IN_FLIGHT if self.max_in_flight is None else self.max_in_flight
+        if limit < self.group:
+            what = f"max_in_flight must be at least the {self.group} requests of a group; got {limit}"
+            given = self.max_in_flight is not None
+            raise wrong(what, "raise max_in_flight", key="max_in_flight" if given else "mix")
 
     def _check_source(self) -> bool:
         """Return whether a source drives the load; refuse keys that conflict with one, and `workers` without one."""

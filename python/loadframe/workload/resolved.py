@@ -23,7 +23,7 @@ from loadframe.workload.pacing import (
     obstacle,
     plan_level,
 )
-from loadframe.workload.phases import ANY, Ended, Phase, Stream, combined_target
+from loadframe.workload.phases import ANY, ORDERS, Ended, Phase, Stream, combined_target
 from loadframe.workload.variables import Variable, closure
 
 #: Default number of clients that users share.
@@ -440,8 +440,11 @@ def with_levels(
     if len(fitting) != 1:
         what = f"cannot set {key}: {len(fitting)} streams of the phase {phase!r} have {key}, not 1"
         raise BadInput(what, remedy="choose a phase with one such stream")
-    if clients is not None and fitting[0].order == "together":
-        what = f"cannot set clients of the phase {phase!r}: its operations start together"
-        raise BadInput(what, remedy="set the rate instead")
+    order = fitting[0].order
+    if order and (needs := ORDERS[order]) != key:
+        raise BadInput(
+            f"cannot set {key} of the phase {phase!r}: its order: {order} requires {needs}",
+            remedy=f"set {needs} instead",
+        )
     changed = fitting[0].model_copy(update={key: clients if clients is not None else rate, other: None})
     return tuple(changed if stream is fitting[0] else stream for stream in streams)
