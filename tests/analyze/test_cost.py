@@ -86,6 +86,19 @@ def test_clusters_at_the_same_price_are_all_named():
     [
         ({"kind": "scale"}, [{"with.documents": 1}, {"with.documents": 9}]),
         ({"kind": "scale", "scaling": "weak"}, [{"with.documents": d, "nodes": n} for n in (1, 2) for d in (1, 9)]),
+        (
+            {"kind": "scale", "with": {"bulk": "${2 * nodes}"}},
+            [{"with.documents": d, "nodes": n} for n in (1, 2) for d in (1, 9)],
+        ),
+        (
+            {"kind": "scale", "rate": "${9 * nodes}"},
+            [{"with.documents": d, "nodes": n} for n in (1, 2) for d in (1, 9)],
+        ),
+        (
+            {"kind": "settings", "at": {}, "capacities": [{"treatment": {"nodes": n}, "rate": 9.0} for n in (1, 2)]},
+            [{"nodes": 1}, {"nodes": 2}],
+        ),
+        ({"kind": "scale", "with": {"documents": "${9 * nodes}"}}, [{"with.documents": 1}, {"with.documents": 9}]),
         ({"kind": "settings", "at": {}}, [{}]),
         ({"kind": "settings", "at": {"with.documents": [1, 9]}}, [{"with.documents": 1}, {"with.documents": 9}]),
     ],
@@ -100,6 +113,21 @@ def test_only_configurations_for_the_same_load_are_compared(description, groups)
     made = by_load({**description, "factors": levels}, costs)
     assert [load for load, _ in made] == groups
     assert sum(len(entries) for _, entries in made) == len(costs)
+
+
+def test_a_level_that_depends_on_the_nodes_is_another_load_at_each_size():
+    grows = "${9 * nodes}"
+    costs = [
+        cost(prices(), {"nodes": nodes, "with.documents": documents}, nodes, Estimate(100, 90, 110))
+        for nodes in (1, 2)
+        for documents in (9, grows)
+    ]
+    factors = {"nodes": [1, 2], "with.documents": [9, grows]}
+    assert [load for load, _ in by_load({"kind": "scale", "factors": factors}, costs)] == [
+        {"with.documents": 9},
+        {"with.documents": grows, "nodes": 1},
+        {"with.documents": grows, "nodes": 2},
+    ]
 
 
 SLO = Slo(0.1)

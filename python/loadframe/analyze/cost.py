@@ -1,7 +1,8 @@
 """Cost of a cluster per month and per million requests or documents, from the prices in the experiment file."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Literal
@@ -291,12 +292,19 @@ def costs_of(folder: RecordedExperiment, prices: Prices) -> list[Cost]:
 _LOADS = ("rate", "users")
 
 
+def _names_in(value: Any, names: Collection[str]) -> set[str]:
+    """Return which of the names of factors an expression such as `${20000 * nodes}` uses; empty for other values."""
+    if not (isinstance(value, str) and value.startswith("${")):
+        return set()
+    return {*names}.intersection(re.findall(r"[A-Za-z_][\w.]*", value))
+
+
 def by_load(description: Mapping[str, Any], costs: Sequence[Cost]) -> list[tuple[dict[str, Any], list[Cost]]]:
     """Return the costs by load and data, because only configurations for the same load and data are comparable.
 
-    Each group has the levels of its load factors: rate, users, nodes with weak scaling (where data grow with them), and
-    parameters of the workload. In settings experiments, parameters in `factors` are choices, and only those in `at`
-    belong to the load.
+    Each group has the levels of its load factors: rate, users, nodes with weak scaling (where data grow with them),
+    parameters of the workload, and factors that a rate or parameter depends on. In settings experiments, parameters in
+    `factors` are choices, and only those in `at` belong to the load.
     """
     chosen = set(description["factors"]) - set(description.get("at") or ()) if description["kind"] == "settings" else ()
     loads = {
@@ -306,9 +314,15 @@ def by_load(description: Mapping[str, Any], costs: Sequence[Cost]) -> list[tuple
         or (name.startswith("with.") and name not in chosen)
         or (name == "nodes" and description.get("scaling") == "weak")
     }
+    given = {"rate": description.get("rate")}
+    given |= {f"with.{name}": value for name, value in (description.get("with") or {}).items()}
+    derived = [value for name, value in given.items() if name not in description["factors"]]
+    loads = loads.union(*(_names_in(value, description["factors"]) for value in derived))
+    loads = loads.union(*(of["treatment"] for of in description.get("capacities", ())))
     groups: dict[str, tuple[dict[str, Any], list[Cost]]] = {}
     for entry in costs:
-        levels = {name: level for name, level in entry.treatment.items() if name in loads}
+        named = loads.union(*(_names_in(entry.treatment.get(name), entry.treatment) for name in loads))
+        levels = {name: level for name, level in entry.treatment.items() if name in named}
         groups.setdefault(repr(sorted(levels.items())), (levels, []))[1].append(entry)
     return list(groups.values())
 
