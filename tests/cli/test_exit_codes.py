@@ -96,11 +96,19 @@ def test_closed_standard_streams_are_opened_on_the_null_device(closed, tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (ExitCode.OK, "", "")
 
 
-@pytest.mark.parametrize("words", [["--version"], ["workloads", "nyc_taxis"]])
-def test_a_full_disk_behind_the_output_is_one_message(words):
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["--version"], ExitCode.FAILED),
+        (["workloads", "nyc_taxis"], ExitCode.FAILED),
+        # 1 would be a regression.
+        (["gate", "--help"], ExitCode.BAD_INPUT),
+    ],
+)
+def test_a_full_disk_behind_the_output_is_one_message(words, code):
     with Path("/dev/full").open("w") as full:
         done = subprocess.run([LOADFRAME, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
-    assert done.returncode == ExitCode.FAILED
+    assert done.returncode == code
     assert done.stderr.splitlines() == [
         "loadframe: No space left on device",
         "  free some space, or write to another disk",

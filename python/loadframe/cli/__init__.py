@@ -111,12 +111,20 @@ def _run(arguments: list[str] | None) -> int:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         _say(": ".join(filter(None, (error.filename and str(error.filename), error.strerror))))
-        print("  free some space, or write to another disk", file=sys.stderr)
+        # The disk may hold standard error, too.
+        with contextlib.suppress(OSError):
+            print("  free some space, or write to another disk", file=sys.stderr)
         try:
             sys.stdout.flush()
         except OSError:
             _discard_output()
-        return ExitCode.FAILED
+        return _unable(arguments)
+
+
+def _unable(arguments: list[str] | None) -> ExitCode:
+    """Return the exit code of a command that the machine stopped: 2 for `gate`, whose 1 means a regression."""
+    words = sys.argv[1:] if arguments is None else arguments
+    return ExitCode.BAD_INPUT if words[:1] == ["gate"] else ExitCode.FAILED
 
 
 def _attempt(arguments: list[str] | None) -> int:
@@ -143,7 +151,7 @@ def _attempt(arguments: list[str] | None) -> int:
         detail = f": {error}" if str(error) else ""
         _say(f"out of memory{detail}")
         print("  free some memory, raise the limit, or use fewer runs, clients or documents", file=sys.stderr)
-        return ExitCode.FAILED
+        return _unable(arguments)
     except BrokenPipeError:
         if not _output_is_closed():
             raise
