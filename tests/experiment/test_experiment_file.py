@@ -137,6 +137,16 @@ def test_a_size_of_nodes_without_a_price_is_refused(load, prices, remedy):
     assert remedy in refused.value.remedy
 
 
+def test_a_varied_number_of_nodes_behind_an_application_has_prices():
+    from loadframe.experiment.file.model import Prices
+
+    factor = "store.settings.opensearch.nodes"
+    with pytest.raises(ValueError, match=f"no price for each level of {factor}, which changes the number of nodes"):
+        Prices(node_hour=0.1).of_levels({factor: [1, 3], "nodes": [1, 2]})
+    assert Prices(node_hour={"1": 0.1, "3": 0.3}, by=factor).of_levels({factor: [1, 3]}) == [0.1, 0.3]
+    assert Prices(node_hour=0.1).of_levels({factor: [3], "store.settings.x": [1, 2]}) is None
+
+
 @pytest.mark.parametrize(
     ("prices", "what"),
     [

@@ -426,11 +426,14 @@ class Prices(Model):
     def of_levels(self, factors: Mapping[str, Sequence[Any]]) -> list[float] | None:
         """Return the price for each level of `by`, None without it.
 
-        Refuse unknown factors, levels without a price, and other factors that change the size of the nodes.
+        Refuse unknown factors, levels without a price, and other factors that change the size of the nodes, or the
+        number of nodes of a store behind an application.
         """
         for name, levels in factors.items():
-            if name.startswith("store.limits.") and name != self.by and len(levels) > 1:
-                what = f"node_hour has no price for each level of {name}, which changes the size of the nodes"
+            behind = re.fullmatch(r"store\.settings\.[^.]+\.nodes", name)
+            if (behind or name.startswith("store.limits.")) and name != self.by and len(levels) > 1:
+                changed = "number of nodes of a store" if behind else "size of the nodes"
+                what = f"node_hour has no price for each level of {name}, which changes the {changed}"
                 if self.by is None:
                     remedy = f"set by: {name}, and in node_hour a price for each level (equal prices are possible)"
                 else:
