@@ -58,9 +58,9 @@ impl Poller {
         Ok(epoll::add(&self.epoll, fd, EventData::new_u64(NOBODY), EventFlags::IN | EventFlags::ET)?)
     }
 
-    /// Waits for events, at most `timeout`, and passes the token and flags of each socket's event to `each`. Returns
+    /// Waits for events, at most `timeout`, and passes the token and flags of each socket's event to `report`. Returns
     /// the number of events.
-    pub fn wait(&self, timeout: Option<Duration>, mut each: impl FnMut(u64, EventFlags)) -> io::Result<usize> {
+    pub fn wait(&self, timeout: Option<Duration>, mut report: impl FnMut(u64, EventFlags)) -> io::Result<usize> {
         self.sleep(timeout)?;
         let events = self.events.borrow();
         for event in events.iter() {
@@ -70,7 +70,7 @@ impl Poller {
                         timer.armed.set(None);
                     }
                 }
-                token => each(token, event.flags),
+                token => report(token, event.flags),
             }
         }
         Ok(events.len())
