@@ -197,7 +197,10 @@ def outlook(name: str, sizes: Sequence[int], repetitions: int, law: Law, *, seed
 
 
 def candidates(sizes: Sequence[int], repetitions: int, budget: int | None) -> list[tuple[str, tuple[int, ...], int]]:
-    """Return alternative designs (name, sizes, repetitions) with at most `budget` runs."""
+    """Return a design and its alternatives (name, sizes, repetitions), each with at most `budget` runs.
+
+    Designs with fewer than three sizes are left out, since no fit is possible.
+    """
     candidates = tuple(sorted(set(sizes)))
     largest, between = candidates[-1], _between(candidates)
     designs = [

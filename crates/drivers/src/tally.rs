@@ -84,7 +84,9 @@ impl Tally {
     }
 
     /// Returns the reply to the request, sent at `sent` and completed at `done`, without bytes and node. If no document
-    /// succeeded, and none failed because of its content, the whole request failed. Its error class decides on a retry.
+    /// succeeded, and none failed because of its content, the whole request failed with the class of the first failure.
+    /// This class decides on a retry; if it permits one, `rejected` is empty. Otherwise failures have the class
+    /// [`ErrorClass::Item`]; `rejected` and `refused` hold the known positions of failed documents.
     pub fn settle(self, sent: Instant, done: Instant) -> Reply {
         let Self { succeeded, wrong, lost, first, mut rejected, mut refused } = self;
         let whole = succeeded == 0 && !wrong;

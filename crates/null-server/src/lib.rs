@@ -42,7 +42,7 @@ trait Protocol {
     fn take(&mut self, read: &[u8], answers: &mut Vec<u8>) -> io::Result<usize>;
 }
 
-/// The server. Dropping it stops it.
+/// The server. Dropping it stops it. Faults begin and end shortly after the call, in the server's thread.
 pub struct NullServer {
     address: SocketAddr,
     /// Reserves the port while the server does not listen.
@@ -95,17 +95,18 @@ impl NullServer {
         self.faults.send_modify(|faults| faults.paused = false);
     }
 
-    /// Closes all connections and refuses new ones.
+    /// Closes all connections and refuses new ones, until `restart`.
     pub fn kill(&self) {
         self.faults.send_modify(|faults| faults.killed = true);
     }
 
-    /// Listens again at the same address.
+    /// Undoes `kill`: listens again at the same address. If that fails, the server's thread ends without an error.
     pub fn restart(&self) {
         self.faults.send_modify(|faults| faults.killed = false);
     }
 
-    /// Cuts the link: the server loses all traffic, but leaves connections open.
+    /// Cuts the link: the server loses all traffic, but leaves connections open. After `resume`, it serves only new
+    /// connections; those from before the cut stay silent.
     pub fn cut(&self) {
         self.faults.send_modify(|faults| (faults.cuts, faults.paused) = (faults.cuts + 1, true));
     }

@@ -106,11 +106,11 @@ def _selection(
     used_runs: Sequence[RecordedRun],
     factors: Sequence[Mapping[str, Sequence[RecordedRun]]],
 ) -> Finding | None:
-    """Return a warning if exclusion correlates with a level or with throughput.
+    """Return a warning if exclusion correlates with a level or with throughput (p below 0.05), otherwise None.
 
     `factors` map each level's text to its runs. Fisher's exact test compares each level with the others. The
     Mann-Whitney test compares throughputs within partly excluded treatments. The smallest p is multiplied by the number
-    of tests.
+    of tests. Missing runs do not count. None if no run or every run is excluded.
     """
     existing = [run for run in runs if run.status != "missing"]
     used = {id(run) for run in used_runs}

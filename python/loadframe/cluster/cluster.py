@@ -340,8 +340,8 @@ class Cluster(ClusterView):
     ) -> list[str]:
         """Add nodes, wait until the data is balanced, and return their names; BadInput for fewer than one.
 
-        `within` is the timeout of each step in s. Load may run in the meantime, and clients rebalance. An existing
-        cluster that has a command for its size is resized by that command. See scaling.grow.
+        `within` is the timeout of each step in s. Load may run in the meantime, and clients rebalance. An attached
+        cluster is resized by its scale command; BadInput if it has none. See scaling.grow.
         """
         if nodes < 1:
             raise BadInput(f"the number of nodes to add must be at least 1; got {nodes}", remedy="add 1 or more")
@@ -355,8 +355,8 @@ class Cluster(ClusterView):
     ) -> list[str]:
         """Remove a node by name, or that number of nodes, newest first; return their names. See scaling.shrink.
 
-        Moves their data first. BadInput for a number below one or an unknown name. An existing cluster that has a
-        command for its size is resized by that command. `within` is the timeout of each step in s.
+        Moves their data first. BadInput for a number below one or an unknown name. An attached cluster is resized by
+        its scale command, by a number only; BadInput if it has none. `within` is the timeout of each step in s.
         """
         if self._scale and isinstance(nodes, int):
             return self.resize(self.size - nodes, report, tell=tell)
@@ -402,7 +402,10 @@ class Cluster(ClusterView):
         return list(names)
 
     def mend(self, report: Report = _silent, *, within: float = WITHIN, tell: Tell | None = None) -> bool:
-        """Restart ended nodes and finish interrupted changes; return False if nothing was necessary."""
+        """Restart ended nodes and finish interrupted changes; return False if nothing was necessary.
+
+        `within` is the timeout of each step in s. BadInput for an attached cluster; LoadframeError after `stop`.
+        """
         with self._held(report):
             change = self._change(report, within, tell)
             if not scaling.needed(change):
@@ -413,7 +416,8 @@ class Cluster(ClusterView):
     def kill(self, name: str) -> None:
         """Kill a node, or all running nodes of a rack, with SIGKILL, even during a change; emit an event.
 
-        Data folders are kept. BadInput for an unknown name.
+        Data folders are kept. BadInput for an unknown name, a node that does not run, a rack without running nodes, and
+        an attached cluster.
         """
         nodes = self._on_rack(name) or [self._named(name)]
         for process in [self._process(node) for node in nodes]:
@@ -439,7 +443,8 @@ class Cluster(ClusterView):
     def pause(self, name: str, report: Report = _silent) -> None:
         """Suspend a node (SIGSTOP): its connections stay open, but it does not answer.
 
-        If it is already paused, only `report` is called; there is no event.
+        If it is already paused, only `report` is called; otherwise emits an event. BadInput for an unknown name, a node
+        that does not run, and an attached cluster.
         """
         process = self._process(self._named(name))
         if process.paused():
@@ -451,7 +456,8 @@ class Cluster(ClusterView):
     def resume(self, name: str, report: Report = _silent) -> None:
         """Continue a paused node (SIGCONT).
 
-        If it is not paused, only `report` is called; there is no event.
+        If it is not paused, only `report` is called; otherwise emits an event. BadInput for an unknown name, a node
+        that does not run, and an attached cluster.
         """
         process = self._process(self._named(name))
         if not process.paused():
@@ -495,7 +501,10 @@ class Cluster(ClusterView):
         self._emit(ClusterEvent(event_kinds.SHAPED, (name,), {"delay": delay, "loss": loss, "rate": rate}))
 
     def _linked(self, name: str) -> tuple[Node, Link]:
-        """Return a node and its network link; BadInput if the nodes share this machine's network."""
+        """Return a running node and its network link; BadInput if the nodes share this machine's network.
+
+        BadInput also for an unknown name, a node that does not run, and an attached cluster.
+        """
         node = self._named(name)
         link = self._process(node).link
         if link is None:
@@ -528,7 +537,11 @@ class Cluster(ClusterView):
 
     @contextlib.contextmanager
     def _held(self, report: Report = _silent) -> Iterator[None]:
-        """Hold the locks for a change, against threads and other commands; LoadframeError after `stop`."""
+        """Hold the locks for a change, against threads and other commands, and read the cluster's record.
+
+        Waits for changes in progress; `report` gets a message if one is by another command. LoadframeError after
+        `stop`. BadInput for an attached cluster, and for one that another command has deleted.
+        """
         spec = self._of_ours()
         lock = named.locked(spec.name, report) if spec.name else contextlib.nullcontext()
         with self._changing, lock:
@@ -562,7 +575,10 @@ class Cluster(ClusterView):
             listener(event)
 
     def throttle(self, on: bool) -> None:
-        """Apply (`on`) or lift the CPU quota and disk limits of all nodes, such as for a preparation phase."""
+        """Apply (`on`) or lift the CPU quota and disk limits of all nodes, also for nodes that start later.
+
+        A preparation phase lifts them.
+        """
         for node in self._node_table.nodes:
             if node.process:
                 node.process.throttle(on)

@@ -126,7 +126,7 @@ class NodeTable:
             self.changing = False
 
     def _require(self, present: bool) -> None:
-        """BadInput unless `present`: another command has deleted the cluster."""
+        """Raise BadInput unless `present`: another command has deleted the cluster."""
         if not present:
             raise BadInput(
                 f"cluster {self.spec.name if self.spec else ''} was deleted by another command",

@@ -27,7 +27,10 @@ _SHOWN = 60
 
 
 def require_name(name: str) -> None:
-    """Raise BadInput for an invalid cluster name. It is also the name of a folder."""
+    """Raise BadInput unless a cluster name, also the name of its folder, has 1 to 41 of a-z, 0-9, `-` and `_`.
+
+    It must begin with a letter or digit.
+    """
     if not re.fullmatch(r"[a-z0-9][a-z0-9_-]{0,40}", name):
         given = name if len(name) <= _SHOWN else f"{name[:_SHOWN]}..."
         raise BadInput(

@@ -127,7 +127,11 @@ def question_from_folder(path: Path, assumed: Law) -> Question:
 
 
 def plan(question: Question, budget: int | None) -> Plan:
-    """Simulate the design and its neighbours; `budget` limits the runs of each. BadInput for a budget below 1."""
+    """Return an experiment's expected precision: simulated designs, detectable effects, and the power of a gate.
+
+    Simulates the design and alternatives to it, each with at most `budget` runs, if the experiment has a scaling curve;
+    otherwise there are no designs. `budget` also limits the runs for the effects. BadInput for a budget below 1.
+    """
     if budget is not None and budget < 1:
         raise BadInput(
             f"--budget must be at least 1; got {budget}", remedy="give the number of runs that you can afford"

@@ -193,7 +193,10 @@ class Power:
     finds: float  #: worsening that is detected with 80 % probability
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the power as JSON values."""
+        """Return the fields for JSON: `power` maps each worsening, such as `0.05`, to the probability of detection.
+
+        An infinite `finds` is null.
+        """
         return {
             "check": self.check,
             "runs": self.runs,

@@ -379,7 +379,7 @@ class Experiment:
         return f"<p><b>Experiment {cell(self.name)}</b>: {self._state()}</p>{shown._repr_html_()}"
 
     def _state(self) -> str:
-        """Return the kind and the number of planned or valid runs as text."""
+        """Return kind and runs as text: `scale, 12 runs planned`, or if recorded `scale, 9 of 12 runs valid`."""
         if self._recorded is None:
             return f"{self.kind}, {counted(len(self.design), 'run')} planned"
         valid = sum(run.sound for run in self._folder.runs)

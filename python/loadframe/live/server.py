@@ -127,7 +127,10 @@ _PATIENCE = 5.0
 
 
 def parse_address(text: str, what: str = "the live page") -> tuple[str, int]:
-    """Return host and port of PORT (at 127.0.0.1) or HOST:PORT; BadInput for other text, with `what` listens there."""
+    """Return host and port of PORT (at 127.0.0.1), HOST:PORT or [IPv6]:PORT; BadInput for other text.
+
+    Ports are 0 to 65535. The error names `what`, the page that is served there.
+    """
     host, colon, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not (port.isascii() and port.isdigit() and int(port) < 65536) or (colon and not host):

@@ -99,7 +99,10 @@ class OwnGroupSampler:
         self._rates = Rates()
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield throttled periods and time per second, summed over all groups; a gap if a group cannot be read."""
+        """Yield throttled periods and time per second, summed over all groups; a gap if a group cannot be read.
+
+        The first sample yields nothing.
+        """
         sums: dict[str, float] = {}
         for folder in self._folders:
             try:

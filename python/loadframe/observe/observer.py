@@ -291,7 +291,10 @@ class SourcesSampler:
             self._current = sources
 
     def sample(self, now: float) -> Iterator[Sample]:
-        """Yield rates since the previous sample, levels, the busiest reader's CPU use, and the most unread bytes."""
+        """Yield each source's rates (1/s), levels, CPU use of the busiest reader (cores), and unread bytes if known.
+
+        Rates and CPU use cover the time since the previous sample, and need two samples.
+        """
         with self._lock:
             for name, metrics in self._current.items():
                 source = f"source:{name}"

@@ -45,7 +45,10 @@ class ProcessSampler:
         self._rates = Rates()
 
     def sample(self, now: float) -> Iterator[Sample | Gap]:
-        """Yield each node's memory, threads, and rates of CPU, storage and network, or a gap for an ended process."""
+        """Yield each node's memory, threads, and rates of CPU, storage and network, or a gap for an ended process.
+
+        Memory is in bytes, CPU in cores, storage and network in bytes/s. Rates need two samples of a process.
+        """
         children = _children() if self._families else {}
         for node, pid in self._pids().items():
             source = f"node:{node}"
@@ -185,7 +188,10 @@ class ProgramSampler:
         self._due, self._pause = -math.inf, 1.0
 
     def sample(self, now: float) -> Iterator[Sample]:
-        """Yield shares of all cores since the previous sample: all other programs, and the busiest ones."""
+        """Yield shares of all cores, 0 to 1, of all programs that Loadframe did not start, and of the busiest ones.
+
+        They cover the time since the previous sample, so the first sample yields nothing.
+        """
         nodes = [*self._pids().values()]
         if not nodes:
             return
@@ -378,7 +384,10 @@ class JvmSampler:
         self._rates = Rates()
 
     def sample(self, now: float) -> Iterator[Sample]:
-        """Yield the share of time that each node spent in garbage-collection pauses."""
+        """Yield `jvm.gc` of each node: seconds of garbage collection per second since the node's previous sample.
+
+        The first sample of a process yields nothing, and neither does a process whose JVM counters cannot be read.
+        """
         for node, pid in self._pids().items():
             source = f"node:{node}"
             stopped = None

@@ -73,7 +73,10 @@ class _RootRouter(MessageRouter):
 
     @property
     def talking(self) -> bool:
-        """Whether a program or a survey of any rank may produce messages at any time."""
+        """Whether a program or a survey of any rank may produce messages at any time, so that pauses must be short.
+
+        Stays true once a program was started on another rank, even after its end.
+        """
         return super().talking or bool(self.programs)
 
 
@@ -174,7 +177,8 @@ class Coordinator:
     def start(self, rank: int, command: Sequence[str]) -> ChildOfRank:
         """Start a program on a rank above 0, and return its handle. It ends with its input or its rank.
 
-        RankLost if ranks are lost.
+        Waits for all ranks first, with the errors of `ranks`. RankLost if ranks are lost. If the program cannot start,
+        its handle reports the exit status 127.
         """
         self.ranks()
         self.require_whole()

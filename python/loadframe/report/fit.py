@@ -22,7 +22,10 @@ def sentence(fit: ScalabilityFit, unit: str = "") -> str:
 
 
 def scaled_sentences(fit: ScalabilityFit) -> list[str]:
-    """Return a sentence on weak scaling by Gustafson's law; empty for strong scaling or an inconclusive fit."""
+    """Return a list with a sentence on Gustafson's law; empty for strong scaling or an inconclusive fit.
+
+    The sentence gives the serial share and the scaled speed-up at the largest size, or rejects the law.
+    """
     scaled = fit.scaled_speedup(fit.largest)
     if scaled is None or not tells(fit):
         return []

@@ -144,7 +144,10 @@ def few_text(percentiles: "Iterable[Percentile]") -> str:
 
 
 def with_parts(operations: "Mapping[str, OperationFigures]") -> "Iterator[tuple[str, Figures]]":
-    """Yield each operation with its name, followed by its parts, such as the pages of a scroll."""
+    """Yield name and figures of each operation, followed by those of its parts, such as the pages of a scroll.
+
+    The name of a part begins with `· `.
+    """
     for name, operation in operations.items():
         yield name, operation
         for part, figures in operation.parts.items():

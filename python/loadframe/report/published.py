@@ -144,7 +144,10 @@ def _series(at: Beside) -> str:
 
 
 def _published_traces(members: Sequence[Beside], names: Sequence[str]) -> Iterator[Trace]:
-    """Yield the published changes of each series, in %, at the levels of the factors `names`."""
+    """Yield a trace per series: its published changes in %, with quartiles, at the levels of the factors `names`.
+
+    All `members` must have a change.
+    """
     for index, series in enumerate(dict.fromkeys(at.figure.series for at in members)):
         points = [at for at in members if at.figure.series == series]
         yield Trace(
@@ -162,7 +165,10 @@ def _published_traces(members: Sequence[Beside], names: Sequence[str]) -> Iterat
 
 
 def _measured_traces(members: Sequence[Beside], names: Sequence[str]) -> Iterator[Trace]:
-    """Yield the measured changes, in %, at the levels of the factors `names`, by the levels of other factors."""
+    """Yield a trace per combination of other factors' levels: the measured changes in %, with 95 % intervals.
+
+    `names` are the factors of the x axis. Measurements without a change are left out.
+    """
     drawn: dict[str, dict[str, tuple[str, Estimate]]] = {}
     for at in members:
         for one in at.measured:

@@ -314,9 +314,9 @@ class Store(ABC):
         return {"distribution": distribution or self.kind, "version": number}
 
     def require_product(self, addresses: Sequence[str], version: str) -> None:
-        """BadInput if a cluster runs another product or an unsupported version; `version` is the result of `version()`.
+        """Raise BadInput if a cluster runs an unsupported version, or in some stores another product.
 
-        Callers check this before they change the cluster.
+        `version` is the result of `version()`. Callers check this before they change the cluster.
         """
         numbers = tuple(int(part) for part in re.findall(r"\d+", version.rpartition(" ")[2])[: len(self.oldest)])
         if numbers and numbers < self.oldest:
@@ -335,7 +335,7 @@ class Store(ABC):
         return []
 
     def require_one_cluster(self, addresses: Sequence[str]) -> None:  # noqa: B027 - most clients notice
-        """BadInput if the addresses belong to several clusters. The default checks nothing."""
+        """Raise BadInput if the addresses belong to several clusters. The default checks nothing."""
 
     def parts(self, settings: Mapping[str, Any]) -> Mapping[str, "Store"]:
         """Return further stores by kind: this store starts processes of them, too. By default none."""
@@ -438,7 +438,10 @@ class Store(ABC):
         """
 
     def require_growing(self, addresses: Sequence[str]) -> None:  # noqa: B027 - most can
-        """BadInput if the cluster cannot accept a node; called before a node is started. The default checks nothing."""
+        """Raise BadInput if the cluster cannot accept a node. The default checks nothing.
+
+        Called before a node is started.
+        """
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
         """Add a started node to the cluster, and return when it is a member; its data may move later.

@@ -18,7 +18,8 @@ use crate::pipeline;
 use crate::pipeline::{Document, fail, group_by_node, open_each, send_each};
 use loadframe_engine::util::json::Cursor;
 
-/// Sends the documents of request `k`, or those at the indices `only`. Returns one reply with the outcome of each.
+/// Sends the documents of request `k`, or those at the indices `only`. Returns the reply of [`pipeline::reply`]: the
+/// number of written documents, and the indices of failed ones. A broken connection or a timeout fails its documents.
 pub async fn ask(
     connections: &mut ConnectionSet,
     nodes: &CouchbaseNodes,

@@ -88,7 +88,8 @@ impl Packet {
     }
 }
 
-/// Returns the opcode, vbucket, key and value of the request at the start of `bytes`, for display.
+/// Returns the opcode, vbucket, key and value of the request at the start of `bytes`, for display; `None` if it is
+/// incomplete.
 pub fn read_request(bytes: &[u8]) -> Option<(u8, u16, &[u8], &[u8])> {
     let head = bytes.get(..HEAD)?;
     let (frames, key) = if head[0] == FRAMED_REQUEST {

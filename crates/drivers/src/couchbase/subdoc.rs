@@ -56,7 +56,8 @@ fn path(out: &mut Vec<u8>, field: &[u8]) {
     out.push(b'`');
 }
 
-/// Returns the fields of an answer in request order: the JSON of each, or `None` if it is missing.
+/// Returns the fields of an answer in request order: the JSON of each, or `None` if the store did not return it, such
+/// as a missing field. Ends before a field that is cut off.
 pub fn values_found<'a>(answer: &Response<'a>) -> impl Iterator<Item = Option<&'a [u8]>> {
     let mut rest = answer.value;
     std::iter::from_fn(move || {

@@ -19,7 +19,9 @@ use crate::tally::Tally;
 /// Maximum number of documents of one request in flight.
 const IN_FLIGHT: usize = 64;
 
-/// Sends the documents of request `k`, or those at the indices `only`. Returns one reply with the outcome of each.
+/// Sends the documents of request `k`, or those at the indices `only`. Returns the reply of [`Tally::reply`]: the
+/// number of written documents, and the indices of failed ones. `shown`, if set, gets the first statement and its
+/// answer.
 pub async fn ask(
     execution: &Execution<'_>,
     table: &Table,

@@ -97,7 +97,8 @@ impl Buffers {
     }
 }
 
-/// Returns a prepared statement's key as text: the names of its columns, each followed by a separator.
+/// Returns a prepared statement's key as text: the names of its columns, each followed by a separator. Refuses a name
+/// that is not UTF-8.
 pub fn names(key: &[u8]) -> Result<&str, Failure> {
     std::str::from_utf8(key).map_err(|_| Failure::new(ErrorClass::Client, "the name of a field is not text"))
 }

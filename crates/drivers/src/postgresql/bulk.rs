@@ -33,7 +33,9 @@ struct Document<'a> {
 /// Documents with the same columns; the key contains the column names.
 type Group<'a> = (Vec<u8>, Vec<Document<'a>>);
 
-/// Sends the documents of request `k`, or those at the positions `only`. Returns one reply with the outcome of each.
+/// Sends the documents of request `k`, or those at the positions `only`. Returns the reply of [`Tally::settle`]: the
+/// number of written documents, and the positions of failed ones. A broken connection or a timeout fails the documents
+/// of its statement. The error is for a column name that is not text.
 pub async fn ask(
     turn: &mut Turn<'_>,
     table: &Table,

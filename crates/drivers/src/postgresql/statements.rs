@@ -56,7 +56,7 @@ pub struct Turn<'a> {
     pub buffers: &'a mut Buffers,
     /// Captured values of the client's user.
     pub memory: &'a mut Memory,
-    /// See [`Connection`].
+    /// Exchange to fill for display; `None` if nothing is displayed.
     pub shown: &'a mut Option<Exchange>,
 }
 

@@ -21,7 +21,8 @@ use crate::pipeline::{Document, fail, group_by_node, open_each, send_each};
 /// Number of rounds: a node that lacks the script gets the documents again, with the script.
 const ROUNDS: usize = 2;
 
-/// Sends the documents of a request, or those at the positions `only`. Returns one reply with the outcome of each.
+/// Sends the documents of a request, or those at the positions `only`. Returns the reply of [`pipeline::reply`]: the
+/// number of written documents, and the positions of failed ones. A broken connection or a timeout fails its documents.
 pub async fn ask(
     connections: &mut ConnectionSet,
     nodes: &RedisNodes,

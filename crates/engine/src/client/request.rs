@@ -238,7 +238,8 @@ impl<D: Driver> Worker<D> {
         Times { scheduled, started, ends: self.ends(stream), client: seat.client, trace }
     }
 
-    /// Records a finished request and frees its seat. Returns its end time, error class, and whether it was sent.
+    /// Records a finished request, and frees its seat: it is no longer in flight. Updates the stream's last end.
+    /// Returns the request's end time, its error class (`None` for a success), and whether any of it was sent.
     pub(super) fn record(
         &self,
         stream: &Stream,

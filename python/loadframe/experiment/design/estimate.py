@@ -252,7 +252,7 @@ class ResourceEstimate:
         return (self.machines + self.generators) * self.seconds / 3600
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the estimate as JSON values."""
+        """Return the estimate for JSON, in whole seconds; `least_seconds` is `seconds` if no length is automatic."""
         return {
             "runs": self.runs,
             "seconds": round(self.seconds),

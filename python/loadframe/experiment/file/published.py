@@ -172,7 +172,8 @@ def _spread(cells: Mapping[str, str], scale: float, where: str) -> dict[str, flo
 def _check_range(value: float, spread: Mapping[str, float], scale: float, measure: str, where: str) -> None:
     """Refuse a value or distribution that is negative, infinite in base units or over 100 % of errors.
 
-    Also refuse a value outside its distribution. `value` and `spread` are in the unit that `scale` converts from.
+    Also refuse a value below the `min` or above the `max` of `spread`; quartiles and median do not bound it. Values are
+    in the unit of the row; `scale` converts them to base units. BadInput at `where`.
     """
     for name, part in {"value": value, **spread}.items():
         if part < 0 or not math.isfinite(part * scale) or (measure == "errors" and part * scale > 1):

@@ -112,7 +112,7 @@ class IngestResult:
         return {label: sum(collection.missing for collection in self.stored)} if label else {}
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the result as JSON values."""
+        """Return the result for JSON: counts, times in s, and rates in 1/s over the whole `seconds`."""
         figures, seconds = self.figures, self.seconds
         return {
             "source": self.source,

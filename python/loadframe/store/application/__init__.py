@@ -238,7 +238,11 @@ class Application(Store):
     # Starting the tiers
 
     def form(self, members: Sequence[Member], settings: Mapping[str, Any], watch: Watch) -> None:
-        """Wait for the stores, start the instances, wait for them, and start the balancer; StoreFailed after 180 s."""
+        """Form the stores, start the instances, wait for them, and start the balancer.
+
+        Stores the tiers, with the stores' credentials, in the balancer's folder, for `join` and `reunite`. StoreFailed
+        if the wait for a store or for the instances exceeds 180 s.
+        """
         behind, addresses, logins = self.parts(settings), {}, dict[str, str]()
         for kind, part in behind.items():
             servers = _servers(members, kind)
@@ -263,7 +267,11 @@ class Application(Store):
         self._connect(members, front, tiers, settings, watch)
 
     def reunite(self, members: Sequence[Member], watch: Watch) -> None:
-        """Reconnect restarted processes: give instances the stores' addresses, and the balancer the instances'."""
+        """Reconnect restarted processes: give instances the stores' addresses, and the balancer the instances'.
+
+        BadInput if the balancer's folder lacks the tiers. StoreFailed if the wait for a store or for the instances
+        exceeds 180 s.
+        """
         (front,) = (member for member in members if member.role == BALANCER)
         assert front.folder
         kept = Tiers.kept(front.folder)
@@ -296,7 +304,8 @@ class Application(Store):
     ) -> None:
         """Give the instances the environment of the tiers, wait until they answer, and enter them in the balancer.
 
-        A balancer that does not run yet gets a complete configuration instead, with which it starts.
+        A balancer that does not run yet gets a complete configuration instead, with which it starts. StoreFailed if the
+        wait for the instances exceeds 180 s.
         """
         instances = [member for member in members if not member.role]
         for member in instances:
@@ -339,7 +348,11 @@ class Application(Store):
     # Adding and removing instances
 
     def join(self, addresses: Sequence[str], member: Member, watch: Watch) -> None:
-        """Start an instance with the stores' addresses, and add it to the balancer; StoreFailed after 180 s."""
+        """Start an instance with the stores' addresses, and add it to the balancer once it answers.
+
+        Returns when the balancer reports one more healthy instance. StoreFailed if either wait, for the answer or for
+        the balancer, exceeds 180 s.
+        """
         tiers = self._tiers(member)
         tell(member, tiers.exports)
         self._until_answering([member], watch)

@@ -174,11 +174,14 @@ class SearchStore(Store):
         return number if distribution == self.kind else f"{distribution} {number}"
 
     def software(self, version: str) -> dict[str, str]:
-        """Return product and version; for a serverless service the version whose API it has, 2.11.0."""
+        """Split a result of `version` into `distribution` (the product) and `version`, for drivers that need them.
+
+        A serverless service counts as 2.11.0, the version whose API it has.
+        """
         return super().software(_SERVERLESS_VERSION if version == SERVERLESS else version)
 
     def require_product(self, addresses: Sequence[str], version: str) -> None:
-        """BadInput for the other product of the family, and for unsupported versions."""
+        """Raise BadInput for the other product of the family, and for unsupported versions."""
         product, _, _ = version.rpartition(" ")
         if product:
             raise BadInput(

@@ -265,7 +265,7 @@ impl Generate for NycTaxiTrip {
     }
 }
 
-/// Reflects a coordinate outside the bounds back inside.
+/// Reflects a coordinate outside the bounds back inside. One that is still outside becomes the nearest bound.
 fn within((low, high): (f64, f64), coordinate: f64) -> f64 {
     let folded = if coordinate < low { 2.0 * low - coordinate } else { coordinate };
     let folded = if folded > high { 2.0 * high - folded } else { folded };
