@@ -80,21 +80,20 @@ impl ConnectionSet {
         durable: bool,
         limit: Limit,
     ) -> (SentRequest, Result<(), Failure>) {
-        let sent_request = |whole: Option<Exchanged>, node| SentRequest {
-            exchanged: whole.unwrap_or_else(Exchanged::never),
-            node,
-            bucket: bucket.number,
-        };
-        let (mut whole, mut last) = (None, 0);
+        let sent_request = |exchanged, node| SentRequest { exchanged, node, bucket: bucket.number };
+        let (mut before, mut last) = (None, 0);
         loop {
-            let Some(node) = bucket.vbuckets.node(vbucket) else { return (sent_request(whole, last), Err(unserved())) };
+            let Some(node) = bucket.vbuckets.node(vbucket) else {
+                return (sent_request(Exchanged::given_up(before), last), Err(unserved()));
+            };
             last = node;
             if let Err(failure) = self.open(nodes, bucket, node, durable, limit).await {
-                return (sent_request(whole, node), Err(failure));
+                return (sent_request(Exchanged::given_up(before), node), Err(failure));
             }
             let connection = &mut self.by_node[bucket.number][usize::from(node)];
             let (exchanged, outcome) = connection.speak(request, 1, limit).await;
-            whole = Some(whole.map_or(exchanged, |before: Exchanged| before.then(&exchanged)));
+            let whole = before.map_or(exchanged, |before: Exchanged| before.then(&exchanged));
+            before = Some(whole);
             if let Err(trouble) = outcome {
                 bucket.doubt();
                 return (sent_request(whole, node), Err(trouble.into()));
@@ -109,7 +108,7 @@ impl ConnectionSet {
                 None => false,
             };
             if !learned && let Err(error) = nodes.discover(bucket, limit).await {
-                return (sent_request(whole, node), Err(error.into()));
+                return (sent_request(Exchanged::given_up(before), node), Err(error.into()));
             }
             if bucket.vbuckets.node(vbucket) == Some(node) {
                 sleep(PAUSE).await;

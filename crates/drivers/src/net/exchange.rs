@@ -48,6 +48,12 @@ impl Exchanged {
         Self { sent: now, done: now, bytes_sent: 0, bytes_received: 0 }
     }
 
+    /// Returns the exchange of a request that is given up now, after the exchange `before`, if any.
+    pub fn given_up(before: Option<Self>) -> Self {
+        let now = Self::never();
+        before.map_or(now, |before| before.then(&now))
+    }
+
     /// Returns the exchange of a request without a server: it lasts two readings of the clock.
     pub fn at_once() -> Self {
         let sent = Instant::now();
@@ -101,6 +107,16 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    #[test]
+    fn a_request_given_up_after_an_answer_ends_when_it_is_given_up() {
+        let sent = Instant::now();
+        let before = Exchanged { sent, done: sent, bytes_sent: 3, bytes_received: 4 };
+        std::thread::sleep(Duration::from_millis(2));
+        let whole = Exchanged::given_up(Some(before));
+        assert_eq!((whole.sent, whole.bytes_sent, whole.bytes_received), (sent, 3, 4));
+        assert!(whole.done > before.done);
+    }
 
     #[test]
     fn exchanges_of_one_request_span_from_the_first_byte_to_the_last() {

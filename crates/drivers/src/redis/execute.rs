@@ -150,9 +150,8 @@ impl ConnectionSet {
         let mut sent_request: Option<SentRequest> = None;
         for _ in 0..=REDIRECTIONS {
             if let Err(failure) = self.open(nodes, node, limit).await {
-                let sent_request =
-                    sent_request.unwrap_or(SentRequest { exchanged: Exchanged::never(), node, before: 0 });
-                return (SentRequest { node, ..sent_request }, Err(failure));
+                let exchanged = Exchanged::given_up(sent_request.map(|sent| sent.exchanged));
+                return (SentRequest { exchanged, node, before: 0 }, Err(failure));
             }
             let before = usize::from(asking);
             let parts = if asking { [ASKING, &*request] } else { [&*request, b""] };

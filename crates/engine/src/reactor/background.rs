@@ -20,7 +20,11 @@ impl Background {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let (handle, stop) = (runtime.handle().clone(), Arc::<Notify>::default());
         let stopped = stop.clone();
-        let run = move || runtime.block_on(stopped.notified());
+        let run = move || {
+            runtime.block_on(stopped.notified());
+            // A look-up of a name can take half a minute.
+            runtime.shutdown_background();
+        };
         let thread = Some(thread::Builder::new().name("background".into()).spawn(run)?);
         Ok(Self { handle, stop, thread })
     }

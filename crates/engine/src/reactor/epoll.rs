@@ -22,6 +22,8 @@ const NOBODY: u64 = u64::MAX;
 pub struct Poller {
     epoll: OwnedFd,
     events: RefCell<Vec<epoll::Event>>,
+    /// See [`less_slack`].
+    slack: u32,
     /// Ends waits of kernels before 5.11 and of sandboxes, which have no `epoll_pwait2`; `None` with that call.
     timer: Option<Timerfd>,
 }
@@ -38,7 +40,8 @@ impl Poller {
     pub fn new(precise: bool) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         let events = RefCell::new(Vec::with_capacity(EVENTS));
-        let mut poller = Self { epoll, events, timer: None };
+        let nice = rustix::process::getpriority_process(None).unwrap_or(0);
+        let mut poller = Self { epoll, events, slack: if nice > 0 { 200 } else { 1000 }, timer: None };
         if !precise || poller.sleep(Some(Duration::ZERO)).is_err() {
             let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
             poller.add_wakeup(fd.as_fd())?;
@@ -82,7 +85,7 @@ impl Poller {
         events.clear();
         let waited = match &self.timer {
             None => {
-                let timeout = timeout.map(|left| timespec(less_slack(left)));
+                let timeout = timeout.map(|left| timespec(less_slack(left, self.slack)));
                 epoll_pwait2(&self.epoll, &mut events, timeout.as_ref())
             }
             Some(timer) => {
@@ -138,10 +141,10 @@ fn epoll_pwait2(epoll: &OwnedFd, events: &mut Vec<epoll::Event>, timeout: Option
     Ok(())
 }
 
-/// Returns the timeout after which the kernel ends a wait of `left`. It adds a slack of a thousandth
-/// (`__estimate_accuracy` in fs/select.c), so that neighbouring timers share an interrupt.
-fn less_slack(left: Duration) -> Duration {
-    left - left / 1001
+/// Returns the timeout after which the kernel ends a wait of `left`. It adds one part in `slack`, so that neighbouring
+/// timers share an interrupt: 1000, or 200 in processes of low priority (`__estimate_accuracy` in fs/select.c).
+fn less_slack(left: Duration, slack: u32) -> Duration {
+    left - left / (slack + 1)
 }
 
 /// Returns a length of time in the kernel's form.

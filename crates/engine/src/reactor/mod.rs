@@ -49,6 +49,8 @@ pub struct Reactor {
     sockets: RefCell<Sockets>,
     /// Tasks that have yielded, to wake after the next look at the sockets.
     yielded: RefCell<Vec<Waker>>,
+    /// The shortest look at the sockets while spinning.
+    shortest: Cell<Duration>,
     root: Arc<Root>,
 }
 
@@ -205,7 +207,8 @@ impl Reactor {
         poller.add_wakeup(event.as_fd())?;
         let root = Arc::new(Root { woken: AtomicBool::new(true), thread: thread_number(), event });
         let (sockets, yielded) = (RefCell::default(), RefCell::default());
-        Ok(Self { poller, timer: Timer::of_reactor(spins), sockets, yielded, root })
+        let shortest = Cell::new(Duration::MAX);
+        Ok(Self { poller, timer: Timer::of_reactor(spins), sockets, yielded, shortest, root })
     }
 
     /// The timer of its tasks.
@@ -247,13 +250,20 @@ impl Reactor {
         Ok(())
     }
 
-    /// Looks for events without sleeping, until there are some or `due` has come. Counts the time from `now` on.
+    /// Looks for events without sleeping, at least once, until there are some or `due` has come. Counts the time from
+    /// `now` on as spinning. Of a look that takes long it counts twice the shortest: the thread did not run meanwhile.
     fn wait_awake(&self, due: Instant, now: Instant) -> io::Result<()> {
-        let mut last = now;
-        while last < due && self.look(Some(Duration::ZERO))? == 0 {
-            last = Instant::now();
+        let (mut last, mut spun) = (now, Duration::ZERO);
+        while self.look(Some(Duration::ZERO))? == 0 {
+            let round = last.elapsed();
+            self.shortest.set(self.shortest.get().min(round));
+            spun += round.min(2 * self.shortest.get());
+            last += round;
+            if last >= due {
+                break;
+            }
         }
-        cpu::count_spin(last - now);
+        cpu::count_spin(spun);
         Ok(())
     }
 

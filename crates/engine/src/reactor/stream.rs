@@ -7,12 +7,13 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::task::coop::poll_proceed;
 
 use super::on_thread::OnThread;
 use super::{Reactor, with_current};
@@ -119,9 +120,11 @@ impl TcpStream {
         mut write: impl FnMut(&mut &std::net::TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         let readiness = self.readiness.get();
+        let budget = ready!(poll_proceed(cx));
         while readiness.writable.get() {
             match write(&mut &self.socket) {
                 Ok(count) => {
+                    budget.made_progress();
                     // A partial write has filled the socket.
                     if count < len {
                         readiness.writable.set(false);
@@ -169,10 +172,13 @@ impl AsyncRead for TcpStream {
     /// Reads available bytes into uninitialized space: libraries pass several KiB for each answer.
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        // A socket that is never empty would keep the thread to itself.
+        let budget = ready!(poll_proceed(cx));
         // SAFETY: The kernel only writes to it.
         let unfilled = unsafe { space.unfilled_mut() };
         match self.try_read_by(unfilled.len(), || Ok(rustix::io::read(&self.socket, &mut *unfilled)?.0.len())) {
             Ok(count) => {
+                budget.made_progress();
                 // SAFETY: The kernel has written these bytes.
                 unsafe { space.assume_init(count) };
                 space.advance(count);
@@ -201,6 +207,8 @@ impl AsyncWrite for TcpStream {
         cx: &mut Context<'_>,
         parts: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
+        // The standard library passes at most this many.
+        let parts = &parts[..parts.len().min(1024)];
         let len = parts.iter().map(|part| part.len()).sum();
         self.poll_write_by(cx, len, |socket| socket.write_vectored(parts))
     }
@@ -218,6 +226,10 @@ impl AsyncWrite for TcpStream {
 
     /// Closes the sending direction.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(self.socket.shutdown(Shutdown::Write))
+        Poll::Ready(match self.socket.shutdown(Shutdown::Write) {
+            // The peer has reset the connection.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            other => other,
+        })
     }
 }

@@ -95,6 +95,18 @@ fn a_sleeper_that_comes_during_a_wait_for_a_later_one_wakes_in_time() {
 }
 
 #[test]
+fn a_cancelled_sleeper_leaves_the_queue() {
+    run_each(false, || async {
+        let timer = timer(false).unwrap();
+        let mut sleep = Box::pin(timer.sleep_until(Instant::now() + Duration::from_secs(60)));
+        assert!(poll_fn(|cx| Poll::Ready(sleep.as_mut().poll(cx).is_pending())).await);
+        assert!(timer.next().is_some());
+        drop(sleep);
+        assert!(timer.next().is_none());
+    });
+}
+
+#[test]
 fn each_wake_up_from_another_thread_arrives() {
     let rounds = run_each(false, || async {
         let (go, woken) = (mpsc::channel(), Arc::new(Notify::new()));

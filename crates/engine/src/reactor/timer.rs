@@ -8,8 +8,7 @@
 //! the time in [`crate::util::cpu`].
 
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::BTreeMap;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -34,8 +33,12 @@ pub(super) const SPIN: Duration = Duration::from_micros(50);
 pub struct Timer(Rc<Inner>);
 
 struct Inner {
-    sleepers: RefCell<BinaryHeap<Reverse<Sleeper>>>,
-    alarms: RefCell<Alarms>,
+    /// The wakers of sleepers, by due time and number.
+    sleepers: RefCell<BTreeMap<(Instant, u64), Waker>>,
+    /// The alarms that have not fired, by due time and number.
+    alarms: RefCell<BTreeMap<(Instant, u64), Rc<AlarmState>>>,
+    /// The number of the next sleeper or alarm.
+    next: Cell<u64>,
     /// The last time for which sleepers were woken.
     now: Cell<Instant>,
     /// Whether the timer stays awake before a sleeper is due.
@@ -55,37 +58,22 @@ struct Descriptor {
     shortest: Cell<Duration>,
 }
 
-struct Sleeper {
-    due: Instant,
-    waker: Waker,
+/// A sleeper; `key` is its place in the queue. Dropping it removes it from the queue: some sleeps would last until the
+/// end of a phase and are cancelled at each request.
+struct Sleeper<'a> {
+    timer: &'a Timer,
+    key: Option<(Instant, u64)>,
 }
 
-impl PartialEq for Sleeper {
-    /// Compares by due time.
-    fn eq(&self, other: &Self) -> bool {
-        self.due == other.due
+impl Drop for Sleeper<'_> {
+    /// Removes it unless it was woken.
+    fn drop(&mut self) {
+        if let Some(key) = self.key.filter(|(due, _)| *due > self.timer.0.now.get()) {
+            let waker = self.timer.0.sleepers.borrow_mut().remove(&key);
+            // Dropping a waker can drop a task with other sleepers.
+            drop(waker);
+        }
     }
-}
-impl Eq for Sleeper {}
-impl PartialOrd for Sleeper {
-    /// Compares by due time.
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Sleeper {
-    /// Compares by due time.
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.due.cmp(&other.due)
-    }
-}
-
-/// The alarms that have not fired, by due time and number.
-#[derive(Default)]
-struct Alarms {
-    waiting: BTreeMap<(Instant, u64), Rc<AlarmState>>,
-    /// The number of the next alarm.
-    next: u64,
 }
 
 #[derive(Default)]
@@ -132,8 +120,8 @@ impl Drop for Alarm {
             with_current(|reactor| {
                 let mut alarms = reactor.timer().0.alarms.borrow_mut();
                 // An earlier reactor of this thread may have set it.
-                if alarms.waiting.get(&self.key).is_some_and(|state| Rc::ptr_eq(state, self.state.get())) {
-                    alarms.waiting.remove(&self.key);
+                if alarms.get(&self.key).is_some_and(|state| Rc::ptr_eq(state, self.state.get())) {
+                    alarms.remove(&self.key);
                 }
             });
         }
@@ -158,8 +146,9 @@ impl Timer {
 
     /// Creates a timer without sleepers.
     fn with(spins: bool, descriptor: Option<Descriptor>) -> Self {
-        let now = Cell::new(Instant::now());
-        Self(Rc::new(Inner { sleepers: RefCell::default(), alarms: RefCell::default(), now, spins, descriptor }))
+        let (sleepers, alarms) = (RefCell::default(), RefCell::default());
+        let (next, now) = (Cell::new(0), Cell::new(Instant::now()));
+        Self(Rc::new(Inner { sleepers, alarms, next, now, spins, descriptor }))
     }
 
     /// Whether it stays awake before a sleeper is due.
@@ -167,32 +156,38 @@ impl Timer {
         self.0.spins
     }
 
+    /// Returns the key of a new sleeper or alarm.
+    fn key(&self, due: Instant) -> (Instant, u64) {
+        let number = self.0.next.get();
+        self.0.next.set(number + 1);
+        (due, number)
+    }
+
     /// Sets an alarm at `due`.
     fn set_alarm(&self, due: Instant) -> Alarm {
-        let mut alarms = self.0.alarms.borrow_mut();
-        let (key, state) = ((due, alarms.next), Rc::<AlarmState>::default());
-        alarms.next += 1;
-        alarms.waiting.insert(key, state.clone());
+        let (key, state) = (self.key(due), Rc::<AlarmState>::default());
+        self.0.alarms.borrow_mut().insert(key, state.clone());
         Alarm { key, state: OnThread::new(state) }
     }
 
     /// Waits until `due`; returns at once if it has passed.
     pub async fn sleep_until(&self, due: Instant) {
-        let mut waiting = false;
+        let mut sleeper = Sleeper { timer: self, key: None };
         poll_fn(|cx| {
             if due <= self.0.now.get() {
                 return Poll::Ready(());
             }
             // If another event polled the task, it is queued already, and its old waker still wakes it.
-            if waiting {
+            if sleeper.key.is_some() {
                 return Poll::Pending;
             }
             let now = Instant::now();
             if due <= now {
                 return Poll::Ready(());
             }
-            waiting = true;
-            self.0.sleepers.borrow_mut().push(Reverse(Sleeper { due, waker: cx.waker().clone() }));
+            let key = self.key(due);
+            self.0.sleepers.borrow_mut().insert(key, cx.waker().clone());
+            sleeper.key = Some(key);
             if let Some(descriptor) = &self.0.descriptor {
                 descriptor.arm(due, now, self.0.spins);
             }
@@ -258,8 +253,8 @@ impl Timer {
 
     /// Returns the earliest due time of a sleeper or alarm, if there is one.
     pub(super) fn next(&self) -> Option<Instant> {
-        let sleeper = self.0.sleepers.borrow().peek().map(|Reverse(first)| first.due);
-        let alarm = self.0.alarms.borrow().waiting.first_key_value().map(|((due, _), _)| *due);
+        let sleeper = self.0.sleepers.borrow().first_key_value().map(|((due, _), _)| *due);
+        let alarm = self.0.alarms.borrow().first_key_value().map(|((due, _), _)| *due);
         match (sleeper, alarm) {
             (Some(sleeper), Some(alarm)) => Some(sleeper.min(alarm)),
             (sleeper, alarm) => sleeper.or(alarm),
@@ -270,13 +265,11 @@ impl Timer {
     pub(super) fn wake_due(&self, now: Instant) {
         self.0.now.set(now);
         let mut sleepers = self.0.sleepers.borrow_mut();
-        while sleepers.peek().is_some_and(|Reverse(first)| first.due <= now) {
-            if let Some(Reverse(first)) = sleepers.pop() {
-                first.waker.wake();
-            }
+        while let Some(first) = sleepers.first_entry().filter(|first| first.key().0 <= now) {
+            first.remove().wake();
         }
         let mut alarms = self.0.alarms.borrow_mut();
-        while let Some(first) = alarms.waiting.first_entry().filter(|first| first.key().0 <= now) {
+        while let Some(first) = alarms.first_entry().filter(|first| first.key().0 <= now) {
             let state = first.remove();
             state.fired.set(true);
             state.waker.take().into_iter().for_each(Waker::wake);
