@@ -100,6 +100,8 @@ def test_clusters_at_the_same_price_are_all_named():
         ),
         ({"kind": "scale", "with": {"documents": "${9 * nodes}"}}, [{"with.documents": 1}, {"with.documents": 9}]),
         ({"kind": "settings", "at": {}}, [{}]),
+        # The batch follows a setting that the experiment chooses.
+        ({"kind": "settings", "at": {}, "with": {"bulk": "${2 * with.documents}"}}, [{}]),
         ({"kind": "settings", "at": {"with.documents": [1, 9]}}, [{"with.documents": 1}, {"with.documents": 9}]),
     ],
 )

@@ -141,10 +141,14 @@ def test_a_varied_number_of_nodes_behind_an_application_has_prices():
     from loadframe.experiment.file.model import Prices
 
     factor = "store.settings.opensearch.nodes"
-    with pytest.raises(ValueError, match=f"no price for each level of {factor}, which changes the number of nodes"):
+    with pytest.raises(ValueError, match=f"no price for each level of {factor}, which changes the number of processes"):
         Prices(node_hour=0.1).of_levels({factor: [1, 3], "nodes": [1, 2]})
     assert Prices(node_hour={"1": 0.1, "3": 0.3}, by=factor).of_levels({factor: [1, 3]}) == [0.1, 0.3]
     assert Prices(node_hour=0.1).of_levels({factor: [3], "store.settings.x": [1, 2]}) is None
+    with pytest.raises(ValueError, match="a price is multiplied by nodes"):
+        Prices(node_hour={"1": 0.1, "3": 0.3}, by=factor).of_levels({factor: [1, 3], "nodes": [1, 2]})
+    with pytest.raises(ValueError, match="members, which changes the number of processes"):
+        Prices(node_hour=0.1).of_levels({"store.settings.members": [1, 3]})
 
 
 @pytest.mark.parametrize(

@@ -102,6 +102,11 @@ def test_a_distribution_that_cannot_be_one_is_refused(figures, cells, words):
     assert "paper.csv:3" in str(caught.value)
 
 
+def test_a_change_beyond_all_numbers_is_refused(figures):
+    with pytest.raises(BadInput, match="the change relative to the reference is too large"):
+        figures(",look,1,,throughput,1e-300,requests/s,,x", ",look,2,,throughput,1e300,requests/s,,x")
+
+
 def test_the_reference_can_be_another_phase(figures):
     alone, busy = figures(
         ",fill,1,,documents_mean_10s,200,logs/s,,x", ",look,1,,documents_mean_10s,150,logs/s,phase=fill,x"

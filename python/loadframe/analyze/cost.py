@@ -316,8 +316,10 @@ def by_load(description: Mapping[str, Any], costs: Sequence[Cost]) -> list[tuple
     }
     given = {"rate": description.get("rate")}
     given |= {f"with.{name}": value for name, value in (description.get("with") or {}).items()}
-    derived = [value for name, value in given.items() if name not in description["factors"]]
-    loads = loads.union(*(_names_in(value, description["factors"]) for value in derived))
+    # A parameter that follows a chosen setting belongs to the choice.
+    tuned = {name for name in chosen if name.startswith(("store.settings.", "with.", "collections."))}
+    for name in given.keys() - description["factors"].keys():
+        loads |= _names_in(given[name], description["factors"]) - (set() if name == "rate" else tuned)
     loads = loads.union(*(of["treatment"] for of in description.get("capacities", ())))
     groups: dict[str, tuple[dict[str, Any], list[Cost]]] = {}
     for entry in costs:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -54,6 +54,10 @@ class RecordedRun:
     block: int | None
     treatment: Mapping[str, Any]
     run: Run | None
+
+    def uncached(self) -> "RecordedRun":
+        """Return a copy that frees its content afterwards: experiments have thousands of runs."""
+        return replace(self, run=Run(self.run.path) if self.run else None)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the run's treatment, status, verdict, figures' states and store failures for JSON."""

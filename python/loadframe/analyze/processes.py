@@ -147,9 +147,11 @@ def fresh_nodes(runs: Iterable[RecordedRun], phases: Sequence[str]) -> list[Find
     """
     mixed = []
     for run in runs:
-        # Reading the telemetry takes time, and one node has no other beside it.
-        for phase in phases if (run.nodes or 1) > 1 else ():
-            ages = [min(values) / 1e3 for values in by_source(run, phase, _NODE, UPTIME).values()]
+        if (run.nodes or 1) == 1:
+            continue
+        fresh = run.uncached()
+        for phase in phases:
+            ages = [min(values) / 1e3 for values in by_source(fresh, phase, _NODE, UPTIME).values()]
             if len(ages) > 1 and min(ages) < _WARMING <= max(ages) and max(ages) > _OLDER * min(ages):
                 mixed.append((min(ages), max(ages), len(ages)))
     if not mixed:

@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import sys
+import traceback
 from pathlib import Path
 
 from loadframe.base import interrupts
@@ -118,6 +119,11 @@ def _run(arguments: list[str] | None) -> int:
             sys.stdout.flush()
         except OSError:
             _discard_output()
+        return _unable(arguments)
+    except Exception:
+        if _unable(arguments) == ExitCode.FAILED:
+            raise
+        traceback.print_exc()
         return _unable(arguments)
 
 

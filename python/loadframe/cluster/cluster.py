@@ -120,8 +120,9 @@ class Cluster(ClusterView):
         store = stores.find(kind)
         parts = store.parts(settings)
         roles = [companion.role for companion in store.companions(settings)]
-        # Besides its stores, an application has only a load balancer, which starts at once.
-        processes = nodes * len(store.node_processes(0, settings)) + (0 if parts else len(roles))
+        # A load balancer starts at once.
+        others = sum(role not in ("balancer", *parts) for role in roles)
+        processes = nodes * len(store.node_processes(0, settings)) + others
         sizes = [(store, processes), *((part, roles.count(name)) for name, part in parts.items())]
         return sum(first + further * (count - 1) for part, count in sizes for first, further in [part.start_seconds])
 

@@ -214,7 +214,7 @@ def require_protocol(store: Store, addresses: Sequence[str]) -> None:
     expected = "HTTP" if store.speaks_http else store.kind
     if expected != "HTTP" and expected not in kinds:
         return
-    protocol = _protocol(addresses[0], kinds)
+    protocol = _protocol(addresses[0], kinds, kinds[store.kind][0] if store.kind in kinds else _HTTP)
     if protocol is None or protocol == expected:
         return
     spoken, option = f"the protocol of {protocol}", f"--store {protocol}"
@@ -227,10 +227,14 @@ def require_protocol(store: Store, addresses: Sequence[str]) -> None:
     )
 
 
-def _protocol(address: str, greetings: Mapping[str, tuple[bytes, bytes]]) -> str | None:
-    """Return the name of the greeting that a server answers, or `HTTP`; None if it is not recognized or silent."""
-    protocols: dict[bytes, dict[str, bytes]] = {_HTTP: {}}
-    for name, (greeting, pattern) in greetings.items():
+def _protocol(address: str, greetings: Mapping[str, tuple[bytes, bytes]], expected: bytes) -> str | None:
+    """Return the name of the greeting that a server answers, or `HTTP`; None if it is not recognized or silent.
+
+    Sends the greeting `expected` first, so that a server of the expected product gets no other.
+    """
+    protocols: dict[bytes, dict[str, bytes]] = {expected: {}, _HTTP: {}}
+    # Text first: servers of text protocols wait for the end of a line in binary greetings.
+    for name, (greeting, pattern) in sorted(greetings.items(), key=lambda entry: not entry[1][0].endswith(b"\n")):
         protocols.setdefault(greeting, {})[name] = pattern
     # Last, because MongoDB answers HTTP with a hint.
     protocols[_HTTP]["HTTP"] = rb"HTTP/\d"

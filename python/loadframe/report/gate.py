@@ -132,15 +132,14 @@ def _print_checks(gate: Gate, console: Console) -> None:
         means = Text(" → ".join(filter(None, _means(check))))
         rows.append((standing, Text(f"{check.words}{f', {at}' if at else ''}"), means, Text(check.why)))
     widths = [max(cell.cell_len for cell in column) for column in zip(*rows, strict=True)]
-    beside = sum(widths) + _GAP * len(widths) <= console.width
-    table = Table.grid(padding=(0, _GAP, 0, 0))
+    if sum(widths) + _GAP * (len(widths) - 1) <= console.width:
+        table = Table.grid(padding=(0, _GAP, 0, 0))
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+        return
     for standing, name, means, why in rows:
-        if beside:
-            table.add_row(standing, name, means, why)
-            continue
         standing.align("left", widths[0] + _GAP)
-        console.print(standing + name)
+        console.print(Text.assemble(standing, name))
         figures = Text(": ").join(filter(None, (means, why)))
         console.print(Padding(figures, (0, 0, 0, widths[0] + _GAP), expand=False))
-    if beside:
-        console.print(table)

@@ -32,7 +32,6 @@ from loadframe.analyze.settings import warnings as rules
 from loadframe.analyze.settings.model import Array, Data, EffectsModel, Term, columns_of, fit_with_failures, widened
 from loadframe.analyze.settings.ranking import Numbers, RankedCombination, rank
 from loadframe.base.units import counted
-from loadframe.record import Run
 
 #: Schemes that may lack the best combination, so the winner combines the best level of each setting.
 _FRACTIONS = ("fraction", "screening")
@@ -234,7 +233,7 @@ def _analyse(
         course=tuple(zip(chosen, np.exp(logs).tolist(), strict=True)),
         warnings=(
             *_failing(failed_runs, failed_at, failures, factors),
-            *(fresh_nodes(map(_uncached, used), [design.phase]) if costs else ()),
+            *(fresh_nodes(used, [design.phase]) if costs else ()),
             *_doubts(description["scheme"], designed, responses, best, factors, confirmation),
         ),
         failed=failed,
@@ -519,12 +518,7 @@ def _costs(runs: Sequence[RecordedRun], chosen: Sequence[int], phase: str) -> di
 
 def _cores(run: RecordedRun, phase: str) -> float:
     """Return the mean number of cores that all nodes used in the measured window; 0 if unknown."""
-    return cores_used(_uncached(run), phase)
-
-
-def _uncached(run: RecordedRun) -> RecordedRun:
-    """Return a copy of a run that frees its content afterwards: experiments have thousands of runs."""
-    return replace(run, run=Run(run.run.path) if run.run else None)
+    return cores_used(run.uncached(), phase)
 
 
 def _closed(runs: Sequence[RecordedRun], phase: str) -> bool:

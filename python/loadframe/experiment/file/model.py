@@ -427,12 +427,16 @@ class Prices(Model):
         """Return the price for each level of `by`, None without it.
 
         Refuse unknown factors, levels without a price, and other factors that change the size of the nodes, or the
-        number of nodes of a store behind an application.
+        number of processes beside them: further members, routers, config servers, or nodes behind an application.
         """
         for name, levels in factors.items():
-            behind = re.fullmatch(r"store\.settings\.[^.]+\.nodes", name)
-            if (behind or name.startswith("store.limits.")) and name != self.by and len(levels) > 1:
-                changed = "number of nodes of a store" if behind else "size of the nodes"
+            beside = re.fullmatch(r"store\.settings\.([^.]+\.nodes|config_members|routers)", name)
+            if beside and name == self.by and len(factors.get("nodes", ())) > 1:
+                what = f"a price is multiplied by nodes, but {name} counts processes beside them"
+                raise wrong(what, f"write an experiment for each level of nodes or {name}", key="prices")
+            more = beside or name == "store.settings.members"
+            if (more or name.startswith("store.limits.")) and name != self.by and len(levels) > 1:
+                changed = "number of processes" if more else "size of the nodes"
                 what = f"node_hour has no price for each level of {name}, which changes the {changed}"
                 if self.by is None:
                     remedy = f"set by: {name}, and in node_hour a price for each level (equal prices are possible)"

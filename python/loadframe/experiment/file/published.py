@@ -134,7 +134,7 @@ def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _Pu
             what, where=where, remedy="set the levels of the reference in the column against, such as nodes=1"
         )
     scale = 0.0 if relative else _scale(unit, measure, where)
-    spread = _spread(cells, scale, where)
+    spread = _spread(cells, where, relative=relative)
     if not relative:
         _check_range(value, spread, scale, measure, where)
     figure = PublishedFigure(
@@ -151,13 +151,13 @@ def _line(cells: Mapping[str, str], where: str, experiment: "Experiment") -> _Pu
     return _PublishedLine(figure, relative, where)
 
 
-def _spread(cells: Mapping[str, str], scale: float, where: str) -> dict[str, float]:
-    """Return the published distribution in a row, in the unit of the row. `scale` is that of the unit, 0 for changes.
+def _spread(cells: Mapping[str, str], where: str, *, relative: bool) -> dict[str, float]:
+    """Return the published distribution in a row, in the unit of the row. `relative`: the row gives a change.
 
     BadInput, at `where`, for a distribution of a change, values that do not ascend, and one quartile without the other.
     """
     spread = {name: _number(cells[name], where) for name in SPREAD if cells.get(name)}
-    if spread and not scale:
+    if spread and relative:
         raise BadInput(
             f"{next(iter(spread))} is given for a change in %", where=where, remedy="give the figure in its unit"
         )
@@ -298,7 +298,12 @@ def _with_change(line: _PublishedLine, lines: list[_PublishedLine]) -> Published
     if set(others) != {base.value}:
         what = f"the reference has {len(others)} figures of the same measure, phase, series and levels"
         raise BadInput(what, where=line.where, remedy="keep one of them, or name different series")
-    return replace(figure, change=figure.value / base.value - 1, against=figure.against or base.levels)
+    change = figure.value / base.value - 1
+    if not math.isfinite(change):
+        raise BadInput(
+            "the change relative to the reference is too large", where=line.where, remedy="check both values"
+        )
+    return replace(figure, change=change, against=figure.against or base.levels)
 
 
 def _same_series(figure: PublishedFigure, other: PublishedFigure) -> bool:

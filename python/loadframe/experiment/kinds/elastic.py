@@ -44,6 +44,9 @@ def loaded(
     rate = entry.rate.share * capacity if isinstance(entry.rate, RateShare) else entry.rate
     assert not isinstance(clients, str) and not isinstance(rate, str), "expressions are evaluated before"
     more = {key: getattr(entry, key) for key in ("arrivals", "max_in_flight") if getattr(entry, key) is not None}
+    if entry.max_in_flight and any(stream.group > entry.max_in_flight for stream in streams):
+        what = f"max_in_flight {entry.max_in_flight} is below the requests of a group in the phase {phase!r}"
+        raise BadInput(what, remedy="raise max_in_flight")
     before = with_arrivals(streams, arrivals)
     after = with_levels(before, clients, rate, phase)
     spaced = with_arrivals(after, arrivals)

@@ -432,12 +432,12 @@ def _headline(run: Run) -> list[str]:
         return [f"{len(measured)} phases were measured; see the table below."]
     lines = []
     for phase in measured:
-        lines += [f"{stored_lines_text(name, source)}." for name, source in phase.sources.items()]
-        lines += [f"{words}." for words in ingest_pace_texts(run, phase)]
+        of_phase = f"{phase.name}: " if len(measured) > 1 else ""
+        lines += [f"{of_phase}{stored_lines_text(name, source)}." for name, source in phase.sources.items()]
+        lines += [f"{of_phase}{words}." for words in ingest_pace_texts(run, phase)]
         for name, operation in phase.operations.items():
             response, every = operation.response, with_failures(operation)
             failed = f" ({seconds_text(every.p99)} with failures)" if every else ""
-            of_phase = f"{phase.name}: " if len(measured) > 1 else ""
             lines.append(
                 f"{of_phase}{name}, {load_text(phase)}: {format_count(operation.throughput)} requests/s,"
                 f" median {seconds_text(response.p50)}, p99 {seconds_text(response.p99)}{failed}."
