@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Error, Statement};
 use super::connection::Broken;
 use super::error::{is_of_data, request as request_failure};
 use super::request::Param;
-use super::statements::{Turn, columns, is_answered};
+use super::statements::{Turn, columns};
 use super::table::Table;
 use crate::crud::{Action, Bulk, Scalar, fields};
 use crate::exchanges::add_line;
@@ -76,7 +76,8 @@ pub async fn ask(
             send(turn, chunk, &statements, (bulk.action, kept), &mut tally).await;
         }
     }
-    let answered = is_answered(tally.first());
+    // A failure can follow one that the server answered.
+    let answered = tally.first().is_none();
     let Exchanged { sent, done, .. } =
         begun.map_or_else(Exchanged::never, |begun| turn.connection.marks.end(begun, answered));
     let reply = tally.settle(sent, done);

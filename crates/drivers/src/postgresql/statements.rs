@@ -429,7 +429,7 @@ impl<'a> Turn<'a> {
 
 /// Whether the server answered a statement: without a `failure`, or with one that is neither a broken connection nor a
 /// timeout.
-pub fn is_answered(failure: Option<&Failure>) -> bool {
+fn is_answered(failure: Option<&Failure>) -> bool {
     failure.is_none_or(|failure| !matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout))
 }
 

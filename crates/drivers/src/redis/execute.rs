@@ -182,7 +182,11 @@ impl ConnectionSet {
             }
             let Some(host) = nodes.known.host(node) else { break };
             let Some((slot, address)) = redirection(words, &host) else { break };
-            let Ok(next) = nodes.known.number(&address).await else { break };
+            let Some(Ok(next)) = limit.within(nodes.known.number(&address)).await else {
+                // The look-up of its name takes long.
+                sent_request.iter_mut().for_each(|sent| sent.exchanged = Exchanged::given_up(Some(sent.exchanged)));
+                break;
+            };
             if !asking {
                 nodes.slots.set(slot, next);
             }

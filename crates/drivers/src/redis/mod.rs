@@ -188,7 +188,7 @@ impl Redis {
         let (asked, outcome) = connections.ask(nodes, &buffers.request, slot, values.draw.turn, limit).await;
         if let Some(shown) = shown {
             shown.request = words(&buffers.request);
-            if connections.is_answered(&asked) {
+            if outcome.is_ok() && connections.is_answered(&asked) {
                 shown.answer = answer::shown(operation, connections.answer(&asked), values);
             }
         }

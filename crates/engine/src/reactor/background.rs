@@ -22,7 +22,7 @@ impl Background {
         let stopped = stop.clone();
         let run = move || {
             runtime.block_on(stopped.notified());
-            // A look-up of a name can take half a minute.
+            // Does not wait for look-ups of names, which can take half a minute.
             runtime.shutdown_background();
         };
         let thread = Some(thread::Builder::new().name("background".into()).spawn(run)?);

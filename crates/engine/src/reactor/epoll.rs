@@ -22,7 +22,7 @@ const NOBODY: u64 = u64::MAX;
 pub struct Poller {
     epoll: OwnedFd,
     events: RefCell<Vec<epoll::Event>>,
-    /// See [`less_slack`].
+    /// Divisor of the kernel's timer slack; see [`less_slack`].
     slack: u32,
     /// Ends waits of kernels before 5.11 and of sandboxes, which have no `epoll_pwait2`; `None` with that call.
     timer: Option<Timerfd>,

@@ -28,6 +28,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, eventfd};
+use tokio::task::coop::{RestoreOnPending, has_budget_remaining, poll_proceed};
 
 use self::background::Background;
 use self::epoll::Poller;
@@ -162,6 +163,16 @@ pub fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     }
 }
 
+/// Takes a unit of the task's budget of socket operations. A task without budget continues after the next look at the
+/// sockets: a socket that is never empty would keep the thread to itself.
+fn poll_budget(cx: &mut Context<'_>) -> Poll<RestoreOnPending> {
+    let wait = |reactor: &Reactor| reactor.yielded.borrow_mut().push(cx.waker().clone());
+    if !has_budget_remaining() && with_current(wait).is_some() {
+        return Poll::Pending;
+    }
+    poll_proceed(cx)
+}
+
 /// Lets the other tasks run, and reads the events of the sockets.
 pub async fn yield_now() {
     if !is_running() {
@@ -251,13 +262,16 @@ impl Reactor {
     }
 
     /// Looks for events without sleeping, at least once, until there are some or `due` has come. Counts the time from
-    /// `now` on as spinning. Of a look that takes long it counts twice the shortest: the thread did not run meanwhile.
+    /// `now` to `due` as spinning, and a look for at most twice the time of the shortest: in the rest, the thread did
+    /// not run.
     fn wait_awake(&self, due: Instant, now: Instant) -> io::Result<()> {
         let (mut last, mut spun) = (now, Duration::ZERO);
         while self.look(Some(Duration::ZERO))? == 0 {
             let round = last.elapsed();
             self.shortest.set(self.shortest.get().min(round));
-            spun += round.min(2 * self.shortest.get());
+            if last < due {
+                spun += round.min(2 * self.shortest.get());
+            }
             last += round;
             if last >= due {
                 break;

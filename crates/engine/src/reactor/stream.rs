@@ -13,10 +13,9 @@ use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::task::coop::poll_proceed;
 
 use super::on_thread::OnThread;
-use super::{Reactor, with_current};
+use super::{Reactor, poll_budget, with_current};
 
 /// The reported state of a socket, and the tasks that wait for it.
 #[derive(Default)]
@@ -120,7 +119,7 @@ impl TcpStream {
         mut write: impl FnMut(&mut &std::net::TcpStream) -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
         let readiness = self.readiness.get();
-        let budget = ready!(poll_proceed(cx));
+        let budget = ready!(poll_budget(cx));
         while readiness.writable.get() {
             match write(&mut &self.socket) {
                 Ok(count) => {
@@ -133,7 +132,10 @@ impl TcpStream {
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => readiness.writable.set(false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Poll::Ready(Err(error)),
+                Err(error) => {
+                    budget.made_progress();
+                    return Poll::Ready(Err(error));
+                }
             }
         }
         wait(&readiness.writer, cx);
@@ -172,8 +174,7 @@ impl AsyncRead for TcpStream {
     /// Reads available bytes into uninitialized space: libraries pass several KiB for each answer.
     #[inline]
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, space: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        // A socket that is never empty would keep the thread to itself.
-        let budget = ready!(poll_proceed(cx));
+        let budget = ready!(poll_budget(cx));
         // SAFETY: The kernel only writes to it.
         let unfilled = unsafe { space.unfilled_mut() };
         match self.try_read_by(unfilled.len(), || Ok(rustix::io::read(&self.socket, &mut *unfilled)?.0.len())) {
@@ -188,7 +189,10 @@ impl AsyncRead for TcpStream {
                 wait(&self.readiness.get().reader, cx);
                 Poll::Pending
             }
-            Err(error) => Poll::Ready(Err(error)),
+            Err(error) => {
+                budget.made_progress();
+                Poll::Ready(Err(error))
+            }
         }
     }
 }

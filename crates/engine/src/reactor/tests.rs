@@ -219,6 +219,20 @@ fn a_reset_and_a_refused_connection_are_errors() {
 }
 
 #[test]
+fn a_socket_that_is_never_empty_lets_sleepers_wake() {
+    let address = serving(|mut socket| while socket.write_all(&[7; 1 << 16]).is_ok() {});
+    run_each(false, || async move {
+        let mut stream = TcpStream::connect(&address).await.unwrap();
+        let reading = spawn_local(async move {
+            let mut bytes = [0; 64];
+            while stream.read_exact(&mut bytes).await.is_ok() {}
+        });
+        timer(false).unwrap().sleep_until(Instant::now() + Duration::from_millis(20)).await;
+        reading.abort();
+    });
+}
+
+#[test]
 fn many_connections_get_their_own_bytes() {
     let address = serving(echo);
     run_each(false, || async move {

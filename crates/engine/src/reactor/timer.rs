@@ -9,6 +9,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::collections::btree_map::OccupiedEntry;
 use std::future::{pending, poll_fn};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -58,8 +59,8 @@ struct Descriptor {
     shortest: Cell<Duration>,
 }
 
-/// A sleeper; `key` is its place in the queue. Dropping it removes it from the queue: some sleeps would last until the
-/// end of a phase and are cancelled at each request.
+/// A sleeper; `key` is its place in the queue, `None` until it is queued. Dropping it removes it from the queue: some
+/// sleeps would last until the end of a phase and are cancelled at each request.
 struct Sleeper<'a> {
     timer: &'a Timer,
     key: Option<(Instant, u64)>,
@@ -264,17 +265,20 @@ impl Timer {
     /// Wakes the sleepers and alarms that are due at `now`.
     pub(super) fn wake_due(&self, now: Instant) {
         self.0.now.set(now);
-        let mut sleepers = self.0.sleepers.borrow_mut();
-        while let Some(first) = sleepers.first_entry().filter(|first| first.key().0 <= now) {
-            first.remove().wake();
+        while let Some(waker) = pop_due(&self.0.sleepers, now) {
+            waker.wake();
         }
-        let mut alarms = self.0.alarms.borrow_mut();
-        while let Some(first) = alarms.first_entry().filter(|first| first.key().0 <= now) {
-            let state = first.remove();
+        while let Some(state) = pop_due(&self.0.alarms, now) {
             state.fired.set(true);
             state.waker.take().into_iter().for_each(Waker::wake);
         }
     }
+}
+
+/// Removes and returns the first entry of a queue that is due at `now`.
+fn pop_due<T>(queue: &RefCell<BTreeMap<(Instant, u64), T>>, now: Instant) -> Option<T> {
+    let mut queue = queue.borrow_mut();
+    queue.first_entry().filter(|first| first.key().0 <= now).map(OccupiedEntry::remove)
 }
 
 impl Descriptor {
