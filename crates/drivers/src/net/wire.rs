@@ -14,7 +14,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::deadline::Limit;
 use super::marks::Setup;
-use super::stream::Stream;
+use super::stream::{Stream, connect, try_read};
 use super::target_node::Host;
 use super::tls::{Tls, refusal};
 use super::trouble::Trouble;
@@ -31,7 +31,7 @@ const ATTEMPTS: usize = 4;
 pub async fn dial(host: &Host) -> io::Result<Stream> {
     let mut last = io::Error::other("no address");
     for address in &host.addresses {
-        match attempt(|| Stream::connect(address)).await {
+        match attempt(|| connect(address)).await {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }
@@ -125,7 +125,7 @@ impl Wire {
     pub fn is_idle(&mut self) -> bool {
         match self {
             Self::Plain(stream) => {
-                matches!(stream.try_read(&mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+                matches!(try_read(stream, &mut [0]), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
             }
             // Bytes may belong to TLS itself: reading also processes session tickets.
             Self::Tls(stream) => {
