@@ -208,3 +208,14 @@ def test_a_policy_is_not_scored_in_documents(load):
     with pytest.raises(BadInput, match="policies are scored in requests/s"):
         load(text)
     assert load(text.replace("capacity: [{nodes: 1, rate: 500/s}]\n", "")).file.objective == "documents"
+
+
+def test_a_load_that_drops_each_group_of_requests_is_refused(load, tmp_path):
+    load(EXPERIMENT)
+    small = (tmp_path / "small.yaml").read_text()
+    together = small.replace("operation: look, clients: 2", "mix: {look: 3}, order: together, rate: 5/s")
+    (tmp_path / "groups.yaml").write_text(together)
+    head, _, _ = EXPERIMENT.replace("small.yaml", "./groups.yaml").partition("loads:\n")
+    load(f"{head}loads:\n  open: {{rate: 9, max_in_flight: 3}}\n")
+    with pytest.raises(BadInput, match="max_in_flight must be at least the 3 requests of a group; got 2"):
+        load(f"{head}loads:\n  open: {{rate: 9, max_in_flight: 2}}\n")

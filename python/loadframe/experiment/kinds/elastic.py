@@ -25,7 +25,7 @@ from loadframe.record import Run
 from loadframe.record.machine import digest
 from loadframe.workload import ResolvedPhase, ResolvedWorkload, Workload
 from loadframe.workload.pacing import Arrivals, AutoDuration, AutoWarmup, longest
-from loadframe.workload.phases import Stream
+from loadframe.workload.phases import Phase, Stream
 from loadframe.workload.resolved import with_arrivals, with_levels
 from loadframe.yamlfile import Place, did_you_mean
 
@@ -44,9 +44,6 @@ def loaded(
     rate = entry.rate.share * capacity if isinstance(entry.rate, RateShare) else entry.rate
     assert not isinstance(clients, str) and not isinstance(rate, str), "expressions are evaluated before"
     more = {key: getattr(entry, key) for key in ("arrivals", "max_in_flight") if getattr(entry, key) is not None}
-    if entry.max_in_flight and any(stream.group > entry.max_in_flight for stream in streams):
-        what = f"max_in_flight {entry.max_in_flight} is below the requests of a group in the phase {phase!r}"
-        raise BadInput(what, remedy="raise max_in_flight")
     before = with_arrivals(streams, arrivals)
     after = with_levels(before, clients, rate, phase)
     spaced = with_arrivals(after, arrivals)
@@ -92,20 +89,31 @@ class Elastic(Kind):
         if file.objective == "documents" and file.capacity and any(entry.policy for entry in file.transitions.values()):
             what = "policies are scored in requests/s, but these capacities are in documents/s"
             raise document.error(("objective",), what, "remove objective, and give the capacities in requests/s")
-        phase = measured
         for name, load in file.loads.items():
-            if isinstance(load.clients, ComingClients) and load.clients.from_ >= load.clients.most:
-                what = f"most must be above from ({load.clients.from_}); got {load.clients.most}"
-                raise document.error(("loads", name, "clients", "most"), what, "raise most")
-            if isinstance(load.rate, RateShare):
-                _check_share(experiment, name, load.rate)
-            streams = [stream for stream in phase.named_streams if _paced_as(stream, load)]
-            _check_parameters(experiment, name, load)
-            if load.as_written:
-                continue
-            if len(phase.named_streams) > 1 and len(streams) != 1:
-                what = f"the phase {phase.name!r} has {len(streams)} streams that could take this load"
-                raise document.error(("loads", name), what, "measure a phase with exactly one", key=True)
+            self._check_load(experiment, measured, name, load)
+
+    def _check_load(self, experiment: Experiment, phase: Phase, name: str, load: LoadEntry) -> None:
+        """Refuse a load that no stream of the measured phase can take, or that drops each group of requests.
+
+        Also refuse a ramp that does not grow, and an impossible share or parameter.
+        """
+        document = experiment.document
+        if isinstance(load.clients, ComingClients) and load.clients.from_ >= load.clients.most:
+            what = f"most must be above from ({load.clients.from_}); got {load.clients.most}"
+            raise document.error(("loads", name, "clients", "most"), what, "raise most")
+        if isinstance(load.rate, RateShare):
+            _check_share(experiment, name, load.rate)
+        streams = [stream for stream in phase.named_streams if _paced_as(stream, load)]
+        _check_parameters(experiment, name, load)
+        if load.as_written:
+            return
+        if len(phase.named_streams) > 1 and len(streams) != 1:
+            what = f"the phase {phase.name!r} has {len(streams)} streams that could take this load"
+            raise document.error(("loads", name), what, "measure a phase with exactly one", key=True)
+        group = max((stream.group for stream in streams), default=1)
+        if load.max_in_flight is not None and load.max_in_flight < group:
+            what = f"max_in_flight must be at least the {group} requests of a group; got {load.max_in_flight}"
+            raise document.error(("loads", name, "max_in_flight"), what, "raise max_in_flight")
 
     def _check_transition(self, experiment: Experiment, name: str, transition: Transition) -> None:
         """Refuse a policy that cannot be loaded, unknown loads, and steps of the timeline that are impossible.
