@@ -12,6 +12,7 @@ import pytest
 import loadframe as package
 from commands import LOADFRAME, loadframe
 from loadframe.base.errors import ExitCode
+from loadframe.cli import main
 
 SOURCES = Path(package.__file__).parent
 DOCS = SOURCES.parents[1] / "docs" / "reference" / "command-line.md"
@@ -94,6 +95,19 @@ def test_closed_standard_streams_are_opened_on_the_null_device(closed, tmp_path)
     shut = " ".join(f"{number}>&-" for number in closed)
     done = subprocess.run(["/bin/sh", "-c", f'"$@" {shut}', path, *words], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (ExitCode.OK, "", "")
+
+
+def test_an_unexpected_error_of_gate_is_no_regression(monkeypatch, capsys):
+    def fail(*_):
+        raise RuntimeError("defect")
+
+    monkeypatch.setattr("loadframe.cli._attempt", fail)
+    with pytest.raises(SystemExit) as ended:
+        main(["gate", "results"])
+    assert ended.value.code == ExitCode.BAD_INPUT
+    assert "RuntimeError: defect" in capsys.readouterr().err
+    with pytest.raises(RuntimeError):
+        main(["report", "results"])
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,10 @@ def _main(arguments: list[str] | None) -> int:
 
 
 def _run(arguments: list[str] | None) -> int:
-    """Run a command and return its exit code; print a full disk as a message, and other errors as `_attempt` does."""
+    """Run a command and return its exit code; print a full disk as a message, and other errors as `_attempt` does.
+
+    An unexpected error of `gate` is printed as a traceback; those of other commands are raised.
+    """
     try:
         return _attempt(arguments)
     except OSError as error:
@@ -121,10 +124,12 @@ def _run(arguments: list[str] | None) -> int:
             _discard_output()
         return _unable(arguments)
     except Exception:
-        if _unable(arguments) == ExitCode.FAILED:
+        code = _unable(arguments)
+        if code == ExitCode.FAILED:
             raise
+        # Python would end with 1.
         traceback.print_exc()
-        return _unable(arguments)
+        return code
 
 
 def _unable(arguments: list[str] | None) -> ExitCode:
