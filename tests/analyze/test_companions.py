@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from pytest import approx
 
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.processes import by_source
 from loadframe.analyze.scale import warnings
 from loadframe.analyze.scale.saturation import cpu_shares
 from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.analyze.telemetry import by_source
 from loadframe.cluster.node import Node
 from loadframe.cluster.node_table import NodeTable
 from loadframe.cluster.spec import ClusterSpec

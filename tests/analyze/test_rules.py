@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from loadframe.analyze import exclusion, gate, history, processes
+from loadframe.analyze import exclusion, gate, history, telemetry
 from loadframe.analyze.compare import warnings as compare_rules
 from loadframe.analyze.elastic import warnings as elastic_rules
 from loadframe.analyze.experiment import read_experiment
@@ -21,7 +21,7 @@ from simulated import Truth, write_experiment
 
 WARNINGS = (
     compare_rules, elastic_rules, scalability_rules, scale_rules, settings_rules, saturation, curves, exclusion, gate,
-    history, processes,
+    history, telemetry,
 )  # fmt: skip
 IDLE = GeneratorFigures(threads=1, cpu_share=0.1, cpu_share_peak=0.1, waited_share=0.0)
 

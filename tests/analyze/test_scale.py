@@ -10,11 +10,11 @@ import pytest
 
 from loadframe.analyze.compare import Group, compare, read_runs
 from loadframe.analyze.experiment import read_experiment
-from loadframe.analyze.processes import FRESH_NODE
 from loadframe.analyze.scale import warnings
 from loadframe.analyze.scale.sweep import read_sweep
 from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lower_bound
 from loadframe.analyze.settings.analysis import analyse
+from loadframe.analyze.telemetry import FRESH_NODE
 from loadframe.base.errors import BadInput
 from loadframe.report.kinds.scale import sweep_page
 from simulated import Truth, write_experiment, write_run

@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
-from loadframe.analyze import processes
+from loadframe.analyze import telemetry
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
-from loadframe.analyze.processes import ALL, processes_at
+from loadframe.analyze.telemetry import ALL, processes_at
 from made_up_runs import MadeUp, operation, phase, summary
 from simulated import Truth, write_experiment, write_run
 
@@ -29,7 +29,7 @@ class Watched(MadeUp):
 
 
 def processes_of(run):
-    return processes.processes_of(run).used
+    return telemetry.processes_of(run).used
 
 
 def looks(begin, end, cores):
@@ -91,11 +91,11 @@ def test_a_preparing_phase_has_no_figures_in_place_of_a_short_measured_phase():
     load = phase("load", {"put": operation(100.0)}, prepares=True, start=0.2, warmup=0.0, duration=9.0)
     short = phase("b", {"get": operation(100.0)}, start=9.6, warmup=1.0, duration=3.0)
     run = Watched({"node:0": looks(0, 13, 0.1)}, load, short)
-    cpu = processes.processes_of(run)
+    cpu = telemetry.processes_of(run)
     assert cpu.used == {}
     [gap] = cpu.unsampled
     assert (gap.phase, gap.duration, gap.sampled) == ("b", 3.0, 2.0), "the last sample is 0.6 s before the end"
-    assert list(processes.processes_of(run, (load,)).used) == ["load"], "preparing phases have figures on request"
+    assert list(telemetry.processes_of(run, (load,)).used) == ["load"], "preparing phases have figures on request"
 
 
 @pytest.mark.parametrize(("duration", "known"), [(0.3, False), (1.4, False), (3.0, True)])
@@ -103,7 +103,7 @@ def test_intervals_that_reach_far_beyond_a_short_window_have_no_figures(duration
     short = phase("b", {"get": operation(100.0)}, start=3.3, warmup=0.0, duration=duration)
     run = Watched({"node:0": [*looks(0, 12, 0.1)]}, short)
     assert bool(processes_of(run)) == known
-    assert bool(processes.processes_of(run).unsampled) != known
+    assert bool(telemetry.processes_of(run).unsampled) != known
 
 
 def test_a_window_that_ends_shortly_after_the_last_look_has_figures():
@@ -111,7 +111,7 @@ def test_a_window_that_ends_shortly_after_the_last_look_has_figures():
 
 
 def test_runs_without_process_telemetry_do_not_have_figures():
-    cpu = processes.processes_of(Watched({"host": [(1.0, 7.0)]}))
+    cpu = telemetry.processes_of(Watched({"host": [(1.0, 7.0)]}))
     assert (cpu.used, cpu.unsampled) == ({}, [])
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loadframe.analyze.processes import ALL, CpuUse, processes_of
+from loadframe.analyze.telemetry import ALL, CpuUse, processes_of
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary
 

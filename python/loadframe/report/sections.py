@@ -13,9 +13,9 @@ from loadframe.analyze.cost import ERRORS, Cheapest, CheapestWithin, Cost, Limit
 from loadframe.analyze.executions import EventsOfRun, ExecutionsAt, executions_at, stored_at
 from loadframe.analyze.experiment import RecordedExperiment, by_treatment
 from loadframe.analyze.percentiles import BandsAt, band_names, bands_at, bands_of
-from loadframe.analyze.processes import ALL, ProcessesOf, Unsampled, UsedAt, processes_at
 from loadframe.analyze.published import beside
 from loadframe.analyze.scale.curves import curves_over
+from loadframe.analyze.telemetry import ALL, ProcessesOf, Unsampled, UsedAt, processes_at
 from loadframe.base.units import counted, format_count, format_duration, format_nodes, format_share
 from loadframe.record import Run
 from loadframe.record.schema.figures import StoredEvents

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.percentiles import Percentile
-from loadframe.analyze.processes import ALL, ProcessesOf, Unsampled
 from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.analyze.scale.sweep import PhaseCurves
+from loadframe.analyze.telemetry import ALL, ProcessesOf, Unsampled
 from loadframe.analyze.verdict import rules
 from loadframe.base.units import counted, format_change, format_count, format_duration, share_beside
 from loadframe.record.schema.summary import GeneratorFigures, PhaseSummary

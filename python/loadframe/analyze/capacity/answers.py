@@ -21,9 +21,9 @@ from loadframe.analyze.exclusion import selected_runs, warned_runs
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.percentiles import ENOUGH
-from loadframe.analyze.processes import fresh_nodes
 from loadframe.analyze.rates import RATES, THROUGHPUT
 from loadframe.analyze.summary import QUANTILES
+from loadframe.analyze.telemetry import fresh_nodes
 from loadframe.base.units import format_duration
 from loadframe.record import Run
 

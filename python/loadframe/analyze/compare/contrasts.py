@@ -22,8 +22,8 @@ from loadframe.analyze.exclusion import selected_in_groups, warned_document, war
 from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, RecordedRun, excluded, read_experiment
 from loadframe.analyze.figures import EXACT, Stretch
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.processes import fresh_nodes
 from loadframe.analyze.sessions import block_of, sessions_of, speed_ratio, started
+from loadframe.analyze.telemetry import fresh_nodes
 from loadframe.base.errors import BadInput
 
 

@@ -13,9 +13,9 @@ from statistics import fmean
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding, Rule
-from loadframe.analyze.processes import ALL, by_source, processes_of, samples
 from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.analyze.scale.treatments import Treatment
+from loadframe.analyze.telemetry import ALL, by_source, processes_of, samples
 from loadframe.base.units import counted, format_count, format_nodes, format_share
 
 

@@ -9,10 +9,10 @@ from typing import Any
 from loadframe.analyze.compare import Measure
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding, Rule
-from loadframe.analyze.processes import fresh_nodes, samples
 from loadframe.analyze.scale.saturation import cores_used, cpu_shares
 from loadframe.analyze.scale.treatments import Treatment
 from loadframe.analyze.sessions import speed_range, speed_share
+from loadframe.analyze.telemetry import fresh_nodes, samples
 from loadframe.base.units import format_duration, format_nodes, format_share, format_shares
 
 #: Reads from storage above this (B/s) are more than housekeeping.

@@ -22,7 +22,6 @@ from loadframe.analyze.estimate import Estimate, holm
 from loadframe.analyze.executions import AGAIN, FIRST
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.finding import Finding
-from loadframe.analyze.processes import fresh_nodes
 from loadframe.analyze.rates import RATES
 from loadframe.analyze.scale.saturation import cores_used
 from loadframe.analyze.scale.treatments import main_operation
@@ -31,6 +30,7 @@ from loadframe.analyze.settings import ADAPTIVE, CONFIRM
 from loadframe.analyze.settings import warnings as rules
 from loadframe.analyze.settings.model import Array, Data, EffectsModel, Term, columns_of, fit_with_failures, widened
 from loadframe.analyze.settings.ranking import Numbers, RankedCombination, rank
+from loadframe.analyze.telemetry import fresh_nodes
 from loadframe.base.units import counted
 
 #: Schemes that may lack the best combination, so the winner combines the best level of each setting.

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
-from loadframe.analyze.processes import UPTIME
+from loadframe.analyze.telemetry import UPTIME
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, LoadframeError, StoreFailed
 from loadframe.base.units import counted, format_nodes

@@ -13,7 +13,6 @@ from loadframe.analyze.delayed import delayed_of
 from loadframe.analyze.dips import dips_of
 from loadframe.analyze.experiment import validity
 from loadframe.analyze.percentiles import bands_of, percentiles_document
-from loadframe.analyze.processes import processes_of
 from loadframe.analyze.publication_figures import (
     LENGTHS,
     SAMPLE,
@@ -23,6 +22,7 @@ from loadframe.analyze.publication_figures import (
     request_time,
 )
 from loadframe.analyze.rates import RATES, THROUGHPUT, Rate
+from loadframe.analyze.telemetry import processes_of
 from loadframe.base.errors import BadInput
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary

@@ -7,7 +7,6 @@ import pyarrow.compute as pc
 
 from loadframe.analyze.dips import DipsOfPhase, dips_of
 from loadframe.analyze.percentiles import Percentile, percentiles_of
-from loadframe.analyze.processes import processes_of
 from loadframe.analyze.publication_figures import (
     LENGTHS,
     SAMPLE,
@@ -17,6 +16,7 @@ from loadframe.analyze.publication_figures import (
     rate_samples_by_node,
 )
 from loadframe.analyze.rates import RATES
+from loadframe.analyze.telemetry import processes_of
 from loadframe.base.units import format_count, format_duration, format_share
 from loadframe.record import Run
 from loadframe.record.schema.figures import OperationFigures

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from loadframe.analyze.percentiles import Percentile, percentiles_of
-from loadframe.analyze.processes import processes_of
+from loadframe.analyze.telemetry import processes_of
 from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted, format_count, format_duration
 from loadframe.record import Run
@@ -102,7 +102,7 @@ def _print_phases(console: Console, run: Run, percentiles: _Percentiles) -> None
         if phase.warmup:
             window += f" after {format_duration(phase.warmup)} of warm-up"
         console.print(Text.assemble((phase.name, "bold"), f" · {load_text(phase)} · {window}"))
-        # Of a stream, the stored events matter more than the rate.
+        # The stored events of a stream matter more than its rate.
         for words in (*sources_texts(phase), *ingest_pace_texts(run, phase)):
             console.print(Text(words, style="yellow"))
         known = percentiles[phase.name]
