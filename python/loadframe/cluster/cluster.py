@@ -30,6 +30,7 @@ from loadframe.host.base import Host, Process
 from loadframe.host.link import Link, Shape
 from loadframe.store import OPEN, Access, Store
 from loadframe.store.access import Auth, Tls, require_known, split_address
+from loadframe.store.application import BALANCER
 
 Report = Callable[[str], None]
 
@@ -121,7 +122,7 @@ class Cluster(ClusterView):
         parts = store.parts(settings)
         roles = [companion.role for companion in store.companions(settings)]
         # A load balancer starts at once.
-        others = sum(role not in ("balancer", *parts) for role in roles)
+        others = sum(role not in (BALANCER, *parts) for role in roles)
         processes = nodes * len(store.node_processes(0, settings)) + others
         sizes = [(store, processes), *((part, roles.count(name)) for name, part in parts.items())]
         return sum(first + further * (count - 1) for part, count in sizes for first, further in [part.start_seconds])

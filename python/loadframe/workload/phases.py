@@ -28,7 +28,7 @@ from loadframe.yamlfile import NOT_EMPTY, Duration, Model, Name, did_you_mean, w
 
 #: The target of operations that name none: the store under test.
 MAIN = "store"
-#: Drivers whose name differs from their family.
+#: The driver of each family that has another name than its driver.
 _DRIVERS = {"elasticsearch": "search", "cassandra": "cql"}
 #: Default of `max_in_flight`, which the engine sets.
 MAX_IN_FLIGHT = 1024
@@ -135,7 +135,7 @@ class Load(Model):
 
     @property
     def spacing(self) -> Arrivals | None:
-        """The spacing of open-loop requests, with the default filled in; None without a rate."""
+        """The spacing of open-loop requests, by default `USUAL_ARRIVALS`; None in closed loops."""
         return (self.arrivals or USUAL_ARRIVALS) if self.is_open else None
 
     @property
@@ -148,7 +148,7 @@ class Load(Model):
         return self.mix if self.mix is not None else {self.operation or "": 1.0}
 
     def kinds_of(self, operation: str, kinds: Iterable[str]) -> tuple[str, ...]:
-        """Return those of the source's kinds of events that the operation ingests."""
+        """Return the kinds of events, of all `kinds` of a source, that the operation ingests."""
         return tuple(kind for kind in kinds if self.route is None or self.route.get(kind) == operation)
 
     def _check_load(self) -> None:

@@ -45,7 +45,7 @@ class Workload:
     document: Document
     defaults: Mapping[str, Value]
     settings: Mapping[str, Setting]
-    #: The selected phases, besides those that prepare; None for all that are not optional.
+    #: The selected phases; phases that prepare run anyway. None selects all that are not optional.
     only: tuple[str, ...] | None = None
     #: Whether the command decides when sources end, as `loadframe ingest` does.
     endless: bool = False
@@ -87,7 +87,7 @@ class Workload:
         return workload
 
     def choose(self, phases: Sequence[str], where: str | None = None) -> "Workload":
-        """Return a copy with only the named phases and those that prepare; BadInput, at `where`, for an unknown one."""
+        """Return a copy with only the named and the preparing phases; BadInput, at `where`, for an unknown name."""
         workload = replace(self, only=tuple(phases))
         workload.check_choice(where)
         return workload
@@ -250,7 +250,7 @@ class Workload:
         return (self.document.path.parent if setting is None else setting.folder), setting
 
     def _chosen(self, file: WorkloadFile) -> WorkloadFile:
-        """Return the file with only the selected phases and those that prepare."""
+        """Return the file with only the selected and the preparing phases."""
 
         def chosen(phase: Phase) -> bool:
             return phase.prepares or (not phase.optional if self.only is None else phase.name in self.only)
@@ -295,9 +295,9 @@ def load_workload(
     folder: Path | None = None,
     endless: bool = False,
 ) -> Workload:
-    """Load and check a workload: a built-in one by name, or a file whose path ends with .yaml or has a slash.
+    """Load and check a workload: the name of a built-in one, or a path with a slash or the suffix .yaml.
 
-    `NAME/PHASE[,PHASE...]` selects phases of a built-in workload, in addition to those that prepare. `overrides` set
+    `NAME/PHASE[,PHASE...]` selects phases of a built-in workload, besides the preparing ones. `overrides` set
     parameters, like `--set name=value`. A relative path is resolved against `folder` (default: the current one).
     `endless` admits sources without an end, which the command stops. BadInput names file, line and column.
     """

@@ -119,7 +119,7 @@ class ExistingCluster:
 
     hosts: list[str]
     name: str | None
-    #: None before the first use, and after a failure.
+    #: The open cluster. None until the first use, and after a failure.
     cluster: Cluster | None
     ledger: Ledger
     settings: RuntimeSettings
@@ -200,7 +200,7 @@ class ExistingCluster:
         self.ledger.write()
 
     def leave_as_found(self, report: Callable[[str], None]) -> None:
-        """Give the cluster its number of nodes from before the experiment; stop a named one that was stopped."""
+        """Give the cluster the number of nodes that it had before; stop a named cluster that was stopped."""
         cluster, changes = self.cluster, self.changes
         assert cluster
         if self.name is None:
@@ -248,7 +248,7 @@ def count_documents(session: Session) -> dict[str, int]:
 
 
 def difference(counts: Mapping[str, int], before: Mapping[str, int]) -> str:
-    """Return the collections whose number of documents changed, in words."""
+    """Return, in words, each collection with another number of documents than before."""
     return "; ".join(
         f"{name} has {counted(counts[name], 'document')}, not {before.get(name, 0):,}"
         for name in counts

@@ -92,13 +92,13 @@ class IngestResult:
     seconds: float
     documents: int
     run: str
-    #: Time from the arrival of events until the store had them, s, of the slowest operation; None without events.
+    #: Time from arrival of an event to its storage, s, of the slowest operation. None if no event arrived.
     stored_after: Latency | None = None
     #: Time from the arrival of probed events until a query found them, s; None if none was probed.
     visibility: Latency | None = None
     #: Interval between two visibility queries, s.
     resolution: float | None = None
-    #: Whether the store kept up while events arrived; None without samples.
+    #: How the store kept pace with arriving events. None if there are no samples.
     pace: IngestPace | None = None
     #: The events of each collection; empty if the store cannot count them.
     stored: Sequence[StoredEvents] = ()
