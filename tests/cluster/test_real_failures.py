@@ -54,18 +54,17 @@ def test_a_killed_command_leaves_no_node(state, moment):
         wanted = "ready\n" if moment == "when it is ready" else "starting 2 nodes of opensearch 3.8.0\n"
         while command.stdout.readline() != wanted:
             assert command.poll() is None
-        if moment == "while its nodes start":
-            end = time.monotonic() + 20
-            while len(servers(state)) < 2 and time.monotonic() < end:
-                time.sleep(0.05)
-        running = servers(state)
+        end = time.monotonic() + 60
+        while len(running := servers(state)) < 2 and time.monotonic() < end:
+            time.sleep(0.05)
         assert len(running) == 2
         os.kill(command.pid, signal.SIGKILL)
         assert not psutil.wait_procs(running, timeout=20)[1]
-        end = time.monotonic() + 5
-        while any(state.glob("passing/*")) and time.monotonic() < end:
+        end = time.monotonic() + 20
+        while (any(state.glob("passing/*")) or servers(state)) and time.monotonic() < end:
             time.sleep(0.05)
         assert not any(state.glob("passing/*"))
+        assert not servers(state)
     finally:
         command.kill()
         command.communicate()
