@@ -146,6 +146,12 @@ def index() -> str:
         missing = [source.name for source in sources(folder) if not source.page.exists()]
         if missing:
             lines += [*([""] if pages else []), f"Not run: {', '.join(f'`{name}`' for name in missing)}."]
+    lines += [
+        "",
+        "## Reports",
+        "",
+        "Screenshots, by hand: [reports before and after their redesign](reports/README.md).",
+    ]
     return "\n".join(lines) + "\n"
 
 
