@@ -11,17 +11,20 @@ import threading
 import time
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import trustme
 from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
+from answering import Answering
 from loadframe import _engine
 from loadframe._engine import HistogramLog
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, GeneratorFailed
 from loadframe.cluster import ClusterSpec, Limits
 from loadframe.load import Generator, check_operations, run_phase
+from loadframe.record.merge import PhaseRecording, sampled_phases, write_samples
 
 
 def plan(**stream):
@@ -207,6 +210,28 @@ def test_held_clients_pause_and_new_ones_do_not_start(tmp_path, held, most):
     outcome = run_phase(plan(pacing=pacing, stop={"duration": 2.0}), tmp_path, lambda progress: None, held=lambda: held)
     requests = outcome["operations"][0]["requests"]
     assert requests <= most if held else requests > most
+
+
+def test_a_client_that_is_busy_when_it_becomes_active_again_sends_its_next_request_afterwards(tmp_path):
+    # The first request of the second client is answered when it is inactive and active again.
+    level = {"from": 2, "stages": [{"to": 2, "over": 0.3}, {"to": 1, "over": 0.0}, {"to": 1, "over": 0.2}]}
+    level["stages"] += [{"to": 2, "over": 0.0}, {"to": 2, "over": 2.0}]
+    request = {"request": {"method": "GET", "path": "/"}}
+    with Answering(delay=0.8) as server:
+        slow = plan(pacing={"closed": {"clients": level}}, stop={"duration": 2.0})
+        slow |= {
+            "target": {"driver": "search", "hosts": [server.address]},
+            "operations": {"a": request},
+            "samples": True,
+        }
+        run_phase(slow, tmp_path, lambda progress: None)
+    write_samples(sampled_phases([PhaseRecording("p", 0.0, (), tmp_path)]), tmp_path / "samples.parquet")
+    samples = pq.read_table(tmp_path / "samples.parquet").to_pylist()
+    ends = {}
+    for sample in sorted(samples, key=lambda sample: sample["done"]):
+        assert sample["scheduled"] >= ends.get(sample["client"], 0.0), sample
+        ends[sample["client"]] = sample["done"]
+    assert len(ends) == 2 and len(samples) >= 4
 
 
 class EndingHandle:

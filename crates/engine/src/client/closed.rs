@@ -31,8 +31,10 @@ impl<D: Driver> Worker<D> {
         let mut round = permuted_mix.iter().copied().cycle();
         let mut turns = 0;
         let mut unsent = 0;
+        let mut scheduled = self.start;
         for (from, to) in stretches {
-            let mut scheduled = self.start + Duration::from_secs_f64(from);
+            // The last request of the stretch before may have outlasted the pause.
+            scheduled = scheduled.max(self.start + Duration::from_secs_f64(from));
             let mut present = false;
             let leaves = Duration::try_from_secs_f64(to).ok().and_then(|to| self.start.checked_add(to));
             loop {
