@@ -9,6 +9,7 @@ use loadframe_engine::plan::PlanError;
 
 use super::collection::Collections;
 use super::connection::NodeConnection;
+use super::error::refusal;
 use super::resp::{Item, Reader};
 use super::slots::{SLOTS, Slots};
 use crate::net::connect_options::ConnectOptions;
@@ -131,7 +132,10 @@ impl RedisNodes {
             self.mode.store(Mode::Cluster as u8, Ordering::Release);
             return Ok(());
         }
+        // A single server refuses the command for good, a node that is loading or busy only for now.
+        passing(&answer)?;
         let mut answer = connection.ask(&[b"HGETALL", COLLECTIONS.as_bytes()], limit).await?;
+        passing(&answer)?;
         answer.next();
         while let (Some(name), Some(definition)) = (answer.text(), answer.text()) {
             let keeps = serde_json::from_slice::<serde_json::Value>(definition).is_ok_and(|json| json["index"] == true);
@@ -161,6 +165,16 @@ impl RedisNodes {
                 (first..=last).for_each(|slot| self.slots.set(slot, number));
             }
         }
+    }
+}
+
+/// Returns the error reply of a node that cannot answer for now, such as `LOADING`.
+fn passing(answer: &Reader<'_>) -> Result<(), Failure> {
+    match answer.clone().next() {
+        Some(Item::Error(words)) => {
+            Some(refusal(words)).filter(|it| it.class != ErrorClass::Client).map_or(Ok(()), Err)
+        }
+        _ => Ok(()),
     }
 }
 
@@ -225,6 +239,16 @@ mod tests {
         for range in ["*3\r\n:-5\r\n:99999\r\n", "*3\r\n:16384\r\n:16400\r\n", "*1\r\n:1\r\n", ":1\r\n"] {
             let answer = format!("{range}*2\r\n$9\r\n127.0.0.1\r\n:1\r\n");
             nodes.learn(Reader::new(answer.as_bytes()), 1 << 40, &asked).await;
+        }
+    }
+
+    #[test]
+    fn a_server_that_cannot_answer_for_now_is_not_taken_for_a_single_one() {
+        for words in ["LOADING Redis is loading the dataset in memory", "BUSY Redis is busy running a script"] {
+            assert_eq!(passing(&Reader::new(format!("-{words}\r\n").as_bytes())).unwrap_err().message, words);
+        }
+        for answer in ["-ERR This instance has cluster support disabled\r\n", "*0\r\n", "-NOPERM no permissions\r\n"] {
+            assert!(passing(&Reader::new(answer.as_bytes())).is_ok(), "{answer}");
         }
     }
 
