@@ -181,13 +181,13 @@ pub fn settle(whole: Option<Reply>, tally: Tally) -> Reply {
 
 /// Adds the times and bytes of a command to `whole`, the totals of its request.
 pub fn extend(whole: &mut Option<Reply>, asked: &CommandOutcome) {
-    let Exchanged { done, bytes_sent, bytes_received, .. } = asked.exchanged;
     match whole {
         None => *whole = Some(asked.exchange()),
         Some(whole) => {
-            whole.done = done;
-            whole.bytes_sent += bytes_sent;
-            whole.bytes_received += bytes_received;
+            let &mut Reply { sent, done, bytes_sent, bytes_received, .. } = whole;
+            let both = Exchanged { sent, done, bytes_sent, bytes_received }.then(&asked.exchanged);
+            (whole.sent, whole.done) = (both.sent, both.done);
+            (whole.bytes_sent, whole.bytes_received) = (both.bytes_sent, both.bytes_received);
         }
     }
 }

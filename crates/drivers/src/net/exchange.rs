@@ -31,7 +31,8 @@ pub trait Frame {
 /// A request that was sent, completely or in part.
 #[derive(Clone, Copy, Debug)]
 pub struct Exchanged {
-    /// Right before the first byte was written.
+    /// Right before the first byte was written. Of several exchanges in turn, later by the time between them, so that
+    /// `done - sent` is their sum.
     pub sent: Instant,
     /// Right after the last byte was read, or when the client gave the request up.
     pub done: Instant,
@@ -91,10 +92,11 @@ impl Exchanged {
         }
     }
 
-    /// Combines this exchange with a later one of the same request.
+    /// Combines this exchange with a later one of the same request. The time between the two, in which the driver
+    /// connects, looks up a name or waits, is no service time.
     pub fn then(&self, later: &Self) -> Self {
         Self {
-            sent: self.sent,
+            sent: self.sent + later.sent.saturating_duration_since(self.done),
             done: later.done,
             bytes_sent: self.bytes_sent + later.bytes_sent,
             bytes_received: self.bytes_received + later.bytes_received,
@@ -114,12 +116,28 @@ mod tests {
         let before = Exchanged { sent, done: sent, bytes_sent: 3, bytes_received: 4 };
         std::thread::sleep(Duration::from_millis(2));
         let whole = Exchanged::given_up(Some(before));
-        assert_eq!((whole.sent, whole.bytes_sent, whole.bytes_received), (sent, 3, 4));
+        assert_eq!((whole.bytes_sent, whole.bytes_received), (3, 4));
         assert!(whole.done > before.done);
+        assert_eq!(whole.done - whole.sent, before.done - before.sent);
     }
 
     #[test]
-    fn exchanges_of_one_request_span_from_the_first_byte_to_the_last() {
+    fn the_time_between_two_exchanges_of_a_request_is_no_service_time() {
+        let start = Instant::now();
+        let at = |from: u64, to: u64| Exchanged {
+            sent: start + Duration::from_millis(from),
+            done: start + Duration::from_millis(to),
+            bytes_sent: 1,
+            bytes_received: 2,
+        };
+        let whole = at(0, 3).then(&at(50, 54)).then(&at(54, 60));
+        assert_eq!(whole.done, at(0, 60).done);
+        assert_eq!(whole.done - whole.sent, Duration::from_millis(3 + 4 + 6));
+        assert_eq!((whole.bytes_sent, whole.bytes_received), (3, 6));
+    }
+
+    #[test]
+    fn concurrent_exchanges_of_one_request_span_from_the_first_byte_to_the_last() {
         let start = Instant::now();
         let at = |from: u64, to: u64| Exchanged {
             sent: start + Duration::from_millis(from),

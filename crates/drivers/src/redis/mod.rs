@@ -2,7 +2,7 @@
 //! node of its key.
 //!
 //! A node that does not serve a key redirects to the node that does, and the driver follows. The redirection is the
-//! store's work, so it is part of the service time.
+//! store's work, so it is part of the service time. A connection to the other node, which it may need, is not.
 
 mod answer;
 mod bulk;
