@@ -254,6 +254,20 @@ def test_one_start_that_fails_costs_no_run(growing, monkeypatch, state):
     assert len(list(folder.runs_path.iterdir())) == 2
 
 
+@pytest.mark.store
+def test_a_preparation_that_fails_once_is_kept_as_an_attempt(growing, monkeypatch, state):
+    experiment, folder = growing
+    error_of, errors = Session._preparation_error, [StoreFailed("12 acknowledged documents are missing")]
+    monkeypatch.setattr(Session, "_preparation_error", lambda *given: errors.pop() if errors else error_of(*given))
+    run_experiment(experiment, design(experiment), folder, Witness())
+    assert folder.failed() == []
+    recorded = read_experiment(folder.path)
+    [attempt] = recorded.attempts
+    assert attempt.store_failed
+    assert "12 acknowledged documents" in attempt.run.summary.failure
+    assert attempt in recorded.counted
+
+
 @pytest.mark.parametrize(
     ("error", "starts"), [(StoreFailed("it does not start"), 2), (BadInput("there is no such setting"), 1)]
 )

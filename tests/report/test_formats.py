@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
@@ -13,6 +14,7 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
 from commands import within
+from loadframe.record import Run
 from loadframe.record.schema.summary import RecordedReason, RecordedVerdict
 from loadframe.report.formats import FORMATS
 from loadframe.report.formats.rally import _meta, records
@@ -214,6 +216,37 @@ def test_tables_have_a_row_for_each_run_of_an_experiment(experiment):
     assert [line["failure_cause"] for line in lines] == ["node 1 did not come up within 120 s", None, None, None]
     _, told, _ = within("report", experiment / "runs", "--format", "junit")
     assert [suite.get("errors") for suite in ET.fromstring(told)] == ["1", "0", "0", "0"]
+
+
+def test_formats_keep_the_attempts_in_which_the_store_failed(tmp_path):
+    path = tmp_path / "experiment"
+    failed = "b1-nodes1-clients1"
+    write_experiment(path, Truth(), nodes=[1], clients=[1], failed=[failed])
+    _, told, _ = within("report", path, "--format", "jsonl")
+    before = len(told.splitlines())
+    attempt = path / "attempts" / f"{failed}.1"
+    shutil.copytree(path / "runs" / failed, attempt)
+    edit(Run(attempt), "summary.json", lambda document: document.update(fault="store"))
+    for name in ("jsonl", "markdown", "junit"):
+        _, told, _ = within("report", path, "--format", name)
+        assert f"{failed}.1" in told, name
+    _, told, _ = within("report", path, "--format", "jsonl")
+    assert len(told.splitlines()) == before + 1
+
+
+def test_the_markdown_table_names_bounded_figures(tmp_path):
+    run = write_run(tmp_path, "bounded", Truth(seconds=1))
+    figure = {"phase": OPERATION, "operation": None, "figure": "throughput", "state": "bounded", "reasons": ["starved"]}
+    bounds = {"low": {"value": 192.0}, "high": {"value": 204.0}}
+
+    def bound(summary):
+        kept = [it for it in summary["verdict"]["figures"] if it["figure"] != "throughput"]
+        summary["verdict"]["figures"] = [*kept, figure | bounds]
+
+    edit(run, "summary.json", bound)
+    told = exported(run, "markdown")
+    assert "| valid, bounded |" in told
+    assert "bounded, 192 to 204 requests/s (starved)" in told
 
 
 def test_otava_has_valid_runs_only_and_names_the_others(experiment):

@@ -287,8 +287,9 @@ def _run_design(
 ) -> None:
     """Execute the runs that the folder lacks, each group of runs on one cluster.
 
-    After a failure, a new cluster is tried. The rest of a group is recorded as failed after BadInput, or after
-    _MAX_STARTS failures. OutOfTime, ClusterLost and the loss of a rank end the design.
+    After a failure, a new cluster is tried; an attempt whose cluster had started is kept. The rest of a group is
+    recorded as failed after BadInput, or after _MAX_STARTS failures. OutOfTime, ClusterLost and the loss of a rank end
+    the design.
     """
     expected = run_seconds(design, experiment)
     known = length_is_known(experiment)
@@ -301,8 +302,9 @@ def _run_design(
             while pending := [run for run in group if not folder.has(run.id)]:
                 # The estimate of the first run of a group includes the start and the data of its cluster.
                 deadline.require(expected[group[0].id], f"{pending[0].id} with the start of its cluster")
+                tried = _Group(experiment, folder, listener, clusters, deadline, expected, count)
                 try:
-                    _Group(experiment, folder, listener, clusters, deadline, expected, count).run(pending)
+                    tried.run(pending)
                     failed = 0
                 except (OutOfTime, ClusterLost):
                     raise
@@ -315,6 +317,10 @@ def _run_design(
                     if failed < _MAX_STARTS and not isinstance(error, BadInput):
                         # For example, another process took a port between the check and the start of the node.
                         listener.remark(f"{pending[0].id}: trying a new cluster, because this one failed: {error}")
+                        if tried.started and (left := [run for run in pending if not folder.has(run.id)]):
+                            # A store that lost documents while it was filled has failed, even if it succeeds later.
+                            _record_failure(experiment, folder, left[0], error)
+                            folder.set_aside(left[0].id)
                         continue
                     first, *others = pending
                     listener.remark(f"{first.id}{f' and {len(others)} more' if others else ''} failed: {error}")
@@ -400,6 +406,8 @@ class _Group:
         self._deadline = deadline
         self._expected = expected
         self._count = count
+        #: Whether the cluster had started, so that a failure is one of the measured system.
+        self.started = False
 
     def run(self, runs: Sequence[PlannedRun]) -> None:
         """Start and fill the cluster, then record the runs until all are done or a node has ended.
@@ -408,6 +416,7 @@ class _Group:
         """
         self._listener.part(runs[0].id)
         cluster = self._clusters.provide(self._experiment, runs[0])
+        self.started = True
         experiment = self._clusters.adapted(self._experiment, runs[0])
         stage = Stage(experiment, cluster, self._folder.runs_path, self._listener)
         session = stage.session(runs[0])

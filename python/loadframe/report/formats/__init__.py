@@ -45,7 +45,8 @@ FORMATS: Mapping[str, RunFormat] = {
 def runs_at(path: Path) -> list[Run]:
     """Return a run, the runs of an experiment, or the runs in a folder by time; BadInput if there are none."""
     if (path / EXPERIMENT_FILE).is_file():
-        runs = [recorded.run for recorded in read_experiment(path).runs if recorded.run]
+        # With the attempts in which the store failed, which repeating does not undo.
+        runs = [recorded.run for recorded in read_experiment(path).counted if recorded.run]
     elif (path / MANIFEST_FILE).is_file() or not path.is_dir():
         return [Run(path)]
     else:

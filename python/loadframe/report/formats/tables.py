@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from loadframe.analyze.experiment import validity
+from loadframe.analyze.experiment import RecordedRun, validity
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.base.units import format_count, format_duration
 from loadframe.record import Run
 from loadframe.record.schema.figures import Latency, OperationFigures
 from loadframe.record.schema.summary import PhaseSummary
 from loadframe.report.gate import escaped
+from loadframe.report.run_status import bounds_of
 
 
 def json_lines(runs: Sequence[Run]) -> str:
@@ -84,10 +85,11 @@ _COLUMNS = ("run", "phase", "operation", "requests/s", "p50", "p99", "p99.9", "p
 
 
 def markdown(runs: Sequence[Run]) -> str:
-    """Return a table of the measured phases, and a list of the reasons against runs. Times are response times."""
+    """Return a table of the measured phases, and a list of bounded figures and reasons. Times are response times."""
     lines = [f"| {' | '.join(_COLUMNS)} |", f"|{'---|' * 3}{'--:|' * 6}---|"]
     for run in runs:
         words = {None: "not judged", True: "valid", False: "not valid"}[validity(run)]
+        words += ", bounded" if RecordedRun(run.path.name, None, {}, run).bounded else ""
         outcome = words if run.summary.status == "done" else f"{run.summary.status}, {words}"
         rows = [_cells(phase, name, figures) for phase in run.summary.measured for name, figures in _items(phase)]
         for cells in rows or [("–",) * (len(_COLUMNS) - 2)]:
@@ -95,7 +97,11 @@ def markdown(runs: Sequence[Run]) -> str:
     reasons = [
         f"- {escaped(f'{run.path.name}: {text}')}"
         for run in runs
-        for text in [*filter(None, [run.summary.failure]), *(reason.cause for reason in recorded_reasons(run))]
+        for text in (
+            *filter(None, [run.summary.failure]),
+            *(reason.cause for reason in recorded_reasons(run)),
+            *bounds_of(run),
+        )
     ]
     return "\n".join([*lines, *(["", *reasons] if reasons else [])]) + "\n"
 
