@@ -355,7 +355,7 @@ def overruns_texts(phase: "PhaseSummary") -> list[str]:
 
 
 def treatment_text(treatment: Mapping[str, Any]) -> str:
-    """Write `nodes 2, memory 1 GiB`: the last part of each factor's dotted name, and its level; 50.0 is `50`."""
+    """Write `nodes 2, memory 1 GiB`: the short name of each factor, and its level; 50.0 is `50`."""
 
     def text(factor: str, level: object) -> str:
         """Write a level; memory is in bytes."""
@@ -363,4 +363,19 @@ def treatment_text(treatment: Mapping[str, Any]) -> str:
             return format_size(level)
         return f"{level:.15g}" if isinstance(level, float) else f"{level}"
 
-    return ", ".join(f"{factor.rsplit('.', 1)[-1]} {text(factor, level)}" for factor, level in treatment.items())
+    names = short_names(treatment)
+    return ", ".join(f"{names[factor]} {text(factor, level)}" for factor, level in treatment.items())
+
+
+def short_names(factors: Iterable[str]) -> dict[str, str]:
+    """Return the last part of each dotted name, or as many parts as tell it from the others and from `nodes`."""
+    names = list(factors)
+    short = {}
+    for name in names:
+        parts = name.split(".")
+        endings = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+        others = {"nodes", *names} - {name}
+        short[name] = next(
+            (end for end in endings if not any(other == end or other.endswith(f".{end}") for other in others)), name
+        )
+    return short

@@ -7,7 +7,7 @@ from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.published import CAPACITIES, INSTANTS, PER_SECOND, SAMPLES, Beside, MeasuredBeside
 from loadframe.analyze.rates import RATES
 from loadframe.base.units import counted, format_change, format_count, format_duration, format_share
-from loadframe.report.labels import treatment_text
+from loadframe.report.labels import short_names, treatment_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace
 from loadframe.report.tables import Cell, Number, Table, change_cell, estimate_cell
@@ -91,7 +91,7 @@ def _figures(figures: Sequence[Beside]) -> Iterator[Figure]:
         names = list(dict.fromkeys(name for at in members for name in at.figure.levels))
         yield Figure(
             f"published-{number}",
-            Axis(", ".join(name.rsplit(".", 1)[-1] for name in names) or "figure", "category"),
+            Axis(", ".join(short_names(names).values()) or "figure", "category"),
             [Panel(Axis(f"{_measure(members[0])}, change in %"))],
             [*_published_traces(members, names), *_measured_traces(members, names)],
             "Hollow: published, with quartiles if they were published. Filled: measured here, with 95 % intervals if"

@@ -391,7 +391,9 @@ def within_text(prices: Prices, costs: Sequence[Cost]) -> tuple[str, CheapestWit
     else:
         words = f"No configuration{slo or ' without failures'} was measured."
     if answer.alike:
-        words += f" Perhaps cheaper: {_treatment_names(answer.alike)}."
+        listed = "; ".join(f"{_treatment_name(entry)} at {_million_text(entry)}" for entry in answer.alike[:_LISTED])
+        more = f"; and {len(answer.alike) - _LISTED} more" if len(answer.alike) > _LISTED else ""
+        words += f" The runs do not show that these cost more: {listed}{more}."
     if answer.open:
         words += f" Undecided: {_treatment_names(answer.open)}."
     if answer.alike or answer.open:

@@ -18,6 +18,7 @@ from loadframe.report.labels import (
     UNKNOWN,
     interval_text,
     seconds_text,
+    short_names,
     treatment_text,
 )
 from loadframe.report.numbers import estimate_text, measured_text, p_text, percent_text
@@ -142,6 +143,8 @@ def speedup_table(curves: PhaseCurves, times: str = "") -> Table:
 
     `times` is the sentence on the operation of the response times.
     """
+    selected = len(curves.treatments) > len(curves.best)
+    selection = ", corrected for the selection of the best number of clients" if selected else ""
     rows = []
     for row in curves.speedups:
         treatment, bounds = row.treatment, row.bounds
@@ -165,9 +168,9 @@ def speedup_table(curves: PhaseCurves, times: str = "") -> Table:
         ("nodes", "clients", "runs", curves.rate.unit, "speed-up", "efficiency", "p50", "p99", "in flight"),
         rows,
         names=0,
-        note="Means over repetitions, corrected for the selection of the best number of clients. 95 % intervals with"
-        " one relative variance, pooled over all treatments. Efficiency: speed-up divided by the growth in nodes. In"
-        f" flight: mean number of requests in the cluster, by Little's law. {times}".rstrip(),
+        note=f"Throughput: means over repetitions{selection}. 95 % intervals with one relative variance, pooled over"
+        " all treatments. Efficiency: speed-up divided by the growth in nodes. p50 and p99: medians over repetitions."
+        f" In flight: mean number of requests in the cluster, by Little's law. {times}".rstrip(),
     )
 
 
@@ -211,7 +214,7 @@ def runs_table(runs: Sequence[RecordedRun], factors: Sequence[str]) -> Table:
                 *_generator(generator),
             ]
         )
-    shown = [factor.rsplit(".", 1)[-1] for factor in factors]
+    shown = list(short_names(factors).values())
     columns = ("run", "verdict", "why", "figures", *shown, "generator CPU", "lateness p99", "lag p99")
     return Table(columns, rows, names=4)
 

@@ -11,7 +11,7 @@ from loadframe.analyze.scale.curves import CurveOver, LineOver, PointOver
 from loadframe.analyze.scale.sweep import Curve, PhaseCurves, Point, Treatment
 from loadframe.base.units import format_count, format_nodes
 from loadframe.report.fit import NAMES, tells
-from loadframe.report.labels import treatment_text
+from loadframe.report.labels import short_names, treatment_text
 from loadframe.report.numbers import measured_text, rate_text, seconds_estimate
 from loadframe.report.plot import (
     COLORS,
@@ -128,8 +128,8 @@ def _hover_text(curve: CurveOver, line: LineOver, point: PointOver) -> str:
 
 
 def _name(factor: str) -> str:
-    """Write the last part of a factor's dotted name, with spaces for underscores."""
-    return factor.rsplit(".", 1)[-1].replace("_", " ")
+    """Write the short name of a factor, with spaces for underscores."""
+    return short_names([factor])[factor].replace("_", " ")
 
 
 _STEPS = 80
