@@ -77,6 +77,22 @@ def test_a_treatment_without_a_run_is_not_passed_over(new, standing):
     assert check.standing == standing
 
 
+@pytest.mark.parametrize("fault", ["store", "generator", "nothing succeeded"])
+def test_a_new_treatment_at_which_the_store_failed_does_not_pass(fault):
+    nothing = {"read": {"throughput": 0.0, "p50": None, "p99": None}}
+    new = (
+        [made_up("new", number, nothing, 2 * number, failed=1.0, verdict=invalid("errors")) for number in range(6)]
+        if fault == "nothing succeeded"
+        else failed("new", 6, fault)
+    )
+    also = [RecordedRun(run.id, run.block, {"clients": 4}, run.run) for run in new]
+    common = [run for clients in (1, 2) for run in runs("new", at={"clients": clients})]
+    gate = judge([*common, *also], [run for clients in (1, 2) for run in runs("old", at={"clients": clients})])
+    assert gate.standing == ("undecided" if fault == "generator" else "regression")
+    (check,) = [check for check in gate.checks if check.treatment == {"clients": 4}]
+    assert check.words == "runs that the store survived"
+
+
 def test_nor_is_it_where_only_bounds_are_asked_for():
     for fault, standing in (("store", "regression"), ("generator", "undecided")):
         assert judge(failed("new", 6, fault), bounds=[Bound("p99", 1.0)]).standing == standing

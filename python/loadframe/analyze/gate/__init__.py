@@ -278,6 +278,8 @@ def judge_gate(
         checks += failed
         if second.usable:
             checks += _unknown(first, second, treatment, kinds, comparison, failed)
+    for treatment in _added(baseline, new):
+        checks += failed_runs(new.at(treatment), None, treatment)
     missing = _missing(baseline, new)
     if missing:
         warnings.append(MISSING_TREATMENTS(label=new.label, count=missing))
@@ -371,6 +373,13 @@ def _pairs(baseline: Group, new: Group) -> list[tuple[Group, Group, Mapping[str,
     ]
 
 
+def _added(baseline: Group, new: Group) -> list[Mapping[str, Any]]:
+    """Return the treatments of the new runs that the baseline lacks; empty if each side has one treatment."""
+    if len(baseline.treatments) == len(new.treatments) == 1:
+        return []
+    return [treatment for treatment in new.treatments if treatment not in baseline.treatments]
+
+
 def _unknown(
     first: Group,
     second: Group,
@@ -389,9 +398,7 @@ def _unknown(
 
 def _missing(baseline: Group, new: Group) -> int:
     """Return the number of the baseline's treatments that the new runs lack; 0 if each side has one treatment."""
-    if len(baseline.treatments) == len(new.treatments) == 1:
-        return 0
-    return sum(treatment not in new.treatments for treatment in baseline.treatments)
+    return len(_added(new, baseline))
 
 
 def _bounds(new: Group, bounds: Sequence[Bound]) -> list[Check]:

@@ -435,8 +435,9 @@ def failed_runs(new: Group, baseline: Group | None, treatment: Mapping[str, Any]
             standing = "regression"
         checks.append(Check(Measure("all phases", "lost documents"), treatment, standing, why, title=title))
     measure, title = Measure("all phases", "survived runs"), "runs that the store survived"
-    if any(_otherwise_failed(run) for run in new.runs):
-        standing, why = _failed(new, baseline, _otherwise_failed, "the store failed in")
+    fails = _otherwise_failed if baseline else _failed_or_idle
+    if any(fails(run) for run in new.runs):
+        standing, why = _failed(new, baseline, fails, "the store failed in")
         checks.append(Check(measure, treatment, standing, why, title=title))
     if checks:
         return checks
@@ -455,6 +456,14 @@ def _lost_documents(run: RecordedRun) -> bool:
 def _otherwise_failed(run: RecordedRun) -> bool:
     """Return whether the run as a whole failed, but not by lost documents or for lack of any success."""
     return any(failure.of_run and failure.kind not in ("documents", "success") for failure in run.failures)
+
+
+def _failed_or_idle(run: RecordedRun) -> bool:
+    """Return whether the run as a whole failed, but not by lost documents.
+
+    Without a baseline no check compares the throughput, so runs without any success count as well.
+    """
+    return any(failure.of_run and failure.kind != "documents" for failure in run.failures)
 
 
 def _failed(
