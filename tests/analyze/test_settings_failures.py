@@ -1,13 +1,18 @@
 """Settings at which the store fails: slow runs die more often, and the survivors must not look like an improvement."""
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from loadframe.analyze.experiment import RecordedRun
+from loadframe.analyze.compare import Group
+from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
+from loadframe.analyze.settings import CONFIRM
 from loadframe.analyze.settings.analysis import analyse
+from loadframe.experiment.kinds.settings import loss
 from loadframe.record.schema.figures import Latency
+from loadframe.record.schema.summary import GeneratorFigures
 from loadframe.report.settings_words import effect_text, lead
 from made_up_runs import MadeUp, invalid, operation, phase, summary
 
@@ -109,3 +114,34 @@ def test_a_failed_run_counts_as_the_worst_in_every_measure(objective):
     (result,) = analyse({**DESCRIPTION, "objective": objective}, runs, costs=False)
     cache = effect(result, CACHE)
     assert (cache.low_open, cache.high_open) == ((True, False) if objective == "throughput" else (False, True))
+
+
+@pytest.mark.parametrize("code", ["not_achieved", "unsteady"])
+def test_runs_in_which_a_setting_overloaded_the_store_are_not_left_out(code):
+    """The cache is faster by a sixth, but it overloads the store in half of the design's runs."""
+    random, runs = np.random.default_rng(1), []
+    generator = GeneratorFigures(
+        threads=1, cpu_share=0.1, cpu_share_peak=0.1, waited_share=0.0, achieved=1.0, lateness_p99=1e-6,
+        lag_p99=1e-6, longest_stall=1e-6,
+    )  # fmt: skip
+    for block, cache in itertools.product(range(1, 13), (0, 1)):
+        overloaded = bool(cache) and block in (1, 2, 3, 7, 8)
+        p99 = 5.0 if overloaded else (0.010 if cache else 0.012) * np.exp(0.01 * random.standard_normal())
+        latency = Latency(count=1000, mean=p99, p50=p99, p90=p99, p99=p99, p999=p99, max=p99)
+        figures = operation(100.0, response=latency, service=latency)
+        verdict = invalid(*([code] if overloaded else []))
+        made = MadeUp(summary(phase("look", {"read": figures}), verdict=verdict, generator=generator))
+        runs.append(RecordedRun(f"{CONFIRM if block > 6 else ''}b{block}-{cache}", block, {"cache": cache}, made))
+    factors = {"cache": [0, 1]}
+    (result,) = analyse({**DESCRIPTION, "factors": factors, "objective": "p99"}, runs, costs=False)
+    assert result.winner is None
+    assert "best" not in lead(result, factors)[0]
+    ratios = {result.combinations[standing.combination]: standing.ratio.value for standing in result.standings}
+    assert ratios[(1,)] > 5, "half of the runs are 400 times as slow"
+    assert any("in 3 of 12 runs" in warning.cause for warning in result.warnings)
+    groups = [Group(str(cache), tuple(run for run in runs[12:] if run.treatment == {"cache": cache}), strict=True)
+              for cache in (0, 1)]  # fmt: skip
+    assert [len(group.usable) for group in groups] == [6, 6]
+    folder = RecordedExperiment(Path("e"), {"kind": "settings"}, tuple(runs))
+    assert (len(folder.used), len(folder.faulty)) == (24, 5)
+    assert loss("p99", runs[1], "look") == pytest.approx(np.log(5.0))

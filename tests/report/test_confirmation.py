@@ -63,7 +63,7 @@ def description(objective):
             "scheme": "full", "hard": []}  # fmt: skip
 
 
-@pytest.mark.parametrize("code", ["cluster_state", "unsteady"])
+@pytest.mark.parametrize("code", ["cluster_state", "generator_failed"])
 def test_a_ranking_and_its_confirmation_are_of_valid_runs_only(runs, code):
     """Half of the runs of either setting are invalid, and would turn the ranking round."""
     spoilt = [

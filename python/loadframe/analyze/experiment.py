@@ -42,7 +42,7 @@ _RUNS = "runs"
 #: Components to blame for an invalid run, by precedence.
 _FAULTS: tuple[Fault, ...] = ("store", "generator", "cluster")
 #: Kinds of experiments that include runs with store failures in their figures. The other kinds choose among
-#: treatments, and must not choose one with failing requests.
+#: treatments, and must not choose one with failing requests; settings include overloaded and unsteady runs.
 _TAKE_FAULTS = ("scale", "compare", "elastic")
 
 
@@ -162,6 +162,14 @@ class RecordedRun:
     def requests_failed(self) -> bool:
         """Whether the whole run counts as the store's failure, or it is valid with too many failed requests."""
         return self.store_failed or (self.sound and any(failure.kind == "requests" for failure in self.failures))
+
+    @property
+    def survived(self) -> bool:
+        """Whether the run is valid, and does not count as the store's failure (`requests_failed`).
+
+        Overloaded and unsteady runs are included: without them, only the good runs of a treatment would count.
+        """
+        return self.sound and not self.requests_failed
 
     @property
     def why_failed(self) -> str:
@@ -309,9 +317,11 @@ class RecordedExperiment:
     def counts(self, run: RecordedRun) -> bool:
         """Return whether figures include a run: it is valid and the store is not to blame for a fault.
 
-        Kinds with `takes_faults` (scale, compare, elastic) include faults of the store. Elastic experiments also need
-        throughputs that are known within 5 %.
+        Kinds with `takes_faults` (scale, compare, elastic) include faults of the store, and settings those without
+        failed requests. Elastic experiments also need throughputs that are known within 5 %.
         """
+        if self.description["kind"] == "settings":
+            return run.survived
         if self.description["kind"] == "elastic" and not run.narrow:
             return False
         return run.sound if self.takes_faults else run.usable
@@ -357,7 +367,7 @@ class RecordedExperiment:
     @property
     def faulty(self) -> tuple[RecordedRun, ...]:
         """The included runs in which the store was at fault."""
-        return tuple(run for run in self.runs if self.takes_faults and run.sound and not run.usable)
+        return tuple(run for run in self.used if not run.usable)
 
 
 def read_experiment(path: Path) -> RecordedExperiment:

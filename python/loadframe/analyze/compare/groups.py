@@ -30,8 +30,8 @@ class Group:
 
     @cached_property
     def usable(self) -> tuple[RecordedRun, ...]:
-        """The included runs in time order: valid ones, or with `strict` only those without a fault of the store."""
-        return tuple(sorted((run for run in self.runs if (run.usable if self.strict else run.sound)), key=started))
+        """The included runs in time order: valid ones, with `strict` without those with too many failed requests."""
+        return tuple(sorted((run for run in self.runs if (run.survived if self.strict else run.sound)), key=started))
 
     @property
     def failed(self) -> tuple[RecordedRun, ...]:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from loadframe.analyze.compare import LEVEL, Comparison, Group, Measure, compare
-from loadframe.analyze.compare.warnings import runs_by_reason
+from loadframe.analyze.compare.warnings import faulty_runs, runs_by_reason
 from loadframe.analyze.estimate import Estimate, holm
 from loadframe.analyze.executions import AGAIN, FIRST
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
@@ -163,7 +163,7 @@ def _designed(
     main = main_operation([run for run in runs if run.usable] or runs, phase)
     objective = Measure(phase, description["objective"], None if description["objective"] in RATES else main)
     designed = [run for run in runs if not run.id.startswith(CONFIRM)]
-    used = [run for run in designed if run.usable and objective.of(run) and math.isfinite(objective.figure(run).high)]
+    used = [run for run in designed if run.survived and objective.of(run) and math.isfinite(objective.figure(run).high)]
     failed = [run for run in designed if run.requests_failed]
     both = [*used, *failed]
     rows = [tuple(_index(levels, run.treatment.get(name)) for name, levels in factors.items()) for run in both]
@@ -233,6 +233,7 @@ def _analyse(
         course=tuple(zip(chosen, np.exp(logs).tolist(), strict=True)),
         warnings=(
             *_failing(failed_runs, failed_at, failures, factors),
+            *faulty_runs([Group("the design", tuple(designed), strict=True)]),
             *(fresh_nodes(used, [design.phase]) if costs else ()),
             *_doubts(description["scheme"], designed, responses, best, factors, confirmation),
         ),
@@ -442,7 +443,7 @@ def _doubts(
     """Return findings about missing combinations, effects that cannot be separated, and the winner's confirmation."""
     findings: list[Finding] = []
     treatments = {_key(run.treatment) for run in designed}
-    usable = Counter(_key(run.treatment) for run in designed if run.usable)
+    usable = Counter(_key(run.treatment) for run in designed if run.survived)
     missing = treatments - set(usable)
     if missing:
         findings.append(rules.INCOMPLETE(missing=len(missing), total=len(treatments)))

@@ -241,7 +241,7 @@ def loss(objective: str, run: RecordedRun, phase: str) -> float | None:
         return math.inf
     measure = Measure(phase, objective, None if objective in RATES else main_operation([run], phase))
     known = measure.figure(run)
-    if not (run.usable and known.counts and known.value and math.isfinite(known.high)):
+    if not (run.survived and known.counts and known.value and math.isfinite(known.high)):
         return None
     value = known.value
     return -math.log(value) if measure.better == "higher" else math.log(value)
