@@ -11,6 +11,7 @@ from loadframe.analyze.compare import Group, Measure, compare
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate, more_errors
 from loadframe.base.errors import BadInput
+from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.summary import RecordedReason, RecordedVerdict, StreamSummary
 from loadframe.report.compare_words import lead
 from loadframe.report.gate import junit, markdown
@@ -352,6 +353,34 @@ def test_response_times_of_successes_do_not_win_where_more_requests_fail():
     compared = compare([Group("old", tuple(runs("old"))), Group("new", tuple(new))], ["p99", "p50"])
     assert [contrast.outcome for contrast in compared.contrasts] == ["open", "alike"]
     assert "too many requests of new failed: this figure does not include them" in lead(compared)[0]
+
+
+@pytest.mark.parametrize(("share", "kind"), [(0.05, "p99"), (1.0, "p50")])
+def test_one_run_without_the_failed_requests_is_enough_to_hide_a_percentile(share, kind):
+    """All runs together have fewer failures than the percentile may miss, but each run counts as much as the others."""
+    new = [*runs("new", factor=0.5), *with_reason("new", "errors", share, 1)]
+    if share == 1:
+        change(new[-1], response=Latency())
+        # Other requests succeed, so the run as a whole did not fail.
+        (phase,) = new[-1].run.summary.phases
+        others = {**phase.operations, "list": runs("new", 1)[0].operations("mixed")["read"]}
+        new[-1].run.__dict__["summary"] = replace(new[-1].run.summary, phases=(replace(phase, operations=others),))
+    compared = compare([Group("old", tuple(runs("old"))), Group("new", tuple(new))], [kind])
+    (contrast,) = [contrast for contrast in compared.contrasts if contrast.measure.operation == "read"]
+    assert (contrast.failed, contrast.blind, contrast.outcome) == ((0, 0), (False, True), "open")
+    assert check_of(judge(new, bounds=[Bound(kind, 1.0)]), "read").standing == "undecided"
+
+
+def test_runs_without_documents_do_not_make_the_others_better():
+    def stored(made, documents):
+        for run, count in zip(made, documents, strict=True):
+            change(run, documents=count, documents_per_second=float(count))
+        return made
+
+    new = stored(runs("new"), [0, 0, 2000, 2010, 2020, 1990])
+    old = stored(runs("old"), [1000, 1010, 1020, 990, 1000, 1005])
+    compared = compare([Group("old", tuple(old)), Group("new", tuple(new))], ["documents"])
+    assert [contrast.outcome for contrast in compared.contrasts] == ["open"]
 
 
 def counted(made, requests, failures=0):

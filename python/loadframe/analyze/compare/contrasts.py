@@ -129,7 +129,7 @@ class Contrast:
     for all contrasts of the comparison. Outcomes: `better` and `worse` are significant differences of at least the
     least effect; `alike` has its whole interval within the least effect; `open` is undecided. `means` (with 95 %
     intervals), `medians` and `delta` describe the unadjusted runs. `failed` counts each side's runs in which the store
-    failed. `blind` marks the sides whose figures miss too many failed requests.
+    failed. `blind` marks the sides whose figures miss too many failed requests, or runs with the value 0.
     """
 
     measure: Measure
@@ -318,6 +318,7 @@ def _contrast(
     estimate: RatioEstimate,
 ) -> Contrast:
     """Return the contrast of the two groups, with an unadjusted p and an open outcome."""
+    zeros = [side.label in dict(values.without_logarithm) for side in (first, second)]
     return Contrast(
         measure=measure,
         treatment=treatment,
@@ -332,7 +333,7 @@ def _contrast(
         delta=cliffs_delta(values.first, values.second),
         outcome="open",
         failed=(len(first.failed), len(second.failed)),
-        blind=(measure.is_blind(first.usable), measure.is_blind(second.usable)),
+        blind=(zeros[0] or measure.is_blind(first.usable), zeros[1] or measure.is_blind(second.usable)),
         bounds=values.bounds,
     )
 

@@ -101,14 +101,19 @@ class Measure:
         return due - sum(operation.successes for operation in self._operations(run)), due
 
     def is_blind(self, runs: Sequence[RecordedRun]) -> bool:
-        """Return whether too many requests lack a response time for the percentile to cover all due requests."""
+        """Return whether in any run too many requests lack a response time for its percentile to cover the due ones.
+
+        Each run counts as much as the others, so runs without failures do not make up for one with many.
+        """
         if self.kind not in _RESPONSES:
             return False
-        operations = [operation for run in runs for operation in self._operations(run)]
-        due = sum(operation.due for operation in operations)
-        whole = self.kind.startswith("all-")
-        seen = sum(operation.requests if whole else operation.successes for operation in operations)
-        return due - seen > _MISSING[self.kind.removeprefix("all-")] * due
+        whole, missing = self.kind.startswith("all-"), _MISSING[self.kind.removeprefix("all-")]
+        for run in runs:
+            operations = self._operations(run)
+            due = sum(operation.due for operation in operations)
+            if due - sum(it.requests if whole else it.successes for it in operations) > missing * due:
+                return True
+        return False
 
     def few_requests(self, runs: Iterable[RecordedRun]) -> "FewRequests | None":
         """Return the number of requests in the run with the fewest, if too few for this percentile; else None."""

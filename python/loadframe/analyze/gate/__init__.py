@@ -423,6 +423,8 @@ def _against_bound(measure: Measure, treatment: Mapping[str, Any], runs: Sequenc
         counted = measure.kind in ("max", "all-max") or (bound.kind == "errors" and bound.limit == 0)
         judge = _judge_bound if counted else _estimated
         standing, figures, why = judge(measure, [run for run, _ in pairs], [value for _, value in pairs], bound)
+        if standing == "passed" and measure.is_blind(runs):
+            standing, why = "undecided", BLIND
     else:
         standing, figures, why = "undecided", "no run has measured it", ""
     exact = format_limit(bound.limit) if bound.kind == "errors" else quantity(bound.limit, measure, more=6)
@@ -442,7 +444,7 @@ def _judge_bound(
     if not bound.holds(max(values)):
         least = max(figure.low for run in runs if (figure := measure.figure(run)).counts)
         return ("undecided", figures, _DELAYED) if bound.holds(least) else ("regression", figures, "")
-    return ("undecided", figures, BLIND) if measure.is_blind(runs) else ("passed", figures, "")
+    return "passed", figures, ""
 
 
 def _estimated(
@@ -477,7 +479,7 @@ def _estimated(
         else:
             need = few_requests(measure, runs) or "; make more runs"
         return "undecided", figures, f"the interval contains the bound{need}"
-    return ("undecided", figures, BLIND) if measure.is_blind(runs) else ("passed", figures, "")
+    return "passed", figures, ""
 
 
 def _errors_needed(counts: Sequence[tuple[int, int]], limit: float) -> str:
