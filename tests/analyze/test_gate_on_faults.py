@@ -13,7 +13,7 @@ from loadframe.analyze.gate import Bound, Thresholds, judge_gate, more_errors
 from loadframe.base.errors import BadInput
 from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.summary import RecordedReason, RecordedVerdict, StreamSummary
-from loadframe.report.compare_words import lead
+from loadframe.report.compare_words import lead, note, sentence
 from loadframe.report.gate import junit, markdown
 from made_up_runs import invalid
 
@@ -381,6 +381,21 @@ def test_runs_without_documents_do_not_make_the_others_better():
     old = stored(runs("old"), [1000, 1010, 1020, 990, 1000, 1005])
     compared = compare([Group("old", tuple(old)), Group("new", tuple(new))], ["documents"])
     assert [contrast.outcome for contrast in compared.contrasts] == ["open"]
+
+
+def test_shares_of_failures_have_arithmetic_means_on_both_sides():
+    def with_failures(side, *failures):
+        return [run for each in failures for run in counted(runs(side, 1), 10_000, each)]
+
+    sides = [Group("old", tuple(with_failures("old", 0, 400, 400, 400))),
+             Group("new", tuple(with_failures("new", 4, 400, 400, 400)))]  # fmt: skip
+    compared = compare(sides, ["errors"])
+    (contrast,) = compared.contrasts
+    assert [mean.value for mean in contrast.means] == pytest.approx([0.03, 0.0301])
+    assert all(0 < mean.low < mean.value < mean.high for mean in contrast.means)
+    assert "new 3.01 %, old 3.00 %, +0.01 percentage points; " in sentence(contrast, compared)
+    assert "Shares of failed requests are arithmetic means" in note(compared)
+    assert "arithmetic" not in note(compare(sides, ["throughput"]))
 
 
 def counted(made, requests, failures=0):

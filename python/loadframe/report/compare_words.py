@@ -88,10 +88,10 @@ def ratio_text(contrast: Contrast) -> str:
 def sentence(contrast: Contrast, comparison: Comparison) -> str:
     """Return the means of a contrast and its conclusion as a sentence."""
     before, after = (_with_unit(mean.value, contrast.measure) for mean in contrast.means)
-    figures = (
-        f"{name(contrast)}: {contrast.label} {after}, {contrast.baseline} {before},"
-        f" {format_change(contrast.ratio.value - 1)}"
-    )
+    change = format_change(contrast.ratio.value - 1)
+    if contrast.measure.kind == "errors":
+        change = f"{100 * (contrast.means[1].value - contrast.means[0].value):+.2f} percentage points"
+    figures = f"{name(contrast)}: {contrast.label} {after}, {contrast.baseline} {before}, {change}"
     interval = f"ratio {ratio_text(contrast)}, p = {p_text(contrast.p)}".replace("= <", "<")
     least = format_share(comparison.least)
     ending = {
@@ -237,9 +237,15 @@ def note(comparison: Comparison) -> str:
     """Return the note that explains the table's columns."""
     robust = comparison.groups[0].robust
     means = "trimmed means of logarithms (estimate: robust)" if robust else "geometric means"
+    shares = (
+        " Shares of failed requests are arithmetic means; their ratio is of geometric means, with half a failure added"
+        " to each run."
+        if any(contrast.measure.kind == "errors" for contrast in comparison.contrasts)
+        else ""
+    )
     return (
         f"Figures of groups are {means} over runs with 95 % intervals. Delays of the load generator can make an end"
         " unknown. The ratio is a ratio of these means, adjusted for blocks. Its 95 % interval comes from a t test on"
         " logarithms that accounts for blocks and sessions. p is adjusted by Holm for all rows. Cliff's delta is +1 if"
-        " every run of the group is above every run of the baseline."
+        f" every run of the group is above every run of the baseline.{shares}"
     )

@@ -7,9 +7,9 @@ conclusion favours its group.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import inf, isfinite
+from math import isfinite
 from pathlib import Path
-from statistics import fmean, median
+from statistics import median
 from typing import Any, Literal
 
 from loadframe.analyze.compare import warnings as rules
@@ -17,7 +17,7 @@ from loadframe.analyze.compare.block_model import trimmed_mean
 from loadframe.analyze.compare.estimate_ratio import Observation, RatioEstimate, estimate_ratio
 from loadframe.analyze.compare.groups import Difference, Group, differences, is_robust, treatments_text
 from loadframe.analyze.compare.measures import USUAL, Measure, measures_of
-from loadframe.analyze.estimate import Estimate, cliffs_delta, geometric_mean, holm
+from loadframe.analyze.estimate import Estimate, cliffs_delta, geometric_mean, holm, mean_share
 from loadframe.analyze.exclusion import selected_in_groups, warned_document, warned_runs
 from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, RecordedRun, excluded, read_experiment
 from loadframe.analyze.figures import EXACT, Stretch
@@ -31,9 +31,9 @@ from loadframe.base.errors import BadInput
 class ContrastValues:
     """Both groups' values in a measure, and their ratio; None if a group lacks a positive value.
 
-    `means` has the mean of each group that has values, by the method of the ratio; `bounds` are those of both groups by
-    the load generator. `without_logarithm` counts, by group label, the runs excluded from the ratio because their value
-    is 0.
+    `means` has the mean of each group that has values: of shares of failures the arithmetic mean, else by the method of
+    the ratio. `bounds` are those of both groups by the load generator. `without_logarithm` counts, by group label, the
+    runs excluded from the ratio because their value is 0.
     """
 
     first: tuple[float, ...]
@@ -53,6 +53,7 @@ def contrast_values(measure: Measure, first: Group, second: Group, session_sprea
     sessions = sessions_of([run for _, run in runs], [side for side, _ in runs])
     values: tuple[list[float], list[float]] = ([], [])
     of_sessions: tuple[list[int | None], list[int | None]] = ([], [])
+    failures: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
     observations = []
     zeros = [0, 0]
     for (side, run), session in zip(runs, sessions, strict=True):
@@ -65,6 +66,7 @@ def contrast_values(measure: Measure, first: Group, second: Group, session_sprea
             continue
         values[side].append(value)
         of_sessions[side].append(session)
+        failures[side].append(measure.failures(run))
         observations.append(Observation(positive, side, block_of(run), session))
     bounds = (measure.stretch(first.usable), measure.stretch(second.usable))
     estimate = None
@@ -79,24 +81,21 @@ def contrast_values(measure: Measure, first: Group, second: Group, session_sprea
         tuple(values[0]),
         tuple(values[1]),
         tuple(
-            bound.widened(_mean(of_group, in_sessions, robust=first.robust))
-            for bound, of_group, in_sessions in zip(bounds, values, of_sessions, strict=True)
+            bound.widened(
+                # Shares can be 0, which has no logarithm.
+                mean_share(failed, in_sessions)
+                if measure.kind == "errors"
+                else trimmed_mean(of_group)
+                if first.robust
+                else geometric_mean(of_group, in_sessions)
+            )
+            for bound, of_group, in_sessions, failed in zip(bounds, values, of_sessions, failures, strict=True)
             if of_group
         ),
         bounds,
         estimate,
         tuple((label, count) for label, count in zip(labels, zeros, strict=True) if count),
     )
-
-
-def _mean(values: Sequence[float], sessions: Sequence[int | None], *, robust: bool) -> Estimate:
-    """Return the geometric mean, or with `robust` the trimmed mean, with its interval.
-
-    Without a logarithm of each value (shares of failures) it is the arithmetic mean with an unknown interval.
-    """
-    if min(values) <= 0:
-        return Estimate(fmean(values), -inf, inf)
-    return trimmed_mean(values) if robust else geometric_mean(values, sessions)
 
 
 def _share_above_0(measure: Measure, run: RecordedRun) -> float:
@@ -353,6 +352,9 @@ def _of_figures(contrast: Contrast, p: float, least: float, level: float) -> Out
     if ratio.low > 1 - least and ratio.high < 1 + least:
         return "alike"
     if p >= level or abs(ratio.value - 1) < least:
+        return "open"
+    before, after = (mean.value for mean in contrast.means)
+    if contrast.measure.kind == "errors" and (after > before) != (ratio.value > 1):
         return "open"
     return "better" if (ratio.value > 1) == (contrast.measure.better == "higher") else "worse"
 
