@@ -45,7 +45,7 @@ Design = Literal["paired", "blocks", "unpaired", "sessions", "one session each"]
 #: From this ratio of run counts on, Welch's test is considered, which allows unequal noise.
 _UNEQUAL = 2
 #: Smaller differences are rounding errors.
-_RESOLUTION = 1e-9
+RESOLUTION = 1e-9
 #: Largest argument of exp() without overflow.
 _MOST = 700.0
 
@@ -165,7 +165,7 @@ def _unblocked(observations: Sequence[Observation], baseline: Hashable, group: H
     if min(counts) < 2 or max(counts) < _UNEQUAL * min(counts):
         return pooled
     parts = [float(side.var(ddof=1)) / len(side) for side in sides]
-    if sum(parts) <= _RESOLUTION**2:
+    if sum(parts) <= RESOLUTION**2:
         return pooled
     freedom = sum(parts) ** 2 / sum(part**2 / (count - 1) for part, count in zip(parts, counts, strict=True))
     welch = replace(pooled, error=math.sqrt(sum(parts)), freedom=freedom)
@@ -248,7 +248,7 @@ def _result(
     if contrast_fit.freedom > 0:
         half = float(special.stdtrit(contrast_fit.freedom, 1 - 0.025 / contrast_fit.caution)) * error
         ratio = Estimate(value, _exp(difference - half), _exp(difference + half))
-        p = float(abs(difference) <= _RESOLUTION)
+        p = float(abs(difference) <= RESOLUTION)
         if error:
             p = min(
                 1.0, 2 * float(special.stdtr(contrast_fit.freedom, -abs(difference) / error)) * contrast_fit.caution

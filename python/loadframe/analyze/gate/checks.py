@@ -11,7 +11,7 @@ from math import inf, isfinite, log
 from typing import Any, Literal
 
 from loadframe.analyze.compare import LEVEL, Contrast, Group, Measure
-from loadframe.analyze.compare.estimate_ratio import RatioEstimate
+from loadframe.analyze.compare.estimate_ratio import RESOLUTION, RatioEstimate
 from loadframe.analyze.compare.measures import measures_of
 from loadframe.analyze.compare.warnings import runs_by_reason
 from loadframe.analyze.experiment import RecordedRun
@@ -245,7 +245,7 @@ def one_sided_p(estimate: RatioEstimate, measure: Measure) -> float:
     if not estimate.freedom:
         return 1.0
     if not estimate.standard_error:
-        return float(worsening <= 0)
+        return float(worsening <= RESOLUTION)
     tail = float(special.stdtr(estimate.freedom, -worsening / estimate.standard_error))
     return min(1.0, tail * estimate.caution)
 
@@ -494,8 +494,7 @@ def without_figure(new: Group, baseline: Group, treatment: Mapping[str, Any], ki
     for measure in measures_of(baseline.usable, kinds):
         if measure.kind == "errors" or not new.usable:
             continue
-        before = [bool(measure.of(run)) for run in baseline.usable]
-        now = [bool(measure.of(run)) for run in new.usable]
+        before, now = ([(measure.of(run) or 0.0) > 0 for run in side.usable] for side in (baseline, new))
         if all(now) or not any(before) or (measure.kind.startswith("all-") and not any(now)):
             continue
         missing = len(now) - sum(now)
