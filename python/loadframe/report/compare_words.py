@@ -107,7 +107,7 @@ def open_reason(contrast: Contrast, least: float) -> str:
     """Return why a contrast without a conclusion is inconclusive."""
     ratio, smallest = contrast.ratio, format_share(least)
     if any(contrast.of_survivors):
-        return "failures are not in the figures"
+        return "the figures do not show all failures of the store"
     if min(len(contrast.first), len(contrast.second)) < 2:
         return "a single run does not show the run-to-run variance"
     if not ratio.is_finite:

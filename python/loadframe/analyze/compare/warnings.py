@@ -72,8 +72,8 @@ FAULTY_RUNS = Rule(
 )
 FAILED_RUNS = Rule(
     "failed_runs",
-    "the store failed in {failed} of {total:counted run} of {label}: {listed}. The figures do not cover failed runs, so"
-    " no advantage is claimed",
+    "the store failed in {failed} of {total:counted run} of {label}: {listed}. The figures include {included} of these"
+    " runs, so no advantage is claimed",
     "find out why the store failed, and measure again",
 )
 EXCLUDED_RUNS = Rule(
@@ -153,7 +153,10 @@ def failed_and_excluded(groups: Sequence[Group]) -> list[Finding]:
         total = len(group.runs)
         if failed:
             listed = runs_by_reason(failed)
-            findings.append(FAILED_RUNS(label=group.label, failed=len(failed), total=total, listed=listed))
+            included = len([run for run in failed if run in group.usable]) or "none"
+            findings.append(
+                FAILED_RUNS(label=group.label, failed=len(failed), total=total, listed=listed, included=included)
+            )
         if excluded:
             listed = runs_by_reason(excluded)
             findings.append(EXCLUDED_RUNS(label=group.label, excluded=len(excluded), total=total, listed=listed))
