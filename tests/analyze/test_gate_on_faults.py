@@ -8,8 +8,11 @@ import pytest
 from benchmarks.simulate_gate import made_up
 
 from loadframe.analyze.compare import Group, Measure, compare
+from loadframe.analyze.compare.estimate_ratio import RatioEstimate
+from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Bound, Thresholds, judge_gate, more_errors
+from loadframe.analyze.gate.checks import one_sided_p
 from loadframe.base.errors import BadInput
 from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.summary import RecordedReason, RecordedVerdict, StreamSummary
@@ -396,6 +399,52 @@ def test_shares_of_failures_have_arithmetic_means_on_both_sides():
     assert "new 3.01 %, old 3.00 %, +0.01 percentage points; " in sentence(contrast, compared)
     assert "Shares of failed requests are arithmetic means" in note(compared)
     assert "arithmetic" not in note(compare(sides, ["throughput"]))
+
+
+def test_rounding_errors_between_equal_values_are_no_worsening():
+    estimate = RatioEstimate(Estimate(1.0, 1.0, 1.0), 1.8e-15, 0.0, 8, 1.0, 1.0, "unpaired", 0.0, (1, 1))
+    for kind, sign in (("p99", 1), ("throughput", -1)):
+        assert one_sided_p(replace(estimate, log_ratio=sign * 1.8e-15), Measure("mixed", kind, "read")) == 1
+        assert one_sided_p(replace(estimate, log_ratio=sign * 0.1), Measure("mixed", kind, "read")) == 0
+
+
+def test_negative_figures_are_not_dropped_in_silence():
+    new = runs("new")
+    change(new[0], response=Latency(p50=-5.0, p99=-5.0))
+    gate = judge(new, runs("old"), kinds=["p50"])
+    assert check_of(gate, "whether there is any").standing == "undecided"
+
+
+@pytest.mark.parametrize(("duration", "requests"), [(400.0, 20_000), (20.0, 400_000)])
+def test_the_slowest_of_many_more_requests_is_not_compared(duration, requests):
+    """20 times as many requests have a larger maximum, although the store did not change."""
+
+    def slowest(made, time, count):
+        for number, run in enumerate(made):
+            change(run, response=Latency(max=time * SPREAD[number], count=count), requests=count, successes=count)
+        return made
+
+    old, new = slowest(runs("old"), 1.0, 20_000), slowest(runs("new"), 3.0, requests)
+    for run in new:
+        phases = tuple(replace(phase, duration=duration) for phase in run.run.summary.phases)
+        run.run.__dict__["summary"] = replace(run.run.summary, phases=phases)
+    compared = compare([Group("old", tuple(old)), Group("new", tuple(new))], ["max", "throughput"])
+    assert [contrast.measure.kind for contrast in compared.contrasts] == ["throughput"]
+    assert any("the max of read in mixed of new and old is not compared" in it.cause for it in compared.warnings)
+    gate = judge(new, old, kinds=["max"])
+    assert gate.standing == "undecided"
+    assert "different lengths" in check_of(gate, "max").why
+    equal = judge(slowest(runs("new"), 3.0, 20_000), old, kinds=["max"])
+    assert equal.standing == "regression"
+
+
+@pytest.mark.parametrize(("lost", "words"), [(0, "include none of these runs"), (1, "include 1 of these runs")])
+def test_the_warning_of_failed_runs_says_whether_figures_include_them(lost, words):
+    new = [*runs("new", 4), *(with_reason("new", "node_lost", count=5)[4:] if lost else failed("new", 1, "store"))]
+    compared = compare([Group("old", tuple(runs("old"))), Group("new", tuple(new))], ["throughput"])
+    assert len(compared.contrasts[0].second) == 4 + lost
+    (warning,) = [warning for warning in compared.warnings if "the store failed" in warning.cause]
+    assert words in warning.cause
 
 
 def counted(made, requests, failures=0):

@@ -272,6 +272,11 @@ def compare(
             )
         for first, second, treatment in pairs:
             for measure in measures_of([*first.usable, *second.usable], kinds):
+                if not measure.is_comparable(first.usable, second.usable):
+                    warnings.append(
+                        rules.UNEQUAL_LENGTHS(first=first.label, second=second.label, figure=measure.phrase)
+                    )
+                    continue
                 values = contrast_values(measure, first, second, session_spread)
                 warnings += [
                     rules.NOTHING_DONE(label=label, count=count, measure=measure)

@@ -5,6 +5,7 @@ Throughput counts requests (`throughput`) or documents (`documents`) that the st
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, Literal
 
 from loadframe.analyze.experiment import RecordedRun
@@ -27,6 +28,9 @@ _COUNTS: dict[str, FigureName] = {"throughput": "throughput", "documents": "docu
 #: Share of requests that a percentile may miss. For p99, 1 % of the requests are slower; if more are missing, the p99
 #: of the rest is not a bound.
 _MISSING = {"p50": 0.5, "p90": 0.1, "p99": 0.01, "p99.9": 0.001, "max": ERROR_LIMIT, "mean": ERROR_LIMIT}
+#: From this ratio of durations or numbers of requests on, two maxima are not comparable: the more requests, the larger
+#: their maximum. It allows for a store that is slower by a fifth, which answers fewer requests of a closed loop.
+_LONGER = 1.3
 #: Measures that users can name.
 KINDS = ("throughput", "documents", *_RESPONSES, "errors")
 USUAL = ("throughput", "p50", "p99")
@@ -114,6 +118,24 @@ class Measure:
             if due - sum(it.requests if whole else it.successes for it in operations) > missing * due:
                 return True
         return False
+
+    def is_comparable(self, first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> bool:
+        """Return whether the runs of both sides have lengths that allow a comparison of this measure.
+
+        Only maxima depend on the length. Sides without a value are comparable.
+        """
+        if self.kind not in ("max", "all-max"):
+            return True
+        # The mean duration (s) and number of requests of a run, for each side.
+        lengths: list[tuple[float, float]] = []
+        for side in (first, second):
+            runs = [run for run in side if self.of(run) is not None]
+            phases = [phase for run in runs if (phase := run.phase(self.phase))]
+            if not phases:
+                return True
+            requests = [sum(operation.requests for operation in self._operations(run)) for run in runs]
+            lengths.append((fmean(phase.duration for phase in phases), fmean(requests)))
+        return all(max(pair) <= _LONGER * min(pair) for pair in zip(*lengths, strict=True))
 
     def few_requests(self, runs: Iterable[RecordedRun]) -> "FewRequests | None":
         """Return the number of requests in the run with the fewest, if too few for this percentile; else None."""

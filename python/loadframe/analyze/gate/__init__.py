@@ -380,6 +380,11 @@ def _added(baseline: Group, new: Group) -> list[Mapping[str, Any]]:
     return [treatment for treatment in new.treatments if treatment not in baseline.treatments]
 
 
+#: Why a measure has no contrast.
+_UNRECORDED = "it is not recorded in both the baseline and the new runs"
+_LENGTHS = "the runs have different lengths, and more requests have a larger maximum; measure both for the same time"
+
+
 def _unknown(
     first: Group,
     second: Group,
@@ -392,8 +397,16 @@ def _unknown(
     known = {contrast.measure for contrast in comparison.contrasts if contrast.treatment == treatment}
     known |= {check.measure for check in judged}
     measures = measures_of([*first.usable, *second.usable], kinds)
-    why = "it is not recorded in both the baseline and the new runs"
-    return [Check(measure, treatment, "undecided", why) for measure in measures if measure not in known]
+    return [
+        Check(
+            measure,
+            treatment,
+            "undecided",
+            _UNRECORDED if measure.is_comparable(first.usable, second.usable) else _LENGTHS,
+        )
+        for measure in measures
+        if measure not in known
+    ]
 
 
 def _missing(baseline: Group, new: Group) -> int:
