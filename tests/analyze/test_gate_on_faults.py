@@ -388,7 +388,7 @@ def test_runs_without_documents_do_not_make_the_others_better():
 
 def test_shares_of_failures_have_arithmetic_means_on_both_sides():
     def with_failures(side, *failures):
-        return [run for each in failures for run in counted(runs(side, 1), 10_000, each)]
+        return [run for count in failures for run in counted(runs(side, 1), 10_000, count)]
 
     sides = [Group("old", tuple(with_failures("old", 0, 400, 400, 400))),
              Group("new", tuple(with_failures("new", 4, 400, 400, 400)))]  # fmt: skip

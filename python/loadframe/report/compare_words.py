@@ -166,7 +166,7 @@ def lead(comparison: Comparison) -> list[str]:
     If no contrast exists, the sentences say why.
     """
     if not comparison.contrasts:
-        words = ["No answer: the valid runs of the groups have no measure in common."]
+        words = ["No answer: the valid runs of the groups have no measure that can be compared."]
         return words + [f"The store failed in {len(g.failed)} of {counted(len(g.runs), 'run')} of {g.label}."
                         for g in comparison.groups if g.failed]  # fmt: skip
     first = comparison.contrasts[0].measure
