@@ -9,6 +9,7 @@ from loadframe.analyze.capacity import Outcome, Slo, judge
 from loadframe.base.errors import BadInput
 from loadframe.record import Run, Summary
 from loadframe.record.reader import set_aside
+from loadframe.record.schema.figures import Latency
 from made_up_runs import invalid
 from simulated import Truth, write_run
 
@@ -178,6 +179,19 @@ def test_errors_of_an_operation_of_which_nothing_is_asked_fail_no_trial(path):
     assert judge(run, Slo.read(critical), ["range_100"], None).outcome is Outcome.PASSED
     assert judge(run, Slo.read(critical | {"response": 0.5}), ["range_100"], None).outcome is Outcome.FAILED
     assert judge(run, Slo.read({"response": 0.5}), ["range_100"], None).outcome is Outcome.FAILED
+
+
+@pytest.mark.parametrize("of", ["successes", "all"])
+def test_an_operation_that_never_succeeds_fails_a_trial_however_rare_it_is(path, of):
+    """Of 505 requests 5 failed, all those of `plan`: less than 1 % together."""
+    times = Latency(count=0)
+    rare = {"requests": 5, "successes": 0, "response": times, "all": times, "service": times}
+    slo = Slo(response=0.5, errors=0.02, of=of)
+    for changes in ({"errors": {"server": 5}}, {"requests": 0, "in_flight_at_end": 5}, {"requests": 0, "dropped": 5}):
+        judged = judge(two_operations(path, **rare | changes), slo, ["range_100"], 100)
+        assert (judged.outcome, judged.errors) == (Outcome.FAILED, 1.0)
+        assert "plan: 100.00 % of the requests " in " ".join(judged.reasons)
+    assert [(count.operation, count.failed) for count in judged.counts] == [("critical", 0), ("plan", 5)]
 
 
 def test_a_run_without_requests_of_the_bounded_operation_is_inconclusive(path):

@@ -189,20 +189,20 @@ def test_each_limit_of_an_slo_has_an_estimate_and_an_interval():
     times = [(0.07, 0.015), (0.08, 0.016), (0.09, 0.014)]
     runs = [
         measured(
-            ("get", 0.01, get, 4000, 8), ("scan", 0.01, get / 2, 4000, 8), ("put", put, 1.0, 1000, 30), number=number
+            ("get", 0.01, get, 4000, 8), ("scan", 0.01, get / 2, 1000, 9), ("put", put, 1.0, 1000, 30), number=number
         )
         for number, (get, put) in enumerate(times)
     ]
     (limits,) = limits_at(slo, "read", [runs])
     by_name = {limit.name: limit for limit in limits}
     assert list(by_name) == ["put: p50", "put: errors", "p99", "errors"]
-    # The general limit is of the worst operation, `get`, and of the requests of both.
+    # The general limits are of the worst operation: `get` by its times, `scan` by its failures.
     alike = [None] * 3
     assert by_name["p99"].estimate.as_dict() == pytest.approx(geometric_mean([0.07, 0.08, 0.09], alike).as_dict())
     assert by_name["put: p50"].estimate.as_dict() == pytest.approx(
         geometric_mean([0.015, 0.016, 0.014], alike).as_dict()
     )
-    for name, counts in (("errors", (16, 8000)), ("put: errors", (30, 1000))):
+    for name, counts in (("errors", (9, 1000)), ("put: errors", (30, 1000))):
         assert by_name[name].estimate == mean_share([counts] * 3, alike, ONE_SIDED)
     assert {limit.limit for limit in limits} == {0.02, 0.05, 0.1, 0.01}
 
@@ -222,6 +222,11 @@ def test_each_limit_of_an_slo_has_an_estimate_and_an_interval():
 def test_a_limit_is_decided_only_by_its_whole_interval(p99, requests, failed, expected):
     runs = [measured(("get", 0.001, value, requests, failed), number=number) for number, value in enumerate(p99)]
     assert standings(SLO, runs) == [expected]
+
+
+def test_an_operation_that_never_succeeds_misses_the_general_limit():
+    runs = [measured(("get", 0.001, 0.01, 10_000, 0), ("report", None, None, 50, 50), number=n) for n in range(3)]
+    assert standings(SLO, runs) == [{"p99": "yes", "errors": "no"}]
 
 
 def test_an_operation_without_requests_leaves_its_limits_undecided():

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Literal
 
-from loadframe.analyze.capacity.criteria import LimitedFigures, Slo, limited_figures
+from loadframe.analyze.capacity.criteria import Failures, LimitedFigures, Slo, limited_figures
 from loadframe.analyze.compare import Measure
 from loadframe.analyze.estimate import ONE_SIDED, Estimate, half_width, mean_share, on_log_scale, session_units
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
@@ -64,7 +64,7 @@ class LimitAt:
     """One limit of the SLO at a treatment: a percentile of response times, s, or the share of failed requests.
 
     Ends of the interval of a share are one-sided 95 % limits. `operation` is None for the general limit, whose
-    percentile is the worst of the operations.
+    percentile and share are the worst of the operations.
     """
 
     operation: str | None
@@ -207,7 +207,7 @@ def limits_at(slo: Slo | None, phase: str, groups: Sequence[Sequence[RecordedRun
         if name is None and (slo.response is None or (named and not any(None in known for known in figures.values()))):
             continue  # Each operation has a separate limit.
         for of_group, time, runs in zip(limits, _times(bounds, name, figures, groups), groups, strict=True):
-            known = [(it, sessions[id(run)]) for run in runs if (it := figures[id(run)].get(name)) and it.due]
+            known = [(it, sessions[id(run)]) for run in runs if (it := figures[id(run)].get(name)) and it.failures]
             of_group.append(LimitAt(name, bounds.subject, bounds.response or math.inf, time))
             of_group.append(LimitAt(name, ERRORS, bounds.errors, _failed_share(known)))
     return [tuple(of_group) for of_group in limits]
@@ -254,17 +254,22 @@ def _times(
 
 
 def _failed_share(known: Sequence[tuple[LimitedFigures, int | None]]) -> Estimate | None:
-    """Return the share of failed requests with its interval, or None if there are no runs.
+    """Return the largest share of failed requests of an operation with its interval, or None if there are no runs.
 
     `known` pairs each run's figures with its session.
     """
-    if not known:
-        return None
-    sessions = [session for _, session in known]
-    share = mean_share([(it.failed, it.due) for it, _ in known], sessions, ONE_SIDED)
-    # The load generator may have caused some of the failures.
-    low = mean_share([(it.failed_low, it.due) for it, _ in known], sessions, ONE_SIDED).low
-    return Estimate(share.value, low, share.high)
+    by_operation: dict[str, list[tuple[Failures, int | None]]] = {}
+    for figures, session in known:
+        for failures in figures.failures:
+            by_operation.setdefault(failures.operation, []).append((failures, session))
+    shares = []
+    for entries in by_operation.values():
+        sessions = [session for _, session in entries]
+        share = mean_share([(it.failed, it.due) for it, _ in entries], sessions, ONE_SIDED)
+        # The load generator may have caused some of the failures.
+        low = mean_share([(it.low, it.due) for it, _ in entries], sessions, ONE_SIDED).low
+        shares.append((share.value, low, share.high))
+    return Estimate(*map(max, zip(*shares, strict=True))) if shares else None
 
 
 def costs_of(folder: RecordedExperiment, prices: Prices) -> list[Cost]:

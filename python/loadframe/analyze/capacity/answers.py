@@ -388,8 +388,8 @@ _NOT_MONOTONE = Rule(
 )
 _FEW_REQUESTS = Rule(
     "few_requests",
-    "the trials at {rate:count} {unit} have {requests:counted request}, of which fewer than {beyond} are slower than"
-    " {percentile}: single requests decide whether a trial passes",
+    "the trials at {rate:count} {unit} have {requests:counted request}{of}, of which fewer than {beyond} are slower"
+    " than {percentile}: single requests decide whether a trial passes",
     "set duration: {duration:duration} or longer in the measured phase",
 )
 _OFFERED_RATE = Rule(
@@ -466,14 +466,15 @@ def _imprecise(capacities: Capacities, unit: str) -> Iterator[Finding]:
     short = []
     for attempt in decisive:
         for count in attempt.judgement.counts:
-            bounds = limits[count.operation]
+            bounds = limits.get(count.operation, slo)
             needed = math.ceil(ENOUGH / (1 - QUANTILES[bounds.percentile]) - 1e-6)
             if bounds.response is not None and bounds.of != "failures" and count.due < needed:
-                short.append((needed / count.due, attempt, count.due, bounds.percentile))
+                short.append((needed / count.due, attempt, count, bounds.percentile))
     if short:
-        factor, attempt, requests, percentile = max(short, key=lambda one: one[0])
-        yield _FEW_REQUESTS(rate=attempt.rate, unit=unit, requests=requests, beyond=ENOUGH, percentile=percentile,
-                            duration=math.ceil(attempt.duration * factor))  # fmt: skip
+        factor, attempt, count, percentile = max(short, key=lambda one: one[0])
+        of = f" of {count.operation}" if count.operation else ""
+        yield _FEW_REQUESTS(rate=attempt.rate, unit=unit, requests=count.due, of=of, beyond=ENOUGH,
+                            percentile=percentile, duration=math.ceil(attempt.duration * factor))  # fmt: skip
     random = [attempt for attempt in decisive if attempt.offered is not None]
     low = min(random, key=lambda one: one.rate * one.duration, default=None)
     if low and 2 / math.sqrt(low.rate * low.duration) > precision:

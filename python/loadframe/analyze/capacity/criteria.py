@@ -84,7 +84,7 @@ class Slo:
 
 @dataclass(frozen=True)
 class ErrorCount:
-    """Failed and due requests of a trial under one limit; `operation` is None for the general limit."""
+    """Failed and due requests of one operation of a trial; `operation` is None if the general limit has only one."""
 
     operation: str | None
     failed: int
@@ -109,6 +109,20 @@ class Judgement:
 
 
 @dataclass(frozen=True)
+class Failures:
+    """Due and failed requests of one operation in one phase."""
+
+    operation: str
+    due: int
+    failed: int
+    #: Failures that the load generator cannot have caused.
+    low: int
+    #: Requests unanswered at the end, and requests that were not sent, at the limit on requests in flight.
+    waiting: int = 0
+    dropped: int = 0
+
+
+@dataclass(frozen=True)
 class LimitedFigures:
     """Figures of some operations and their limits; `name` is set for an operation with separate limits."""
 
@@ -116,20 +130,33 @@ class LimitedFigures:
     slo: Slo
     #: The worst response time of the operations with its bounds, s; None without responses.
     response: Figure | None
-    failed: int
-    due: int
-    #: Failures that the load generator cannot have caused.
-    failed_low: int
-    #: Requests unanswered at the end, and for a closed load the number of users.
-    waiting: int = 0
+    #: Failures of each operation in each phase with due requests.
+    failures: tuple[Failures, ...]
+    #: Number of users of a closed load.
     users: int | None = None
-    #: Requests that were not sent, at the limit on requests in flight.
-    dropped: int = 0
+
+    @property
+    def worst(self) -> Failures | None:
+        """The failures with the largest share, first of those that miss the limit for certain; None without any."""
+        return max(
+            self.failures,
+            key=lambda it: (it.low >= self.slo.errors * it.due, it.failed / it.due),
+            default=None,
+        )
 
     @property
     def errors(self) -> float | None:
-        """The share of failed requests, or None without requests."""
-        return self.failed / self.due if self.due else None
+        """The largest share of failed requests of an operation, or None without requests."""
+        return max((it.failed / it.due for it in self.failures), default=None)
+
+    @property
+    def counts(self) -> tuple[ErrorCount, ...]:
+        """The failed and due requests of each operation, named unless it is the only one of the general limit."""
+        several = len({it.operation for it in self.failures}) > 1
+        return tuple(
+            ErrorCount(self.name or (it.operation if several else None), it.failed, it.due, self.slo.errors)
+            for it in self.failures
+        )
 
     @property
     def pressure(self) -> float:
@@ -144,27 +171,32 @@ class LimitedFigures:
     def broken(self, end: Literal["low", "value", "high"] = "value") -> Iterator[str]:
         """Yield a sentence for each limit that the figures, or the given ends of their bounds, miss."""
         response = None if self.response is None else getattr(self.response, end)
-        failed = self.failed_low if end == "low" else self.failed
-        errors = failed / self.due if self.due else None
         of = "" if self.name is None else f"{self.name}: "
-        fate = "failed" if end == "low" else self._fate()
-        yield from (of + words for words in broken(self.slo, None, response, errors, None, 0.0, fate=fate))
-        waits = self.users and self.waiting and self.waiting >= self.slo.errors * self.users
-        if waits and not (end == "low" and self.failed_low != self.failed):
-            yield f"{of}{self.waiting:,} of {counted(self.users or 0, 'user')} still waited for an answer at the end"
+        yield from (of + words for words in broken(self.slo, None, response, None, None, 0.0))
+        if worst := self.worst:
+            errors = (worst.low if end == "low" else worst.failed) / worst.due
+            fate = "failed" if end == "low" else _fate(worst)
+            subject = of or (f"{worst.operation}: " if len({it.operation for it in self.failures}) > 1 else "")
+            words = broken(self.slo, None, None, errors, None, 0.0, load=True, fate=fate)
+            yield from (subject + it for it in words)
+        waiting = sum(it.waiting for it in self.failures)
+        waits = self.users and waiting and waiting >= self.slo.errors * self.users
+        if waits and not (end == "low" and any(it.low != it.failed for it in self.failures)):
+            yield f"{of}{waiting:,} of {counted(self.users or 0, 'user')} still waited for an answer at the end"
 
-    def _fate(self) -> str:
-        """Write how requests failed: `failed`, or `were dropped ...`; several ways with their shares."""
-        fates = {
-            "failed": self.failed - self.dropped - self.waiting,
-            "were dropped at the limit on requests in flight": self.dropped,
-            "were unanswered at the end": self.waiting,
-        }
-        ways = {words: count for words, count in fates.items() if count}
-        if len(ways) < 2:
-            return next(iter(ways), "failed")
-        *first, last = (f"{words} ({format_share(count / self.due, 2)})" for words, count in ways.items())
-        return f"{', '.join(first)} or {last}"
+
+def _fate(failures: Failures) -> str:
+    """Write how requests failed: `failed`, or `were dropped ...`; several ways with their shares."""
+    fates = {
+        "failed": failures.failed - failures.dropped - failures.waiting,
+        "were dropped at the limit on requests in flight": failures.dropped,
+        "were unanswered at the end": failures.waiting,
+    }
+    ways = {words: count for words, count in fates.items() if count}
+    if len(ways) < 2:
+        return next(iter(ways), "failed")
+    *first, last = (f"{words} ({format_share(count / failures.due, 2)})" for words, count in ways.items())
+    return f"{', '.join(first)} or {last}"
 
 
 def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judgement:
@@ -222,7 +254,7 @@ def judge(run: Run, slo: Slo, phases: Sequence[str], rate: float | None) -> Judg
     response = worst.response.value if worst.response else None
     response = response if response is not None and math.isfinite(response) else None
     errors = max((b.errors for b in judged if b.errors is not None), default=None)
-    counts = tuple(ErrorCount(it.name, it.failed, it.due, it.slo.errors) for it in judged if it.due)
+    counts = tuple(count for it in judged for count in it.counts)
     return Judgement(outcome, why, response, errors, achieved, growth, worst.slo.response, worst.name, counts)
 
 
@@ -267,7 +299,7 @@ def limited_figures(
 def _figures(
     run: RecordedRun, name: str | None, slo: Slo, places: Sequence[tuple[str, str]], users: int | None
 ) -> LimitedFigures:
-    """Return the worst response time and the failures of some operations, to compare with the limits of `slo`.
+    """Return the worst response time and the failures of each of some operations, to compare with the limits of `slo`.
 
     `places` are pairs of phase and operation, `name` is the operation with separate limits, if so. LookupError if the
     run lacks these response times. Dropped and unanswered requests count as failures; if the generator was saturated,
@@ -278,10 +310,6 @@ def _figures(
         what = f"the run was recorded without the response times of {_SUBJECTS[slo.of].removeprefix(' of ')}"
         raise LookupError(what)
     known = [it for place, entry in zip(places, operations, strict=True) if (it := _response(run, place, entry, slo))]
-    due = sum(entry.due for entry in operations)
-    waiting = sum(entry.in_flight_at_end for entry in operations)
-    unknown = sum(entry.dropped for entry in operations) + waiting
-    failed = unknown + sum(sum(entry.errors.values()) for entry in operations)
     response = None
     if known:
         values, lows, highs = zip(*((it.value or 0.0, it.low, it.high) for it in known), strict=True)
@@ -289,13 +317,21 @@ def _figures(
         exact = all(it.state == "good" for it in known)
         response = Figure(max(values), max(lows), max(highs), "good" if exact else "bounded", codes)
     saturated = any(effect_of(code) == "saturated" for it in known for code in it.reasons)
-    answered = sum(sum(entry.errors.values()) - entry.errors.get("timeout", 0) for entry in operations)
-    if slo.of == "all" and unknown > (1 - _QUANTILES[slo.percentile]) * due:
+    failures = tuple(_failures(of, entry, saturated) for (_, of), entry in zip(places, operations, strict=True))
+    failures = tuple(it for it in failures if it.due)
+    rest = 1 - _QUANTILES[slo.percentile]
+    if slo.of == "all" and any(it.dropped + it.waiting > rest * it.due for it in failures):
         # The response time of unanswered requests exceeds any limit.
         response = Figure(math.inf, 0.0 if saturated else math.inf, math.inf, "bounded" if saturated else "good")
-    # A saturated generator may cause drops and time-outs, so only answered failures are certain.
-    low = answered if saturated else failed
-    return LimitedFigures(name, slo, response, failed, due, low, waiting, users, unknown - waiting)
+    return LimitedFigures(name, slo, response, failures, users)
+
+
+def _failures(operation: str, entry: OperationFigures, saturated: bool) -> Failures:
+    """Return the failures of an operation; a saturated generator may cause drops and time-outs."""
+    answered = sum(entry.errors.values()) - entry.errors.get("timeout", 0)
+    waiting = entry.in_flight_at_end
+    failed = sum(entry.errors.values()) + entry.dropped + waiting
+    return Failures(operation, entry.due, failed, answered if saturated else failed, waiting, entry.dropped)
 
 
 def _response(run: RecordedRun, place: tuple[str, str], entry: OperationFigures, slo: Slo) -> Figure | None:
