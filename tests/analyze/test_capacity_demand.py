@@ -83,6 +83,21 @@ def test_lower_bounds_make_no_curve():
     assert "(though the intervals allow 4 nodes)" in words
 
 
+def test_a_number_of_nodes_that_sustained_nothing_is_not_filled_from_the_curve():
+    bounds = Bounds(start=100, least=50, most=1e6)
+    same = [capacity(n, 87.3, 90.0, 92.7, bounds=bounds) for n in (2, 4, 6, 8)]
+    for truths in ((1.0, 1.0, 1.0), (1.0,)):
+        capacities = [capacity(1, *truths, bounds=bounds), *same]
+        fitted, why = curve(capacities)
+        assert fitted is None
+        assert why.startswith("the capacity at 1 node lies outside the tried rates")
+        answer, words = said(80.0, capacities, fitted)
+        assert (answer.nodes, answer.least, answer.measured) == (2, 2, True), words
+        below, words = said(40.0, capacities, fitted)
+        assert below.nodes == 2
+        assert "1 node may suffice" in words or below.least == 1
+
+
 def test_a_grid_that_the_searches_share_leaves_the_curve_open():
     # Capacities that double are found on a grid that doubles: every search agrees, and the curve fits exactly.
     exact = [capacity(n, *[103.0 * n] * 3) for n in (1, 2, 4, 8)]

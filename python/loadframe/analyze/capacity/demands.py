@@ -55,7 +55,7 @@ def curve(capacities: Sequence[Capacity], seed: int = 0) -> "tuple[ScalabilityFi
     unbracketed = [
         capacity
         for capacity in capacities
-        if capacity.rate and {answer.kind for answer in capacity.conclusive} != {Kind.BRACKETED}
+        if capacity.conclusive and {answer.kind for answer in capacity.conclusive} != {Kind.BRACKETED}
     ]
     if unbracketed:
         listed = format_nodes(*(capacity.nodes for capacity in unbracketed))
@@ -92,15 +92,27 @@ def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: "Sca
     `words` is the load in words, for sentences.
     """
     rates = {capacity.nodes: capacity.rate for capacity in capacities if capacity.rate}
+    # Sizes that sustained no tried rate: the load may need more nodes than the curve would say.
+    ends = {
+        capacity.nodes: max(answer.above or math.inf for answer in capacity.conclusive)
+        for capacity in capacities
+        if capacity.conclusive and not capacity.rate
+    }
+    rates |= {nodes: Estimate(0.0, 0.0, end) for nodes, end in ends.items() if rates}
     largest = max(rates, default=0)
     bands = _bands(rates, fitted, largest)
     nodes = _first(rate, {number: band.value for number, band in bands.items()})
     # The bracket of one search is not an interval, so it does not bound the number of nodes.
     bracketed = {capacity.nodes: capacity.bracket for capacity in capacities if capacity.bracket}
+    bracketed |= {
+        capacity.nodes: (0.0, ends[capacity.nodes])
+        for capacity in capacities
+        if capacity.nodes in ends and len(capacity.conclusive) == 1
+    }
     undecided = min((number for number, (low, high) in bracketed.items() if low < rate < high), default=None)
     least = _first(rate, {number: band.high for number, band in bands.items() if number not in bracketed})
     most = _first(rate, {number: band.low for number, band in bands.items() if number not in bracketed})
-    single = any(capacity.rate and len(capacity.conclusive) == 1 for capacity in capacities)
+    single = any(len(capacity.conclusive) == 1 for capacity in capacities)
     beyond = nodes is None or nodes > largest
     return Demand(rate, words, nodes, least, most, nodes in rates, beyond, max(bands, default=0), single, undecided)
 

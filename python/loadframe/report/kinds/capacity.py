@@ -114,7 +114,8 @@ def _demands(capacities: Capacities, fitted: ScalabilityFit | None) -> list[tupl
     if not _only_nodes(capacities):
         return []
     answers = []
-    largest = max((capacity.nodes for capacity in capacities.capacities if capacity.rate), default=0)
+    known = any(capacity.rate for capacity in capacities.capacities)
+    largest = max((capacity.nodes for capacity in capacities.capacities if known and capacity.conclusive), default=0)
     for asked in capacities.folder.description.get("demands", []):
         rate, words = capacity_words.demand_text(asked)
         answer = demand(rate, words, capacities.capacities, fitted)
