@@ -1,6 +1,7 @@
 """Automatic warm-up and run length: looks, intervals and steady state, with series of known truth."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from loadframe.analyze.run_length import (
     steady_from,
     widest,
 )
+from loadframe.experiment.runner import window
 from loadframe.simulate import autoregressive
 
 
@@ -83,3 +85,37 @@ def test_a_load_that_keeps_changing_is_never_steady():
         assert steady_from(flat[:length], growing[:length]) is None, "response times grow"
         assert steady_from(1 / growing[:length], flat[:length]) is None, "throughput falls"
     assert steady_from(flat, np.full(200, math.nan)) is None, "nothing was answered"
+
+
+@pytest.mark.parametrize(
+    ("counts", "judged"),
+    [
+        ([50] * 12, 6),
+        ([900, 40, 20, 20, 20], 1),
+        ([110, *[30] * 30], 15),
+        ([60, 20, 15, 5], 3),
+        ([0, 0], 0),
+    ],
+)
+def test_an_automatic_length_is_decided_by_the_p99_of_the_most_frequent_operations(
+    tmp_path, monkeypatch, counts, judged
+):
+    """At a constant rate the interval of throughput has no width."""
+    heads = "second,stream,operation,segment,successes,documents,dropped,unanswered,response_p50"
+    rows = [f"{second},main,op{n},measure,{count},0,0,0,0.01" for second in range(40) for n, count in enumerate(counts)]
+    (tmp_path / "series.csv").write_text("\n".join([heads, *rows, ""]))
+    phase = SimpleNamespace(
+        name="p", operations={f"op{n}": {} for n in range(len(counts))}, wait_for_queue=None, auto_warmup=None,
+        auto_duration=SimpleNamespace(at_least=30, at_most=600, precision=0.05),
+    )  # fmt: skip
+    control = window.WindowControl(phase, tmp_path, print)
+    control._rows.read(40)
+    control._warmup_ends = 0
+    tags = []
+    p99 = SimpleNamespace(value=0.01, low=0.007, high=0.013)
+    monkeypatch.setattr(window, "histogram_log", lambda path: None)
+    monkeypatch.setattr(window, "percentiles_of_window", lambda log, tag, *_: tags.append(tag) or {"p99": p99})
+    assert control._widest(40) == pytest.approx(0.3 if judged else math.inf)
+    assert tags == [f"p/op{n}/response" for n in range(judged)]
+    monkeypatch.setattr(window, "percentiles_of_window", lambda *_: {})
+    assert control._widest(40) == math.inf, "no p99 is known"

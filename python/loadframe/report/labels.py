@@ -323,7 +323,8 @@ def window_texts(phase: "PhaseSummary") -> list[str]:
         required = window.precision
         reached = "" if window.reached else f", not the required {format_limit(required)}, within the longest window"
         width = "unknown" if window.widest is None else f"within {share_beside(window.widest, required)}"
-        texts.append(f"automatic duration: 95 % intervals of throughput and p99 are {width}{reached}")
+        of = " of the most frequent operations" if len(phase.single) > 1 else ""
+        texts.append(f"automatic duration: 95 % intervals of throughput and p99{of} are {width}{reached}")
     if window and window.throughput_low is not None and window.throughput_high is not None:
         low, high = (format_count(end) for end in (window.throughput_low, window.throughput_high))
         texts.append(f"throughput of the phase: 95 % interval {low}/s to {high}/s, corrected for repeated looks")

@@ -17,8 +17,9 @@ from loadframe.workload import ResolvedPhase
 
 Array = npt.NDArray[np.float64]
 
-#: Operations with a smaller share of the requests do not decide when the figures are precise.
-_SHARE = 0.1
+#: Operations with a smaller share of the successes do not decide when the figures are precise, unless those that are
+#: more frequent have less than the second share together.
+_SHARE, _TOGETHER = 0.1, 0.5
 
 
 class WindowControl:
@@ -116,6 +117,7 @@ class WindowControl:
     def _widest(self, seconds: int) -> float:
         """Return the largest relative half-width of the intervals of throughput and of the p99 of main operations.
 
+        Infinite without a p99.
         Stores the interval of throughput in `result`.
         """
         assert self._warmup_ends is not None and self._outside is not None
@@ -128,8 +130,9 @@ class WindowControl:
         for name in self._rows.main_operations(self._warmup_ends, seconds):
             tag = f"{self._phase.name}/{name}/response"
             known = percentiles_of_window(log, tag, seconds - self._warmup_ends, self._outside)
-            intervals += [(known["p99"].value, known["p99"].low, known["p99"].high)] if known else []
-        return run_length.widest(intervals)
+            p99 = (known["p99"].value, known["p99"].low, known["p99"].high) if known else (np.nan, 0.0, np.inf)
+            intervals.append(p99)
+        return run_length.widest(intervals) if len(intervals) > 1 else np.inf
 
 
 class _Rows:
@@ -181,11 +184,19 @@ class _Rows:
         return successes, means
 
     def main_operations(self, begin: int, end: int) -> list[str]:
-        """Return the operations with at least a tenth of the successes from second `begin` to before `end`."""
+        """Return the most frequent operations from second `begin` to before `end`.
+
+        Each has at least a tenth of the successes, or they are the fewest that have half of them.
+        """
         counts: dict[str, int] = {}
         for _, row in self._of(begin, end):
             counts[row["operation"]] = counts.get(row["operation"], 0) + int(row["successes"])
-        return [name for name, count in counts.items() if count >= _SHARE * sum(counts.values()) > 0]
+        total, covered, main = sum(counts.values()), 0, list[str]()
+        for name, count in sorted(counts.items(), key=lambda item: -item[1]):
+            if count and (count >= _SHARE * total or covered < _TOGETHER * total):
+                main.append(name)
+                covered += count
+        return main
 
     def unanswered(self, second: int) -> int:
         """Return the number of requests in flight or queued at the end of a second."""
