@@ -1,9 +1,11 @@
 """The wording of a capacity search's result."""
 
+import capacity_searches
+
 from loadframe.analyze.capacity.answers import Attempt, Search, capacities_of
 from loadframe.analyze.capacity.criteria import ErrorCount, Judgement, Slo
-from loadframe.analyze.capacity.search import Answer, Kind, Outcome
-from loadframe.report.capacity_words import documents_text, sentence
+from loadframe.analyze.capacity.search import Answer, Bounds, Kind, Outcome
+from loadframe.report.capacity_words import documents_text, rate_text, sentence
 
 
 def searched(answer: Answer, *trials: tuple[float, Outcome]) -> Search:
@@ -68,3 +70,23 @@ def test_errors_that_few_requests_do_not_exclude_are_inconclusive_with_the_numbe
     (apart,) = capacity(0, 0, 18, due=9000).errors_open
     assert apart.needed is None
     assert "The trials differ: add repetitions." in sentence(capacity(0, 0, 18, due=9000), Slo(0.1, errors=0.001))
+
+
+def test_at_least_is_the_low_end_of_several_searches_and_not_their_mean():
+    """Two searches end near 105 and 110/s; the third sustains the highest rate of the search."""
+    bounds = Bounds(start=100, least=1, most=800)
+
+    def capacity(*truths):
+        made = [capacity_searches.searched(truth, bounds=bounds, block=n) for n, truth in enumerate(truths)]
+        return capacities_of([made], 1)[0]
+
+    mixed = capacity(105.0, 110.0, 5000.0)
+    assert mixed.kind is Kind.AT_MOST
+    assert mixed.rate.low < 105
+    assert rate_text(mixed) == f"at least {mixed.rate.low:.3g}"
+    said = sentence(mixed, Slo(0.1))
+    assert "the store sustained the highest rate of the search in 1 of 3 searches. Raise search: most." in said
+    for truths in ((5000.0,), (5000.0, 5000.0, 5000.0)):
+        every = capacity(*truths)
+        assert rate_text(every) == "at least 800"
+        assert sentence(every, Slo(0.1)).endswith("the highest rate of the search. Raise search: most.")

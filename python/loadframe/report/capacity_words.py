@@ -13,6 +13,8 @@ from loadframe.report.numbers import estimate_text
 
 #: Invalid trials whose reasons the terminal shows.
 _SHOWN = 2
+#: Kinds of answers without an upper end.
+_OPEN = (Kind.LOWER_BOUND, Kind.AT_MOST)
 PERCENTILE_NAMES = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9"}
 
 
@@ -42,9 +44,19 @@ def rate_text(capacity: Capacity) -> str:
         return "–"
     if capacity.bracket:
         return " to ".join(map(format_count, capacity.bracket))
-    if capacity.kind in (Kind.LOWER_BOUND, Kind.AT_MOST):
-        return f"at least {format_count(capacity.rate.value)}"
+    if capacity.kind in _OPEN:
+        return f"at least {format_count(_least(capacity))}"
     return estimate_text(capacity.rate)
+
+
+def _least(capacity: Capacity) -> float:
+    """Return the lower end of an open capacity: of its interval, or the lowest rate that a search sustained if lower.
+
+    One search has no interval.
+    """
+    assert capacity.rate is not None
+    least = min(answer.rate or 0.0 for answer in capacity.conclusive)
+    return least if len(capacity.conclusive) == 1 else min(least, capacity.rate.low)
 
 
 def counts_documents(capacity: Capacity) -> bool:
@@ -76,8 +88,8 @@ def documents_text(capacity: Capacity) -> str:
     factor = documents.value / capacity.rate.value
     if capacity.bracket:
         return " to ".join(format_count(end * factor) for end in capacity.bracket)
-    if capacity.kind in (Kind.LOWER_BOUND, Kind.AT_MOST):
-        return f"at least {format_count(documents.value)}"
+    if capacity.kind in _OPEN:
+        return f"at least {format_count(_least(capacity) * factor)}"
     return estimate_text(documents)
 
 
@@ -116,10 +128,13 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
 
 def _with_limit(capacity: Capacity, words: str) -> str:
     """Complete the sentence `words` with the reason why the capacity is not higher."""
+    total, open_ended = len(capacity.conclusive), sum(answer.kind in _OPEN for answer in capacity.conclusive)
+    some = f" in {open_ended} of {total} searches" if open_ended < total else ""
     if capacity.kind is Kind.LOWER_BOUND:
-        return f"{words}, a lower bound: above it the load generator was the limit, not the store."
+        return f"{words}, a lower bound: above it the load generator was the limit, not the store{some}."
     if capacity.kind is Kind.AT_MOST:
-        return f"{words}: the store sustained the highest {_level(capacity)} of the search. Raise search: most."
+        highest = f"the highest {_level(capacity)} of the search"
+        return f"{words}: the store sustained {highest}{some}. Raise search: most."
     answered = [search for search in capacity.searches if search.nearest]
     why = "; ".join(answered[0].nearest.judgement.reasons) if answered and answered[0].nearest else ""
     return f"{words}; above that {why}." if why else f"{words}."
@@ -182,7 +197,7 @@ def limits(capacities: Capacities) -> list[str]:
         passes += ", at least 99 % of the load was achieved, and the number of requests in flight did not grow"
     bracketed = any(capacity.kind is Kind.BRACKETED for capacity in capacities.capacities)
     above = f"; the {'number' if users else 'rate'} above it failed twice" if bracketed else ""
-    words = [f"{passes}. The answer passed two of three trials and was run again{above}."]
+    words = [f"{passes}. The answer passed three trials and failed at most one{above}."]
     if users:
         words.append(
             "Users wait for each answer and think before the next request: the slower the store, the fewer requests"
