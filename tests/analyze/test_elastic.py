@@ -9,7 +9,7 @@ from courses import course, grown, paused, pieces
 from loadframe.analyze.elastic import by_chance, drifted
 from loadframe.analyze.elastic.course import Event
 from loadframe.analyze.elastic.groups import bounded
-from loadframe.analyze.elastic.measures import ChangeInRun, Value, disturbed, measure, running_median
+from loadframe.analyze.elastic.measures import ChangeInRun, Value, change_failed, disturbed, measure, running_median
 from loadframe.analyze.elastic.repeated import repeated
 from loadframe.analyze.elastic.warnings import UNKNOWN_LATENCY, warnings
 from loadframe.analyze.estimate import mean_interval
@@ -117,6 +117,29 @@ def test_unsettled_data_are_distinguished_from_a_node_that_never_joins():
     joined = measure(course(events=grown()[:3]), GROW, 60.0)
     assert joined["join_delay"] == Value(30.0)
     assert joined["redistribution"] == Value(450.0, censored=True)
+
+
+def test_a_change_of_two_nodes_is_unfinished_until_both_have_joined():
+    first = (
+        Event(120.0, "change started", step=1, words="add 2 nodes"),
+        Event(120.0, "node requested", ("node-1", "node-2")),
+        Event(150.0, "node joined", ("node-1",)),
+    )
+    one = course(events=(*first, Event(600.0, "change broken off", step=1, words="add 2 nodes")), **LOST)
+    assert change_failed(one, GROW)
+    result = measure(one, GROW, 60.0)
+    assert result["join_delay"] == Value(480.0, censored=True)
+    assert {"realised_gain", "growth", "redistribution"}.isdisjoint(result)
+    both = course(events=(*first, Event(180.0, "node joined", ("node-2",))), **LOST)
+    assert not change_failed(both, GROW)
+    result = measure(both, replace(GROW, after=3), 60.0)
+    assert (result["join_delay"], result["redistribution"]) == (Value(60.0), Value(420.0, censored=True))
+    assert "realised_gain" in result
+
+
+def test_data_of_a_failed_change_are_awaited_since_its_node_joined():
+    failed = course(events=(*grown()[:3], Event(300.0, "change failed", step=1, words="add 1 node")), **LOST)
+    assert measure(failed, GROW, 60.0)["redistribution"] == Value(450.0, censored=True)
 
 
 def test_nothing_that_happens_costs_nothing():

@@ -450,8 +450,7 @@ def _mad(series: Series) -> float:
 def change_failed(course: Course, change: ChangeInRun) -> bool:
     """Return whether the change failed, or a requested node had not joined by the end."""
     events = _events_during(course, change)
-    joined = any(event.kind in (JOINED, RESTARTED) for event in events)
-    return _failed(events) or (_adds(events) and not joined)
+    return _failed(events) or _awaits_node(events)
 
 
 def _events_during(course: Course, change: ChangeInRun) -> list[Event]:
@@ -474,6 +473,15 @@ def _adds(events: Sequence[Event]) -> bool:
     return bool(_actions(events) & {"add", "start"}) or any(event.kind == REQUESTED for event in events)
 
 
+def _awaits_node(events: Sequence[Event]) -> bool:
+    """Return whether the change was to add or start nodes and one of them has not joined."""
+    requested, joined = (
+        {name for event in events if event.kind == kind for name in event.nodes} for kind in (REQUESTED, JOINED)
+    )
+    some = any(event.kind in (JOINED, RESTARTED) for event in events)
+    return _adds(events) and (not some or not requested <= joined)
+
+
 def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
     """Return `join_delay`, `departure` and `redistribution`, s, as far as the change has them.
 
@@ -483,7 +491,8 @@ def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
     events = _events_during(course, change)
     joined = [event.time for event in events if event.kind == JOINED]
     # A restarted node with its data counts as joined and waits for no data.
-    grew = [] if _failed(events) else joined or [event.time for event in events if event.kind == RESTARTED]
+    restarted = [event.time for event in events if event.kind == RESTARTED]
+    grew = [] if change_failed(course, change) else joined or restarted
     adds = _adds(events)
     left = [event.time for event in events if event.kind == LEFT]
     balanced = [event.time for event in events if event.kind == BALANCED]
@@ -496,10 +505,10 @@ def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
             values["departure"] = Value(left[-1] - change.begin) if left else Value(length, censored=True)
         elif adds or not any(event.kind == KILLED for event in events):
             values["join_delay"] = Value(length, censored=True)
-        since = grew[-1] if grew else change.begin
+        since = (grew or joined or [change.begin])[-1]
         if balanced:
             values["redistribution"] = Value(max(balanced[-1] - since, 0.0))
-        elif joined or leaving:
+        elif leaving or (joined and not _awaits_node(events)):
             values["redistribution"] = Value(change.end - since, censored=True)
     return values
 
