@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -246,6 +247,17 @@ def test_requests_that_more_nodes_make_dearer_are_a_pitfall(tmp_path, node_sigma
             (0.4 / truth.throughput(1, 8), 1.2 / truth.throughput(3, 8)), rel=0.02
         )
         assert "with 3 nodes and" in warning.cause
+
+
+def test_runs_without_samples_of_cpu_do_not_make_requests_of_other_sizes_dearer(tmp_path):
+    truth = Truth(node_sigma=0.1, node_cpu=0.4, noise=0.0)
+    path = write_experiment(tmp_path / "e", truth, nodes=(1, 3), clients=(4, 8), repetitions=2)
+    file = path / "runs" / "b2-nodes1-clients8" / "telemetry.parquet"
+    table = pq.read_table(file)
+    pq.write_table(table.filter(pc.not_equal(table["metric"], "process.cpu")), file)
+    (curves,) = read_sweep(path).curves
+    assert [point.run for point in curves.best[0].points] == ["b1-nodes1-clients8", "b2-nodes1-clients8"]
+    assert not [warning for warning in curves.warnings if warning.rule == warnings.DEARER_REQUESTS]
 
 
 @pytest.mark.parametrize(

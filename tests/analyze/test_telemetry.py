@@ -5,7 +5,11 @@ import pytest
 
 from loadframe.analyze import telemetry
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, read_experiment
+from loadframe.analyze.scale.saturation import cores_used, cpu_shares
 from loadframe.analyze.telemetry import ALL, processes_at
+from loadframe.record import Manifest
+from loadframe.record.schema import FORMAT
+from loadframe.record.schema.manifest import RecordedLimits, RecordedStore
 from made_up_runs import MadeUp, operation, phase, summary
 from simulated import Truth, write_experiment, write_run
 
@@ -52,6 +56,27 @@ def test_all_processes_are_added_up():
     assert list(used) == ["app-1", "mongodb", ALL]
     assert used[ALL].cores == pytest.approx(0.75)
     assert used[ALL].per_request == pytest.approx(0.75 * 9.0 / 1000)
+
+
+@pytest.mark.parametrize("lost", [{"node:2", "node:router"}, {"node:2"}, {"node:router"}, {"node:1", "node:2"}])
+def test_without_samples_of_a_process_the_use_of_all_is_unknown(lost):
+    names = ("node:0", "node:1", "node:2", "node:router")
+    store = RecordedStore(
+        nodes=3, companions={"router": "router"}, limits=RecordedLimits(cpus=1.0, enforced_by="quota")
+    )
+    some, every = (
+        Watched({name: looks(0, 12, 0.9) for name in names if name not in without}) for without in (lost, ())
+    )
+    for watched in (some, every):
+        watched.__dict__["manifest"] = Manifest(FORMAT, store=store)
+    assert processes_of(every)["week"][ALL].per_request == pytest.approx(4 * 0.9 * 9.0 / 1000)
+    cpu = telemetry.processes_of(some)
+    assert cpu.partial == {"week"}
+    assert list(cpu.used["week"]) == [name.removeprefix("node:") for name in names if name not in lost], "without a sum"
+    one, whole = (RecordedRun("r", 1, {"nodes": 3}, watched) for watched in (some, every))
+    assert (cores_used(one, "week"), cpu_shares(one, "week")) == (0.0, {})
+    assert cores_used(whole, "week") == pytest.approx(3.6)
+    assert list(cpu_shares(whole, "week")) == ["0", "1", "2"]
 
 
 def test_a_process_that_was_there_for_a_part_of_the_window_has_a_use_and_no_cost_of_a_request():

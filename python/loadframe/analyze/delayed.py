@@ -38,8 +38,8 @@ class Delayed:
 
 def delayed_of(run: Run, phase: PhaseSummary) -> Delayed | None:
     """Return the operations of a phase with service times of delayed acknowledgements, or None if there are none."""
-    used, tags = processes_of(run, (phase,)).used.get(phase.name, {}), set(run.histograms.tags())
-    cpu = _cpu_per_request(used)
+    processes, tags = processes_of(run, (phase,)), set(run.histograms.tags())
+    cpu = None if processes.partial else _cpu_per_request(processes.used.get(phase.name, {}))
     alike = {}
     for name in phase.operations:
         if (tag := f"{phase.name}/{name}/service") in tags:

@@ -15,6 +15,7 @@ from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, by_tre
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.base.order import by_number
 from loadframe.record import Run
+from loadframe.record.schema.manifest import RecordedStore
 from loadframe.record.schema.summary import PhaseSummary
 
 _NODE = "node:"
@@ -108,8 +109,11 @@ class Unsampled:
 class ProcessesOf:
     """CPU use in the phases of a run."""
 
-    used: Mapping[str, Mapping[str, CpuUse]]  #: by phase and process; for several processes, the last one is `ALL`
+    #: By phase and process; for several processes, all of which were sampled, the last one is `ALL`.
+    used: Mapping[str, Mapping[str, CpuUse]]
     unsampled: Sequence[Unsampled]  #: phases with too few polls; empty if no process was polled
+    #: Phases with samples of only some of the recorded nodes and companions, so that sums are unknown.
+    partial: frozenset[str] = frozenset()
 
 
 def samples(run: RecordedRun, phase: str, source: str, metric: str) -> list[float]:
@@ -163,7 +167,7 @@ def fresh_nodes(runs: Iterable[RecordedRun], phases: Sequence[str]) -> list[Find
 def processes_of(run: Run, phases: Sequence[PhaseSummary] | None = None) -> ProcessesOf:
     """Return the CPU use of each process in some phases (by default the measured ones), and the unsampled phases."""
     polled, spans = _spans(run.telemetry)
-    used, unsampled = {}, []
+    used, unsampled, partial = {}, [], set()
     for phase in run.summary.measured if phases is None else phases:
         begin, end = phase.begin, phase.begin + phase.duration
         times = [time for time in polled if begin <= time <= end]
@@ -171,10 +175,20 @@ def processes_of(run: Run, phases: Sequence[PhaseSummary] | None = None) -> Proc
         seen = min(end, polled[-1]) - max(begin, polled[0]) if polled else 0.0
         enough = inside >= _LEAST_INSIDE * phase.duration and seen >= _LEAST_SEEN * phase.duration
         if enough and (of_phase := _of_phase(spans, phase)):
+            if _is_partial(of_phase, run.manifest.store):
+                partial.add(phase.name)
+            elif len(of_phase) > 1:
+                of_phase[ALL] = _together(of_phase.values(), phase.duration)
             used[phase.name] = of_phase
         elif polled:
             unsampled.append(Unsampled(phase.name, {}, 1, 1, phase.duration, inside))
-    return ProcessesOf(used, unsampled)
+    return ProcessesOf(used, unsampled, frozenset(partial))
+
+
+def _is_partial(sampled: Mapping[str, CpuUse], store: RecordedStore) -> bool:
+    """Return whether some of a store's recorded nodes or companions were not sampled."""
+    companions = store.companions.keys()
+    return not companions <= sampled.keys() or len(sampled.keys() - companions) < (store.nodes or 0)
 
 
 def processes_at(folder: RecordedExperiment) -> tuple[list[UsedAt], list[Unsampled]]:
@@ -237,7 +251,7 @@ def _spans(telemetry: pa.Table) -> tuple[list[float], dict[str, list[_Span]]]:
 
 
 def _of_phase(spans: Mapping[str, Sequence[_Span]], phase: PhaseSummary) -> dict[str, CpuUse]:
-    """Return the CPU use of each process in the measured window, and of all together if there are several.
+    """Return the CPU use of each process in the measured window.
 
     Processes without a sample in the window are left out. The cost per request needs samples without a gap.
     """
@@ -257,7 +271,7 @@ def _of_phase(spans: Mapping[str, Sequence[_Span]], phase: PhaseSummary) -> dict
         whole = _longest_gap(inside, begin, end) <= _GAP
         cost = cores * phase.duration / answered if answered and whole else None
         used[name] = CpuUse(cores, watched, whole, cost)
-    return used | ({ALL: _together(used.values(), phase.duration)} if len(used) > 1 else {})
+    return used
 
 
 def _longest_gap(inside: Sequence[_Span], begin: float, end: float) -> float:

@@ -301,19 +301,21 @@ def run_cpu(cpu: ProcessesOf) -> Table | None:
         whole = sum(used.cores for name, used in processes.items() if name != ALL)
         for name, used in processes.items():
             partly |= not used.whole
+            share = whole and name != ALL and used.whole and phase not in cpu.partial
             rows.append(
                 [
                     Cell(phase),
                     Cell(name, tone="muted" if name == ALL else ""),
                     count_cell(used.cores, "" if used.whole else f"over {format_duration(used.watched)}"),
-                    share_cell(used.cores / whole) if whole and name != ALL and used.whole else Cell(""),
+                    share_cell(used.cores / whole) if share else Cell(""),
                     seconds_cell(used.per_request),
                 ]
             )
     rows += [[Cell(gap.phase), *[Cell("–")] * 4] for gap in cpu.unsampled]
     over = "“over” gives the observed time if it is shorter than the window." if partly else ""
+    missing = "Some processes lack samples, so shares and total are unknown." if cpu.partial else ""
     columns = ("phase", "process", CORES, "share", CPU_PER_REQUEST)
-    return Table(columns, rows, names=2, note=cpu_note(over, cpu.unsampled))
+    return Table(columns, rows, names=2, note=cpu_note(f"{over} {missing}".strip(), cpu.unsampled))
 
 
 def growth_table(phases: Sequence[PhaseSummary]) -> Table | None:

@@ -27,7 +27,7 @@ def cores_used(run: RecordedRun, phase: str) -> float:
 def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
     """Return the mean CPU use of each node as a share of its enforced limit or its dedicated cores.
 
-    Empty if nodes have neither. Processes without data, such as routers, are omitted: they may idle under any load, and
+    Empty if nodes have neither, or if it is unknown of one. Processes without data, such as routers, are omitted: they may idle under any load, and
     their number does not grow with the nodes. The use of a process that shares a node's limits is added to the node's.
     """
     limits, companions = run.manifest.store.limits, run.manifest.store.companions
@@ -43,8 +43,9 @@ def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
 
 
 def _cores(run: RecordedRun, phase: str) -> dict[str, float]:
-    """Return the mean cores used by each node; empty if the window has too few samples."""
-    used = processes_of(run.run).used.get(phase, {}) if run.run else {}
+    """Return the mean cores used by each node; empty if the window has too few samples, or only of some nodes."""
+    cpu = processes_of(run.run) if run.run else None
+    used = cpu.used.get(phase, {}) if cpu and phase not in cpu.partial else {}
     return {name: of_node.cores for name, of_node in used.items() if name != ALL}
 
 

@@ -193,9 +193,13 @@ def _about_work(usable: Sequence[RecordedRun], phase: str, best: Sequence[Treatm
         treatment.nodes or 1: [(by_id[point.run], point.throughput / point.per_request) for point in treatment.points]
         for treatment in best
     }
-    costs = {nodes: fmean(cores_used(run, phase) / rate for run, rate in pairs) for nodes, pairs in runs.items()}
+    costs = {}
+    for nodes, pairs in runs.items():
+        # Runs with unknown use, reported as 0, have no cost.
+        if known := [cores / rate for run, rate in pairs if (cores := cores_used(run, phase))]:
+            costs[nodes] = fmean(known)
     few, many = min(costs, default=0), max(costs, default=0)
-    if few < many and costs[few] and costs[many] > _DEARER * costs[few]:
+    if few < many and costs[many] > _DEARER * costs[few]:
         yield DEARER_REQUESTS(nodes=(few, many), cost=(costs[few], costs[many]))
     hot = {}
     for nodes, pairs in runs.items():
