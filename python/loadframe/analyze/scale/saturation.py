@@ -27,8 +27,9 @@ def cores_used(run: RecordedRun, phase: str) -> float:
 def cpu_shares(run: RecordedRun, phase: str) -> dict[str, float]:
     """Return the mean CPU use of each node as a share of its enforced limit or its dedicated cores.
 
-    Empty if nodes have neither, or if it is unknown of one. Processes without data, such as routers, are omitted: they may idle under any load, and
-    their number does not grow with the nodes. The use of a process that shares a node's limits is added to the node's.
+    Empty if nodes have neither, or if the use of one is unknown. Processes without data, such as routers, are omitted:
+    they may idle under any load, and their number does not grow with the nodes. The use of a process that shares a
+    node's limits is added to the node's.
     """
     limits, companions = run.manifest.store.limits, run.manifest.store.companions
     quota = limits.cpus if limits.in_force else None
