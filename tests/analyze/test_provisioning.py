@@ -2,9 +2,13 @@
 
 import numpy as np
 import pytest
+from courses import course
 
 from loadframe.analyze.elastic.course import Event
-from loadframe.analyze.elastic.groups import demand, level_at, score, supply
+from loadframe.analyze.elastic.groups import _provisioning, demand, level_at, score, supply
+from loadframe.analyze.experiment import RecordedRun
+from loadframe.record.schema.summary import PhaseSummary, StreamSummary
+from made_up_runs import MadeUp, operation, summary
 
 CAPACITY = {1: 100.0, 2: 190.0, 3: 270.0}
 TIMES = np.arange(100) + 0.5
@@ -17,6 +21,19 @@ def test_demand_is_the_least_number_of_nodes_that_sustains_the_load():
 
 def test_demand_beyond_the_measured_range_is_proportional():
     assert demand(np.array([271.0, 360.0, 361.0]), CAPACITY).tolist() == [4, 4, 5]
+
+
+@pytest.mark.parametrize(("group", "under"), [(1, 0.0), (3, 1.0)])
+def test_rates_of_groups_count_their_requests(group, under):
+    load = {"open": {"rate": 100.0, "arrivals": "constant"}}
+    stream = StreamSummary("main", load, group=group)
+    measured = PhaseSummary(
+        name="m", streams=(stream,), operations={"a": operation(100.0 * group)}, start=0.0, warmup=0.0, duration=100.0
+    )
+    run = RecordedRun("r", 1, {"nodes": 3 if group == 3 else 1}, MadeUp(summary(measured)))
+    capacity = {"capacity": [{"nodes": nodes, "rate": rate} for nodes, rate in CAPACITY.items()]}
+    # 300 requests/s exceed the capacity of three nodes.
+    assert _provisioning([run], {"r": course(100)}, capacity)["r"].under_share == under
 
 
 def test_a_node_counts_when_it_has_its_data_and_no_longer_when_it_begins_to_leave():

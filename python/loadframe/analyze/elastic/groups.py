@@ -351,11 +351,12 @@ def _provisioning(
     capacity, scores = _capacity(description), {}
     for run in runs:
         phase = next(iter(run.run.summary.measured), None) if run.run else None
-        rates = [stream.rate for stream in phase.streams] if phase else []
-        if not capacity or not phase or not rates or None in rates:
+        streams = phase.streams if phase else ()
+        if not capacity or not phase or not streams or any(stream.rate is None for stream in streams):
             continue
         course = courses[run.id]
-        offered = [level_at(rate, course.times + phase.warmup) for rate in rates]
+        # A rate counts groups, a capacity requests.
+        offered = [stream.group * level_at(stream.rate, course.times + phase.warmup) for stream in streams]
         scores[run.id] = score(
             demand(np.sum(offered, axis=0), capacity), supply(course.times, run.nodes or 1, course.events)
         )
