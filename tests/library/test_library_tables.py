@@ -115,7 +115,7 @@ def test_valid_has_one_meaning_for_runs_and_experiments(tmp_path, how, valid):
     assert f"{1 + valid} of 2 runs valid" in repr(experiment)
     assert repr(run) == f"<Run {CHANGED}: done, {word}>"
     assert f"done, {word}" in run._repr_html_()
-    assert f"| {word} |" in markdown([Run(folder)])
+    assert f"| {word}{', bounded' if 'saturated' in how else ''} |" in markdown([Run(folder)])
     assert run_status(RecordedRun(CHANGED, 1, {}, Run(folder))) == (
         "bounded" if "saturated" in how else "valid" if valid else "invalid"
     )
