@@ -183,7 +183,7 @@ def test_errors_of_an_operation_of_which_nothing_is_asked_fail_no_trial(path):
 
 @pytest.mark.parametrize("of", ["successes", "all"])
 def test_an_operation_that_never_succeeds_fails_a_trial_however_rare_it_is(path, of):
-    """Of 505 requests 5 failed, all those of `plan`: less than 1 % together."""
+    """All 5 requests of `plan` failed. The other operation had 500 successes, so 1 % of all requests failed."""
     times = Latency(count=0)
     rare = {"requests": 5, "successes": 0, "response": times, "all": times, "service": times}
     slo = Slo(response=0.5, errors=0.02, of=of)

@@ -110,6 +110,17 @@ mod tests {
 
     use super::*;
 
+    /// Returns a function that makes an exchange of two instants, in ms after a common one.
+    fn exchanges() -> impl Fn(u64, u64) -> Exchanged {
+        let start = Instant::now();
+        move |from, to| Exchanged {
+            sent: start + Duration::from_millis(from),
+            done: start + Duration::from_millis(to),
+            bytes_sent: 1,
+            bytes_received: 2,
+        }
+    }
+
     #[test]
     fn a_request_given_up_after_an_answer_ends_when_it_is_given_up() {
         let sent = Instant::now();
@@ -122,14 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn the_time_between_two_exchanges_of_a_request_is_no_service_time() {
-        let start = Instant::now();
-        let at = |from: u64, to: u64| Exchanged {
-            sent: start + Duration::from_millis(from),
-            done: start + Duration::from_millis(to),
-            bytes_sent: 1,
-            bytes_received: 2,
-        };
+    fn service_time_excludes_the_time_between_exchanges() {
+        let at = exchanges();
         let whole = at(0, 3).then(&at(50, 54)).then(&at(54, 60));
         assert_eq!(whole.done, at(0, 60).done);
         assert_eq!(whole.done - whole.sent, Duration::from_millis(3 + 4 + 6));
@@ -138,13 +143,7 @@ mod tests {
 
     #[test]
     fn concurrent_exchanges_of_one_request_span_from_the_first_byte_to_the_last() {
-        let start = Instant::now();
-        let at = |from: u64, to: u64| Exchanged {
-            sent: start + Duration::from_millis(from),
-            done: start + Duration::from_millis(to),
-            bytes_sent: 1,
-            bytes_received: 2,
-        };
+        let at = exchanges();
         for (one, other) in [(at(1, 5), at(2, 9)), (at(2, 9), at(1, 5))] {
             let whole = one.beside(Some(other));
             assert_eq!((whole.sent, whole.done), (at(1, 9).sent, at(1, 9).done));

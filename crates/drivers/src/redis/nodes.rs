@@ -133,9 +133,9 @@ impl RedisNodes {
             return Ok(());
         }
         // A single server refuses the command for good, a node that is loading or busy only for now.
-        passing(&answer)?;
+        require_ready(&answer)?;
         let mut answer = connection.ask(&[b"HGETALL", COLLECTIONS.as_bytes()], limit).await?;
-        passing(&answer)?;
+        require_ready(&answer)?;
         answer.next();
         while let (Some(name), Some(definition)) = (answer.text(), answer.text()) {
             let keeps = serde_json::from_slice::<serde_json::Value>(definition).is_ok_and(|json| json["index"] == true);
@@ -168,14 +168,11 @@ impl RedisNodes {
     }
 }
 
-/// Returns the error reply of a node that cannot answer for now, such as `LOADING`.
-fn passing(answer: &Reader<'_>) -> Result<(), Failure> {
-    match answer.clone().next() {
-        Some(Item::Error(words)) => {
-            Some(refusal(words)).filter(|it| it.class != ErrorClass::Client).map_or(Ok(()), Err)
-        }
-        _ => Ok(()),
-    }
+/// Fails with the error reply of a node that cannot answer yet, such as `LOADING`. Other answers pass.
+fn require_ready(answer: &Reader<'_>) -> Result<(), Failure> {
+    let Some(Item::Error(words)) = answer.clone().next() else { return Ok(()) };
+    let failure = refusal(words);
+    if failure.class == ErrorClass::Client { Ok(()) } else { Err(failure) }
 }
 
 /// Returns the failure of a command for a slot without a node.
@@ -245,10 +242,10 @@ mod tests {
     #[test]
     fn a_server_that_cannot_answer_for_now_is_not_taken_for_a_single_one() {
         for words in ["LOADING Redis is loading the dataset in memory", "BUSY Redis is busy running a script"] {
-            assert_eq!(passing(&Reader::new(format!("-{words}\r\n").as_bytes())).unwrap_err().message, words);
+            assert_eq!(require_ready(&Reader::new(format!("-{words}\r\n").as_bytes())).unwrap_err().message, words);
         }
         for answer in ["-ERR This instance has cluster support disabled\r\n", "*0\r\n", "-NOPERM no permissions\r\n"] {
-            assert!(passing(&Reader::new(answer.as_bytes())).is_ok(), "{answer}");
+            assert!(require_ready(&Reader::new(answer.as_bytes())).is_ok(), "{answer}");
         }
     }
 

@@ -84,7 +84,7 @@ class Slo:
 
 @dataclass(frozen=True)
 class ErrorCount:
-    """Failed and due requests of one operation of a trial; `operation` is None if the general limit has only one."""
+    """Failed and due requests of an operation in a trial. `operation` is None if the general limit covers only one."""
 
     operation: str | None
     failed: int
@@ -137,7 +137,7 @@ class LimitedFigures:
 
     @property
     def worst(self) -> Failures | None:
-        """The failures with the largest share, first of those that miss the limit for certain; None without any."""
+        """The operation with the largest share of failures; operations that certainly miss the limit come first."""
         return max(
             self.failures,
             key=lambda it: (it.low >= self.slo.errors * it.due, it.failed / it.due),

@@ -82,7 +82,7 @@ def contrast_values(measure: Measure, first: Group, second: Group, session_sprea
         tuple(values[1]),
         tuple(
             bound.widened(
-                # Shares can be 0, which has no logarithm.
+                # Shares can be 0, so geometric means fail.
                 mean_share(failed, in_sessions)
                 if measure.kind == "errors"
                 else trimmed_mean(of_group)

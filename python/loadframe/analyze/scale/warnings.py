@@ -195,7 +195,7 @@ def _about_work(usable: Sequence[RecordedRun], phase: str, best: Sequence[Treatm
     }
     costs = {}
     for nodes, pairs in runs.items():
-        # Runs with unknown use, reported as 0, have no cost.
+        # `cores_used` is 0 if the use is unknown.
         if known := [cores / rate for run, rate in pairs if (cores := cores_used(run, phase))]:
             costs[nodes] = fmean(known)
     few, many = min(costs, default=0), max(costs, default=0)
