@@ -1,4 +1,4 @@
-"""Runner for the engine's example programs, each of which measures one part and prints one JSON object."""
+"""Runner for the engine's example programs, each of which measures one part and prints JSON objects, one per line."""
 
 import json
 import shutil
@@ -11,8 +11,8 @@ from loadframe.base.errors import BadInput, LoadframeError
 ROOT = Path(__file__).parents[1]
 
 
-def measured(example: str, *arguments: str) -> dict[str, Any]:
-    """Build the example in release mode, run it, and return its parsed output."""
+def measured(example: str, *arguments: str) -> list[dict[str, Any]]:
+    """Build the example in release mode, run it, and return the printed objects."""
     cargo = shutil.which("cargo")
     if cargo is None:
         raise BadInput("cargo is not installed", remedy="install Rust 1.88 or later")
@@ -20,5 +20,4 @@ def measured(example: str, *arguments: str) -> dict[str, Any]:
     child = subprocess.run([*command, "--", *arguments], cwd=ROOT, capture_output=True, text=True, check=False)
     if child.returncode:
         raise LoadframeError(f"the example {example} did not run: {child.stderr.strip()[-2000:]}")
-    result: dict[str, Any] = json.loads(child.stdout)
-    return result
+    return [json.loads(line) for line in child.stdout.splitlines()]

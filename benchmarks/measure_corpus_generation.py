@@ -11,7 +11,7 @@ AIM = 500_000
 
 def main() -> None:
     """Generate trips with an example program of the engine and print the rate."""
-    result = measured("generate", "nyc_taxi_trip", str(DOCUMENTS))
+    (result,) = measured("generate", "nyc_taxi_trip", str(DOCUMENTS))
     rate, data = result["documents_per_second"], result["bytes_per_second"]
     print(f"  {result['generator']}  {format_count(rate)} documents/s, {format_size(data)}/s on one core")
     print(f"  ratio to the aim of {format_count(AIM)}: {rate / AIM:.2f}")

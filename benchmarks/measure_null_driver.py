@@ -5,18 +5,11 @@ alone, and of the thread that sums and writes each second. The cost is shown as 
 request, with the null driver and with a null search server.
 """
 
-import json
-import shutil
-import subprocess
-from pathlib import Path
-
-from benchmarks import engine_run
+from benchmarks import engine_example, engine_run
 from benchmarks.machine import cores, null_server
 
-from loadframe.base.errors import BadInput, LoadframeError
 from loadframe.base.units import format_count, format_duration
 
-ROOT = Path(__file__).parents[1]
 CLIENTS = 32
 SECONDS = 5
 #: Operations per second of one core.
@@ -28,7 +21,7 @@ AIM_RECORDING = 0.05
 def main() -> None:
     """Measure both and print them."""
     server_core, client_core = cores()
-    recording = _recording()
+    recording: float = engine_example.measured("record")[0]["seconds_per_request"]
     with null_server(server_core) as address:
         targets = {
             "null": ({"driver": "null"}, {}),
@@ -49,16 +42,3 @@ def main() -> None:
                 print(f"          ratio to the aim of {format_count(AIM)}: {measured.rate / AIM:.2f}")
             else:
                 print(f"          ratio to the aim of {AIM_RECORDING:.0%}: {cost / whole / AIM_RECORDING:.2f}")
-
-
-def _recording() -> float:
-    """Return the CPU time of recording one request, s."""
-    cargo = shutil.which("cargo")
-    if cargo is None:
-        raise BadInput("cargo is not installed", remedy="install Rust 1.88 or later")
-    command = [cargo, "run", "--release", "--locked", "--quiet", "-p", "loadframe-engine", "--example", "record"]
-    child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if child.returncode:
-        raise LoadframeError(f"the recorder did not run: {child.stderr.strip()[-2000:]}")
-    seconds: float = json.loads(child.stdout)["seconds_per_request"]
-    return seconds

@@ -5,21 +5,18 @@ machine. Each level of the tree adds `LATENCY` and `BANDWIDTH` of Gigabit Ethern
 Then 16 real ranks run here, and each second is timed until rank 0 has written it to disk.
 """
 
-import json
-import shutil
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
-from benchmarks import engine_run, rank_run
+from benchmarks import engine_example, engine_run, rank_run
 
-from loadframe.base.errors import BadInput, LoadframeError
+from loadframe.base.errors import LoadframeError
 from loadframe.base.units import format_duration, format_size
 from loadframe.ranks.phase_participant import ALERT
 
-ROOT = Path(__file__).parents[1]
 RANKS = 10_000
 #: s per message, B/s.
 LATENCY, BANDWIDTH = 100e-6, 110e6
@@ -50,11 +47,7 @@ if world.rank == 0:
 
 def main() -> None:
     """Print the figures and their ratios to the targets."""
-    cargo = shutil.which("cargo")
-    if cargo is None:
-        raise BadInput("cargo is not installed", remedy="install Rust 1.88 or later")
-    command = [cargo, "run", "--release", "--locked", "--quiet", "-p", "loadframe-engine", "--example", "reduce"]
-    told = json.loads(_output([*command, "--", str(RANKS)]))
+    (told,) = engine_example.measured("reduce", str(RANKS))
     print(f"  {told['ranks']} ranks, {told['operations']} operations, {told['requests']} requests in the second")
     print(f"  encoding it on a rank: {format_duration(told['encoding'])}")
     levels = told["levels"]
@@ -102,12 +95,8 @@ def _messages(levels: list[dict[str, Any]]) -> None:
         return
     options = [str(mpirun), "--allow-run-as-root", "--oversubscribe", "-n", "2", sys.executable, "-c", PING_PONG]
     for size in (64, max(level["bytes"] for level in levels)):
-        seconds = float(_output([*options, str(size)]))
+        child = subprocess.run([*options, str(size)], capture_output=True, text=True, check=False)
+        if child.returncode:
+            raise LoadframeError(f"mpirun failed: {child.stderr.strip()[-2000:]}")
+        seconds = float(child.stdout)
         print(f"  a message of {format_size(size)} between two ranks here: {seconds * 1e6:.0f} us")
-
-
-def _output(command: list[str]) -> str:
-    child = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if child.returncode:
-        raise LoadframeError(f"{Path(command[0]).name} failed: {child.stderr.strip()[-2000:]}")
-    return child.stdout

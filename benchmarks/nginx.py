@@ -6,7 +6,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -37,6 +37,7 @@ http {{
         listen 127.0.0.1:{port}{protocol};
         default_type application/json;
         location / {{ return 200 '{answer}'; }}
+        location /files/ {{ root {folder}; }}
     }}
 }}
 """
@@ -46,10 +47,10 @@ _NOBODY = 65534
 
 
 @contextmanager
-def serving(core: int, *, http2: bool = False) -> Iterator[str]:
-    """Serve the fixed answer from one process on one core; yield `host:port`. Stops nginx at the end.
+def serving(core: int, *, http2: bool = False, files: Mapping[str, bytes] | None = None) -> Iterator[str]:
+    """Serve the fixed answer, and `files` below `/files/`, from one process on one core; yield `host:port`.
 
-    With `http2`, only unencrypted HTTP/2 is supported.
+    Stops nginx at the end. With `http2`, only unencrypted HTTP/2 is supported.
     """
     # Debian installs it outside of the PATH of normal users.
     program = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -68,6 +69,9 @@ def serving(core: int, *, http2: bool = False) -> Iterator[str]:
             ),
             encoding="utf-8",
         )
+        (folder / "files").mkdir()
+        for file, content in (files or {}).items():
+            (folder / "files" / file).write_bytes(content)
         if os.geteuid() == 0:
             os.chown(folder, _NOBODY, _NOBODY)
         command = [*harness, program, "-e", "stderr", "-p", str(folder), "-c", str(configuration)]

@@ -13,10 +13,11 @@ use loadframe_engine::driver::Reply;
 use loadframe_engine::plan::Plan;
 use loadframe_engine::ranks::RankRecorder;
 use loadframe_engine::recording::collector::{Link, Sink, collect};
-use loadframe_engine::recording::outcome::{RankOutcome, Watch};
+use loadframe_engine::recording::outcome::{Clock, RankOutcome, RankShare, Watch};
 use loadframe_engine::recording::recorder::{Interval, Recorder, Times};
 use loadframe_engine::recording::second::{Second, State};
 use loadframe_engine::recording::slot::Slot;
+use loadframe_engine::recording::stream_end::StreamEnd;
 use loadframe_engine::recording::worker_stats::{WorkerRow, Workers};
 use loadframe_engine::util::draw::Draw;
 use rustix::time::{ClockId, clock_gettime};
@@ -151,7 +152,7 @@ fn end(folder: &Path, plan: &Plan, slots: &[Slot], ranks: u64) -> Result<Value, 
         children.push((first..ranks.min(2 * first)).collect::<Vec<u64>>());
         first *= 2;
     }
-    let texts: Vec<String> = children.iter().map(|ranks| parts(plan, slots.len(), ranks)).collect();
+    let texts = children.iter().map(|ranks| parts(plan, slots.len(), ranks)).collect::<Result<Vec<_>, _>>()?;
     let bytes: usize = texts.iter().map(String::len).sum();
     std::fs::write("/proc/self/clear_refs", "5").ok();
     let before = memory("VmRSS:");
@@ -166,31 +167,46 @@ fn end(folder: &Path, plan: &Plan, slots: &[Slot], ranks: u64) -> Result<Value, 
     Ok(json!({"bytes": bytes, "seconds": seconds, "text": outcome.len(), "memory": memory}))
 }
 
-/// Returns the serialized sum of some ranks' outcomes.
-fn parts(plan: &Plan, slots: usize, ranks: &[u64]) -> String {
-    let duration = json!({"secs": 4, "nanos": 0});
-    let counts = json!({
-        "requests": 0, "successes": 0, "documents": 0, "bytes_sent": 0, "bytes_received": 0, "completed": 0,
-        "completed_documents": 0, "dropped": 0, "retries": 0, "relevant": 0, "relevant_found": 0,
-        "errors": [0, 0, 0, 0, 0, 0, 0],
-    });
-    let share = |rank: &u64| {
-        json!({
-            "rank": rank, "began_late": 0.000_123_4, "requests": 40_000, "successes": 40_000, "documents": 40_000,
-            "dropped": 0, "errors": 0, "in_flight_at_end": 8, "last_done": 4.001_234, "ended": 4.012_345,
-            "clock": {"uncertainty": 1.2e-7, "drift": -3.4e-7}, "unreachable": [], "failed": null,
-            "cpu_seconds": 1.234_567, "waited_seconds": 0.012_345, "wall_seconds": 4.012_345, "away_seconds": 0.05,
-            "cpu_share": 0.312_345, "cpu_share_peak": 0.412_345, "waited_share": 0.001_234, "away_share": 0.012_345,
-            "lateness_p99": 0.000_123, "lateness_max": 0.001_234, "lag_p99": 0.000_123, "lag_max": 0.001_234,
-        })
+/// Returns the serialized sum of some ranks' outcomes, with digits as in a real one.
+fn parts(plan: &Plan, slots: usize, ranks: &[u64]) -> serde_json::Result<String> {
+    let duration = Duration::from_secs(4);
+    let mut watched = Watch::new(plan).watched();
+    (watched.cpu_seconds, watched.waited_seconds, watched.wall_seconds) = (1.234_567, 0.012_345, 4.012_345);
+    (watched.cpu_share, watched.cpu_share_peak) = (Some(0.312_345), Some(0.412_345));
+    (watched.waited_share, watched.away_share) = (Some(0.001_234), Some(0.012_345));
+    let share = |&rank: &u64| RankShare {
+        rank,
+        began_late: 0.000_123_4,
+        requests: 40_000,
+        successes: 40_000,
+        documents: 40_000,
+        dropped: 0,
+        errors: 0,
+        in_flight_at_end: 8,
+        last_done: 4.001_234,
+        ended: 4.012_345,
+        watched: watched.clone(),
+        clock: Clock { uncertainty: 1.2e-7, drift: -3.4e-7 },
+        unreachable: Vec::new(),
+        failed: None,
     };
-    json!({
-        "plan": plan.fingerprint(), "failed": null, "stopped": false, "counts": vec![json!([counts, counts]); slots],
-        "in_flight": vec![json!([8, duration]); slots], "streams": [{"last_done": duration, "ran_out": false}],
-        "ended": duration, "over": null, "clock": [1.2e-7, -3.4e-7], "hosts": [], "unreachable": {}, "set_aside": {},
-        "by_rank": ranks.iter().map(share).collect::<Vec<_>>(),
+    serde_json::to_string(&RankOutcome {
+        plan: plan.fingerprint(),
+        failed: None,
+        stopped: false,
+        counts: vec![Default::default(); slots],
+        in_flight: vec![(8, duration); slots],
+        streams: vec![StreamEnd { last_done: duration, ..StreamEnd::NOTHING }],
+        ended: duration,
+        warmup: Duration::ZERO,
+        over: None,
+        clock: (1.2e-7, -3.4e-7),
+        hosts: Default::default(),
+        unreachable: Default::default(),
+        set_aside: Default::default(),
+        sources: Default::default(),
+        by_rank: ranks.iter().map(share).collect(),
     })
-    .to_string()
 }
 
 /// Returns a memory value of this process, bytes.
