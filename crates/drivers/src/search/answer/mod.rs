@@ -173,7 +173,7 @@ impl Judge {
             Self::Aggregation => Shards::read(body).and_then(|shards| aggregation(&shards, body)),
             Self::Count => Shards::read(body).and_then(|shards| {
                 let hits = Cursor::member(body, b"count")?.ok_or(Unexpected)?.whole()?;
-                Ok(Verdict { hits, ..Verdict::new(0, shards.outcome(body)) })
+                Ok(Verdict { hits, ..Verdict::new(0, shards.searched(body)) })
             }),
             Self::Rows => rows(body),
             Self::Events => events(body),
@@ -322,7 +322,7 @@ fn aggregation(shards: &Shards, body: &[u8]) -> Result<Verdict, Unexpected> {
         }
         Ok(true)
     })?;
-    Ok(Verdict { hits: buckets, ..Verdict::new(buckets, shards.outcome(body)) })
+    Ok(Verdict { hits: buckets, ..Verdict::new(buckets, shards.searched(body)) })
 }
 
 /// Judges a table, and counts its rows. They are `rows` in Elasticsearch SQL, `values` in ES|QL, `datarows` in

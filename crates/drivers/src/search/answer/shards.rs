@@ -10,6 +10,10 @@ use super::{Verdict, failure, reason};
 pub(super) struct Shards {
     pub(super) timed_out: bool,
     pub(super) failed: u64,
+    /// Shards that the operation concerns.
+    of: u64,
+    /// Shards that succeeded; `None` if the answer does not say.
+    successful: Option<u64>,
     /// Hits that the store counted.
     pub(super) total: Option<u64>,
     /// Whether the store stopped counting.
@@ -28,6 +32,8 @@ impl Shards {
                 b"_shards" => cursor.object(|name, cursor| {
                     match name {
                         b"failed" => shards.failed = cursor.whole()?,
+                        b"total" => shards.of = cursor.whole()?,
+                        b"successful" => shards.successful = Some(cursor.whole()?),
                         _ => cursor.skip()?,
                     }
                     Ok(true)
@@ -72,10 +78,23 @@ impl Shards {
         }
     }
 
+    /// Like `outcome`, for a search, which needs a copy of each shard. The store does not count a shard without an
+    /// available copy among the failed ones. Other operations concern all copies, some of which may be unassigned.
+    pub(super) fn searched(&self, body: &[u8]) -> Result<(), Failure> {
+        self.outcome(body)?;
+        match self.successful {
+            Some(successful) if successful < self.of => {
+                let message = format!("{} of {} shards have no available copy", self.of - successful, self.of);
+                failure(ErrorClass::Server, message)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Judges the answer to a search. Fails for an answer without a list of hits.
     pub(super) fn search(&self, body: &[u8]) -> Result<Verdict, Unexpected> {
         let documents = self.hits.ok_or(Unexpected)?;
-        let verdict = Verdict::new(documents, self.outcome(body));
+        let verdict = Verdict::new(documents, self.searched(body));
         Ok(Verdict { hits: self.total.unwrap_or(documents), cut_off: self.cut_off, ..verdict })
     }
 }

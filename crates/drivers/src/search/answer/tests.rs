@@ -56,6 +56,16 @@ fn a_search_that_ran_out_of_time_or_shards_is_no_success() {
     let (_, failure) = judged(SEARCH, 200, &partial, 0);
     let expected = "1 shards failed: query_shard_exception: no mapping".to_owned();
     assert_eq!(failure, Some((ErrorClass::Server, expected)));
+
+    // A store without a copy of a shard does not call the shard failed.
+    let shards = json!({"total": 3, "successful": 2, "skipped": 0, "failed": 0});
+    partial["_shards"] = shards.clone();
+    let count = json!({"count": 7, "_shards": shards});
+    let buckets = json!({"aggregations": {"all": {"buckets": [{}]}}, "_shards": shards});
+    for (judge, answer) in [(SEARCH, partial), (Judge::Count, count), (Judge::Aggregation, buckets)] {
+        let expected = "1 of 3 shards have no available copy".to_owned();
+        assert_eq!(judged(judge, 200, &answer, 0).1, Some((ErrorClass::Server, expected)), "{judge:?}");
+    }
 }
 
 #[test]
