@@ -29,8 +29,20 @@ pub fn judge(operation: &Operation, answer: Reader<'_>, values: &Values, memory:
         return Err(refusal(words));
     }
     let documents = match &operation.kind {
-        Kind::Command(_) => match first {
-            Item::List(elements) => elements as u64,
+        Kind::Command(command) => match first {
+            Item::List(elements) => {
+                // EXEC lists the errors of its commands among their replies.
+                let mut items = answer.clone();
+                while let Some(item) = items.next() {
+                    if let Item::Error(words) = item {
+                        return Err(refusal(words));
+                    }
+                }
+                elements as u64
+            }
+            Item::Null if command.is_exec => {
+                return Err(client("the transaction was not executed: a key of its WATCH has changed"));
+            }
             Item::Null => 0,
             _ => 1,
         },
@@ -139,7 +151,35 @@ pub fn shown(operation: &Operation, answer: Reader<'_>, values: &Values) -> Stri
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use loadframe_engine::driver::{Context, ErrorClass};
+    use loadframe_engine::util::draw::Draw;
+    use loadframe_engine::workload::corpus::Corpora;
+    use loadframe_engine::workload::variables::{Captured, Variables};
+
+    use super::super::collection::Collections;
     use super::*;
+
+    /// Judges the reply `answer` to a command.
+    fn judged(command: &[&str], answer: &[u8]) -> Result<u64, Failure> {
+        let context = Context { variables: Variables::default(), corpora: Corpora::default() };
+        let form = serde_json::json!({"command": command});
+        let operation = Operation::map(&form, &context, &Collections::default(), Duration::from_secs(1)).unwrap();
+        let draw = Draw::new(1, 2, 3);
+        let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
+        judge(&operation, Reader::new(answer), &values, &mut Memory::default())
+    }
+
+    #[test]
+    fn a_transaction_fails_with_its_commands_and_if_it_was_aborted() {
+        assert_eq!(judged(&["EXEC"], b"*2\r\n+OK\r\n:1\r\n").unwrap(), 2);
+        let failure = judged(&["exec"], b"*2\r\n+OK\r\n-WRONGTYPE not a list\r\n").unwrap_err();
+        assert_eq!((failure.class, failure.message.as_str()), (ErrorClass::Client, "WRONGTYPE not a list"));
+        assert!(judged(&["EXEC"], b"*1\r\n*1\r\n-OOM no\r\n").is_err_and(|no| no.class == ErrorClass::Rejected));
+        assert!(judged(&["EXEC"], b"*-1\r\n").unwrap_err().message.contains("WATCH"));
+        assert_eq!(judged(&["SET", "a", "1", "NX"], b"$-1\r\n").unwrap(), 0, "an assertion can refuse it");
+    }
 
     #[test]
     fn a_text_is_taken_for_the_value_that_it_reads_as() {

@@ -51,6 +51,8 @@ pub enum Kind {
 pub struct Command {
     words: Vec<Template>,
     key: Option<usize>,
+    /// Whether it ends a transaction; a nil reply then means that the server did nothing.
+    pub is_exec: bool,
 }
 
 impl Operation {
@@ -116,7 +118,7 @@ impl Command {
             "LMPOP" | "ZMPOP" | "SINTERCARD" | "ZINTER" | "ZUNION" | "ZDIFF" | "ZINTERCARD" => 2,
             _ => 1,
         };
-        Ok(Self { key: (key < words.len()).then_some(key), words })
+        Ok(Self { key: (key < words.len()).then_some(key), words, is_exec: name == "EXEC" })
     }
 
     /// Appends the command with drawn values to the request; returns the slot of its key, or `None` without a key.
