@@ -159,3 +159,65 @@ impl Postgres {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use loadframe_engine::driver::ErrorClass;
+    use loadframe_engine::util::draw::Draw;
+    use loadframe_engine::workload::corpus::Corpora;
+    use loadframe_engine::workload::variables::Variables;
+    use serde_json::json;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+    use super::*;
+
+    /// Serves one connection of the simple protocol. Sends the text of each query to `seen`. Cancels `pg_sleep`, as a
+    /// server with a `statement_timeout` does.
+    async fn serve(mut stream: TcpStream, seen: UnboundedSender<String>) -> std::io::Result<()> {
+        let length = stream.read_u32().await? as usize;
+        stream.read_exact(&mut vec![0; length - 4]).await?;
+        stream.write_all(b"R\0\0\0\x08\0\0\0\0Z\0\0\0\x05I").await?;
+        while stream.read_u8().await? == b'Q' {
+            let mut body = vec![0; stream.read_u32().await? as usize - 4];
+            stream.read_exact(&mut body).await?;
+            let text = String::from_utf8_lossy(&body).trim_end_matches('\0').to_owned();
+            let answer: &[u8] = match text.contains("pg_sleep") {
+                true => b"E\0\0\0\x20SERROR\0VERROR\0C57014\0Mlate\0\0Z\0\0\0\x05E",
+                false => b"C\0\0\0\x07OK\0Z\0\0\0\x05I",
+            };
+            let _ = seen.send(text);
+            stream.write_all(answer).await?;
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_transaction_that_the_server_cancels_is_rolled_back() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let (seen, mut texts) = unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(stream, seen.clone()));
+            }
+        });
+        let target = json!({"driver": "postgresql", "hosts": [host], "timeout": 60});
+        let driver = Postgres::new(&serde_json::from_value(target).unwrap()).unwrap();
+        driver.verify().await.unwrap();
+        let context = Context { variables: Variables::default(), corpora: Corpora::default() };
+        let form = json!({"sql": {"transaction": [{"statement": "SELECT pg_sleep(9)"}], "protocol": "simple"}});
+        let operation = driver.map(&form, &context).unwrap();
+        let mut connection = driver.connection(0);
+        for k in 0..2 {
+            let reply = driver.execute(&mut connection, &operation, &context, &Draw::new(1, 1, k), None).await;
+            assert_eq!(reply.outcome.unwrap_err().class, ErrorClass::Timeout);
+        }
+        let mut queries = Vec::new();
+        while let Ok(text) = texts.try_recv() {
+            queries.extend(Some(text).filter(|text| !text.contains("pg_is_in_recovery")));
+        }
+        assert_eq!(queries, ["BEGIN", "SELECT pg_sleep(9)", "ROLLBACK"].repeat(2));
+    }
+}

@@ -245,8 +245,9 @@ impl<'a> Turn<'a> {
             }
             whole.parts.push(part);
             whole.documents = 0;
-            // A broken or closed connection ends its transaction.
-            if !matches!(failure.class, ErrorClass::Connect | ErrorClass::Timeout) {
+            // A broken or closed connection ends its transaction; after a timeout of the server it is still open.
+            let late = failure.class == ErrorClass::Timeout && self.execution.limit.has_passed();
+            if failure.class != ErrorClass::Connect && !late {
                 let undone = self.simple("ROLLBACK").await;
                 if is_expected {
                     self.show("ROLLBACK", empty(), &undone);
