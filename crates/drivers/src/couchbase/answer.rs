@@ -5,7 +5,7 @@ use loadframe_engine::workload::variables::Values;
 use serde_json::{Map, Value};
 
 use super::packet::Response;
-use super::subdoc::{SOME_FAILED, culprit, values_found};
+use super::subdoc::{SOME_FAILED, culprit, unreadable, values_found};
 use crate::assertion::Assertion;
 use crate::capture::{Captures, Memory, Place};
 use crate::crud::Neutral;
@@ -46,6 +46,11 @@ const STATUSES: [(u16, ErrorClass, &str); 26] = [
 /// Returns the failure for an answer with a status other than 0: its class, and a message with the server's own text.
 pub fn refusal(answer: &Response<'_>) -> Failure {
     let status = if answer.status == SOME_FAILED { culprit(answer).unwrap_or(SOME_FAILED) } else { answer.status };
+    refused(status, answer.value)
+}
+
+/// Returns the failure for a status of a document or of one of its fields, with the server's text in `value`, if any.
+fn refused(status: u16, value: &[u8]) -> Failure {
     let known = STATUSES.iter().find(|(known, _, _)| *known == status);
     let (class, words) =
         known.map_or((ErrorClass::Server, "a status that is not known"), |(_, class, words)| (*class, words));
@@ -53,7 +58,7 @@ pub fn refusal(answer: &Response<'_>) -> Failure {
     if known.is_none() {
         message = format!("{message}: {status:#04x}");
     }
-    if let Some(context) = context(answer.value) {
+    if let Some(context) = context(value) {
         message = format!("{message} ({context})");
     }
     Failure::new(class, message)
@@ -83,6 +88,9 @@ pub fn judge(
     let fields = matches!(neutral, Neutral::Read(read) if !read.fields.is_empty());
     if answer.status != 0 && !(fields && answer.status == SOME_FAILED) {
         return Err(refusal(answer));
+    }
+    if fields && let Some(status) = unreadable(answer) {
+        return Err(refused(status, b""));
     }
     if assertion.is_some() || !captures.is_empty() {
         let document = document(neutral, answer, values);

@@ -277,9 +277,12 @@ mod tests {
     use loadframe_engine::workload::corpus::Corpora;
     use loadframe_engine::workload::variables::{Captured, Variables};
 
+    use super::super::answer::judge;
     use super::super::connection::ConnectOptions;
-    use super::super::packet::read_request;
+    use super::super::packet::{Response, read_request};
+    use super::super::subdoc::SOME_FAILED;
     use super::*;
+    use crate::capture::Memory;
     use crate::net::topology::Topology;
 
     /// Returns the state of a target without any contact to it.
@@ -344,6 +347,25 @@ mod tests {
                 assert_eq!(failure.class, ErrorClass::Client);
                 assert!(failure.message.contains("longer than 250 bytes"));
             }
+        }
+    }
+
+    #[test]
+    fn a_field_that_cannot_be_read_is_a_failure_and_a_missing_one_is_not() {
+        let (context, draw) = (context(), Draw::new(1, 2, 3));
+        let values = Values { variables: &context.variables, draw: &draw, captured: &Captured::NONE };
+        let form = json!({"read": {"collection": "c", "id": "a", "fields": ["age", "name"]}});
+        let operation = Operation::map(&form, &context, &nodes()).unwrap();
+        let Kind::Neutral(neutral, _) = &operation.kind else { panic!() };
+        let judged = |status| {
+            let value = [0, 0, 0, 0, 0, 1, b'7', 0, status, 0, 0, 0, 0];
+            let answer = Response { status: SOME_FAILED, value: &value };
+            judge(neutral, &answer, (None, &operation.captures), &values, &mut Memory::default())
+        };
+        assert_eq!(judged(0xc0).unwrap(), 1, "the document lacks the field");
+        for (status, message) in [(0xc1, "a field's place is not a mapping"), (0xc6, "the document is not JSON")] {
+            let failure = judged(status).unwrap_err();
+            assert_eq!((failure.class, failure.message.as_str()), (ErrorClass::Client, message));
         }
     }
 

@@ -8,6 +8,9 @@ pub const FIELDS: usize = 16;
 /// Status of an answer with at least one missing field.
 pub const SOME_FAILED: u16 = 0xcc;
 
+/// Status of a field that the document lacks.
+const MISSING: u16 = 0xc0;
+
 const GET: u8 = 0xc5;
 const PUT: u8 = 0xc8;
 /// Flag in the extras of a change: create the document if it does not exist.
@@ -56,16 +59,26 @@ fn path(out: &mut Vec<u8>, field: &[u8]) {
     out.push(b'`');
 }
 
-/// Returns the fields of an answer in request order: the JSON of each, or `None` if the store did not return it, such
-/// as a missing field. Ends before a field that is cut off.
+/// Returns the fields of an answer in request order: the JSON of each, or `None` if the store did not return it. Ends
+/// before a field that is cut off.
 pub fn values_found<'a>(answer: &Response<'a>) -> impl Iterator<Item = Option<&'a [u8]>> {
+    found(answer).map(|(status, value)| (status == 0).then_some(value))
+}
+
+/// Returns the first status of a read field that tells more than that the document lacks the field.
+pub fn unreadable(answer: &Response<'_>) -> Option<u16> {
+    found(answer).map(|(status, _)| status).find(|status| ![0, MISSING].contains(status))
+}
+
+/// Returns the status and the JSON of each field of an answer, in request order. Ends before a field that is cut off.
+fn found<'a>(answer: &Response<'a>) -> impl Iterator<Item = (u16, &'a [u8])> {
     let mut rest = answer.value;
     std::iter::from_fn(move || {
         let (head, after) = rest.split_at_checked(6)?;
         let length = u32::from_be_bytes([head[2], head[3], head[4], head[5]]) as usize;
         let (value, after) = after.split_at_checked(length)?;
         rest = after;
-        Some((head[..2] == [0, 0]).then_some(value))
+        Some((u16::from_be_bytes([head[0], head[1]]), value))
     })
 }
 
