@@ -51,7 +51,7 @@ pub async fn ask(
         let durable = durability.is_some();
         let (sent_request, outcome) =
             connections.ask(nodes, bucket, &document.request, document.shard, durable, limit).await;
-        whole = Some(sent_request.exchanged.beside(whole));
+        whole = Some(sent_request.exchanged.after(whole));
         document.outcome = Some(outcome.and_then(|()| match connections.answer(&sent_request) {
             Some(answer) => judge(&answer),
             None => Err(client("no answer")),

@@ -92,7 +92,7 @@ impl ConnectionSet {
             }
             let connection = &mut self.by_node[bucket.number][usize::from(node)];
             let (exchanged, outcome) = connection.speak(request, 1, limit).await;
-            let whole = before.map_or(exchanged, |before: Exchanged| before.then(&exchanged));
+            let whole = exchanged.after(before);
             before = Some(whole);
             if let Err(trouble) = outcome {
                 bucket.doubt();

@@ -51,8 +51,7 @@ impl Exchanged {
 
     /// Returns the exchange of a request that is given up now, after the exchange `before`, if any.
     pub fn given_up(before: Option<Self>) -> Self {
-        let now = Self::never();
-        before.map_or(now, |before| before.then(&now))
+        Self::never().after(before)
     }
 
     /// Returns the exchange of a request without a server: it lasts two readings of the clock.
@@ -90,6 +89,11 @@ impl Exchanged {
             bytes_sent: self.bytes_sent + other.bytes_sent,
             bytes_received: self.bytes_received + other.bytes_received,
         }
+    }
+
+    /// Combines this exchange with an earlier one of the same request, if any; see [`Self::then`].
+    pub fn after(self, before: Option<Self>) -> Self {
+        before.map_or(self, |before| before.then(&self))
     }
 
     /// Combines this exchange with a later one of the same request. The time between the two, in which the driver

@@ -84,7 +84,7 @@ pub async fn ask(
     for document in documents.iter_mut().filter(|document| document.outcome.is_none()) {
         let (sent_request, outcome) =
             connections.ask(nodes, &document.request, Some(usize::from(document.shard)), draw.turn, limit).await;
-        whole = Some(sent_request.exchanged.beside(whole));
+        whole = Some(sent_request.exchanged.after(whole));
         document.outcome = Some(match outcome {
             Ok(()) => match connections.answer(&sent_request).next() {
                 Some(Item::Error(words)) => Err(refusal(words)),

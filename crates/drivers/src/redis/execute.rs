@@ -157,10 +157,7 @@ impl ConnectionSet {
             let parts = if asking { [ASKING, &*request] } else { [&*request, b""] };
             let connection = &mut self.by_node[usize::from(node)];
             let (exchanged, outcome) = connection.speak(parts, 1 + before, limit).await;
-            let whole = match sent_request {
-                None => exchanged,
-                Some(sent_request) => sent_request.exchanged.then(&exchanged),
-            };
+            let whole = exchanged.after(sent_request.map(|sent| sent.exchanged));
             sent_request = Some(SentRequest { exchanged: whole, node, before });
             if let Err(trouble) = outcome {
                 nodes.doubt();

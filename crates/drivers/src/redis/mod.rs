@@ -224,6 +224,7 @@ fn words(request: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::time::{Duration, Instant};
 
     use loadframe_engine::driver::ErrorClass;
     use loadframe_engine::workload::corpus::Corpora;
@@ -269,5 +270,57 @@ mod tests {
             assert!(failure.message.contains("no node of the cluster serves slot"), "{failure:?}");
         }
         server.abort();
+    }
+
+    /// Answers each piece that a connection reads, until the test ends.
+    fn serve(listener: TcpListener, answer: impl Fn(&str) -> String + Clone + Send + 'static) {
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let answer = answer.clone();
+                tokio::spawn(async move {
+                    let mut piece = [0; 4096];
+                    while let Ok(count @ 1..) = stream.read(&mut piece).await {
+                        let piece = String::from_utf8_lossy(&piece[..count]);
+                        if piece.contains("AUTH") {
+                            tokio::time::sleep(LOGIN).await;
+                        }
+                        if stream.write_all(answer(&piece).as_bytes()).await.is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+    }
+
+    /// How long a server of `serve` takes for a login.
+    const LOGIN: Duration = Duration::from_millis(50);
+
+    #[tokio::test]
+    async fn a_login_at_the_new_node_of_moved_documents_is_no_service_time() {
+        let [old, new] =
+            [TcpListener::bind("127.0.0.1:0").await.unwrap(), TcpListener::bind("127.0.0.1:0").await.unwrap()];
+        let [host, moved] = [&old, &new].map(|listener| listener.local_addr().unwrap());
+        serve(new, |piece| if piece.contains("AUTH") { "+OK\r\n" } else { ":1\r\n" }.to_owned());
+        serve(old, move |piece| match piece {
+            _ if piece.contains("AUTH") => "+OK\r\n".to_owned(),
+            _ if piece.contains("SLOTS") => {
+                format!("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$0\r\n\r\n:{}\r\n", host.port())
+            }
+            _ => format!("-MOVED 1 {moved}\r\n"),
+        });
+        let auth = json!({"basic": {"user": "ann", "password": "hush"}});
+        let target = json!({"driver": "redis", "hosts": [host.to_string()], "timeout": 60, "auth": auth});
+        let driver = Redis::new(&serde_json::from_value(target).unwrap()).unwrap();
+        driver.verify().await.unwrap();
+        let corpora = BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 1}))]);
+        let context = Context { variables: Variables::default(), corpora: Corpora::open(&corpora, 1).unwrap() };
+        let form = json!({"bulk": {"collection": "c", "corpus": "trips", "size": 1}});
+        let operation = driver.map(&form, &context).unwrap();
+        let begun = Instant::now();
+        let reply = driver.execute(&mut driver.connection(0), &operation, &context, &Draw::new(1, 1, 0), None).await;
+        reply.outcome.unwrap();
+        assert_eq!(reply.documents, 1);
+        assert!(reply.sent >= begun + 2 * LOGIN, "after the first login, and later by the second");
     }
 }
