@@ -11,7 +11,7 @@ use tokio_postgres::{Client, Error, Statement};
 use super::connection::Broken;
 use super::error::{is_of_data, request as request_failure};
 use super::request::Param;
-use super::statements::{Turn, columns};
+use super::statements::{Turn, columns, names};
 use super::table::Table;
 use crate::crud::{Action, Bulk, Scalar, fields};
 use crate::exchanges::add_line;
@@ -56,7 +56,8 @@ pub async fn ask(
             Err(failure) => tally.fail_at(&[place], failure),
         }
     }
-    let mut begun = None;
+    // Statements are prepared before the first is sent, so that the service time excludes it.
+    let mut ready = Vec::new();
     for (key, documents) in &groups {
         let columns = table.document.as_ref().map_or_else(|| columns(key), |document| Ok(vec![document.clone()]))?;
         let columns = if bulk.action == Action::Delete { Vec::new() } else { columns };
@@ -64,17 +65,15 @@ pub async fn ask(
         let kept = text(table, bulk.action, &columns, 1).ends_with("DO NOTHING");
         let most = (VALUES / (columns.len() + 1)).max(1);
         for chunk in documents.chunks(most) {
-            let statements = match prepare(turn, table, bulk.action, (key, &columns), chunk.len()).await {
-                Ok(statements) => statements,
-                // Earlier chunks keep their outcomes.
-                Err(failure) => {
-                    tally.fail_at(&places(chunk), failure);
-                    continue;
-                }
-            };
-            begun.get_or_insert_with(|| turn.connection.marks.begin());
-            send(turn, chunk, &statements, (bulk.action, kept), &mut tally).await;
+            match prepare(turn, table, bulk.action, (key, &columns), chunk.len()).await {
+                Ok(statements) => ready.push((chunk, statements, kept)),
+                Err(failure) => tally.fail_at(&places(chunk), failure),
+            }
         }
+    }
+    let begun = (!ready.is_empty()).then(|| turn.connection.marks.begin());
+    for (chunk, statements, kept) in &ready {
+        send(turn, chunk, statements, (bulk.action, *kept), &mut tally).await;
     }
     // A failure can follow one that the server answered.
     let answered = tally.first().is_none();
@@ -120,6 +119,7 @@ fn read<'a>(
         Ok(())
     });
     read.map_err(|_| Failure::new(ErrorClass::Client, "a document of the corpus is not a JSON object"))?;
+    self::names(&names)?;
     if table.document.is_some() && bulk.action != Action::Delete {
         values.push(Param::Scalar(Scalar::Json(line)));
     }
@@ -307,6 +307,18 @@ mod tests {
     use serde_json::json;
 
     use super::super::Postgres;
+    use super::super::table::tests::table;
+    use super::*;
+
+    #[test]
+    fn a_document_with_a_field_that_is_not_text_fails_alone() {
+        let corpora = BTreeMap::from([("trips".to_owned(), json!({"generate": "nyc_taxi_trip", "documents": 1}))]);
+        let corpus = Corpora::open(&corpora, 1).unwrap().get("trips").unwrap();
+        let bulk = Bulk { collection: "t".to_owned(), corpus, size: 1, action: Action::Index, id: None };
+        let read = |line| read(&bulk, &table(false), line, 7, 0).map(|(names, _)| names);
+        assert_eq!(read(b"{\"a\": 1, \"b\": 2}").unwrap(), b"a\0b\0");
+        assert_eq!(read(b"{\"\xff\": 1}").unwrap_err().message, "the name of a field is not text");
+    }
 
     #[test]
     fn an_unreadable_document_is_refused_at_its_position() {

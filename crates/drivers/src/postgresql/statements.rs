@@ -464,7 +464,7 @@ pub fn columns(key: &[u8]) -> Result<Vec<String>, Failure> {
 }
 
 /// Returns a key of prepared statements as text. Refuses a name that is not text.
-fn names(key: &[u8]) -> Result<&str, Failure> {
+pub fn names(key: &[u8]) -> Result<&str, Failure> {
     std::str::from_utf8(key).map_err(|_| Failure::new(ErrorClass::Client, "the name of a field is not text"))
 }
 

@@ -158,11 +158,11 @@ pub fn quoted(name: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
 
     /// Returns a table with the columns `a` and `b`, or with a document column.
-    fn table(document: bool) -> Table {
+    pub fn table(document: bool) -> Table {
         let columns: &[&str] = if document { &["document"] } else { &["a", "b"] };
         Table {
             name: quoted("t"),
