@@ -104,7 +104,7 @@ impl ConnectionSet {
             }
             // A node that lost the vbucket may send the new configuration in its answer. Otherwise fetch it.
             let learned = match nodes.known.host(node) {
-                Some(host) => nodes.learn(bucket, answer.value, &host).await,
+                Some(host) => limit.within(nodes.learn(bucket, answer.value, &host)).await.unwrap_or(false),
                 None => false,
             };
             if !learned && let Err(error) = nodes.discover(bucket, limit).await {

@@ -141,7 +141,8 @@ impl CouchbaseNodes {
             let answer = http_service::get(host, &self.connect_options, &path, limit).await?;
             match answer.status() {
                 200 => {
-                    if self.learn(bucket, answer.body(), host).await {
+                    let learned = limit.within(self.learn(bucket, answer.body(), host)).await;
+                    if learned.ok_or_else(|| limit.missed())? {
                         return Ok(());
                     }
                 }

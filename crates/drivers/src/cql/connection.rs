@@ -213,16 +213,17 @@ impl Thread {
         connected > 0
     }
 
-    /// Returns a table's metadata, from the session's or from the store if the session's lacks it. The session must be
-    /// open.
-    pub async fn table(&self, session: &Session, name: &TableName) -> Result<Rc<Table>, Failure> {
+    /// Returns a table's metadata, from the session's or from the store, within `limit`, if the session's lacks it. The
+    /// session must be open.
+    pub async fn table(&self, session: &Session, name: &TableName, limit: Limit) -> Result<Rc<Table>, Failure> {
         if let Some(table) = self.tables.borrow().get(name) {
             return Ok(table.clone());
         }
         let mut table = Table::find(&session.get_cluster_state(), name);
         if table.is_err() {
             // The table may be newer than the session's metadata.
-            session.refresh_metadata().await.map_err(|error| Failure::new(ErrorClass::Connect, error.to_string()))?;
+            let refreshed = limit.within(session.refresh_metadata()).await.ok_or_else(|| limit.missed())?;
+            refreshed.map_err(|error| Failure::new(ErrorClass::Connect, error.to_string()))?;
             table = Table::find(&session.get_cluster_state(), name);
         }
         let table = Rc::new(table?);

@@ -39,7 +39,7 @@ pub type StatementOutcome = Outcome<Answer>;
 impl Execution<'_> {
     /// Returns a table's metadata. Fails if the table does not exist or its key has several columns.
     pub async fn table(&self, name: &TableName) -> Result<std::rc::Rc<Table>, Failure> {
-        self.thread.table(self.session, name).await
+        self.thread.table(self.session, name, self.limit).await
     }
 
     /// Returns the operation's prepared statement for the columns `names`. On first use, prepares the text from `text`.

@@ -128,7 +128,7 @@ impl RedisNodes {
         let mut answer = connection.ask(&[b"CLUSTER", b"SLOTS"], limit).await?;
         if let Some(Item::List(ranges)) = answer.clone().next() {
             answer.next();
-            self.learn(answer, ranges, host).await;
+            limit.within(self.learn(answer, ranges, host)).await.ok_or_else(|| limit.missed())?;
             self.mode.store(Mode::Cluster as u8, Ordering::Release);
             return Ok(());
         }
