@@ -55,7 +55,9 @@ pub async fn execute(
     let execute = async |(place, (statement, row)): &Placed| (*place, execution.execute(statement, row).await);
     let executions = ready.iter().map(execute);
     let answers: Vec<(usize, StatementOutcome)> = iter(executions).buffer_unordered(IN_FLIGHT).collect().await;
-    if let (Some(shown), Some((_, (statement, _))), Some((_, asked))) = (shown, ready.first(), answers.first()) {
+    // Answers are in the order of their arrival.
+    let first = ready.first().and_then(|(first, _)| answers.iter().find(|(place, _)| place == first));
+    if let (Some(shown), Some((_, (statement, _))), Some((_, asked))) = (shown, ready.first(), first) {
         show(shown, statement, &asked.answer);
     }
     let node = answers.first().map_or(0, |(_, asked)| asked.node);
