@@ -174,6 +174,8 @@ impl<D: Driver> Worker<D> {
             if !left.is_empty() && retries < most {
                 retries += 1;
                 retry_state.after(&reply);
+                // An answer may leave events that it does not name.
+                retry_state.carry(left);
                 let times = self.times(stream, seat, start);
                 self.recorder.borrow_mut().attempt(choice.slot, times, reply, &self.waiting.borrow());
                 continue;

@@ -95,6 +95,11 @@ impl RetryState {
         self.documents = Some(reply.rejected.iter().filter_map(place).collect());
     }
 
+    /// Makes the next attempt carry the documents with these indices in the whole request.
+    pub fn carry(&mut self, documents: Vec<u32>) {
+        self.documents = Some(documents);
+    }
+
     /// Returns the reply of the last attempt, with earlier permanent failures and stored documents included.
     pub fn settle(self, reply: Reply) -> Reply {
         let Self { lost, passed, .. } = self;

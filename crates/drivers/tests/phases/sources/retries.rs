@@ -24,6 +24,22 @@ fn small_batches(operation: Value) -> Value {
 }
 
 #[test]
+fn retryable_events_are_resent_and_refused_ones_become_dead_letters() {
+    let texts = Folder::new();
+    let path = file(&texts, "log.ndjson", (0..5_000).map(bid).collect::<String>());
+    for (retries, uncounted) in [(0, 0), (2, 0), (0, 60), (2, 60)] {
+        let mut plan = ingesting(json!({"files": [path], "batch": 100}), json!("exhausted"));
+        plan["operations"]["take_in"] =
+            json!({"half_rejected": 5, "unanswered": 2, "uncounted": uncounted, "refused": "\"b77\""});
+        plan["streams"][0]["retries"] = json!(retries);
+        let (outcome, _folder) = run::<Fussy>(&plan);
+        adds_up(&outcome);
+        assert_eq!((count(&outcome, "indexed"), count(&outcome, "left_over")), (4_999, 0), "{outcome}");
+        assert_eq!(outcome["sources"]["ads"]["dead_letters"], json!({"refused": 1}));
+    }
+}
+
+#[test]
 fn a_batch_that_cannot_be_placed_leaves_the_clients_to_fresh_events() {
     let folder = Folder::new();
     let (running, address) = listening::<Fussy>(&small_batches(json!({"rejected": "stuck"})), &folder);
