@@ -22,7 +22,7 @@ class Untold(MadeUp):
         return pa.table({name: pa.array([], kind) for name, kind in names.items()})
 
 
-def run(name, nodes, response, store, *, family="http", verdict=None):
+def run(name, nodes, response, store, *, family="http", verdict=None, **more):
     whole = operation(10.0)
     counts = {"requests": 1000, "successes": 1000, "documents": 0, "errors": {}}
     part = PartFigures(
@@ -31,7 +31,7 @@ def run(name, nodes, response, store, *, family="http", verdict=None):
     walk = operation(10.0, response=Latency(mean=response), parts={"store": part})
     manifest = Manifest(FORMAT, store=RecordedStore(family=family))
     made = summary(phase("week", {"walk": walk, "log_in": whole}), **({"verdict": verdict} if verdict else {}))
-    return RecordedRun(name, 1, {"nodes": nodes}, Untold(made, manifest))
+    return RecordedRun(name, 1, {"nodes": nodes, **more}, Untold(made, manifest))
 
 
 def test_shares_are_means_over_runs_and_have_intervals():
@@ -49,3 +49,11 @@ def test_shares_are_means_over_runs_and_have_intervals():
 def test_runs_that_are_not_sound_and_stores_that_are_no_services_do_not_count():
     spoilt = run("a", 1, 0.02, 0.01, verdict=invalid("cluster-state"))
     assert tiers([spoilt, run("b", 1, 0.02, 0.01, family="elasticsearch")], "week").waiting == ()
+
+
+def test_runs_with_different_numbers_of_clients_are_not_mixed():
+    runs = [run("a", 1, 0.02, 0.01, clients=1), run("b", 1, 0.2, 0.18, clients=8)]
+    few, many = tiers(runs, "week").waiting
+    assert [(row.clients, row.response.value) for row in (few, many)] == [(1, 0.02), (8, 0.2)]
+    assert many.share.value == pytest.approx(0.9)
+    assert not many.share.is_finite, "runs of another load do not repeat it"

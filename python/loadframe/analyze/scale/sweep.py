@@ -85,9 +85,10 @@ _SERVICES = "http"
 
 @dataclass(frozen=True)
 class Waiting:
-    """One operation at one number of instances: mean response (s), and the part of it spent in another tier."""
+    """One operation at one size: mean response (s), and the part of it spent in another tier."""
 
-    nodes: int | None
+    nodes: int | None  #: instances
+    clients: int | None  #: None for an open load or a number that changes
     operation: str
     part: str
     response: Estimate
@@ -107,6 +108,7 @@ class Tiers:
             "waiting": [
                 {
                     "nodes": row.nodes,
+                    "clients": row.clients,
                     "operation": row.operation,
                     "part": row.part,
                     "response": row.response.as_dict(),
@@ -120,15 +122,15 @@ class Tiers:
 
 def tiers(runs: Iterable[RecordedRun], phase: str) -> Tiers:
     """Return the waiting times of a phase's sound runs; empty if no response reported a part's time."""
-    by_nodes: dict[int | None, list[RecordedRun]] = defaultdict(list)
+    by_size: dict[tuple[int | None, int | None], list[RecordedRun]] = defaultdict(list)
     for run in runs:
         if run.sound and run.run and run.manifest.store.family == _SERVICES:
-            by_nodes[run.nodes].append(run)
-    ordered = sorted(by_nodes.items(), key=lambda item: item[0] or 0)
-    return Tiers(tuple(row for nodes, at_nodes in ordered for row in _waiting(nodes, at_nodes, phase)))
+            by_size[run.nodes, run.clients(phase)].append(run)
+    ordered = sorted(by_size.items(), key=lambda item: [number or 0 for number in item[0]])
+    return Tiers(tuple(row for size, of_size in ordered for row in _waiting(*size, of_size, phase)))
 
 
-def _waiting(nodes: int | None, runs: Sequence[RecordedRun], phase: str) -> Iterable[Waiting]:
+def _waiting(nodes: int | None, clients: int | None, runs: Sequence[RecordedRun], phase: str) -> Iterable[Waiting]:
     """Yield the mean response time and the mean time in another tier, for each operation and part."""
     seen: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for run in runs:
@@ -139,7 +141,7 @@ def _waiting(nodes: int | None, runs: Sequence[RecordedRun], phase: str) -> Iter
     for (name, part), pairs in seen.items():
         responses, waited = zip(*pairs, strict=True)
         share = within(mean_interval([took / response for response, took in pairs]), most=1.0)
-        yield Waiting(nodes, name, part, within(mean_interval(responses)), within(mean_interval(waited)), share)
+        yield Waiting(nodes, clients, name, part, within(mean_interval(responses)), within(mean_interval(waited)), share)
 
 
 _CPUS = "store.limits.cpus"

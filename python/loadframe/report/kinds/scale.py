@@ -44,18 +44,19 @@ from loadframe.report.tables import (
 )
 from loadframe.report.terminal_table import TerminalTable
 
-_WAITING = ("operation", "part", "instances", "response", "time in the part", "share")
+_WAITING = ("operation", "part", "instances", "clients", "response", "time in the part", "share")
 _WAITING_TITLE = "Response times of users, and the application's waiting time in them"
 
 
 def _waiting_rows(tiers: Tiers) -> list[list[Cell]]:
-    """Return the cells of the waiting times, by operation, part of the application, and number of instances."""
-    rows = sorted(tiers.waiting, key=lambda row: (row.operation, row.part, row.nodes or 0))
+    """Return the cells of the waiting times, by operation, part of the application, and size."""
+    rows = sorted(tiers.waiting, key=lambda row: (row.operation, row.part, row.nodes or 0, row.clients or 0))
     return [
         [
             Cell(row.operation),
             Cell(row.part),
             count_cell(row.nodes or 0),
+            count_cell(row.clients) if row.clients else Cell(""),
             estimate_cell(seconds_estimate(row.response), row.response, "s"),
             estimate_cell(seconds_estimate(row.waited), row.waited, "s"),
             estimate_cell(percent_text(row.share), row.share, "%"),
