@@ -12,9 +12,13 @@ from simulated import Truth, write_experiment
 @pytest.fixture(scope="module")
 def curves(tmp_path_factory):
     """Nodes of half a CPU, and of a whole one, which are twice as fast; nodes slow each other down."""
+    return measured_curves(tmp_path_factory, noise=0.01)
+
+
+def measured_curves(tmp_path_factory, noise):
     result = []
     for cpus, lam in ((0.5, 100.0), (1.0, 200.0)):
-        truth = Truth(lam=lam, node_sigma=0.25, sigma=0.0, kappa=0.0, noise=0.01, seconds=2)
+        truth = Truth(lam=lam, node_sigma=0.25, sigma=0.0, kappa=0.0, noise=noise, seconds=2)
         path = write_experiment(
             tmp_path_factory.mktemp("equal") / "e", truth, nodes=(1, 2, 4), clients=(4,), repetitions=2
         )
@@ -43,3 +47,10 @@ def test_it_is_said_in_words(curves):
 def test_without_a_limit_that_varies_there_is_nothing_to_compare(curves):
     assert equal_resources(curves[:1]) == ()
     assert equal_resources([replace(curve, others={}) for curve in curves]) == ()
+
+
+def test_a_noisy_phase_does_not_widen_the_intervals_of_another(curves, tmp_path_factory):
+    noisy = [replace(curve, phase="noisy") for curve in measured_curves(tmp_path_factory, noise=0.3)]
+    alone, together = equal_resources(curves), equal_resources([*curves, *noisy])
+    assert together[: len(alone)] == alone
+    assert together[1].ratio.high / together[1].ratio.low < together[5].ratio.high / together[5].ratio.low

@@ -170,7 +170,10 @@ def equal_resources(curves: Sequence[PhaseCurves]) -> tuple[Shape, ...]:
 
     Empty unless nodes and the nodes' CPU limit are factors.
     """
-    noise = pooled_noise(_throughputs(treatment) for curve in curves for treatment in curve.treatments)
+    by_phase: dict[str, list[Treatment]] = defaultdict(list)
+    for curve in curves:
+        by_phase[curve.phase] += curve.treatments
+    noises = {phase: pooled_noise(map(_throughputs, treatments)) for phase, treatments in by_phase.items()}
     grouped: dict[tuple[str, _Levels, float], list[tuple[float, Treatment]]] = defaultdict(list)
     for curve in curves:
         cpus = curve.others.get(_CPUS)
@@ -179,14 +182,14 @@ def equal_resources(curves: Sequence[PhaseCurves]) -> tuple[Shape, ...]:
         others = tuple((name, level) for name, level in curve.others.items() if name != _CPUS)
         for nodes in {treatment.nodes for treatment in curve.treatments if treatment.nodes}:
             at_nodes = [treatment for treatment in curve.treatments if treatment.nodes == nodes]
-            best = choose(at_nodes, noise)
+            best = choose(at_nodes, noises[curve.phase])
             grouped[curve.phase, others, round(nodes * cpus, 6)].append((float(cpus), best))
     shapes = []
     for (phase, others, _), sized in grouped.items():
         ordered = sorted(sized, key=lambda pair: pair[1].nodes or 0)
         base = ordered[0][1]
         for cpus, best in ordered if len(ordered) > 1 else ():
-            ratio = Estimate(1.0, 1.0, 1.0) if best is base else ratio_of(best, base, noise)
+            ratio = Estimate(1.0, 1.0, 1.0) if best is base else ratio_of(best, base, noises[phase])
             shapes.append(Shape(phase, others, best.nodes or 0, cpus, best.throughput, ratio))
     return tuple(shapes)
 
