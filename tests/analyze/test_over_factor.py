@@ -7,6 +7,7 @@ import pytest
 from loadframe.analyze.experiment import read_experiment
 from loadframe.analyze.scale.curves import curves_over
 from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.analyze.verdict.rules import NODE_LOST
 from loadframe.report import scale_words
 from loadframe.report.kinds import read_report
 from loadframe.report.kinds.scale import sweep_page
@@ -125,3 +126,19 @@ def test_a_level_at_which_every_run_failed_is_named_without_a_figure(tmp_path):
     assert [(point.runs, point.failed) for point in others] == [(1, 0)] * 3
     assert (dead.level, dead.runs, dead.failed, dead.rate) == (SIZES[-1], 0, 1, None)
     assert "1 failed" in read_report(path).page
+
+
+def test_a_failed_run_in_the_figures_is_named_as_included(tmp_path):
+    design = [{"run": f"b1-size{size}", "block": 1, "treatment": {FACTOR: size}} for size in SIZES]
+    names = [entry["run"] for entry in design]
+    path = write_experiment(tmp_path / "e", missing=names, design=design, factors={FACTOR: SIZES})
+    for entry in design:
+        write_run(path / "runs", entry["run"], Truth(seconds=2), treatment=entry["treatment"], block=1)
+    file = path / "runs" / names[-1] / "summary.json"
+    summary = json.loads(file.read_text())
+    reason = {"code": NODE_LOST.code, "cause": "node-0 ended", "remedy": "see its log"}
+    summary["verdict"] |= {"valid": False, "reasons": [reason], "figures": []}
+    file.write_text(json.dumps(summary))
+    ((*_, last),) = [line.points for (curve,) in [curves_over(read_experiment(path))] for line in curve.lines]
+    assert (last.runs, last.failed, last.included) == (1, 1, 1)
+    assert "1 failed, 1 of them included" in read_report(path).page

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from loadframe.analyze.scale.sweep import read_sweep
+from loadframe.analyze.verdict.rules import NODE_LOST
 from loadframe.record import RunWriter
 from loadframe.report.kinds import read_report
 from loadframe.report.run_status import trust
@@ -74,6 +75,20 @@ def test_a_run_that_was_made_again_has_failed_all_the_same(tmp_path):
     (level,) = curves.failed
     assert tuple(level.figures[key] for key in ("clients", "failed", "total")) == (4, 1, 3)
     assert f"{name}, attempt 1: node-0 ended" in level.cause
+
+
+def test_a_run_that_lost_a_node_is_named_as_part_of_the_curves(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(1, 2, 4))
+    file = path / "runs" / "b1-nodes1-clients4" / "summary.json"
+    summary = json.loads(file.read_text())
+    reason = {"code": NODE_LOST.code, "cause": "node-0 ended", "remedy": "see its log"}
+    summary["verdict"] |= {"valid": False, "reasons": [reason], "figures": []}
+    file.write_text(json.dumps(summary))
+    (curves,) = read_sweep(path).curves
+    assert len(curves.treatments[-1].points) == 2
+    (level,) = curves.failed
+    assert level.cause.endswith("in 1 of 2 runs (b1-nodes1-clients4: node-0 ended): the curves include 1 of these runs")
+    assert "did not fail" not in level.remedy
 
 
 def test_the_best_number_of_clients_is_one_at_which_the_store_did_not_fail(tmp_path):

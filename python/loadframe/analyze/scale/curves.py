@@ -45,16 +45,27 @@ def _level(nodes: int | None, clients: int | None) -> str:
     return ", ".join(filter(None, parts)) or "the only level"
 
 
-def _failed_level(nodes: int | None, clients: int | None, failed: int, total: int, listed: str, shown: bool) -> str:
-    """Return the cause; `listed` has the failed runs. `shown`: whether other runs of the level are on the curves."""
+def _failed_level(
+    nodes: int | None, clients: int | None, failed: int, total: int, listed: str, shown: bool, included: int
+) -> str:
+    """Return the cause; `listed` has the failed runs, of which `included` are on the curves.
+
+    `shown`: whether other runs of the level are on the curves.
+    """
     rest = "the curves include only the other runs" if shown else "the curves lack this level"
+    if included:
+        rest = f"the curves include {included} of these runs"
     return f"at {_level(nodes, clients)} the store failed in {failed} of {counted(total, 'run')} ({listed}): {rest}"
 
 
 FAILED_LEVEL = Rule(
     "failed_level",
     _failed_level,
-    "the curves describe a store that did not fail; find the cause of the failures",
+    lambda included: (
+        "find the cause of the failures, and measure again"
+        if included
+        else "the curves describe a store that did not fail; find the cause of the failures"
+    ),
 )
 
 
@@ -68,12 +79,13 @@ def failed_levels(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[
         failed = [run for run in members if run.store_failed]
         if failed:
             total = len(failed) + sum(run.sound and not run.store_failed for run in members)
-            on_curves = any(
-                point.run not in {run.id for run in failed}
+            on_curves = {
+                point.run
                 for treatment in treatments
                 if (treatment.nodes, treatment.clients) == (nodes, clients)
                 for point in treatment.points
-            )
+            }
+            names = {run.id for run in failed}
             levels.append(
                 FAILED_LEVEL(
                     nodes=nodes,
@@ -81,7 +93,8 @@ def failed_levels(runs: Sequence[RecordedRun], phase: str, treatments: Sequence[
                     failed=len(failed),
                     total=total,
                     listed=runs_by_reason(failed),
-                    shown=on_curves,
+                    shown=bool(on_curves - names),
+                    included=len(on_curves & names),
                 )
             )
     return tuple(levels)
@@ -316,7 +329,8 @@ class PointOver:
     runs: int
     rate: Estimate | None  #: 1/s
     response: Estimate | None  #: s, the median response time of the main operation
-    failed: int = 0  #: runs in which the store failed; the figures exclude them
+    failed: int = 0  #: runs in which the store failed
+    included: int = 0  #: those of them in the figures: valid runs, such as after the loss of a node
 
 
 @dataclass(frozen=True)
@@ -356,6 +370,7 @@ class CurveOver:
                             "level": point.level,
                             "runs": point.runs,
                             "failed_runs": point.failed,
+                            "failed_included": point.included,
                             "rate": point.rate and point.rate.as_dict(),
                             "response_p50": point.response and point.response.as_dict(),
                         }
@@ -411,6 +426,7 @@ def _factor_curve(folder: RecordedExperiment, phase: str, factor: str, levels: N
                 _mean(by_level[level], measures[0], noises[0]),
                 _mean(by_level[level], measures[1], noises[1]),
                 failed.get((written, level), 0),
+                sum(run.store_failed for run in by_level[level]),
             )
             for level, at in levels.numbers.items()
             if level in by_level

@@ -31,7 +31,7 @@ def curves_document(curves: PhaseCurves) -> dict[str, Any]:
         "treatments": [_treatment(treatment) for treatment in curves.treatments],
         "failed": [
             {
-                **{key: level.figures[key] for key in ("nodes", "clients", "failed")},
+                **{key: level.figures[key] for key in ("nodes", "clients", "failed", "included")},
                 "runs": level.figures["total"],
                 **level.as_dict(),
             }

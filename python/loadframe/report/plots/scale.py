@@ -40,7 +40,7 @@ def over_factor_section(curves: Sequence[CurveOver]) -> Table:
             Cell(curve.phase),
             Cell(_name(curve.factor), str(point.level)),
             Cell(treatment_text(line.others)),
-            count_cell(point.runs, f"{point.failed} failed" if point.failed else ""),
+            count_cell(point.runs, _failed_text(point)),
             estimate_cell("–" if point.rate is None else measured_text(point.rate), point.rate),
             estimate_cell(seconds_estimate(point.response), point.response, "s"),
         ]
@@ -55,6 +55,12 @@ def over_factor_section(curves: Sequence[CurveOver]) -> Table:
     columns = ("phase", "over", "at", "runs", curves[0].rate.unit, "p50")
     figures = [_figure(curve, f"over-{number}") for number, curve in enumerate(curves)]
     return Table(columns, rows, names=3, note=note, figures=figures)
+
+
+def _failed_text(point: PointOver) -> str:
+    """Write the number of failed runs and how many of them the figures include; empty without any."""
+    included = f", {point.included} of them included" if point.included else ""
+    return f"{point.failed} failed{included}" if point.failed else ""
 
 
 def _operations(curves: Sequence[CurveOver]) -> str:
