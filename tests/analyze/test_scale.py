@@ -17,6 +17,7 @@ from loadframe.analyze.scale.treatments import Point, choose, gather, highest_lo
 from loadframe.analyze.settings.analysis import analyse
 from loadframe.analyze.telemetry import FRESH_NODE
 from loadframe.base.errors import BadInput
+from loadframe.report import scale_words
 from loadframe.report.kinds.scale import sweep_page
 from simulated import Truth, write_experiment, write_run
 
@@ -341,6 +342,34 @@ def test_nodes_on_cores_of_their_own_share_none_and_may_have_too_few(tmp_path):
 def test_an_open_load_does_not_give_a_capacity(tmp_path):
     (curves,) = read_sweep(write_experiment(tmp_path / "e", Truth(rate=50.0), clients=(4, 8), repetitions=1)).curves
     assert warnings.OPEN_LOAD(phase="range_100") in curves.warnings
+
+
+def test_the_answer_of_an_open_load_is_its_response_time(tmp_path):
+    truth = Truth(rate=50.0, noise=0.01, seconds=2)
+    path = write_experiment(tmp_path / "e", truth, nodes=(1, 2, 4), clients=(8,), factors={"nodes": [1, 2, 4]})
+    (curves,) = read_sweep(path).curves
+    assert curves.offered
+    assert (curves.over_nodes, curves.speedups) == (None, ())
+    assert curves.best[0].response_p99 > curves.best[-1].response_p99
+    words = scale_words.lead(curves)
+    assert words.startswith("The offered rate was achieved at 1, 2 and 4 nodes (")
+    assert "Response times of range_100 from 1 to 4 nodes: p50 " in words
+    assert "; p99 is 0." in words
+    assert "hroughput" not in words
+
+
+def test_an_open_load_that_was_not_achieved_measures_the_throughput(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(rate=50.0, seconds=2), nodes=(1, 2), clients=(8,))
+    for number, file in enumerate(sorted(path.glob("runs/*/summary.json"))):
+        summary = json.loads(file.read_text())
+        reason = {"code": "not_achieved", "cause": "in phase range_100 the load achieved only 80 %", "remedy": "wait"}
+        summary["verdict"] |= {"valid": False, "reasons": [reason], "figures": []}
+        file.write_text(json.dumps(summary))
+        (curves,) = read_sweep(path).curves
+        if number == 0:
+            assert "; in at least one run it was not achieved at 1 node (" in scale_words.lead(curves)
+    assert not curves.offered
+    assert scale_words.lead(curves).startswith("Throughput ")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"experiment": "e", "factors": {}, "measure": []}'])

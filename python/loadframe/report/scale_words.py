@@ -6,6 +6,7 @@ from loadframe.analyze.figures import STATES
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.scale.saturation import IDLE, OVERLOADED, Calibration
 from loadframe.analyze.scale.sweep import PhaseCurves, Shape
+from loadframe.analyze.scale.treatments import Treatment, p99_ratio
 from loadframe.base.units import counted, format_count, format_nodes, format_share, format_shares
 from loadframe.report.fit import scaled_sentences, sentence
 from loadframe.report.labels import seconds_text, treatment_text
@@ -26,6 +27,8 @@ def lead(curves: PhaseCurves) -> str:
         )
         return f"No answer: no {why}."
     nodes, unit = curves.over_nodes, curves.rate.unit
+    if curves.offered:
+        return _offered(curves)
     if nodes is None:
         fits = [curve.fit for curve in curves.over_clients if curve.fit]
         return sentence(fits[0], unit) if fits else _single(curves)
@@ -49,6 +52,51 @@ def lead(curves: PhaseCurves) -> str:
         f"Throughput {verb} {values}: {estimate_text(last.speedup)} times as much on {many / few:g} times the nodes,"
         f" an efficiency of {percent_text(last.efficiency)}."
     )
+
+
+def _offered(curves: PhaseCurves) -> str:
+    """Return where the rate of an open load was achieved, and how the response times change with the nodes."""
+    reached = [at for at in curves.best if at.offered]
+    missed = [at for at in curves.best if not at.offered]
+    words = f"The offered rate was achieved{_at(reached)}{_throughputs(reached, curves)}" if reached else ""
+    if missed:
+        start = "; in at least one run it" if reached else "In at least one run the offered rate"
+        words += f"{start} was not achieved{_at(missed)}{_throughputs(missed, curves)}"
+    first, last = curves.best[0], curves.best[-1]
+    times = [
+        f"{name} {_time_text(*ends[0])}" + (f" to {_time_text(*ends[1])}" if first is not last else "")
+        for name, ends in (
+            ("p50", [(at.response_p50, at.response_p50_low) for at in (first, last)]),
+            ("p99", [(at.response_p99, at.response_p99_low) for at in (first, last)]),
+        )
+    ]
+    span = f" from {first.nodes} to {format_nodes(last.nodes or 0)}" if first is not last else ""
+    words += f". Response times of {curves.operation}{span}: {', '.join(times)}"
+    ratio = p99_ratio(last, first, curves.best) if first is not last else None
+    if ratio is None:
+        return f"{words}."
+    if not ratio.is_finite:
+        return f"{words}. No treatment has two valid runs, so the noise in these figures is unknown."
+    some = "no significant change of p99, " if ratio.low <= 1 <= ratio.high else "p99 is "
+    return f"{words}; {some}{estimate_text(ratio)} times."
+
+
+def _at(treatments: Sequence[Treatment]) -> str:
+    """Write the numbers of nodes of treatments as part of a sentence; empty if they are unknown."""
+    counts = [at.nodes for at in treatments if at.nodes]
+    return f" at {format_nodes(*counts)}" if counts else ""
+
+
+def _throughputs(treatments: Sequence[Treatment], curves: PhaseCurves) -> str:
+    """Write the throughput of treatments, or its range, in parentheses."""
+    values = [at.throughput.value for at in treatments]
+    ends = dict.fromkeys(format_count(value) for value in (min(values), max(values)))
+    return f" ({' to '.join(ends)} {curves.rate.unit})"
+
+
+def _time_text(value: float | None, low: float | None) -> str:
+    """Write a response time, as a bound if the load generator's delays bound it."""
+    return f"at most {seconds_text(value)}" if value and low is not None and low < value else seconds_text(value)
 
 
 def limits(curves: PhaseCurves) -> list[str]:

@@ -152,6 +152,11 @@ class PhaseCurves:
     #: Whether the phase has other operations than `operation`, the one of the response times.
     other_operations: bool = False
 
+    @property
+    def offered(self) -> bool:
+        """Whether the rate of an open load is the throughput of a run; then nothing is claimed about throughput."""
+        return any(point.offered for treatment in self.treatments for point in treatment.points)
+
 
 def phase_curves(
     runs: Sequence[RecordedRun],
@@ -184,10 +189,12 @@ def phase_curves(
     over_clients = tuple(
         _curve("clients", nodes, group, lambda point: point.clients, seed)
         for nodes, group in by_nodes.items()
-        if len({at.clients for at in group}) > 1
+        if len({at.clients for at in group}) > 1 and not any(at.offered for at in group)
     )
     failed = failed_levels([*runs, *attempts], phase, treatments)
-    several = len({chosen.nodes for chosen in best}) > 1
+    # The rate of an open load says nothing about the growth of throughput with nodes.
+    offered = any(point.offered for treatment in treatments for point in treatment.points)
+    several = len({chosen.nodes for chosen in best}) > 1 and not offered
     return PhaseCurves(
         phase=phase,
         others=others,

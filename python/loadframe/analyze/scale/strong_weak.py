@@ -190,7 +190,9 @@ def pair(curves: Mapping[Scaling, PhaseCurves]) -> CurvePair:
     }
     fewest = {min(speedups) for speedups in measured.values() if speedups}
     refusal = None
-    if not all(measured.values()):
+    if any(curve.offered for curve in curves.values()):
+        refusal = "the load is open, so its throughput is the offered rate"
+    elif not all(measured.values()):
         without = " and ".join(f"the {scaling} curve" for scaling, speedups in measured.items() if not speedups)
         refusal = f"fewer than two numbers of nodes have usable runs in {without}"
     elif len(fewest) > 1:

@@ -177,7 +177,7 @@ def equal_resources(curves: Sequence[PhaseCurves]) -> tuple[Shape, ...]:
     grouped: dict[tuple[str, _Levels, float], list[tuple[float, Treatment]]] = defaultdict(list)
     for curve in curves:
         cpus = curve.others.get(_CPUS)
-        if not isinstance(cpus, int | float):
+        if not isinstance(cpus, int | float) or curve.offered:
             continue
         others = tuple((name, level) for name, level in curve.others.items() if name != _CPUS)
         for nodes in {treatment.nodes for treatment in curve.treatments if treatment.nodes}:

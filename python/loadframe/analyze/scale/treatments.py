@@ -19,10 +19,12 @@ from loadframe.analyze.compare.estimate_ratio import Observation, estimate_ratio
 from loadframe.analyze.compare.measures import Measure
 from loadframe.analyze.estimate import Estimate, half_width, on_log_scale, shrink
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.figures import EXACT, State, Stretch, stretch_of
+from loadframe.analyze.figures import EXACT, State, Stretch, codes_about, stretch_of
 from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.analyze.sessions import blocks_of
+from loadframe.analyze.verdict.rules import NOT_ACHIEVED
 from loadframe.record.schema.figures import Latency
+from loadframe.record.schema.summary import PhaseSummary
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,8 @@ class Point:
     #: Quality of its throughput and of its response times: good, bounded or unknown.
     state: State = "good"
     response_state: State = "good"
+    #: Whether its throughput is the rate of an open load: all streams are open, and the rate was achieved.
+    offered: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,11 @@ class Treatment:
     failed: bool = False
 
     @property
+    def offered(self) -> bool:
+        """Whether its throughput is the rate of an open load in each run."""
+        return all(point.offered for point in self.points)
+
+    @property
     def expected(self) -> list[float]:
         """The throughputs of its runs, 1/s, corrected for the selection of the treatment."""
         return [point.throughput * self.without_luck for point in self.points]
@@ -144,9 +153,17 @@ def points(
                 response_p99_low=times[1].low if times[1].counts else None,
                 state=throughput.state,
                 response_state=times[0].state,
+                offered=_is_offered(run, entry),
             )
         )
     return tuple(points)
+
+
+def _is_offered(run: RecordedRun, entry: PhaseSummary) -> bool:
+    """Return whether a phase's throughput is the rate that open streams offered, since the rate was achieved."""
+    names = [phase.name for phase in run.run.summary.phases] if run.run else []
+    achieved = NOT_ACHIEVED.code not in codes_about(run.reasons, entry.name, names)
+    return bool(entry.streams) and all("open" in stream.pacing for stream in entry.streams) and achieved
 
 
 def main_operation(runs: Iterable[RecordedRun], phase: str) -> str | None:
@@ -262,6 +279,22 @@ def ratio_of(above: Treatment, below: Treatment, noise: Noise) -> Estimate:
     ratio = noise.ratio(above.expected, below.expected)
     lucky = Estimate(ratio.value, ratio.low * below.without_luck, ratio.high / above.without_luck)
     return above.stretch.ratio(below.stretch).widened(lucky)
+
+
+def p99_ratio(above: Treatment, below: Treatment, treatments: Sequence[Treatment]) -> Estimate | None:
+    """Return the ratio of two treatments' mean p99 response times; None if one is unknown.
+
+    The noise is pooled over `treatments`. The lower bounds of the runs widen the interval.
+    """
+    times = [[(it.response_p99, it.response_p99_low) for it in of.points if it.response_p99] for of in treatments]
+    known = {id(of): values for of, values in zip(treatments, times, strict=True)}
+    over, under = known[id(above)], known[id(below)]
+    if not over or not under:
+        return None
+    noise = pooled_noise([value for value, _ in values] for values in times)
+    lows = [min((value if low is None else low) / value for value, low in values) for values in (over, under)]
+    ratio = noise.ratio([value for value, _ in over], [value for value, _ in under])
+    return Stretch(lows[0]).ratio(Stretch(lows[1])).widened(ratio)
 
 
 def speedup_of(above: Treatment, below: Treatment, chosen: Sequence[Treatment], noise: Noise) -> Estimate:
