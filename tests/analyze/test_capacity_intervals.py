@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 from capacity_searches import BOUNDS, searched
 
-from loadframe.analyze.capacity import Bounds, Capacities, Kind, Outcome, Slo, capacities_of
+from loadframe.analyze.capacity import Bounds, Capacities, Kind, Outcome, Slo, capacities_of, curve, demand
 from loadframe.analyze.capacity.answers import warnings
 from loadframe.report import capacity_words
+from loadframe.report.plots.capacity import capacity_plot
 
 
 def experiments(number, *, searches, noise, block=0.0, cold=0, seconds=None, seed=1):
@@ -120,10 +121,26 @@ def test_a_search_below_which_nothing_was_tried_is_not_left_out_of_the_capacity(
     values = [searched(70, bounds=low), searched(90, bounds=high), searched(100, bounds=high)]
     assert [capacity.answer.kind for capacity in values] == [Kind.NONE, Kind.BRACKETED, Kind.BRACKETED]
     [capacity] = capacities_of([values], 1)
-    assert capacity.kind is Kind.BRACKETED
+    assert capacity.kind is Kind.UPPER_BOUND
     assert capacity.rate.low == 0, "one of three searches tried no lower rate"
-    assert capacity.rate.value < 95
+    assert capacity.rate.value == capacity.rate.high > 90, "the lowest failed rate is no capacity to average"
+    assert capacity_words.rate_text(capacity).startswith("at most ")
     assert "1 of 3 searches found no rate that meets the SLO" in capacity_words.sentence(capacity, Slo(1.0))
+
+
+def test_an_upper_bound_sustains_no_demand_and_has_no_curve():
+    values = [searched(70, bounds=Bounds(start=100, least=80, most=1e6)), searched(90), searched(100)]
+    [capacity] = capacities_of([values], 1)
+    answer = demand(60.0, "", [capacity], None)
+    assert (answer.nodes, answer.least) == (None, 1), "the searches do not decide"
+    assert curve([capacity])[0] is None
+
+
+def test_without_a_lower_and_an_upper_end_there_is_no_capacity():
+    bounds = Bounds(start=100, least=80, most=200)
+    [capacity] = capacities_of([[searched(70, bounds=bounds), searched(300, bounds=bounds)]], 1)
+    assert (capacity.kind, capacity.rate) == (Kind.UPPER_BOUND, None)
+    assert "no answer (1 of 2 searches found no rate" in capacity_words.sentence(capacity, Slo(1.0))
 
 
 def test_searches_that_held_all_they_may_try_leave_the_upper_end_open():
@@ -131,6 +148,18 @@ def test_searches_that_held_all_they_may_try_leave_the_upper_end_open():
     [capacity] = capacities_of([[searched(1000, bounds=bounds) for _ in range(3)]], 1)
     assert (capacity.kind, capacity.rate.high) == (Kind.AT_MOST, math.inf)
     assert 300 < capacity.rate.low <= capacity.rate.value == pytest.approx(400)
+
+
+def test_bounds_of_several_searches_are_marked_at_the_end_that_the_text_states():
+    bounds = Bounds(start=100, least=80, most=400)
+    held = [searched(truth, bounds=bounds) for truth in (1000, 1000, 200)]
+    missed = [searched(truth, bounds=bounds) for truth in (70, 150, 200)]
+    for searches, label in ((held, "at least"), (missed, "at most")):
+        [capacity] = capacities_of([searches], 1)
+        (trace,) = capacity_plot([capacity], None, "capacity").traces
+        assert trace.name == label
+        assert f"{label} {trace.y[0]:,.0f}" == capacity_words.rate_text(capacity)
+        assert (trace.low, trace.high) == (trace.y, trace.y), "a bound has no bar"
 
 
 def test_an_accident_far_from_the_capacity_hardly_moves_it():

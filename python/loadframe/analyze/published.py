@@ -201,7 +201,8 @@ def _in_phase(folder: RecordedExperiment, figure: PublishedFigure, phase: str) -
 
 def _capacities(folder: RecordedExperiment, figure: PublishedFigure) -> Iterator[MeasuredBeside]:
     """Yield the measured capacity beside a published one, for each combination of the other factors."""
-    capacities = {id(it.treatment): it for it in capacities_in(folder).capacities if it.rate}
+    known = [it for it in capacities_in(folder).capacities if it.rate and it.kind is not Kind.UPPER_BOUND]
+    capacities = {id(it.treatment): it for it in known}
     groups = [
         _Group(it.treatment, {**_fixed(folder), "nodes": it.nodes, **it.treatment}, [it.rate.value], it.rate.value)
         for it in capacities.values()

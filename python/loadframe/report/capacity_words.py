@@ -14,7 +14,7 @@ from loadframe.report.numbers import estimate_text
 #: Invalid trials whose reasons the terminal shows.
 _SHOWN = 2
 #: Kinds of answers without an upper end.
-_OPEN = (Kind.LOWER_BOUND, Kind.AT_MOST)
+OPEN = (Kind.LOWER_BOUND, Kind.AT_MOST)
 PERCENTILE_NAMES = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9"}
 
 
@@ -44,19 +44,21 @@ def rate_text(capacity: Capacity) -> str:
         return "–"
     if capacity.bracket:
         return " to ".join(map(format_count, capacity.bracket))
-    if capacity.kind in _OPEN:
-        return f"at least {format_count(_least(capacity))}"
+    if capacity.kind in OPEN:
+        return f"at least {format_count(least(capacity))}"
+    if capacity.kind is Kind.UPPER_BOUND:
+        return f"at most {format_count(capacity.rate.high)}"
     return estimate_text(capacity.rate)
 
 
-def _least(capacity: Capacity) -> float:
+def least(capacity: Capacity) -> float:
     """Return the lower end of an open capacity: of its interval, or the lowest rate that a search sustained if lower.
 
     One search has no interval.
     """
     assert capacity.rate is not None
-    least = min(answer.rate or 0.0 for answer in capacity.conclusive)
-    return least if len(capacity.conclusive) == 1 else min(least, capacity.rate.low)
+    lowest = min(answer.rate or 0.0 for answer in capacity.conclusive)
+    return lowest if len(capacity.conclusive) == 1 else min(lowest, capacity.rate.low)
 
 
 def counts_documents(capacity: Capacity) -> bool:
@@ -88,8 +90,10 @@ def documents_text(capacity: Capacity) -> str:
     factor = documents.value / capacity.rate.value
     if capacity.bracket:
         return " to ".join(format_count(end * factor) for end in capacity.bracket)
-    if capacity.kind in _OPEN:
-        return f"at least {format_count(_least(capacity) * factor)}"
+    if capacity.kind in OPEN:
+        return f"at least {format_count(least(capacity) * factor)}"
+    if capacity.kind is Kind.UPPER_BOUND:
+        return f"at most {format_count(documents.high)}"
     return estimate_text(documents)
 
 
@@ -112,6 +116,11 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
         )
     if capacity.kind is Kind.UNKNOWN:
         return f"{name}: no answer, because the deciding trials are invalid; see the reasons below."
+    if capacity.rate is None:
+        return (
+            f"{name}: no answer{_basis(capacity)}, and in others the highest {_level(capacity)} passed. Lower search:"
+            " least and raise search: most."
+        )
     documents = f" ({documents_text(capacity)} documents/s)" if counts_documents(capacity) else ""
     words = f"{name}: {rate_text(capacity)} {unit_of(capacity.over)}{_basis(capacity)}{documents}"
     further = [_open_text(left) for left in capacity.errors_open]
@@ -128,13 +137,15 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
 
 def _with_limit(capacity: Capacity, words: str) -> str:
     """Complete the sentence `words` with the reason why the capacity is not higher."""
-    total, open_ended = len(capacity.conclusive), sum(answer.kind in _OPEN for answer in capacity.conclusive)
+    total, open_ended = len(capacity.conclusive), sum(answer.kind in OPEN for answer in capacity.conclusive)
     some = f" in {open_ended} of {total} searches" if open_ended < total else ""
     if capacity.kind is Kind.LOWER_BOUND:
         return f"{words}, a lower bound: above it the load generator was the limit, not the store{some}."
     if capacity.kind is Kind.AT_MOST:
         highest = f"the highest {_level(capacity)} of the search"
         return f"{words}: the store sustained {highest}{some}. Raise search: most."
+    if capacity.kind is Kind.UPPER_BOUND:
+        return f"{words}. Lower search: least."
     answered = [search for search in capacity.searches if search.nearest]
     why = "; ".join(answered[0].nearest.judgement.reasons) if answered and answered[0].nearest else ""
     return f"{words}; above that {why}." if why else f"{words}."

@@ -109,7 +109,8 @@ class Capacity:
     """The sustained load of a treatment: the rate (1/s) or number of users (`over`) at which half of the trials pass.
 
     With several searches `rate` has a 95 % interval. With one it is the highest rate that passed, with an infinite
-    interval; `bracket` then bounds it. It is None if no search found a rate. `rates` are the capacities of the
+    interval; `bracket` then bounds it. It is None if no search found a rate. If only some did, it is an upper bound,
+    with a lower end of 0; None if other searches have no upper end. `rates` are the capacities of the
     conclusive searches, 1/s. `error` is the relative standard error from all trials if searches do not differ.
     """
 
@@ -345,6 +346,8 @@ def _capacity(searches: Sequence[Search], fitted: Thresholds | None, default_nod
         return Capacity(treatment, nodes, tuple(searches), None, Kind.UNKNOWN)
     held = [answer.kind for answer in answers if answer.kind is not Kind.NONE]
     kind = max(held, key=_WORTH.index) if held else Kind.NONE
+    if held and len(held) < len(answers):
+        kind = Kind.UPPER_BOUND
     # If no rate failed, or none passed, the capacity is outside the tried rates: use the end of the range.
     logs = np.array(
         [
@@ -356,23 +359,23 @@ def _capacity(searches: Sequence[Search], fitted: Thresholds | None, default_nod
     return Capacity(treatment, nodes, tuple(searches), rate, kind, tuple(np.exp(logs).tolist()), fitted.error)
 
 
-def _estimate(answers: Sequence[Answer], logs: Array, fitted: Thresholds) -> Estimate:
+def _estimate(answers: Sequence[Answer], logs: Array, fitted: Thresholds) -> Estimate | None:
     """Return the mean of the searches with its 95 % interval, on a log scale.
 
     The interval is Student's t over searches, because only their differences show the variance between them. It is at
     least the interval from all trials together; searches that agree on a grid of rates would otherwise have a width of
-    0. One search has an infinite interval.
+    0. One search has an infinite interval. If a search found no rate, only the upper end is known: its capacity is
+    lower than its rates, so a mean would be too high. None if other searches have no upper end.
     """
     if len(answers) == 1:
         return Estimate(answers[0].rate or 0.0, 0.0, math.inf)
     searches = mean_interval(logs.tolist())
     low, high = min(searches.low, fitted.low), max(searches.high, fitted.high)
     kinds = {answer.kind for answer in answers}
-    return Estimate(
-        math.exp(searches.value),
-        0.0 if Kind.NONE in kinds else math.exp(low),
-        math.inf if kinds & {Kind.AT_MOST, Kind.LOWER_BOUND} else math.exp(high),
-    )
+    most = math.inf if kinds & {Kind.AT_MOST, Kind.LOWER_BOUND} else math.exp(high)
+    if Kind.NONE in kinds:
+        return Estimate(most, 0.0, most) if math.isfinite(most) else None
+    return Estimate(math.exp(searches.value), math.exp(low), most)
 
 
 _LESS = Rule(

@@ -6,7 +6,7 @@ sustain it (Henning and Hasselbring, Theodolite).
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
@@ -91,7 +91,12 @@ def demand(rate: float, words: str, capacities: Sequence[Capacity], fitted: "Sca
 
     `words` is the load in words, for sentences.
     """
-    rates = {capacity.nodes: capacity.rate for capacity in capacities if capacity.rate}
+    rates = {
+        # An upper bound sustains no rate for certain.
+        capacity.nodes: replace(capacity.rate, value=0.0) if capacity.kind is Kind.UPPER_BOUND else capacity.rate
+        for capacity in capacities
+        if capacity.rate
+    }
     # Sizes that sustained no tried rate: the load may need more nodes than the curve would say.
     ends = {
         capacity.nodes: max(answer.above or math.inf for answer in capacity.conclusive)

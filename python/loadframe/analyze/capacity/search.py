@@ -74,6 +74,7 @@ class Kind(StrEnum):
     LOWER_BOUND = "lower bound"  #: the answer passed, and above it the generator was the limit
     AT_MOST = "at the upper bound"  #: the highest allowed rate passed
     NONE = "none"  #: no allowed rate passed
+    UPPER_BOUND = "at most"  #: of several searches, one found no rate that passed
     UNKNOWN = "unknown"  #: the decisive trials were invalid
 
 

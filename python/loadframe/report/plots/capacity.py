@@ -1,5 +1,6 @@
 """Plots of a capacity experiment: response time of each trial against its rate, and capacity against nodes."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -9,7 +10,7 @@ from loadframe.analyze.capacity import USERS, Capacities, Capacity, Kind, Outcom
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.base.units import format_count, format_nodes
-from loadframe.report.capacity_words import subject_text, unit_of
+from loadframe.report.capacity_words import OPEN, least, subject_text, unit_of
 from loadframe.report.fit import tells
 from loadframe.report.labels import seconds_text, treatment_text
 from loadframe.report.plot import (
@@ -95,15 +96,16 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
             for n, rate in zip(sizes, rates, strict=True)
         ]
         traces.append(Trace(numbers(sizes), numbers(rates), "fit", LineStyle(COLORS[0], 2), texts=texts))
-    for bounded, label, mark in (
-        (False, "capacity", Mark(INK, size=9)),
-        (True, "at least", Mark(INK, "triangle-up", 10)),
+    for kinds, label, mark in (
+        ((Kind.BRACKETED,), "capacity", Mark(INK, size=9)),
+        (OPEN, "at least", Mark(INK, "triangle-up", 10)),
+        ((Kind.UPPER_BOUND,), "at most", Mark(INK, "triangle-down", 10)),
     ):
-        shown = [(it, rate) for it, rate in known if (it.kind in (Kind.LOWER_BOUND, Kind.AT_MOST)) is bounded]
+        shown = [(it, _marked(it, rate)) for it, rate in known if it.kind in kinds]
         if not shown:
             continue
         bars = [_bar(capacity, rate) for capacity, rate in shown]
-        at_least = f"{label} " if bounded else ""
+        bound = "" if label == "capacity" else f"{label} "
         traces.append(
             Trace(
                 [capacity.nodes for capacity, _ in shown],
@@ -112,7 +114,7 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
                 mark=mark,
                 low=numbers([low for low, _ in bars]),
                 high=numbers([high for _, high in bars]),
-                texts=[f"{format_nodes(it.nodes)}: {at_least}{format_count(rate.value)} {unit}" for it, rate in shown],
+                texts=[f"{format_nodes(it.nodes)}: {bound}{format_count(rate.value)} {unit}" for it, rate in shown],
             )
         )
     return Figure(
@@ -121,10 +123,17 @@ def capacity_plot(capacities: Sequence[Capacity], fitted: ScalabilityFit | None,
         [Panel(Axis(unit, from_zero=True))],
         traces,
         "Each mark is a capacity, with the 95 % interval over repeated searches. With one search, the mark is the"
-        " highest rate that passed, and the bar reaches to the rate that failed; it is not an interval. A triangle is a"
-        " lower bound.",
+        " highest rate that passed, and the bar reaches to the rate that failed; it is not an interval. A triangle"
+        " up is a lower bound, a triangle down an upper bound.",
         bands,
     )
+
+
+def _marked(capacity: Capacity, rate: Estimate) -> Estimate:
+    """Return a capacity with the value to mark: of a bound, the end that the text states, without a bar."""
+    if capacity.kind in OPEN:
+        return Estimate(least(capacity), least(capacity), math.inf)
+    return Estimate(rate.high, rate.high, rate.high) if capacity.kind is Kind.UPPER_BOUND else rate
 
 
 def _bar(capacity: Capacity, rate: Estimate) -> tuple[float, float]:
