@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 
 from loadframe.analyze.scale.saturation import BEND
@@ -49,6 +51,18 @@ def test_exhausted_resources_are_named_with_their_figures(tmp_path, truth, said)
     assert result.rule == BEND
     assert said in result.cause
     assert result.remedy
+
+
+def test_only_nodes_with_samples_count_for_garbage_collections(tmp_path):
+    truth = replace(BENT, node_cpu=0.2, watched={"gc_old_ms": (0.0, 450.0)})
+    path = write_experiment(tmp_path / "e", truth, nodes=(2,), clients=(1, 16), repetitions=1)
+    for file in path.glob("runs/*/telemetry.parquet"):
+        rows = pq.read_table(file)
+        of_second = pc.and_(pc.equal(rows["source"], "node:1"), pc.equal(rows["metric"], "gc_old_ms"))
+        assert pc.any(of_second).as_py()
+        pq.write_table(rows.filter(pc.invert(of_second)), file)
+    (result,) = read_sweep(path).curves[0].bends
+    assert result.figures["reasons"] == ("nodes collected garbage for 15 % of the time",)
 
 
 def test_a_generator_that_ended_the_curve_is_named(tmp_path):

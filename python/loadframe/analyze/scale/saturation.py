@@ -130,10 +130,7 @@ def _saturated_resources(runs: Sequence[RecordedRun], phase: str) -> Iterator[tu
                 f"{waiting:.1f} requests waited in each node's {pool} queue, while {active:.1f} were served",
                 "add threads if processors are free, otherwise nodes",
             )
-    collecting = [
-        sum(growth(run, phase, "node:", f"gc_{kind}_ms") for kind in ("young", "old")) / 1e3 / _node_seconds(run, phase)
-        for run in runs
-    ]
+    collecting = [share for run in runs if (share := _garbage_share(run, phase)) is not None]
     if collecting and fmean(collecting) > _GARBAGE:
         yield f"nodes collected garbage for {format_share(fmean(collecting))} of the time", "give nodes a larger heap"
     stalled = [value for run in runs for value in samples(run, phase, "host", "pressure.io.some")]
@@ -179,10 +176,14 @@ def _mean(runs: Sequence[RecordedRun], phase: str, metric: str) -> float | None:
     return fmean(values) if values else None
 
 
-def _node_seconds(run: RecordedRun, phase: str) -> float:
-    """Return the length of the measured window times the number of nodes, s; 1 if the length is unknown."""
+def _garbage_share(run: RecordedRun, phase: str) -> float | None:
+    """Return the share of the measured window that nodes collected garbage, a mean over those with samples, or None."""
+    metrics = [f"gc_{kind}_ms" for kind in ("young", "old")]
+    sampled = {source for metric in metrics for source in by_source(run, phase, "node:", metric)}
     entry = run.phase(phase)
-    return entry.duration * max(run.nodes or 1, 1) if entry and entry.duration else 1.0
+    if not sampled or not entry or not entry.duration:
+        return None
+    return sum(growth(run, phase, "node:", metric) for metric in metrics) / 1e3 / (entry.duration * len(sampled))
 
 
 IDLE, OVERLOADED = 0.2, 0.9
