@@ -137,6 +137,27 @@ def test_a_damaged_operation_is_named(folder):
         _ = Run(folder).summary
 
 
+@pytest.mark.parametrize(
+    ("keys", "words"),
+    [
+        (("duration",), "duration"),
+        (("operations", "range", "throughput"), r"operations\.range\.throughput"),
+        (("operations", "range", "errors", "timeout"), r"operations\.range\.errors\.timeout"),
+        (("operations", "range", "response", "p99"), r"operations\.range\.response\.p99"),
+    ],
+)
+def test_a_negative_number_in_a_phase_is_named(folder, keys, words):
+    path = folder / "summary.json"
+    damaged = json.loads(path.read_text())
+    place = damaged["phases"][0]
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = -1
+    path.write_text(json.dumps(damaged))
+    with pytest.raises(BadInput, match=rf"summary\.json: phases\[0\]\.{words}: the number is negative"):
+        _ = Run(folder).summary
+
+
 def test_a_pacing_that_is_neither_open_nor_closed_is_named(folder):
     path = folder / "summary.json"
     damaged = json.loads(path.read_text())

@@ -4,8 +4,8 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +18,7 @@ from loadframe.base.errors import BadInput
 from loadframe.base.folders import ends_mid_line
 from loadframe.record import schema
 from loadframe.record.schema import SAMPLES, SERIES, SERIES_RECORDED, TELEMETRY, Field
-from loadframe.record.schema.figures import Latency
+from loadframe.record.schema.figures import Figures, Latency
 from loadframe.record.schema.manifest import Manifest
 from loadframe.record.schema.model import from_json
 from loadframe.record.schema.summary import Summary
@@ -208,8 +208,15 @@ class Run(Recordings):
 
     @cached_property
     def summary(self) -> Summary:
-        """The summary, with the verdict."""
-        return self._model(schema.SUMMARY_FILE, Summary)
+        """The summary, with the verdict. BadInput if a count, rate or time of a phase is negative."""
+        summary = self._model(schema.SUMMARY_FILE, Summary)
+        for number, phase in enumerate(summary.phases):
+            at = f"phases[{number}]"
+            key = f"{at}.duration" if phase.duration < 0 else _negative(phase.operations, f"{at}.operations")
+            if key:
+                where = str(self.path / schema.SUMMARY_FILE)
+                raise BadInput(f"{key}: the number is negative", where=where, remedy=_BROKEN)
+        return summary
 
     @cached_property
     def raw_manifest(self) -> dict[str, Any]:
@@ -270,6 +277,16 @@ class Run(Recordings):
 
 #: Text of JSON that may hold an infinite number or NaN.
 _MAYBE_INFINITE = re.compile(r"NaN|Infinity|[eE]\+?\d{3}")
+
+
+def _negative(value: object, key: str) -> str | None:
+    """Return the path of a negative number in figures of operations, below the path `key`; None without any."""
+    if isinstance(value, int | float):
+        return key if value < 0 else None
+    if isinstance(value, Figures | Latency):
+        value = {entry.name: getattr(value, entry.name) for entry in fields(value)}
+    below = value.items() if isinstance(value, Mapping) else ()
+    return next(filter(None, (_negative(one, f"{key}.{name}") for name, one in below)), None)
 
 
 def _require_complete_lines(path: Path) -> None:
