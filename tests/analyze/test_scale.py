@@ -344,6 +344,21 @@ def test_an_open_load_does_not_give_a_capacity(tmp_path):
     assert warnings.OPEN_LOAD(phase="range_100") in curves.warnings
 
 
+def test_a_treatment_whose_requests_fail_has_a_warning_and_the_share_beside_its_figures(tmp_path):
+    path = write_experiment(tmp_path / "e", Truth(seconds=2), nodes=(1,), clients=(1, 2), repetitions=1)
+    write_experiment(tmp_path / "f", Truth(seconds=2, failed_share=0.79), nodes=(1,), clients=(1, 2), repetitions=1)
+    (path / "runs" / "b1-nodes1-clients2").rename(tmp_path / "sound")
+    (tmp_path / "f" / "runs" / "b1-nodes1-clients2").rename(path / "runs" / "b1-nodes1-clients2")
+    (curves,) = read_sweep(path).curves
+    (found,) = [warning for warning in curves.warnings if warning.rule is warnings.FAILING_REQUESTS]
+    assert (
+        "in 1 of 2 runs more than 1 % of the requests of an operation failed, at worst 79 % (1 node, 2 clients)"
+        in found.cause
+    )
+    _, rows = scale_words.treatment_rows(curves)
+    assert [(row[-1].text, row[-1].small) for row in rows] == [("good", ""), ("good", "79 % of requests failed")]
+
+
 def test_the_answer_of_an_open_load_is_its_response_time(tmp_path):
     truth = Truth(rate=50.0, noise=0.01, seconds=2)
     path = write_experiment(tmp_path / "e", truth, nodes=(1, 2, 4), clients=(8,), factors={"nodes": [1, 2, 4]})

@@ -7,6 +7,7 @@ from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.scale.saturation import IDLE, OVERLOADED, Calibration
 from loadframe.analyze.scale.sweep import PhaseCurves, Shape
 from loadframe.analyze.scale.treatments import Treatment, p99_ratio
+from loadframe.analyze.verdict.rules import ERROR_LIMIT
 from loadframe.base.units import counted, format_count, format_nodes, format_share, format_shares
 from loadframe.report.fit import scaled_sentences, sentence
 from loadframe.report.labels import seconds_text, treatment_text
@@ -160,13 +161,19 @@ def treatment_rows(curves: PhaseCurves) -> tuple[tuple[str, ...], list[list[Cell
             estimate_cell(measured_text(at.throughput, at.stretch), at.throughput),
             _time_cell(at.response_p50, at.response_p50_low),
             _time_cell(at.response_p99, at.response_p99_low),
-            Cell(
-                max((state for point in at.points for state in (point.state, point.response_state)), key=STATES.index)
-            ),
+            _figures_cell(at),
         ]
         for at in curves.treatments
     ]
     return columns, rows
+
+
+def _figures_cell(treatment: Treatment) -> Cell:
+    """Return the worst state of a treatment's figures, and the largest share of failed requests if it is a failure."""
+    states = (state for point in treatment.points for state in (point.state, point.response_state))
+    failed = max(point.failed_share for point in treatment.points)
+    small = f"{format_share(failed)} of requests failed" if failed > ERROR_LIMIT else ""
+    return Cell(max(states, key=STATES.index), small)
 
 
 def times_text(curves: PhaseCurves) -> str:

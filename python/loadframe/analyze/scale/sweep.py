@@ -141,7 +141,9 @@ def _waiting(nodes: int | None, clients: int | None, runs: Sequence[RecordedRun]
     for (name, part), pairs in seen.items():
         responses, waited = zip(*pairs, strict=True)
         share = within(mean_interval([took / response for response, took in pairs]), most=1.0)
-        yield Waiting(nodes, clients, name, part, within(mean_interval(responses)), within(mean_interval(waited)), share)
+        yield Waiting(
+            nodes, clients, name, part, within(mean_interval(responses)), within(mean_interval(waited)), share
+        )
 
 
 _CPUS = "store.limits.cpus"

@@ -19,7 +19,7 @@ from loadframe.analyze.compare.estimate_ratio import Observation, estimate_ratio
 from loadframe.analyze.compare.measures import Measure
 from loadframe.analyze.estimate import Estimate, half_width, on_log_scale, shrink
 from loadframe.analyze.experiment import RecordedRun
-from loadframe.analyze.figures import EXACT, State, Stretch, codes_about, stretch_of
+from loadframe.analyze.figures import EXACT, State, Stretch, codes_about, failed_share, stretch_of
 from loadframe.analyze.rates import THROUGHPUT, Rate
 from loadframe.analyze.sessions import blocks_of
 from loadframe.analyze.verdict.rules import NOT_ACHIEVED
@@ -55,6 +55,8 @@ class Point:
     response_state: State = "good"
     #: Whether its throughput is the rate of an open load: all streams are open, and the rate was achieved.
     offered: bool = False
+    #: Largest share of failed requests of an operation.
+    failed_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -154,9 +156,16 @@ def points(
                 state=throughput.state,
                 response_state=times[0].state,
                 offered=_is_offered(run, entry),
+                failed_share=largest_failed_share(run, phase),
             )
         )
     return tuple(points)
+
+
+def largest_failed_share(run: RecordedRun, phase: str) -> float:
+    """Return the largest share of failed requests of an operation of a phase; 0 without requests."""
+    entry = run.phase(phase)
+    return max((failed_share([of]) or 0.0 for of in entry.single.values()), default=0.0) if entry else 0.0
 
 
 def _is_offered(run: RecordedRun, entry: PhaseSummary) -> bool:

@@ -10,10 +10,11 @@ from loadframe.analyze.compare import Measure
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.scale.saturation import cores_used, cpu_shares
-from loadframe.analyze.scale.treatments import Treatment
+from loadframe.analyze.scale.treatments import Treatment, largest_failed_share
 from loadframe.analyze.sessions import speed_range, speed_share
 from loadframe.analyze.telemetry import fresh_nodes, samples
-from loadframe.base.units import format_duration, format_nodes, format_share, format_shares
+from loadframe.analyze.verdict.rules import ERROR_LIMIT
+from loadframe.base.units import counted, format_duration, format_nodes, format_share, format_shares
 
 #: Reads from storage above this (B/s) are more than housekeeping.
 _READS = 2**20
@@ -66,10 +67,24 @@ def _speed_varied(factor: float, share: float | None) -> str:
     )
 
 
+def _failing_requests(worst: float, size: int, clients: int | None, runs: int, total: int) -> str:
+    """Return the cause; `worst` is the largest share of failed requests of a run, at `size` nodes and `clients`."""
+    at = f"{format_nodes(size)}, {counted(clients, 'client')}" if clients else format_nodes(size)
+    return (
+        f"in {runs} of {counted(total, 'run')} more than {format_share(ERROR_LIMIT)} of the requests of an operation"
+        f" failed, at worst {format_share(worst)} ({at}): throughput and response times are those of the successes"
+    )
+
+
 CLIENTS_FIXED = Rule(
     "clients_fixed",
     "the number of clients stays at {clients:g} while nodes are added",
     "make clients a factor: few clients cannot saturate many nodes, so the curve bends for lack of load",
+)
+FAILING_REQUESTS = Rule(
+    "failing_requests",
+    _failing_requests,
+    "look at the answers with `loadframe check` and at the store's log; treatments whose requests fail do less work",
 )
 OPEN_LOAD = Rule(
     "open_load",
@@ -137,6 +152,7 @@ def warnings(runs: Sequence[RecordedRun], phase: str, best: Sequence[Treatment])
     for run in usable:
         by_nodes[run.nodes or 1].append(run)
     return (
+        *_about_failures(usable, phase),
         *_about_load(usable, by_nodes, phase),
         *_about_data(by_nodes),
         *_about_storage(by_nodes, phase),
@@ -144,6 +160,17 @@ def warnings(runs: Sequence[RecordedRun], phase: str, best: Sequence[Treatment])
         *_about_machine(usable, by_nodes, phase),
         *fresh_nodes(usable, [phase]),
     )
+
+
+def _about_failures(usable: Sequence[RecordedRun], phase: str) -> Iterator[Finding]:
+    """Yield a finding if more requests of a run failed than the validity rule for errors allows."""
+    shares = [(largest_failed_share(run, phase), run) for run in usable]
+    failing = [(share, run) for share, run in shares if share > ERROR_LIMIT]
+    if failing:
+        worst, run = max(failing, key=lambda pair: pair[0])
+        yield FAILING_REQUESTS(
+            worst=worst, size=run.nodes or 1, clients=run.clients(phase), runs=len(failing), total=len(usable)
+        )
 
 
 def _about_load(usable: Sequence[RecordedRun], by_nodes: Mapping[int, Any], phase: str) -> Iterator[Finding]:
