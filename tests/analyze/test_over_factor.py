@@ -91,6 +91,7 @@ def test_curves_over_clients_count_documents_too_and_say_so(experiment):
     page = sweep_page(sweep, more.sections, more.curves)
     assert "requests/s" not in page.split("Percentiles over time")[0]
     assert "documents/s (log scale)" in page
+    assert "so their intervals of the same figures differ" in " ".join(page.split())
 
 
 def test_the_document_has_each_point(experiment):

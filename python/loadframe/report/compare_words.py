@@ -244,8 +244,8 @@ def note(comparison: Comparison) -> str:
         else ""
     )
     return (
-        f"Figures of groups are {means} over runs with 95 % intervals. Delays of the load generator can make an end"
-        " unknown. The ratio is a ratio of these means, adjusted for blocks. Its 95 % interval comes from a t test on"
+        f"Figures of groups are {means} over runs, with 95 % intervals from the variance of the group's own runs."
+        " Delays of the load generator can make an end unknown. The ratio is a ratio of these means, adjusted for blocks. Its 95 % interval comes from a t test on"
         " logarithms that accounts for blocks and sessions. p is adjusted by Holm for all rows. Cliff's delta is +1 if"
         f" every run of the group is above every run of the baseline.{shares}"
     )

@@ -28,11 +28,10 @@ def lead(curves: PhaseCurves) -> str:
         )
         return f"No answer: no {why}."
     nodes, unit = curves.over_nodes, curves.rate.unit
-    if curves.offered:
-        return _offered(curves)
     if nodes is None:
         fits = [curve.fit for curve in curves.over_clients if curve.fit]
-        return sentence(fits[0], unit) if fits else _single(curves)
+        other = _offered(curves) if curves.offered else _single(curves)
+        return sentence(fits[0], unit) if fits and not curves.offered else other
     if nodes.fit and len({n for n, _ in nodes.fit.observations}) >= _ENOUGH_SIZES:
         return sentence(nodes.fit, unit)
     first, last = curves.speedups[0], curves.speedups[-1]

@@ -169,7 +169,7 @@ def speedup_table(curves: PhaseCurves, times: str = "") -> Table:
         rows,
         names=0,
         note=f"Throughput: means over repetitions{selection}. 95 % intervals with one relative variance, pooled over"
-        " all treatments. Efficiency: speed-up divided by the growth in nodes. p50 and p99: medians over repetitions."
+        " all treatments of these curves. Efficiency: speed-up divided by the growth in nodes. p50 and p99: medians over repetitions."
         f" In flight: mean number of requests in the cluster, by Little's law. {times}".rstrip(),
     )
 

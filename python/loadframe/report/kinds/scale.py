@@ -185,8 +185,8 @@ def _treatments(curves: PhaseCurves) -> Table | None:
     """Return a table of all treatments, for curves without speed-ups, or None if it would be empty."""
     columns, rows = scale_words.treatment_rows(curves)
     note = (
-        "Throughput: means over repetitions with 95 % intervals, with one relative variance pooled over all treatments."
-        " p50 and p99: medians over repetitions. Intervals include the bounds from delays and limits of the load"
+        "Throughput: means over repetitions with 95 % intervals, with one relative variance pooled over all treatments"
+        " in this table. p50 and p99: medians over repetitions. Intervals include the bounds from delays and limits of the load"
         " generator."
     )
     note = f"{note} {scale_words.times_text(curves)}".strip()

@@ -49,7 +49,8 @@ def over_factor_section(curves: Sequence[CurveOver]) -> Table:
         for point in line.points
     ]
     note = (
-        "Means over runs with 95 % intervals, with one relative variance pooled over all treatments of a phase. p50:"
+        "Means over runs with 95 % intervals, with one relative variance pooled over all treatments of a phase. Other"
+        " sections pool over one curve or use the runs of one group, so their intervals of the same figures differ. p50:"
         f" median response time of {_operations(curves)}. Lines connect points; they are not fits."
     )
     columns = ("phase", "over", "at", "runs", curves[0].rate.unit, "p50")
