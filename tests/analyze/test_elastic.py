@@ -7,7 +7,7 @@ import pytest
 from courses import course, grown, paused, pieces
 
 from loadframe.analyze.elastic import by_chance, drifted
-from loadframe.analyze.elastic.course import Event
+from loadframe.analyze.elastic.course import Event, _worst_errors
 from loadframe.analyze.elastic.groups import bounded
 from loadframe.analyze.elastic.measures import ChangeInRun, Value, change_failed, disturbed, measure, running_median
 from loadframe.analyze.elastic.repeated import repeated
@@ -103,6 +103,62 @@ def test_exposure_is_as_long_as_copies_were_missing():
     looks = [(float(second), 3.0 if 130 <= second < 142 else 0.0) for second in range(600)]
     assert measure(course(missing=looks), GROW, 60.0)["exposure"].value == near(12.0)
     assert "exposure" not in measure(course(), GROW, 60.0)
+
+
+@pytest.mark.parametrize("looks", [[(130.0, 3.0), (150.0, 3.0)], [(130.0, 0.0), (150.0, 0.0)], [(130.0, 0.0)]])
+def test_exposure_is_a_lower_bound_where_nothing_was_observed(looks):
+    rest = [(float(second), 0.0) for second in (*range(100, 130), *range(151, 600)) if len(looks) > 1 or second < 130]
+    least = 5.0 if looks[0][1] else 0.0
+    result = measure(course(missing=sorted(rest + looks)), GROW, 60.0)["exposure"]
+    assert (result.censored, 0.5 * least <= result.value <= least) == (True, True)
+
+
+def test_exposure_begins_with_the_change_and_not_with_the_next_sample():
+    looks = [(second + 0.9, 3.0 if second < 141 else 0.0) for second in range(600)]
+    assert measure(course(missing=looks), GROW, 60.0)["exposure"] == Value(pytest.approx(21.9))
+
+
+def test_an_operation_that_always_fails_is_not_hidden_behind_frequent_ones():
+    names, seconds = np.array(["often", "rare"] * 600), np.repeat(np.arange(600), 2)
+    failed, succeeded = np.array([0.0, 1.0] * 600), np.array([999.0, 0.0] * 600)
+    worst = _worst_errors(names, seconds, failed, succeeded, 600)
+    shown = replace(course(failures=lambda t: np.ones(len(t))), worst_errors=worst)
+    assert measure(shown, replace(GROW, errors=0.01), 60.0)["violation"] == Value(480.0)
+
+
+def test_a_removal_of_two_nodes_lasts_until_both_have_left():
+    events = [
+        Event(120.0, "trigger fired", step=1),
+        Event(120.0, "change started", step=1, words="remove 2"),
+        Event(121.0, "node leaving", ("node-2",)),
+        Event(140.0, "node left", ("node-2",)),
+    ]
+    shrink = replace(GROW, before=3, after=2)
+    for count, late in ((2, True), (1, False)):
+        shown = [replace(event, words=event.words.replace("2", str(count))) for event in events]
+        result = measure(course(events=shown), shrink, 60.0)
+        assert result["departure"] == (Value(480.0, censored=True) if late else Value(20.0))
+        assert result["redistribution"] == Value(480.0, censored=True)
+
+
+def test_events_of_an_earlier_step_are_not_those_of_the_next():
+    # The trigger "balanced" fires within 0.2 s after the earlier change.
+    earlier = (Event(119.7, "node joined", ("node-0",)), Event(119.9, "cluster balanced", ("node-0",)))
+    result = measure(course(events=(*earlier, *grown()[:3])), GROW, 60.0)
+    assert result["redistribution"] == Value(450.0, censored=True)
+    failed = course(events=(Event(119.9, "change failed", step=1, words="add 1"), *grown()))
+    assert not change_failed(failed, GROW)
+
+
+def test_a_node_that_joins_during_a_kill_was_not_awaited_by_it():
+    events = (
+        Event(120.0, "trigger fired", step=2),
+        Event(120.0, "change started", step=2, words="kill node-0"),
+        Event(120.1, "node killed", ("node-0",)),
+        *grown()[2:],
+    )
+    result = measure(course(events=events), GROW, 60.0)
+    assert {"join_delay", "redistribution"}.isdisjoint(result)
 
 
 def test_missing_settling_or_break_even_is_reported_as_longer_than_the_run():

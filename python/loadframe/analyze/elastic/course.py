@@ -159,6 +159,7 @@ class Course:
     unasked: Flags | None = None
     rate: Rate = THROUGHPUT
     succeeded: Series | None = None  #: successful requests, 1/s; None if throughput counts them
+    worst_errors: Series | None = None  #: largest share of failures of an operation, by second
     #: Largest factor from measured to true throughput, and smallest from measured to true response times: bounds of the
     #: effect of the load generator.
     most: float = 1.0
@@ -168,6 +169,13 @@ class Course:
     def successes(self) -> Series:
         """Successful requests, 1/s, independent of the unit of throughput."""
         return self.throughput if self.succeeded is None else self.succeeded
+
+    @property
+    def error_share(self) -> Series:
+        """The largest share of failures of an operation by second; of all together if not recorded; 0 without any."""
+        if self.worst_errors is not None:
+            return self.worst_errors
+        return _share(self.failures, self.successes)
 
     @property
     def idle(self) -> Flags:
@@ -195,6 +203,11 @@ class Course:
         """Return the slice of the seconds in an interval; the second in which it ends belongs to the next one."""
         first = max(math.floor(begin - self.start + 1e-9), 0)
         return slice(first, max(min(math.floor(end - self.start + 1e-9), len(self.throughput)), first))
+
+
+def _share(failed: Series, succeeded: Series) -> Series:
+    """Return failures as a share of all requests, by second; 0 in a second without requests."""
+    return np.divide(failed, failed + succeeded, out=np.zeros(len(failed)), where=failed > 0)
 
 
 def deaths(events: Iterable[Event]) -> Iterator[tuple[Event, int]]:
@@ -262,7 +275,18 @@ def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:
         unasked=(np.bincount(second, weights=np.where(of_main, due, 0), minlength=length) == 0) & (unanswered == 0),
         rate=rate,
         succeeded=np.bincount(second, weights=succeeded, minlength=length).astype(float),
+        worst_errors=_worst_errors(rows["operation"].to_numpy(zero_copy_only=False), second, failed, succeeded, length),
     )
+
+
+def _worst_errors(names: Any, seconds: Any, failed: Any, succeeded: Any, length: int) -> Series:
+    """Return by second the largest share of failures of an operation, from the rows of all operations."""
+    worst = np.zeros(length)
+    for name in np.unique(names):
+        of_it = names == name
+        counts = (np.bincount(seconds[of_it], weights=w[of_it], minlength=length) for w in (failed, succeeded))
+        worst = np.maximum(worst, _share(*counts))
+    return worst
 
 
 def main_operation(phase: PhaseSummary) -> str:

@@ -21,6 +21,7 @@ H. x~ and L~ are 10-second running medians. Times are in s since t0. The measure
 literature, on a common axis.
 """
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from loadframe.analyze.elastic.course import Course, Event, Flags, Series
 from loadframe.base.event_kinds import (
     BALANCED,
     FAILED,
+    FIRED,
     JOINED,
     KILLED,
     LEAVING,
@@ -124,6 +126,8 @@ _MADS = 3.0
 _ERRORS = 3.0
 #: Pauses vary: one of at most so many times the largest in the reference seconds is ordinary.
 _ORDINARY = 2.0
+#: Longest time that a sample of the cluster represents, s: polls are 1 s apart, and one may fail.
+_SAMPLE = 2.5
 
 
 @dataclass(frozen=True)
@@ -454,8 +458,10 @@ def change_failed(course: Course, change: ChangeInRun) -> bool:
 
 
 def _events_during(course: Course, change: ChangeInRun) -> list[Event]:
-    """Return the events from half a second before the change until the end of its horizon."""
-    return [event for event in course.events if change.begin - 0.5 <= event.time < change.end]
+    """Return the events from the change until the end of its horizon, without those of other steps."""
+    events = [event for event in course.events if change.begin <= event.time < change.end]
+    steps = {event.step for event in events if event.kind == FIRED}
+    return [event for event in events if not steps or event.step is None or event.step in steps]
 
 
 def _failed(events: Sequence[Event]) -> bool:
@@ -469,8 +475,31 @@ def _actions(events: Sequence[Event]) -> set[str]:
 
 
 def _adds(events: Sequence[Event]) -> bool:
-    """Return whether the change was to add or start a node."""
-    return bool(_actions(events) & {"add", "start"}) or any(event.kind == REQUESTED for event in events)
+    """Return whether the change was to add or start a node.
+
+    A requested node is that of another step if the change has another action.
+    """
+    actions = _actions(events)
+    return bool(actions & {"add", "start"}) or (not actions and any(event.kind == REQUESTED for event in events))
+
+
+def _removes(events: Sequence[Event]) -> bool:
+    """Return whether the change was to remove nodes."""
+    actions = _actions(events)
+    return "remove" in actions or (not actions and any(event.kind == LEAVING for event in events))
+
+
+def _left(events: Sequence[Event]) -> float | None:
+    """Return the time at which the last node to remove had left; None if one has not."""
+    left = [event.time for event in events if event.kind == LEFT]
+    gone, leaving = (
+        {name for event in events if event.kind == kind for name in event.nodes} for kind in (LEFT, LEAVING)
+    )
+    # A step names a node, or a number of nodes, which leave one after the other.
+    asked = max(
+        (int(n) for e in events if e.kind == STARTED and (n := e.words.rpartition(" ")[2]).isdecimal()), default=1
+    )
+    return left[-1] if left and leaving <= gone and len(gone) >= asked else None
 
 
 def _awaits_node(events: Sequence[Event]) -> bool:
@@ -487,29 +516,32 @@ def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
 
     Those that did not finish are censored at the end of the horizon.
     """
-    values = {}
     events = _events_during(course, change)
+    adds, removes = _adds(events), _removes(events)
+    if _actions(events) and not (adds or removes):
+        # Nodes that join, leave or receive data meanwhile are those of another step.
+        return {}
     joined = [event.time for event in events if event.kind == JOINED]
     # A restarted node with its data counts as joined and waits for no data.
     restarted = [event.time for event in events if event.kind == RESTARTED]
-    grew = [] if change_failed(course, change) else joined or restarted
-    adds = _adds(events)
-    left = [event.time for event in events if event.kind == LEFT]
-    balanced = [event.time for event in events if event.kind == BALANCED]
+    grew = [] if removes or change_failed(course, change) else joined or restarted
     length = change.end - change.begin
-    leaving = "remove" in _actions(events) or any(event.kind == LEAVING for event in events)
-    if change.after != change.before or leaving or grew or adds:
-        if grew:
-            values["join_delay"] = Value(grew[-1] - change.begin)
-        elif leaving:
-            values["departure"] = Value(left[-1] - change.begin) if left else Value(length, censored=True)
-        elif adds or not any(event.kind == KILLED for event in events):
-            values["join_delay"] = Value(length, censored=True)
-        since = (grew or joined or [change.begin])[-1]
-        if balanced:
-            values["redistribution"] = Value(max(balanced[-1] - since, 0.0))
-        elif leaving or (joined and not _awaits_node(events)):
-            values["redistribution"] = Value(change.end - since, censored=True)
+    values, since = {}, (grew or joined or [change.begin])[-1]
+    placed = since
+    if removes:
+        left = _left(events)
+        values["departure"] = Value(length, censored=True) if left is None else Value(left - change.begin)
+        since, placed = change.begin, math.inf if left is None else left
+    elif grew:
+        values["join_delay"] = Value(grew[-1] - change.begin)
+    elif adds or (change.after != change.before and not any(event.kind == KILLED for event in events)):
+        values["join_delay"] = Value(length, censored=True)
+    # An earlier event shows that the data of another node are in place.
+    balanced = [event.time for event in events if event.kind == BALANCED and event.time >= placed]
+    if balanced and (removes or grew or joined):
+        values["redistribution"] = Value(balanced[-1] - since)
+    elif removes or (joined and not _awaits_node(events)):
+        values["redistribution"] = Value(change.end - since, censored=True)
     return values
 
 
@@ -545,16 +577,23 @@ def service(course: Course, change: ChangeInRun) -> dict[str, Value]:
             broken |= (p99 > change.p99) | course.unknown[horizon]
             at_least |= (p99 * course.fastest > change.p99) | course.unknown[horizon]
         if change.errors is not None:
-            failing = failed > change.errors * (course.successes[horizon] + failed)
+            failing = course.error_share[horizon] > change.errors
             broken, at_least = broken | failing, at_least | failing
         values["violation"] = _within(float(broken.sum()), float(at_least.sum()), float(broken.sum()))
-    seen = [(time, value) for time, value in course.missing if change.begin <= time < change.end]
-    if seen:
-        times = [*(time for time, _ in seen[1:]), change.end]
-        # A sample represents at most 2 s, in case the next poll is late.
-        spans = (min(later - time, 2.0) for (time, _), later in zip(seen, times, strict=True))
-        values["exposure"] = Value(sum(span for span, (_, value) in zip(spans, seen, strict=True) if value > 0))
+    if any(change.begin <= time < change.end for time, _ in course.missing):
+        values["exposure"] = _exposure(course, change)
     return values
+
+
+def _exposure(course: Course, change: ChangeInRun) -> Value:
+    """Return the seconds with missing replicas; a lower bound if some time was not observed."""
+    times = [time for time, _ in course.missing]
+    total, unknown = 0.0, max(times[0] - change.begin - _SAMPLE, 0.0)
+    for (time, value), later in zip(course.missing, [*times[1:], math.inf], strict=True):
+        begin, end, known = max(time, change.begin), min(later, change.end), time + _SAMPLE
+        total += max(min(end, known) - begin, 0.0) if value > 0 else 0.0
+        unknown += max(end - max(begin, known), 0.0)
+    return Value(total, censored=unknown > 0)
 
 
 def _longest(flags: np.ndarray) -> int:

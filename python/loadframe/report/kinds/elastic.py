@@ -127,7 +127,9 @@ def _sentences(group: Group, step: StepMeasures) -> list[str]:
         even = measures.get("break_even")
         costly = lost.difference is None or lost.difference.value > 0
         if costly and even and even.mean.value and step.after > step.before:
-            cost += f"; recovered after {_measure_text(even)}" if not even.censored else "; not recovered"
+            cost += (
+                f"; recovered after {_measure_text(even)}" if even.censored < len(even.values) else "; not recovered"
+            )
         words.append(f"{cost}.")
     if "realised_gain" in measures and step.after > step.before:
         growth, gain = step.after / step.before, measures["realised_gain"].mean
@@ -327,7 +329,8 @@ def _in(estimate: Estimate, unit: float, name: str) -> str:
 
 
 _NOTE = (
-    "Means over repetitions with 95 % intervals by Student's t. “>”: did not happen before the end of the run."
+    "Means over repetitions with 95 % intervals by Student's t. “>”: did not happen before the end of the run, or was not observed"
+    " throughout."
     " Difference: against the control run of the same block, over the same time span."
 )
 
