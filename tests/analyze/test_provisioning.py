@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from courses import course
 
-from loadframe.analyze.elastic.course import Event
+from loadframe.analyze.elastic.course import Event, node_changes
 from loadframe.analyze.elastic.groups import _provisioning, demand, level_at, score, supply
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.record.schema.summary import PhaseSummary, StreamSummary
@@ -47,6 +47,33 @@ def test_a_node_counts_when_it_has_its_data_and_no_longer_when_it_begins_to_leav
     ]
     nodes = supply(TIMES, 1, events)
     assert nodes.tolist() == [1.0] * 40 + [2.0] * 30 + [1.0] * 30
+
+
+@pytest.mark.parametrize(
+    ("later", "count"),
+    [
+        ([(30.0, "node killed", "node-1")], [1, 1, 1]),
+        ([(30.0, "node killed", "node-1"), (40.0, "cluster balanced", "node-1")], [1, 1, 1]),
+        (
+            [(30.0, "node killed", "node-1"), (40.0, "node restarted", "node-1"), (50.0, "cluster balanced", "")],
+            [1, 1, 2],
+        ),
+        ([(30.0, "node leaving", "node-1"), (80.0, "cluster balanced", "")], [1, 1, 1]),
+        ([(30.0, "node leaving", "node-0"), (35.0, "change failed", ""), (36.0, "cluster balanced", "")], [1, 2, 2]),
+        ([(30.0, "node killed", "router-0"), (31.0, "node killed", "node-0-1")], [1, 1, 1]),
+    ],
+)
+def test_a_node_that_ends_before_its_data_are_in_place_never_counted(later, count):
+    events = [Event(10.0, "node requested", ("node-1",)), Event(20.0, "node joined", ("node-1",))]
+    events += [Event(time, kind, (name,) if name else ()) for time, kind, name in later]
+    assert supply(np.array([25.0, 37.0, 90.0]), 1, events).tolist() == count
+
+
+def test_a_node_that_is_killed_before_it_joins_is_no_lost_member():
+    events = [Event(10.0, "node requested", ("node-1",)), Event(15.0, "node killed", ("node-1",))]
+    assert [members for _, members, _ in node_changes(events)] == [0, 0]
+    left = [Event(10.0, "node killed", ("node-0",)), Event(15.0, "node left", ("node-0",))]
+    assert sum(members for _, members, _ in node_changes(left)) == -1
 
 
 def test_scores_are_shares_of_time_and_of_demand():

@@ -12,6 +12,7 @@ response, it is all requests known to have waited at its end. A second with neit
 """
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from loadframe.analyze.rates import EVENTS, THROUGHPUT, Rate
-from loadframe.base.event_kinds import BALANCING, KILLED, RESTARTED
+from loadframe.base.event_kinds import (
+    BALANCED,
+    BALANCING,
+    FAILED,
+    JOINED,
+    KILLED,
+    LEAVING,
+    LEFT,
+    REQUESTED,
+    RESTARTED,
+)
 from loadframe.record import Run
 from loadframe.record.schema.summary import PhaseSummary, whole_seconds
 
@@ -210,20 +221,54 @@ def _share(failed: Series, succeeded: Series) -> Series:
     return np.divide(failed, failed + succeeded, out=np.zeros(len(failed)), where=failed > 0)
 
 
-def deaths(events: Iterable[Event]) -> Iterator[tuple[Event, int]]:
-    """Yield each event that kills or restarts nodes, with the change of the number of running nodes.
+#: Names of nodes that count in the size of a cluster, not further servers of a shard, routers and other companions.
+_COUNTED = re.compile(r"(node|app)-\d+")
 
-    A restarted node counts again; killing a dead node changes nothing.
+
+def node_changes(events: Iterable[Event]) -> Iterator[tuple[Event, int, int]]:
+    """Yield each event with the changes of the number of running members and of nodes with balanced data.
+
+    A killed node counts no longer, and again once it is restarted, each time once. A leaving node has no balanced data.
     """
+    requested: set[str] = set()  # not yet members
+    waiting: set[str] = set()  # members without their data
+    leaving: set[str] = set()
     dead: set[str] = set()
     for event in sorted(events, key=lambda entry: entry.time):
-        nodes = set(event.nodes)
-        if event.kind == KILLED:
-            yield event, -len(nodes - dead)
-            dead |= nodes
-        elif event.kind == RESTARTED:
-            yield event, len(nodes & dead)
+        nodes = {name for name in event.nodes if _COUNTED.fullmatch(name)}
+        members = served = 0
+        if event.kind == REQUESTED:
+            requested |= nodes
             dead -= nodes
+        elif event.kind == JOINED:
+            requested -= nodes
+            waiting |= nodes - dead
+            members = len(nodes - dead)
+        elif event.kind == BALANCED:
+            served = len(waiting)
+            waiting.clear()
+        elif event.kind == LEAVING:
+            served = -len(nodes - waiting - dead)
+            leaving |= nodes - dead
+            waiting -= nodes
+        elif event.kind == LEFT:
+            members = -len(nodes - dead)
+            leaving -= nodes
+        elif event.kind == FAILED:
+            # A node whose data could not be moved stays.
+            served = len(leaving)
+            leaving.clear()
+        elif event.kind == KILLED:
+            died = nodes - dead
+            members, served = -len(died - requested), -len(died - requested - waiting - leaving)
+            dead |= died
+            waiting -= died
+            leaving -= died
+        elif event.kind == RESTARTED:
+            members = served = len(nodes & dead)
+            requested -= nodes
+            dead -= nodes
+        yield event, members, served
 
 
 def read_course(run: Run, rate: Rate = THROUGHPUT) -> Course | None:

@@ -20,14 +20,14 @@ from typing import Any
 import numpy as np
 
 from loadframe.analyze.elastic import warnings as rules
-from loadframe.analyze.elastic.course import Course, Event, Series, deaths, main_operation, read_course
+from loadframe.analyze.elastic.course import Course, Event, Series, main_operation, node_changes, read_course
 from loadframe.analyze.elastic.measures import ChangeInRun, Value, change_failed, disturbed, measure, service
 from loadframe.analyze.elastic.repeated import MEASURES, UNUSUAL, StepMeasures, repeated
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.figures import stretch_of
 from loadframe.analyze.finding import Finding
 from loadframe.analyze.rates import Rate, rate_of
-from loadframe.base.event_kinds import BALANCED, FIRED, JOINED, LEAVING, LEFT
+from loadframe.base.event_kinds import FIRED
 
 
 @dataclass(frozen=True)
@@ -61,17 +61,7 @@ def score(demand: Series, supply: Series) -> Provisioning:
 def supply(times: Series, nodes: int, events: Sequence[Event]) -> Series:
     """Return the number of nodes that serve balanced data at each time, of `nodes` nodes at the start."""
     series = np.full(len(times), float(nodes))
-    for event, change in deaths(events):
-        series[times >= event.time] += change
-    waiting = 0
-    for event in sorted(events, key=lambda entry: entry.time):
-        change = 0
-        if event.kind == JOINED:
-            waiting += len(event.nodes)
-        elif event.kind == BALANCED:
-            change, waiting = waiting, 0
-        elif event.kind == LEAVING:
-            change = -len(event.nodes)
+    for event, _, change in node_changes(events):
         series[times >= event.time] += change
     return series
 
@@ -302,10 +292,7 @@ def _same(
 
 def _nodes(run: RecordedRun, course: Course, until: float) -> int:
     """Return the number of nodes of the cluster at a time."""
-    signs = {JOINED: 1, LEFT: -1}
-    changed = [event for event in course.events if event.kind in signs and event.time <= until]
-    dead = sum(change for event, change in deaths(course.events) if event.time <= until)
-    return (run.nodes or 1) + dead + sum(signs[event.kind] * len(event.nodes) for event in changed)
+    return (run.nodes or 1) + sum(change for event, change, _ in node_changes(course.events) if event.time <= until)
 
 
 def _as_a_whole(

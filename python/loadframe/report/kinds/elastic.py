@@ -329,9 +329,8 @@ def _in(estimate: Estimate, unit: float, name: str) -> str:
 
 
 _NOTE = (
-    "Means over repetitions with 95 % intervals by Student's t. “>”: did not happen before the end of the run, or was not observed"
-    " throughout."
-    " Difference: against the control run of the same block, over the same time span."
+    "Means over repetitions with 95 % intervals by Student's t. “>”: did not happen before the end of the run, or was"
+    " not observed throughout. Difference: against the control run of the same block, over the same time span."
 )
 
 
