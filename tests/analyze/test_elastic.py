@@ -195,7 +195,10 @@ def test_a_change_of_two_nodes_is_unfinished_until_both_have_joined():
 
 def test_data_of_a_failed_change_are_awaited_since_its_node_joined():
     failed = course(events=(*grown()[:3], Event(300.0, "change failed", step=1, words="add 1 node")), **LOST)
-    assert measure(failed, GROW, 60.0)["redistribution"] == Value(450.0, censored=True)
+    result = measure(failed, GROW, 60.0)
+    assert result["redistribution"] == Value(450.0, censored=True)
+    assert result["join_delay"] == Value(30.0)
+    assert "growth" not in result
 
 
 def test_nothing_that_happens_costs_nothing():

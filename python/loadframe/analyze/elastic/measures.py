@@ -524,7 +524,7 @@ def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
     joined = [event.time for event in events if event.kind == JOINED]
     # A restarted node with its data counts as joined and waits for no data.
     restarted = [event.time for event in events if event.kind == RESTARTED]
-    grew = [] if removes or change_failed(course, change) else joined or restarted
+    grew = [] if removes or _awaits_node(events) else joined or restarted
     length = change.end - change.begin
     values, since = {}, (grew or joined or [change.begin])[-1]
     placed = since
