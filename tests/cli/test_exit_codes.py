@@ -127,3 +127,22 @@ def test_a_full_disk_behind_the_output_is_one_message(words, code):
         "loadframe: No space left on device",
         "  free some space, or write to another disk",
     ]
+
+
+def test_a_broken_standard_error_does_not_lose_the_run(tmp_path):
+    (tmp_path / "w.yaml").write_text(
+        """\
+workload: w
+collections: {things: {}}
+corpora: {things: {generate: nyc_taxi_trip, documents: 50}}
+operations:
+  fill: {bulk: {collection: things, corpus: things, size: 10}}
+phases:
+  - {name: fill, operation: fill, clients: 1, until: exhausted}
+"""
+    )
+    words = ["bench", tmp_path / "w.yaml", "--store", "sim", "--output", tmp_path / "run"]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([LOADFRAME, *words], stdout=subprocess.PIPE, stderr=full, check=False)
+    assert done.returncode == ExitCode.OK
+    assert (tmp_path / "run" / "summary.json").exists()

@@ -1,9 +1,11 @@
-"""Untrusted input: bounded reading of files and pipes, and safe text for terminals."""
+"""Untrusted input: bounded reading of files and pipes. Untrusted output: safe text for terminals, streams that end."""
 
+import io
 import os
 import re
 import stat
 from pathlib import Path
+from typing import TextIO
 
 from loadframe.base.errors import BadInput
 from loadframe.base.units import format_size
@@ -57,3 +59,24 @@ def printable(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return _CONTROLS.sub("", _SEQUENCES.sub("", text))
+
+
+class _Outlet(io.FileIO):
+    """Descriptor that switches to /dev/null when writing fails."""
+
+    def write(self, data: "bytes | memoryview | bytearray") -> int:  # type: ignore[override]
+        """Write data and return the number of bytes; after an error, write it and all further data to /dev/null."""
+        try:
+            return super().write(data) or 0
+        except OSError:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+            return len(data)
+
+
+def outlet(stream: TextIO) -> TextIO:
+    """Return a text stream on the same descriptor, which outlives its reader; see `_Outlet`."""
+    stream.flush()
+    lines = io.BufferedWriter(_Outlet(stream.fileno(), "w", closefd=False))  # type: ignore[type-var]
+    return io.TextIOWrapper(lines, encoding=stream.encoding, errors="backslashreplace", line_buffering=True)

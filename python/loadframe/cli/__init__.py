@@ -14,7 +14,7 @@ from pathlib import Path
 
 from loadframe.base import interrupts
 from loadframe.base.errors import BadInput, ExitCode, LoadframeError
-from loadframe.base.untrusted import printable
+from loadframe.base.untrusted import outlet, printable
 from loadframe.ranks import place
 
 _TOO_DEEP = "the input is nested too deeply"
@@ -29,6 +29,8 @@ def main(arguments: list[str] | None = None) -> None:
     if arguments is not None:
         sys.exit(_main(arguments))
     _open_missing()
+    # A closed terminal or a full disk behind the messages must not end a run.
+    sys.stderr = outlet(sys.stderr)
     sys.meta_path.insert(0, _WithoutPandas)
     here = place()
     if here is None:

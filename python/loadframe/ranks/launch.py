@@ -8,7 +8,6 @@ the next command removes it. Process ids are not needed.
 import contextlib
 import fcntl
 import importlib.util
-import io
 import os
 import secrets
 import select
@@ -24,10 +23,10 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import IO, TextIO
+from typing import IO
 
 from loadframe.base.errors import BadInput, GeneratorFailed
-from loadframe.base.untrusted import printable
+from loadframe.base.untrusted import outlet, printable
 from loadframe.ranks import STARTER, Place, liveness
 
 _SHARED_MEMORY = Path("/dev/shm")
@@ -93,30 +92,9 @@ def _prefix() -> str:
     return f"loadframe-ranks-{os.geteuid()}-"
 
 
-class _Outlet(io.FileIO):
-    """Descriptor that switches to /dev/null when writing fails."""
-
-    def write(self, data: "bytes | memoryview | bytearray") -> int:  # type: ignore[override]
-        """Write data and return the number of bytes; after an error, write it and all further data to /dev/null."""
-        try:
-            return super().write(data) or 0
-        except OSError:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, self.fileno())
-            os.close(nowhere)
-            return len(data)
-
-
 def outlive_readers() -> None:
     """Replace the standard streams, so that this process survives the end of their reader, such as mpirun."""
-    sys.stdout, sys.stderr = _outlet(sys.stdout), _outlet(sys.stderr)
-
-
-def _outlet(stream: TextIO) -> TextIO:
-    """Return a text stream on the same descriptor, which outlives its reader; see `_Outlet`."""
-    stream.flush()
-    lines = io.BufferedWriter(_Outlet(stream.fileno(), "w", closefd=False))  # type: ignore[type-var]
-    return io.TextIOWrapper(lines, encoding=stream.encoding, errors="backslashreplace", line_buffering=True)
+    sys.stdout, sys.stderr = outlet(sys.stdout), outlet(sys.stderr)
 
 
 #: Signals that are forwarded to rank 0, with their bytes on the socket.
