@@ -1,12 +1,16 @@
 """Experiment files: their meaning for each treatment, and the errors of invalid ones."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from damage import damaged
 from loadframe.base.errors import BadInput, StoreFailed
+from loadframe.experiment.design.estimate import estimate
 from loadframe.experiment.design.plans import describe, design
+from loadframe.experiment.file.existing import not_checked
 from loadframe.experiment.runner.folder import ExperimentFolder
 from loadframe.experiment.runner.loop import _record_failure
 from loadframe.record import Run
@@ -111,6 +115,23 @@ def test_settings_that_an_existing_cluster_never_changes_are_refused(load, kind,
         load(text)
     assert remedy in refused.value.remedy
     assert f"e.yaml:{5 if as_factor else 2}:" in str(refused.value.where)
+
+
+def test_a_dry_run_names_what_it_does_not_check_of_an_existing_cluster(load):
+    text = "experiment: e\nstore: {kind: redis, hosts: a:1, settings: {one: 1}}\nworkload: ./small.yaml\nkind: scale\n"
+    experiment = load(text + "factors: {store.settings.other: [1, 2]}\n")
+    assert "no node was contacted" in not_checked(experiment)
+    assert not_checked(experiment).endswith("the settings one, other")
+    assert not_checked(load(EXPERIMENT)) is None
+
+
+def test_an_invalid_number_of_nodes_behind_an_application_is_reported_with_its_place(load):
+    example = Path(__file__).parents[2] / "examples" / "selfcare_app"
+    store = f"store: {{kind: {example}, settings: {{store: opensearch, opensearch.nodes: '2'}}}}"
+    experiment = load(re.sub("store: .*", store, EXPERIMENT))
+    with pytest.raises(BadInput, match=r"opensearch\.nodes must be 1 to 64; got '2'") as refused:
+        estimate(design(experiment), experiment)
+    assert "e.yaml:2:" in str(refused.value.where)
 
 
 def test_nodes_have_a_price_by_their_size(load):

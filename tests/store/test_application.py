@@ -120,6 +120,7 @@ def test_a_store_that_lacks_a_node_is_not_ready(monkeypatch):
         ({"colour": 1}, "has no setting 'colour'"),
         ({"redis.cache": "1g"}, "has no setting 'redis.cache'"),
         ({"mongodb.cache": [1]}, "is not a size"),
+        ({"mongodb.nodes": "2"}, "must be 1 to 64; got '2'\n  give a whole number, without quotes"),
         ({"mongodb.nodes": 0}, "the setting mongodb.nodes must be 1 to 64"),
         ({"balance": "fair"}, "invalid setting balance: fair"),
         ({"balancer_threads": 0}, "the setting balancer_threads must be 1 to 64"),
@@ -130,8 +131,10 @@ def test_wrong_settings_are_refused(settings, message):
         find(str(EXAMPLE)).check_settings(settings)
 
 
-def test_settings_of_a_store_that_is_not_behind_it_now_are_left_alone():
-    find(str(EXAMPLE)).check_settings({"store": "mongodb", "opensearch.heap": "400m"})
+def test_settings_of_a_store_that_is_not_behind_it_now_have_no_effect():
+    settings = {"store": "mongodb", "mongodb.cache": "1g", "opensearch.heap": "400m"}
+    find(str(EXAMPLE)).check_settings(settings)
+    assert find(str(EXAMPLE)).without_effect(settings) == ["opensearch.heap"]
 
 
 def test_another_build_has_another_version(tmp_path):

@@ -224,7 +224,7 @@ def _print_design(loaded: "Experiment", planned: "Design", path: Path, as_json: 
     from loadframe.experiment.design.estimate import estimate, least_estimate, length_is_known
     from loadframe.experiment.design.plans import describe
     from loadframe.experiment.experiment import expression_values
-    from loadframe.experiment.file.existing import not_observed
+    from loadframe.experiment.file.existing import not_checked, not_observed
     from loadframe.experiment.runner.folder import recorded_count
 
     if as_json:
@@ -242,6 +242,8 @@ def _print_design(loaded: "Experiment", planned: "Design", path: Path, as_json: 
         described = describe(loaded, planned)
         if unseen := not_observed(loaded):
             expected["not_observed"] = unseen
+        if unchecked := not_checked(loaded):
+            expected["not_checked"] = unchecked
         for entry, planned_run in zip(described["design"], planned.runs, strict=True):
             if values := expression_values(loaded, planned_run.treatment):
                 entry["follows"] = values
@@ -270,7 +272,7 @@ def _print_design(loaded: "Experiment", planned: "Design", path: Path, as_json: 
     table.width = out.measure(table, options=out.options.update(width=_WIDEST)).maximum
     out.print(table, crop=False)
     cores = dict.fromkeys(filter(None, (_cores(loaded, entry.treatment) for entry in planned.runs)))
-    for line in (*cores, *not_observed(loaded)):
+    for line in filter(None, (*cores, *not_observed(loaded), not_checked(loaded))):
         out.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -85,6 +85,8 @@ def prepare(store: Store, spec: ClusterSpec, host: Host, report: Report) -> Soft
     host.require()
     placement.require(host, spec.limits, spec.nodes, report)
     store.check_settings(spec.settings)
+    if idle := store.without_effect(spec.settings):
+        report(f"warning: no effect, because their store is not selected: {', '.join(idle)}")
     store.require_encryption(spec.encryption, spec.settings, spec.nodes)
     others = [machine for machine in host.machines if not machine.here]
     transport.require_machines(store, spec.settings, spec.limits.memory, others)

@@ -393,6 +393,10 @@ class Store(ABC):
         """
         return (ProcessSpec(f"node-{number}"),)
 
+    def without_effect(self, settings: Mapping[str, Any]) -> list[str]:
+        """Return the valid settings that have no effect beside the others."""
+        return []
+
     def companions(self, settings: Mapping[str, Any]) -> tuple[ProcessSpec, ...]:
         """Return the other processes of a cluster, such as routers; they stay when nodes join or leave."""
         return ()

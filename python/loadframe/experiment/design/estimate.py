@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from loadframe.base.errors import BadInput
 from loadframe.base.units import format_duration
 from loadframe.experiment.design import Design
 from loadframe.experiment.experiment import Experiment, MeasuredRate
@@ -99,7 +100,12 @@ def _start_seconds(experiment: Experiment, treatment: Mapping[str, Level]) -> fl
     start = 0.0
     if not experiment.exists:
         spec = experiment.cluster_spec(treatment)
-        start = Cluster.start_seconds(spec["store"], spec["nodes"], spec["settings"])
+        try:
+            start = Cluster.start_seconds(spec["store"], spec["nodes"], spec["settings"])
+        except BadInput as error:
+            named = (name for name in experiment.file.store.settings if name in error.what)
+            place = ("store", "settings", name) if (name := next(named, "")) else ("store",)
+            raise experiment.document.error(place, error.what, error.remedy) from None
     return start + sum(length.seconds for length in prepared)
 
 

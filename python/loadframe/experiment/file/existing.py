@@ -105,6 +105,19 @@ def _check_settings(experiment: Experiment) -> None:
             raise experiment.document.error(place, error.what, error.remedy, key=True) from None
 
 
+def not_checked(experiment: Experiment) -> str | None:
+    """Return a sentence on what a dry run does not check of an existing cluster; None for new ones."""
+    if not experiment.exists:
+        return None
+    names = list(experiment.file.store.settings)
+    names += [factor.name.removeprefix(SETTINGS) for factor in experiment.factors if factor.name.startswith(SETTINGS)]
+    settings = f", and whether it has the settings {', '.join(dict.fromkeys(names))}" if names else ""
+    return (
+        "not checked: no node was contacted and nothing was started. The first run checks whether the cluster answers"
+        f" and has the right kind and number of nodes{settings}"
+    )
+
+
 def not_observed(experiment: Experiment) -> list[str]:
     """Return sentences on what Loadframe cannot observe or change on existing clusters; empty for new ones."""
     if not experiment.exists:

@@ -158,6 +158,11 @@ class Application(Store):
                 raise BadInput(f"{self.kind} does not support the store {name!r}", remedy=f"its stores are {known}")
         return {name: self._behind[name] for name in kinds}
 
+    def without_effect(self, settings: Mapping[str, Any]) -> list[str]:
+        """Return the settings of stores that the setting `store` does not select."""
+        idle = self._behind.keys() - self.parts(settings).keys()
+        return [name for name in settings if name.partition(".")[0] in idle]
+
     def check_settings(self, settings: Mapping[str, Any]) -> None:
         """Refuse unknown or invalid settings of application, balancer and stores (`KIND.NAME`); require haproxy."""
         parts = self.parts(settings)
@@ -171,7 +176,8 @@ class Application(Store):
             raise BadInput(f"invalid setting balance: {balance}", remedy=f"use one of {', '.join(_BALANCES)}")
         threads = settings.get("balancer_threads", 1)
         if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MOST_THREADS:
-            raise BadInput(f"the setting balancer_threads must be 1 to {MOST_THREADS}", where=str(threads))
+            what = f"the setting balancer_threads must be 1 to {MOST_THREADS}; got {threads!r}"
+            raise BadInput(what, remedy="give a whole number, without quotes")
         for kind, part in parts.items():
             _nodes_of(kind, settings)
             part.check_settings(_of(kind, settings))
@@ -491,7 +497,8 @@ def _nodes_of(kind: str, settings: Mapping[str, Any]) -> int:
     """Return the number of nodes of a store, its setting `KIND.nodes`, by default 1; BadInput unless it is 1 to 64."""
     nodes = settings.get(f"{kind}.{_NODES}", 1)
     if not isinstance(nodes, int) or isinstance(nodes, bool) or not 1 <= nodes <= _MOST_NODES:
-        raise BadInput(f"the setting {kind}.{_NODES} must be 1 to {_MOST_NODES}", where=str(nodes))
+        what = f"the setting {kind}.{_NODES} must be 1 to {_MOST_NODES}; got {nodes!r}"
+        raise BadInput(what, remedy="give a whole number, without quotes")
     return nodes
 
 
