@@ -9,6 +9,7 @@ import pytest
 
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.settings.analysis import analyse
+from loadframe.analyze.telemetry import FRESH_NODE
 from loadframe.record import Manifest
 from loadframe.record.schema import FORMAT
 from loadframe.record.schema.figures import Latency
@@ -133,3 +134,19 @@ def test_a_winner_without_significant_effects_is_reported_as_undecided(runs):
     assert effects.startswith("Inconclusive: no setting or interaction")
     nothing, _ = lead(replace(second, responses=unclaimed, winner=None), description("throughput")["factors"])
     assert nothing.startswith("No setting changes")
+
+
+def test_fresh_nodes_of_design_and_confirmation_are_reported_once(runs, monkeypatch):
+    analysis, contrasts = "loadframe.analyze.settings.analysis", "loadframe.analyze.compare.contrasts"
+    seen = []
+
+    def fresh(some, _phases):
+        seen.append(len(some))
+        return [FRESH_NODE(nodes=[2], young=20.0, old=3600.0)]
+
+    monkeypatch.setattr(f"{analysis}.fresh_nodes", fresh)
+    monkeypatch.setattr(f"{contrasts}.fresh_nodes", fresh)
+    monkeypatch.setattr(f"{analysis}._costs", lambda *_: {})
+    second = analyse(description("throughput"), runs)[1]
+    assert [finding.rule for finding in second.warnings].count(FRESH_NODE) == 1
+    assert max(seen) == len(runs)

@@ -30,7 +30,7 @@ from loadframe.analyze.settings import ADAPTIVE, CONFIRM
 from loadframe.analyze.settings import warnings as rules
 from loadframe.analyze.settings.model import Array, Data, EffectsModel, Term, columns_of, fit_with_failures, widened
 from loadframe.analyze.settings.ranking import Numbers, RankedCombination, rank
-from loadframe.analyze.telemetry import fresh_nodes
+from loadframe.analyze.telemetry import FRESH_NODE, fresh_nodes
 from loadframe.base.units import counted
 
 #: Schemes that may lack the best combination, so the winner combines the best level of each setting.
@@ -234,7 +234,7 @@ def _analyse(
         warnings=(
             *_failing(failed_runs, failed_at, failures, factors),
             *faulty_runs([Group("the design", tuple(designed), strict=True)]),
-            *(fresh_nodes(used, [design.phase]) if costs else ()),
+            *(fresh_nodes(_of_figures(used, design.runs), [design.phase]) if costs else ()),
             *_doubts(description["scheme"], designed, responses, best, factors, confirmation),
         ),
         failed=failed,
@@ -460,8 +460,14 @@ def _doubts(
     if winner is not None and confirmation is None:
         findings.append(rules.NOT_CONFIRMED(winner=_changed(factors, winner)))
     if confirmation:
-        findings += confirmation.warnings
+        # Fresh nodes are reported once, for the runs of design and confirmation together.
+        findings += [finding for finding in confirmation.warnings if finding.rule != FRESH_NODE]
     return findings
+
+
+def _of_figures(used: Sequence[RecordedRun], runs: Sequence[RecordedRun]) -> list[RecordedRun]:
+    """Return the runs behind the figures of a result: the design's, and the usable ones that confirm the winner."""
+    return [*used, *(run for run in runs if run.id.startswith(CONFIRM) and run.usable)]
 
 
 def _interactions(scheme: str, response: Response, factors: Sequence[str]) -> Finding:
