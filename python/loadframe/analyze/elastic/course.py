@@ -329,8 +329,8 @@ def _worst_errors(names: Any, seconds: Any, failed: Any, succeeded: Any, length:
     worst = np.zeros(length)
     for name in np.unique(names):
         of_it = names == name
-        counts = (np.bincount(seconds[of_it], weights=w[of_it], minlength=length) for w in (failed, succeeded))
-        worst = np.maximum(worst, _share(*counts))
+        bad, good = (np.bincount(seconds[of_it], weights=w[of_it], minlength=length) for w in (failed, succeeded))
+        worst = np.maximum(worst, _share(bad.astype(float), good.astype(float)))
     return worst
 
 

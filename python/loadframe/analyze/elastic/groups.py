@@ -21,7 +21,15 @@ import numpy as np
 
 from loadframe.analyze.elastic import warnings as rules
 from loadframe.analyze.elastic.course import Course, Event, Series, main_operation, node_changes, read_course
-from loadframe.analyze.elastic.measures import ChangeInRun, Value, change_failed, disturbed, measure, service
+from loadframe.analyze.elastic.measures import (
+    ChangeInRun,
+    Disturbed,
+    Value,
+    change_failed,
+    disturbed,
+    measure,
+    service,
+)
 from loadframe.analyze.elastic.repeated import MEASURES, UNUSUAL, StepMeasures, repeated
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun
 from loadframe.analyze.figures import stretch_of
@@ -214,8 +222,10 @@ def _steps(
                 values[number][name][run.block or 1] = value
             for control in controls:
                 if control.block == run.block and (same := _same(run, control, courses, change, capacity)):
+                    cut = cut_sums(change, same, during)
                     for name, value in measure(courses[control.id], same, window, during).items():
-                        compared[number][name][run.block or 1] = value
+                        if name not in cut:
+                            compared[number][name][run.block or 1] = value
     return tuple(
         StepMeasures(
             number=number,
@@ -288,6 +298,23 @@ def _same(
     if end <= begin:
         return None
     return replace(change, begin=begin, end=end, before=nodes, after=nodes, capacity=capacity.get(nodes))
+
+
+#: Measures that grow with the observed time.
+_SUMS = frozenset({"errors", "violation", "exposure", "unknown_latency", "longest_gap"})
+
+
+def cut_sums(change: ChangeInRun, control: ChangeInRun, during: Disturbed | None) -> frozenset[str]:
+    """Return the measures that are sums over more seconds of the change than a control run has after its trigger.
+
+    A trigger on the load fires at another time in each run. `during`: the seconds that the change disturbed.
+    """
+    length = control.end - control.begin
+    if change.end - change.begin - length <= 1.0:
+        return frozenset()
+    rest = slice(math.floor(length), None)
+    disturbed = () if during is None else (("lost_work", during.throughput), ("latency_debt", during.latency))
+    return _SUMS | {name for name, flags in disturbed if flags[rest].any()}
 
 
 def _nodes(run: RecordedRun, course: Course, until: float) -> int:
