@@ -415,27 +415,47 @@ def test_negative_figures_are_not_dropped_in_silence():
     assert check_of(gate, "whether there is any").standing == "undecided"
 
 
-@pytest.mark.parametrize(("duration", "requests"), [(400.0, 20_000), (20.0, 400_000)])
-def test_the_slowest_of_many_more_requests_is_not_compared(duration, requests):
+def slowest(made, time, requests, duration=None):
+    for number, run in enumerate(made):
+        change(run, response=Latency(max=time * SPREAD[number], count=requests), requests=requests, successes=requests)
+        summary = run.run.summary
+        phases = tuple(replace(phase, duration=duration or phase.duration) for phase in summary.phases)
+        run.run.__dict__["summary"] = replace(summary, phases=phases)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("duration", "requests", "words"),
+    [(400.0, 20_000, "less time"), (None, 400_000, "fewer requests"), (400.0, 400_000, "fewer requests and less time")],
+)
+def test_a_larger_maximum_of_many_more_requests_shows_no_change(duration, requests, words):
     """20 times as many requests have a larger maximum, although the store did not change."""
-
-    def slowest(made, time, count):
-        for number, run in enumerate(made):
-            change(run, response=Latency(max=time * SPREAD[number], count=count), requests=count, successes=count)
-        return made
-
-    old, new = slowest(runs("old"), 1.0, 20_000), slowest(runs("new"), 3.0, requests)
-    for run in new:
-        phases = tuple(replace(phase, duration=duration) for phase in run.run.summary.phases)
-        run.run.__dict__["summary"] = replace(run.run.summary, phases=phases)
-    compared = compare([Group("old", tuple(old)), Group("new", tuple(new))], ["max", "throughput"])
-    assert [contrast.measure.kind for contrast in compared.contrasts] == ["throughput"]
-    assert any("the max of read in mixed of new and old is not compared" in it.cause for it in compared.warnings)
+    old, new = slowest(runs("old"), 1.0, 20_000, 20.0), slowest(runs("new"), 3.0, requests, duration or 20.0)
+    compared = compare([Group("old", tuple(old)), Group("new", tuple(new))], ["max"])
+    (contrast,) = compared.contrasts
+    assert contrast.outcome == "open"
+    assert f"old has {words}, so its maximum is too small" in sentence(contrast, compared)
     gate = judge(new, old, kinds=["max"])
     assert gate.standing == "undecided"
-    assert "different lengths" in check_of(gate, "max").why
-    equal = judge(slowest(runs("new"), 3.0, 20_000), old, kinds=["max"])
+    assert f"the baseline had {words}, so the maximum there is too small" in check_of(gate, "max").why
+    equal = judge(slowest(runs("new"), 3.0, 20_000, 20.0), old, kinds=["max"])
     assert equal.standing == "regression"
+    # A short side that is equally slow, or slower, is decided only in one direction.
+    turned = compare([Group("new", tuple(new)), Group("old", tuple(old))], ["max"])
+    assert turned.contrasts[0].outcome == "open"
+    assert f"old has {words}" in sentence(turned.contrasts[0], turned)
+    assert judge(old, new, kinds=["max"]).standing == "undecided"
+
+
+def test_a_larger_maximum_of_fewer_requests_is_a_regression():
+    """A stall of a closed loop halves the requests and multiplies the maximum."""
+    old, new = slowest(runs("old"), 0.05, 20_000), slowest(runs("new", factor=2), 1.0, 10_000)
+    gate = judge(new, old, kinds=["max", "errors"])
+    assert check_of(gate, "max").standing == "regression"
+    # The reverse is an improvement, so it passes.
+    assert judge(old, new, kinds=["max"]).standing == "passed"
+    compared = compare([Group("new", tuple(new)), Group("old", tuple(old))], ["max"])
+    assert compared.contrasts[0].outcome == "better"
 
 
 @pytest.mark.parametrize(("lost", "words"), [(0, "include none of these runs"), (1, "include 1 of these runs")])

@@ -119,6 +119,10 @@ def open_reason(contrast: Contrast, least: float) -> str:
 def _interval_reason(contrast: Contrast, least: float, smallest: str) -> str:
     """Return why a contrast with a finite interval is inconclusive."""
     ratio = contrast.ratio
+    alike, before, after = 1 - least < ratio.low and ratio.high < 1 + least, *contrast.short
+    for label, short, hides in ((contrast.baseline, before, ratio.low > 1), (contrast.label, after, ratio.high < 1)):
+        if short and (alike or hides):
+            return f"{label} has {short}, so its maximum is too small; measure both for the same time at the same rate"
     if not contrast.estimate.bounds.is_exact and not _is_wide(contrast.estimate.log_ratio, contrast, least):
         return "delays of the load generator widen the interval"
     if ratio.low <= 1 <= ratio.high:

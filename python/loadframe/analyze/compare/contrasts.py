@@ -128,7 +128,8 @@ class Contrast:
     for all contrasts of the comparison. Outcomes: `better` and `worse` are significant differences of at least the
     least effect; `alike` has its whole interval within the least effect; `open` is undecided. `means` (with 95 %
     intervals), `medians` and `delta` describe the unadjusted runs. `failed` counts each side's runs in which the store
-    failed. `blind` marks the sides whose figures miss too many failed requests, or runs with the value 0.
+    failed. `blind` marks the sides whose figures miss too many failed requests, or runs with the value 0. `short` says
+    which side's maxima are too small, and why; see `Measure.shorter`.
     """
 
     measure: Measure
@@ -145,6 +146,7 @@ class Contrast:
     outcome: Outcome
     failed: tuple[int, int] = (0, 0)
     blind: tuple[bool, bool] = (False, False)
+    short: tuple[str, str] = ("", "")
     #: Bounds of both sides' values by the load generator.
     bounds: tuple[Stretch, Stretch] = (EXACT, EXACT)
 
@@ -272,11 +274,6 @@ def compare(
             )
         for first, second, treatment in pairs:
             for measure in measures_of([*first.usable, *second.usable], kinds):
-                if not measure.is_comparable(first.usable, second.usable):
-                    warnings.append(
-                        rules.UNEQUAL_LENGTHS(first=first.label, second=second.label, figure=measure.phrase)
-                    )
-                    continue
                 values = contrast_values(measure, first, second, session_spread)
                 warnings += [
                     rules.NOTHING_DONE(label=label, count=count, measure=measure)
@@ -338,14 +335,15 @@ def _contrast(
         outcome="open",
         failed=(len(first.failed), len(second.failed)),
         blind=(zeros[0] or measure.is_blind(first.usable), zeros[1] or measure.is_blind(second.usable)),
+        short=measure.shorter(first.usable, second.usable),
         bounds=values.bounds,
     )
 
 
 def _outcome(contrast: Contrast, p: float, least: float, level: float) -> Outcome:
-    """Return the outcome, downgraded to open if failures on a side could reverse it."""
+    """Return the outcome, downgraded to open if failures on a side, or a longer side, could reverse it."""
     outcome = _of_figures(contrast, p, least, level)
-    baseline, group = contrast.of_survivors
+    baseline, group = (any(hidden) for hidden in zip(contrast.of_survivors, contrast.short, strict=True))
     if (group and outcome in ("better", "alike")) or (baseline and outcome in ("worse", "alike")):
         return "open"
     return outcome

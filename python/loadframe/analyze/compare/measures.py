@@ -28,8 +28,9 @@ _COUNTS: dict[str, FigureName] = {"throughput": "throughput", "documents": "docu
 #: Share of requests that a percentile may miss. For p99, 1 % of the requests are slower; if more are missing, the p99
 #: of the rest is not a bound.
 _MISSING = {"p50": 0.5, "p90": 0.1, "p99": 0.01, "p99.9": 0.001, "max": ERROR_LIMIT, "mean": ERROR_LIMIT}
-#: From this ratio of durations or numbers of requests on, two maxima are not comparable: the more requests, the larger
-#: their maximum. It allows for a store that is slower by a fifth, which answers fewer requests of a closed loop.
+#: From this ratio of durations or numbers of requests on, the maxima of the shorter side are too small: the more
+#: requests, the larger their maximum. It allows for a store that is slower by a fifth, which answers fewer requests of a
+#: closed loop.
 _LONGER = 1.3
 #: Measures that users can name.
 KINDS = ("throughput", "documents", *_RESPONSES, "errors")
@@ -119,23 +120,31 @@ class Measure:
                 return True
         return False
 
-    def is_comparable(self, first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> bool:
-        """Return whether the runs of both sides have lengths that allow a comparison of this measure.
+    def shorter(self, first: Sequence[RecordedRun], second: Sequence[RecordedRun]) -> tuple[str, str]:
+        """Return for each side what makes its maxima too small: `fewer requests`, `less time`; empty if nothing does.
 
-        Only maxima depend on the length. Sides without a value are comparable.
+        Only maxima depend on the length. Sides without a value are not shorter.
         """
         if self.kind not in ("max", "all-max"):
-            return True
-        # The mean duration (s) and number of requests of a run, for each side.
+            return "", ""
+        # The mean number of requests and duration (s) of a run, for each side.
         lengths: list[tuple[float, float]] = []
         for side in (first, second):
             runs = [run for run in side if self.of(run) is not None]
             phases = [phase for run in runs if (phase := run.phase(self.phase))]
             if not phases:
-                return True
+                return "", ""
             requests = [sum(operation.requests for operation in self._operations(run)) for run in runs]
-            lengths.append((fmean(phase.duration for phase in phases), fmean(requests)))
-        return all(max(pair) <= _LONGER * min(pair) for pair in zip(*lengths, strict=True))
+            lengths.append((fmean(requests), fmean(phase.duration for phase in phases)))
+        words = [
+            [
+                name
+                for name, own, other in zip(("fewer requests", "less time"), *pair, strict=True)
+                if other > _LONGER * own
+            ]
+            for pair in (lengths, lengths[::-1])
+        ]
+        return " and ".join(words[0]), " and ".join(words[1])
 
     def few_requests(self, runs: Iterable[RecordedRun]) -> "FewRequests | None":
         """Return the number of requests in the run with the fewest, if too few for this percentile; else None."""

@@ -107,12 +107,6 @@ OTHER_TREATMENT = Rule(
     "{first} and {second} were measured at different treatments ({difference})",
     "unless you want to compare treatments, name runs of one treatment",
 )
-UNEQUAL_LENGTHS = Rule(
-    "unequal_lengths",
-    "the {figure} of {second} and {first} is not compared, because their runs have different lengths: more"
-    " requests have a larger maximum",
-    "measure both for the same time at the same rate, or compare a percentile",
-)
 UNMATCHED = Rule("unmatched", _unmatched, "compare runs of the same treatments, or two single treatments")
 
 

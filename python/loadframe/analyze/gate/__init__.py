@@ -59,6 +59,7 @@ from loadframe.analyze.gate.checks import (
     quantity_beside,
     runs_text,
     together,
+    too_short,
     without_figure,
 )
 from loadframe.analyze.gate.power import Graph
@@ -307,21 +308,23 @@ def _against(
     baseline, new = comparison.groups
     contrasts = comparison.contrasts
     # Subjects in the order of the graph's hypotheses (a contrast, or several jointly), and their p values.
-    about: list[tuple[Measure, RatioEstimate | None, Contrast | None, int, tuple[int, int]]] = []
+    about: list[tuple[Measure, RatioEstimate | None, Contrast | None, int, tuple[int, int], tuple[str, str]]] = []
     ps: list[float] = []
     members, watched = [], []
     for kind, places in families(contrasts).items():
         members.append(len(places))
         chosen = [contrasts[place] for place in places]
+        hides = [_hides(contrast, runs_at(new, contrast).usable) for contrast in chosen]
         watched.append([index for index, contrast in enumerate(chosen) if contrast.measure.operation in watch])
         if len(chosen) > 1:
             joint = joint_estimate(chosen, baseline, new, session_spread) if kind != "errors" else None
             counts = max(len(contrast.first) for contrast in chosen), max(len(contrast.second) for contrast in chosen)
-            about.append((Measure("all phases", kind), joint, None, len(chosen), counts))
+            before, now = (next(filter(None, whys), "") for whys in zip(*hides, strict=True))
+            about.append((Measure("all phases", kind), joint, None, len(chosen), counts, (before, now)))
             ps.append(one_sided_p(joint, chosen[0].measure) if joint else 1.0)
-        for candidate in chosen:
+        for candidate, why in zip(chosen, hides, strict=True):
             counts = len(candidate.first), len(candidate.second)
-            about.append((candidate.measure, candidate.estimate, candidate, 1, counts))
+            about.append((candidate.measure, candidate.estimate, candidate, 1, counts, why))
             sides = runs_at(baseline, candidate), runs_at(new, candidate)
             ps.append(
                 more_errors(candidate.measure, *sides)
@@ -331,22 +334,27 @@ def _against(
     graph = Graph(members, watched)
     adjusted = graph.adjust(ps)
     checks = []
-    for (measure, detail, contrast, count, counts), p, share in zip(
+    for (measure, detail, contrast, count, counts, why), p, share in zip(
         about, adjusted, graph.weights.tolist(), strict=True
     ):
         if detail is None:
             continue
-        question = Question(measure, detail, thresholds, p, share, counts, pace)
+        question = Question(measure, detail, thresholds, p, share, counts, pace, why)
         if contrast is None:
             checks.append(together(question, count, "measures"))
         elif measure.kind == "errors":
             sides = runs_at(baseline, contrast), runs_at(new, contrast)
             checks.append(errors_against_baseline(contrast, question, *sides))
         else:
-            before, runs = runs_at(baseline, contrast).usable, runs_at(new, contrast).usable
-            few = few_requests(measure, [*before, *runs])
-            checks.append(against_baseline(contrast, question, blind=measure.is_blind(runs), few=few))
+            few = few_requests(measure, [*runs_at(baseline, contrast).usable, *runs_at(new, contrast).usable])
+            checks.append(against_baseline(contrast, question, few=few))
     return checks
+
+
+def _hides(contrast: Contrast, new: Sequence[RecordedRun]) -> tuple[str, str]:
+    """Return why the figures of the baseline, and of the new runs, are too good; empty if they are not."""
+    now = BLIND if contrast.measure.is_blind(new) else too_short("the new runs", contrast.short[1])
+    return too_short("the baseline", contrast.short[0]), now
 
 
 def _require_same_treatment(baseline: Group, new: Group) -> None:
@@ -382,7 +390,6 @@ def _added(baseline: Group, new: Group) -> list[Mapping[str, Any]]:
 
 #: Why a measure has no contrast.
 _UNRECORDED = "it is not recorded in both the baseline and the new runs"
-_LENGTHS = "the runs have different lengths, and more requests have a larger maximum; measure both for the same time"
 
 
 def _unknown(
@@ -402,7 +409,7 @@ def _unknown(
             measure,
             treatment,
             "undecided",
-            _UNRECORDED if measure.is_comparable(first.usable, second.usable) else _LENGTHS,
+            _UNRECORDED,
         )
         for measure in measures
         if measure not in known

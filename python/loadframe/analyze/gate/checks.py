@@ -135,6 +135,7 @@ class Question:
 
     `p` is adjusted for all checks. `share` is the check's share of the level before any check has rejected. `pace` is
     the speed of the machine for the new runs relative to the baseline's. `runs` counts the earlier and the new runs.
+    `hides` says why the figures of the baseline, and of the new runs, are too good; empty if they are not.
     """
 
     measure: Measure
@@ -144,6 +145,7 @@ class Question:
     share: float
     runs: tuple[int, int]
     pace: float = 1.0
+    hides: tuple[str, str] = ("", "")
 
     @property
     def least(self) -> float:
@@ -250,12 +252,12 @@ def one_sided_p(estimate: RatioEstimate, measure: Measure) -> float:
     return min(1.0, tail * estimate.caution)
 
 
-def against_baseline(contrast: Contrast, question: Question, *, blind: bool, few: str = "") -> Check:
+def against_baseline(contrast: Contrast, question: Question, *, few: str = "") -> Check:
     """Return the check of a contrast. `few` is the text of `few_requests` about the runs of both sides.
 
     It is a regression if it is significantly worse by at least the least effect. It passes if its interval excludes a
     worsening of the effect to catch. It is undecided if the machine's pace or the figures' bounds can explain or hide
-    the change, or if `blind`: too many requests of the new runs failed for a percentile of the successes.
+    the change, or if `hides` of the question says that a side's figures are too good.
     """
     value, _, high = question.worse_by()
     # Throughput and response times follow the machine's pace fully at most.
@@ -269,6 +271,8 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool, few
             standing, why = "undecided", f"{span}: {_WITHIN_BOUNDS}"
         elif question.least_worse(question.pace) < question.least:
             standing, why = "undecided", f"{span}: the machine became slower by as much"
+        elif question.hides[0]:
+            standing, why = "undecided", f"{span}: {question.hides[0]}"
     elif not contrast.estimate.freedom:
         first, second = len(contrast.first), len(contrast.second)
         some = f"{counted(first, 'run')} against {second}"
@@ -284,8 +288,8 @@ def against_baseline(contrast: Contrast, question: Question, *, blind: bool, few
     elif paced_high >= question.catch:
         hidden = format_limit(question.catch)
         standing, why = "undecided", f"{span}: the machine became faster, which may hide {hidden}"
-    elif blind:
-        standing, why = "undecided", f"{span}: {BLIND}"
+    elif question.hides[1]:
+        standing, why = "undecided", f"{span}: {question.hides[1]}"
     if standing == "undecided":
         why += few
     return Check(
@@ -306,6 +310,12 @@ BLIND = (
     "too many requests failed, were dropped or stayed unanswered for the successes to show it; check errors, or"
     " response times of all requests (all-p99)"
 )
+
+
+def too_short(side: str, short: str) -> str:
+    """Return why the maximum of a side is too small; empty if `short` is. See `Measure.shorter`."""
+    words = f"{side} had {short}, so the maximum there is too small; measure both for the same time at the same rate"
+    return words if short else ""
 
 
 def few_requests(measure: Measure, runs: Iterable[RecordedRun]) -> str:
@@ -329,6 +339,8 @@ def together(question: Question, members: int, what: str) -> Check:
         standing, why = "undecided", f"{span}: {_WITHIN_BOUNDS}"
     elif stops and question.least_worse(question.pace) < question.least:
         standing, why = "undecided", f"{span}: the machine became slower by as much"
+    elif stops and question.hides[0]:
+        standing, why = "undecided", f"{span}: {question.hides[0]}"
     elif not question.estimate.freedom:
         standing = "undecided"
         why = f"{worse}: the runs do not show the run-to-run variance; make five of each side"
@@ -337,6 +349,8 @@ def together(question: Question, members: int, what: str) -> Check:
     elif question.worse_by()[2] >= question.catch and not stops:
         excluded = format_limit(question.catch)
         standing, why = "undecided", f"{span}: the interval does not exclude {excluded}{_bounds_or_finds(question)}"
+    elif question.hides[1] and not stops:
+        standing, why = "undecided", f"{span}: {question.hides[1]}"
     else:
         why = f"{span}: beyond {format_limit(question.least)}" if stops else f"{span}{_finds(question)}"
     title = f"{question.measure.kind} of all {members} {what} together"
