@@ -458,6 +458,27 @@ def test_a_larger_maximum_of_fewer_requests_is_a_regression():
     assert compared.contrasts[0].outcome == "better"
 
 
+def test_a_baseline_that_lost_requests_shows_no_regression():
+    """Its successes are faster than all of its requests, so a store that answers all of them seems slower."""
+    new = runs("new")
+    for run in new:
+        change(run, response=replace(run.operations("mixed")["read"].response, p99=0.1))
+    assert check_of(judge(new, runs("old")), "p99").standing == "regression"
+    gate = judge(new, with_reason("old", "errors", 0.05))
+    assert check_of(gate, "p99").standing == gate.standing == "undecided"
+    assert "too many requests of the baseline failed" in check_of(gate, "p99").why
+    # The median shows half of the requests, so 5 % do not matter.
+    slow = runs("new", factor=2)
+    assert check_of(judge(slow, with_reason("old", "errors", 0.05)), "p50").standing == "regression"
+
+
+def test_nor_does_a_baseline_of_which_some_runs_had_no_success():
+    nothing = {"read": {"throughput": 0.0, "p50": None, "p99": None}}
+    old = [*runs("old", 5), made_up("old", 5, nothing, 10, failed=1.0, verdict=invalid("errors"))]
+    gate = judge(runs("new", factor=2), old, kinds=["throughput"])
+    assert check_of(gate, "throughput").standing == "undecided"
+
+
 @pytest.mark.parametrize(("lost", "words"), [(0, "include none of these runs"), (1, "include 1 of these runs")])
 def test_the_warning_of_failed_runs_says_whether_figures_include_them(lost, words):
     new = [*runs("new", 4), *(with_reason("new", "node_lost", count=5)[4:] if lost else failed("new", 1, "store"))]

@@ -29,8 +29,8 @@ _COUNTS: dict[str, FigureName] = {"throughput": "throughput", "documents": "docu
 #: of the rest is not a bound.
 _MISSING = {"p50": 0.5, "p90": 0.1, "p99": 0.01, "p99.9": 0.001, "max": ERROR_LIMIT, "mean": ERROR_LIMIT}
 #: From this ratio of durations or numbers of requests on, the maxima of the shorter side are too small: the more
-#: requests, the larger their maximum. It allows for a store that is slower by a fifth, which answers fewer requests of a
-#: closed loop.
+#: requests, the larger their maximum. It allows for a store that is slower by a fifth, which answers fewer requests of
+#: a closed loop.
 _LONGER = 1.3
 #: Measures that users can name.
 KINDS = ("throughput", "documents", *_RESPONSES, "errors")

@@ -42,6 +42,7 @@ from loadframe.analyze.figures import Stretch
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.gate.checks import (
     BLIND,
+    BLIND_BASELINE,
     CATCH,
     KINDS,
     LEAST,
@@ -353,8 +354,8 @@ def _against(
 
 def _hides(contrast: Contrast, new: Sequence[RecordedRun]) -> tuple[str, str]:
     """Return why the figures of the baseline, and of the new runs, are too good; empty if they are not."""
-    now = BLIND if contrast.measure.is_blind(new) else too_short("the new runs", contrast.short[1])
-    return too_short("the baseline", contrast.short[0]), now
+    before = BLIND_BASELINE if contrast.blind[0] else too_short("the baseline", contrast.short[0])
+    return before, BLIND if contrast.measure.is_blind(new) else too_short("the new runs", contrast.short[1])
 
 
 def _require_same_treatment(baseline: Group, new: Group) -> None:

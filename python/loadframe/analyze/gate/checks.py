@@ -310,6 +310,11 @@ BLIND = (
     "too many requests failed, were dropped or stayed unanswered for the successes to show it; check errors, or"
     " response times of all requests (all-p99)"
 )
+#: Why figures of a baseline that exclude failed requests, or runs without any success, show no worsening.
+BLIND_BASELINE = (
+    "too many requests of the baseline failed, were dropped or stayed unanswered, so its figures are too good; use a"
+    " baseline without them"
+)
 
 
 def too_short(side: str, short: str) -> str:
