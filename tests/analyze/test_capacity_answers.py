@@ -1,5 +1,7 @@
 """The wording of a capacity search's result."""
 
+from dataclasses import replace
+
 import capacity_searches
 
 from loadframe.analyze.capacity.answers import Attempt, Search, capacities_of
@@ -90,3 +92,16 @@ def test_at_least_is_the_low_end_of_several_searches_and_not_their_mean():
         every = capacity(*truths)
         assert rate_text(every) == "at least 800"
         assert sentence(every, Slo(0.1)).endswith("the highest rate of the search. Raise search: most.")
+
+
+def test_searches_that_the_generator_limited_are_counted_apart_from_those_at_the_highest_rate():
+    bounds = Bounds(start=100, least=1, most=400)
+    high, other, bracketed = (
+        capacity_searches.searched(truth, bounds=bounds, block=n) for n, truth in enumerate((1000, 1000, 210))
+    )
+    limited = replace(high, end=Answer(Kind.LOWER_BOUND, 200.0, 400.0))
+    said = sentence(capacities_of([[limited, other, bracketed]], 1)[0], Slo(0.1))
+    assert "the load generator was the limit, not the store in 1 of 3 searches. In 1 of 3 searches, the store" in said
+    assert said.endswith("sustained the highest rate of the search. Raise search: most.")
+    every = sentence(capacities_of([[limited, limited]], 1)[0], Slo(0.1))
+    assert every.endswith("the load generator was the limit, not the store.")

@@ -137,13 +137,15 @@ def sentence(capacity: Capacity, slo: Slo) -> str:
 
 def _with_limit(capacity: Capacity, words: str) -> str:
     """Complete the sentence `words` with the reason why the capacity is not higher."""
-    total, open_ended = len(capacity.conclusive), sum(answer.kind in OPEN for answer in capacity.conclusive)
+    kinds = [answer.kind for answer in capacity.conclusive]
+    total, open_ended, highest = len(kinds), kinds.count(capacity.kind), kinds.count(Kind.AT_MOST)
     some = f" in {open_ended} of {total} searches" if open_ended < total else ""
+    sustained = f"the store sustained the highest {_level(capacity)} of the search"
     if capacity.kind is Kind.LOWER_BOUND:
-        return f"{words}, a lower bound: above it the load generator was the limit, not the store{some}."
+        words = f"{words}, a lower bound: above it the load generator was the limit, not the store{some}."
+        return f"{words} In {highest} of {total} searches, {sustained}. Raise search: most." if highest else words
     if capacity.kind is Kind.AT_MOST:
-        highest = f"the highest {_level(capacity)} of the search"
-        return f"{words}: the store sustained {highest}{some}. Raise search: most."
+        return f"{words}: {sustained}{some}. Raise search: most."
     if capacity.kind is Kind.UPPER_BOUND:
         return f"{words}. Lower search: least."
     answered = [search for search in capacity.searches if search.nearest]
