@@ -80,7 +80,9 @@ def test_lower_bounds_make_no_curve():
     assert why.startswith("the capacity at 4 nodes lies outside the tried rates")
     answer, words = said(340.0, [*AMDAHL[:3], held], fitted)
     assert answer.nodes is None
-    assert "(though the intervals allow 4 nodes)" in words
+    assert words.startswith(
+        "It is inconclusive whether 4 nodes, which the intervals allow, can sustain 340 requests/s."
+    )
 
 
 def test_a_number_of_nodes_that_sustained_nothing_is_not_filled_from_the_curve():
@@ -129,6 +131,14 @@ def test_a_load_that_one_search_did_not_decide_may_need_fewer_nodes():
         answer, words = said(load, single, fitted)
         assert answer.undecided == open_at
         assert ("1 node may suffice: the search there did not decide this load" in words) == (open_at is not None)
+    # The same holds where no number of nodes is known to suffice.
+    for nodes in (1, 2, 8):
+        several = [capacity(n, 103.0 * n) for n in (1, 2, 4, 8) if n <= nodes]
+        load = sum(several[-1].bracket) / 2
+        answer, words = said(load, several, None)
+        assert (answer.nodes, answer.undecided) == (None, nodes)
+        assert words.startswith("It is inconclusive whether ")
+        assert "whose only search did not decide this load, can sustain" in words
 
 
 @pytest.mark.parametrize("rate", [50.0, 250.0, 600.0])

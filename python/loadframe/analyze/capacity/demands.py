@@ -140,6 +140,28 @@ def _first(rate: float, known: Mapping[int, float]) -> int | None:
     return min((number for number, capacity in known.items() if capacity >= rate), default=None)
 
 
+def _none_known(answer: Demand, largest: int, load: str) -> str:
+    """Return the sentence of a load that no number of nodes is known to sustain; arguments as of `sentence`."""
+    perhaps = answer.undecided or answer.least
+    if perhaps:
+        why = "which the intervals allow"
+        if answer.undecided:
+            why = "whose only search did not decide this load"
+        none = f"It is inconclusive whether {format_nodes(perhaps)}, {why}, can sustain {load}"
+    elif answer.reach <= largest:
+        none = f"No measured cluster, up to {format_nodes(largest)}, sustains {load}"
+    else:
+        none = f"No number of nodes up to {answer.reach} sustains {load}"
+    if answer.undecided:
+        return f"{none}. Add repetitions."
+    if answer.reach <= largest:
+        return (
+            f"{none}. Measure larger clusters, and three sizes or more for a prediction (factors: {{nodes: [1, 2, 4]}};"
+            " on a cluster of your own also store.scale_command)."
+        )
+    return f"{none}, EXTRAPOLATED from at most {largest}. Further extrapolation is unreliable."
+
+
 def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
     """Return the answer as a sentence with its basis; `largest` is the largest measured number of nodes, 0 if none.
 
@@ -149,18 +171,8 @@ def sentence(answer: Demand, largest: int, unit: str = "requests/s") -> str:
     load = load or f"{format_count(answer.rate)} {unit}"
     if not largest:
         return f"The data do not show how many nodes sustain {load}."
-    if answer.nodes is None and answer.reach <= largest:
-        allowed = f" (though the intervals allow {format_nodes(answer.least)})" if answer.least else ""
-        return (
-            f"No measured cluster, up to {format_nodes(largest)}, sustains {load}{allowed}. Measure larger clusters,"
-            " and three sizes or more for a prediction (factors: {nodes: [1, 2, 4]}; on a cluster of your own also"
-            " store.scale_command)."
-        )
     if answer.nodes is None:
-        return (
-            f"No number of nodes up to {answer.reach} sustains {load}, EXTRAPOLATED from at most {largest}. Further"
-            " extrapolation is unreliable."
-        )
+        return _none_known(answer, largest, load)
     count = format_nodes(answer.nodes)
     if answer.single:
         sure = "only an indication, since one search at a number of nodes does not give an interval"
