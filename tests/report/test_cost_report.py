@@ -3,6 +3,7 @@
 import json
 import math
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from loadframe.analyze.cost import Prices, cheapest, cost
 from loadframe.analyze.estimate import Estimate
 from loadframe.record import RunWriter
 from loadframe.report.kinds import read_report
-from loadframe.report.sections import cheapest_text, cost_table
+from loadframe.report.sections import cheapest_text, cost_table, within_text
 from simulated import Truth, write_experiment
 
 PRICES = {"currency": "EUR", "node_hour": 1.0, "by": None, "storage": None, "gb_month": None}
@@ -47,6 +48,17 @@ def test_the_sentence_says_what_the_intervals_leave_open():
     assert cheapest_text(PER_HOUR, cheapest([one, two], 2000)) == "No measured cluster sustains 2,000 requests/s."
     single = made(1, Estimate(500, 500, math.inf), by_one_search=True)
     assert "only an indication" in cheapest_text(PER_HOUR, cheapest([single], 400))
+
+
+def test_a_configuration_with_failures_is_marked():
+    failing = replace(made(1, Estimate(100, 99, 101)), failed=True)
+    fine = made(2, Estimate(150, 149, 151))
+    words, _ = within_text(PER_HOUR, [failing, fine])
+    assert words.startswith("Cheapest configuration: nodes 2 at 3.7")
+    assert words.endswith("Excluded, because the store or too many requests failed in a run: nodes 1.")
+    assert [row[0].small for row in cost_table(PER_HOUR, [failing, fine]).rows] == ["with failures", ""]
+    assert [entry.as_dict()["failed"] for entry in (failing, fine)] == [True, False]
+    assert "Excluded" not in within_text(PER_HOUR, [fine])[0]
 
 
 def unpack(name, target, **keys):

@@ -112,7 +112,7 @@ class Cost:
     by_one_search: bool = False
     #: Each limit of the SLO; empty without an SLO.
     limits: tuple[LimitAt, ...] = ()
-    #: Whether the store failed in a run.
+    #: Whether the store, or too many requests, failed in a run.
     failed: bool = False
     #: Unit of the throughput and of `million`: requests or documents.
     counted: str = THROUGHPUT.counted
@@ -134,6 +134,7 @@ class Cost:
             "per_month": self.month,
             f"per_million_{self.counted}": self.million.as_dict(),
             "by_one_search": self.by_one_search,
+            "failed": self.failed,
         }
 
 

@@ -294,7 +294,7 @@ def _cost_rows(prices: Prices, costs: Sequence[Cost]) -> list[list[Cell]]:
     """Return the cells of the cost table, a row for each treatment."""
     return [
         [
-            Cell(treatment_text(entry.treatment) or "the cluster"),
+            Cell(treatment_text(entry.treatment) or "the cluster", "with failures" if entry.failed else ""),
             count_cell(entry.nodes),
             Cell(f"{entry.month:,.2f}", number=Number(entry.month)),
             _million_cell(entry),
@@ -396,6 +396,8 @@ def within_text(prices: Prices, costs: Sequence[Cost]) -> tuple[str, CheapestWit
         words += f" The runs do not show that these cost more: {listed}{more}."
     if answer.open:
         words += f" Undecided: {_treatment_names(answer.open)}."
+    if failed := [entry for entry in costs if entry.failed]:
+        words += f" Excluded, because the store or too many requests failed in a run: {_treatment_names(failed)}."
     if answer.alike or answer.open:
         words += " Repeat the experiment to decide."
     return words, answer
