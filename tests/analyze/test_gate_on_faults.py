@@ -16,7 +16,7 @@ from loadframe.analyze.gate.checks import one_sided_p
 from loadframe.base.errors import BadInput
 from loadframe.record.schema.figures import Latency
 from loadframe.record.schema.summary import RecordedReason, RecordedVerdict, StreamSummary
-from loadframe.report.compare_words import lead, note, sentence
+from loadframe.report.compare_words import lead, means_cells, note, sentence
 from loadframe.report.gate import junit, markdown
 from made_up_runs import invalid
 
@@ -396,7 +396,7 @@ def test_shares_of_failures_have_arithmetic_means_on_both_sides():
     (contrast,) = compared.contrasts
     assert [mean.value for mean in contrast.means] == pytest.approx([0.03, 0.0301])
     assert all(0 < mean.low < mean.value < mean.high for mean in contrast.means)
-    assert "new 3.01 %, old 3.00 %, +0.01 percentage points; " in sentence(contrast, compared)
+    assert "new 3.01 %, old 3.00 %, +0.010 percentage points; " in sentence(contrast, compared)
     assert "Shares of failed requests are arithmetic means" in note(compared)
     assert "arithmetic" not in note(compare(sides, ["throughput"]))
 
@@ -529,3 +529,17 @@ def test_a_share_of_errors_at_its_bound_seldom_passes():
             counted([run], 20_000, int(random.binomial(20_000, share)))
         passed += judge(new, bounds=[Bound("errors", 0.001)]).standing == "passed"
     assert passed / 300 < 0.09, "5 %, and three standard errors"
+
+
+def test_small_shares_of_failures_keep_their_digits():
+    old, new = runs("old"), runs("new")
+    for number, run in enumerate(old):
+        counted([run], 1_000_000, [5, 6, 4, 5, 6, 5][number])
+    for number, run in enumerate(new):
+        counted([run], 1_000_000, [50, 55, 45, 52, 51, 49][number])
+    compared = compare([Group("old", tuple(old)), Group("new", tuple(new))], ["errors"])
+    (contrast,) = compared.contrasts
+    assert "new 0.0050 %, old 0.00052 %, +0.0045 percentage points; new is worse" in sentence(contrast, compared)
+    assert means_cells(contrast)[0].text == "0.00052 %"
+    gate = judge(new, old, kinds=["errors"])
+    assert check_of(gate, "errors").why.startswith("0.00052 % and now 0.0050 % of the requests failed")

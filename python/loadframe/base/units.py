@@ -168,6 +168,16 @@ def format_share(share: float, digits: int = 0) -> str:
     return f"{100 * share:,.{digits}f} %"
 
 
+def format_rare(share: float, more: int = 0) -> str:
+    """Write a share of failures as percentage: two decimals, or below 0.1 % two significant digits, and `more`.
+
+    At most ten decimals.
+    """
+    percent = 100 * abs(share)
+    decimals = min(1 - math.floor(math.log10(percent)), 10) if 0 < percent < 0.1 else 2
+    return format_share(share, decimals + more)
+
+
 def format_shares(least: float, most: float, limits: tuple[float, float] | None = None) -> str:
     """Write the ends of a range of shares of one: `9 to 23 %`, or `20 %` if both are written alike.
 

@@ -8,7 +8,7 @@ from loadframe.analyze.compare import Comparison, Contrast, Group
 from loadframe.analyze.compare.measures import Measure
 from loadframe.analyze.estimate import half_width
 from loadframe.analyze.rates import RATES
-from loadframe.base.units import counted, format_change, format_count, format_share
+from loadframe.base.units import counted, format_change, format_count, format_rare, format_share, written_apart
 from loadframe.report.labels import UNKNOWN, seconds_text, treatment_text
 from loadframe.report.numbers import limit_text, measured_text, p_text
 from loadframe.report.run_status import why
@@ -25,7 +25,7 @@ OUTCOMES = {"better": "better", "worse": "worse", "alike": "no difference that m
 def quantity(value: float, measure: Measure) -> str:
     """Write a value of a measure with its unit."""
     if measure.kind == "errors":
-        return format_share(value, 2)
+        return format_rare(value)
     return f"{format_count(value)}/s" if measure.kind in RATES else seconds_text(value)
 
 
@@ -90,7 +90,10 @@ def sentence(contrast: Contrast, comparison: Comparison) -> str:
     before, after = (_with_unit(mean.value, contrast.measure) for mean in contrast.means)
     change = format_change(contrast.ratio.value - 1)
     if contrast.measure.kind == "errors":
-        change = f"{100 * (contrast.means[1].value - contrast.means[0].value):+.2f} percentage points"
+        first, second = (mean.value for mean in contrast.means)
+        before, after = written_apart(first, second, format_rare), written_apart(second, first, format_rare)
+        points = format_rare(abs(second - first)).removesuffix(" %")
+        change = f"{'-' if second < first else '+'}{points} percentage points"
     figures = f"{name(contrast)}: {contrast.label} {after}, {contrast.baseline} {before}, {change}"
     interval = f"ratio {ratio_text(contrast)}, p = {p_text(contrast.p)}".replace("= <", "<")
     least = format_share(comparison.least)

@@ -69,7 +69,7 @@ from loadframe.analyze.rates import RATES
 from loadframe.analyze.sessions import block_of, sessions_of
 from loadframe.base import special
 from loadframe.base.errors import BadInput
-from loadframe.base.units import format_limit, format_share, share_beside
+from loadframe.base.units import format_limit, format_rare, share_beside
 
 MISSING_TREATMENTS = Rule(
     "missing_treatments",
@@ -149,7 +149,7 @@ def errors_against_baseline(contrast: Contrast, question: Question, baseline: Gr
     its upper limit is below the effect to catch.
     """
     rise = fmean(contrast.second) - fmean(contrast.first)
-    shares = " and now ".join(format_share(fmean(values), 2) for values in (contrast.first, contrast.second))
+    shares = " and now ".join(format_rare(fmean(values)) for values in (contrast.first, contrast.second))
     why = f"{shares} of the requests failed, p = {question.p:.2g}"
     high = _greatest_rise(question.measure, baseline, new)
     if rise >= question.least:
