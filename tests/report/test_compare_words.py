@@ -133,6 +133,11 @@ def test_an_inconclusive_contrast_gives_its_reason(compared):
     assert "failures" in open_reason(replace(wide, failed=(0, 1)), 0.05)
     chance = replace(wide, estimate=replace(wide.estimate, ratio=Estimate(0.25, 0.1, 0.9)))
     assert "p covers all rows" in open_reason(chance, 0.05)
+    shares = (Estimate(0.0167, 0.0, 0.1), Estimate(0.0075, 0.007, 0.008))
+    above = replace(wide, estimate=replace(wide.estimate, ratio=Estimate(75.0, 1.3, 4000.0)), means=shares)
+    opposite = replace(above, measure=replace(above.measure, kind="errors"))
+    assert "the means and the ratio point in opposite directions" in open_reason(opposite, 0.05)
+    assert "p covers all rows" in open_reason(replace(opposite, means=shares[::-1]), 0.05)
     undecided = replace(compared, contrasts=(wide,))
     assert open_reasons(undecided) == [f"inconclusive (range_100 throughput): {open_reason(wide, 0.05)}"]
     assert open_reason(wide, 0.05) in comparison_page(undecided)
