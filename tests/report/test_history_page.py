@@ -17,7 +17,7 @@ from loadframe.analyze.recorded_history import read_history
 from loadframe.base.errors import BadInput
 from loadframe.base.machine_references import disk_reference, network_reference
 from loadframe.record.gate_log import GATE_LOG, Acceptance, GateRecord, add_to_gate_log, read_gate_log
-from loadframe.report.history import history_page, sentences
+from loadframe.report.history import changes_table, history_page, sentences
 from recorded_history import CHANGED, NIGHTS, commit, write_history
 from simulated import Truth, write_run
 
@@ -101,6 +101,32 @@ def test_json_has_points_series_and_changes(folder):
     assert [change["label"] for change in document["changes"]] == [commit(CHANGED)[:12]]
     assert len(document["points"]) == len(document["series"][0]["values"]) == NIGHTS
     assert document["points"][0]["references"].keys() == {"cpu", "disk", "network"}
+
+
+def test_changes_of_two_stores_in_one_folder_name_their_stores(folder):
+    later = CHANGED + 3
+    for night in range(NIGHTS):
+        own = folder / f"night-{night:02}"
+        source = own if night >= later else folder / f"night-{night % CHANGED:02}"
+        for run in ("run-0", "run-1"):
+            shutil.copytree(source / run, own / f"late-{run}")
+            manifest = json.loads((own / run / "manifest.json").read_text())
+            manifest["store"]["kind"] = "redis"
+            (own / f"late-{run}" / "manifest.json").write_text(json.dumps(manifest))
+    history = read_history(folder, ["throughput"])
+    assert [(it["title"], it["label"]) for it in history.as_dict()["changes"]] == [
+        ("redis", commit(later)[:12]),
+        ("opensearch", commit(CHANGED)[:12]),
+    ]
+    _, *changes = sentences(history)
+    assert [words.partition(" worsened")[0] for words in changes] == [
+        "range_100 throughput, redis",
+        "range_100 throughput, opensearch",
+    ]
+    assert [row[0].text for row in changes_table(history.changes).rows] == [
+        "range_100 throughput, redis",
+        "range_100 throughput, opensearch",
+    ]
 
 
 def test_an_accepted_change_is_shown_with_its_reason(folder):

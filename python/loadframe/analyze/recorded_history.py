@@ -124,8 +124,9 @@ class Point:
 
 @dataclass(frozen=True, eq=False)
 class Change:
-    """A change point of a measure, and its first point."""
+    """A change point of a measure, and its first point. `title` is that of its line."""
 
+    title: str
     measure: Measure
     treatment: Mapping[str, Any]
     step: ChangePoint
@@ -145,6 +146,7 @@ class Change:
         """Return the change for JSON."""
         return {
             **self.measure.as_dict(),
+            "title": self.title,
             "treatment": dict(self.treatment),
             "point": self.point.number,
             "label": self.point.label,
@@ -346,7 +348,7 @@ def _lines(points: Sequence[Point], kinds: Sequence[str]) -> tuple[Line, ...]:
                 continue
             of_row = tuple(points[number] for number in row.sessions)
             changes = tuple(
-                Change(row.measure, treatment, step, of_row[step.index])
+                Change(title, row.measure, treatment, step, of_row[step.index])
                 for step in change_points(row.values, level=level)
             )
             lines.append(Line(title, row.measure, treatment, of_row, row.values, changes))

@@ -98,7 +98,13 @@ class History(Answer):
     def values(self) -> Table:
         """A row for each measure and point: the median of its runs. Times are s, rates 1/s."""
         rows = [
-            {**line.measure.as_dict(), "treatment": dict(line.treatment), "point": point.number, "value": value}
+            {
+                **line.measure.as_dict(),
+                "title": line.title,
+                "treatment": dict(line.treatment),
+                "point": point.number,
+                "value": value,
+            }
             for line in self._history.lines
             for point, value in zip(line.points, line.values, strict=True)
         ]

@@ -82,7 +82,7 @@ def _of_changes(history: History) -> list[str]:
     words = [f"{counted(len(changes), 'change')} of a level in {points}, {accepted} accepted."]
     newest: dict[object, Change] = {}
     for change in changes:
-        newest.setdefault((change.measure, str(change.treatment)), change)
+        newest.setdefault((change.title, change.measure, str(change.treatment)), change)
     unaccepted = [change for change in newest.values() if not change.accepted]
     return words + [f"{_name(change)} {'worsened' if change.is_worse else 'improved'} by"
                     f" {format_change(abs(change.step.change)).lstrip('+')} at {change.point.label}"
@@ -156,9 +156,9 @@ def _runs_text(point: Point) -> str:
 
 
 def _name(change: Change) -> str:
-    """Write the measure of a change, and its treatment if it has one."""
+    """Write the measure of a change, and the title of its line; without one, its treatment if it has one."""
     treatment = ", ".join(f"{name.rpartition('.')[2]} {level}" for name, level in change.treatment.items())
-    return f"{change.measure.name}, {treatment}" if treatment else change.measure.name
+    return ", ".join(filter(None, [change.measure.name, change.title or treatment]))
 
 
 def _axis(history: History) -> Axis:
