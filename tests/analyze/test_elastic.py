@@ -201,6 +201,19 @@ def test_a_change_of_two_nodes_is_unfinished_until_both_have_joined():
     assert "realised_gain" in result
 
 
+@pytest.mark.parametrize("joined", [("node-1",), ("node-1", "node-2")])
+def test_an_incomplete_change_has_the_latency_of_its_joined_node(joined):
+    events = (
+        Event(120.0, "trigger fired", step=1),
+        Event(120.0, "node requested", ("node-1", "node-2")),
+        *(Event(150.0, "node joined", (name,)) for name in joined),
+    )
+    faster = course(events=events, noise=0.01, l=pieces((150, 1.0), (600, 0.5)))
+    result = measure(faster, replace(GROW, after=3, open=True), 60.0)
+    assert result["join_delay"].censored == (len(joined) == 1)
+    assert result["latency_debt"].value == pytest.approx(0.0, abs=0.5)
+
+
 def test_data_of_a_failed_change_are_awaited_since_its_node_joined():
     failed = course(events=(*grown()[:3], Event(300.0, "change failed", step=1, words="add 1 node")), **LOST)
     result = measure(failed, GROW, 60.0)

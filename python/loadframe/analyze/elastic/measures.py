@@ -213,7 +213,7 @@ def disturbed(course: Course, change: ChangeInRun, window: float, controls: Sequ
     level = levels(course, change, window)
     if level is None:
         return None
-    joined = _joined(_instants(course, change))
+    joined = _joined(course, change)
     before, after = _windows(course, change, window)
 
     def where(excess: Series | None, series: Series, others: Sequence[Series], worse: int) -> Flags:
@@ -258,7 +258,7 @@ def measure(course: Course, change: ChangeInRun, window: float, during: Disturbe
     values |= {
         "x0": _scaled(level.x0, 1.0, most),
         "x1": _scaled(level.x1, 1.0, most),
-        "stabilisation": stabilisation(course, change, window, level, _joined(instants)),
+        "stabilisation": stabilisation(course, change, window, level, _joined(course, change)),
         "disturbance": _within(
             depth := _depth(x, level.x0, during.throughput),
             max(1 - (1 - depth) * most, 0.0) if most > 1 else depth,
@@ -385,10 +385,23 @@ def _debts(
     return debt, total * fastest - uncertain / fastest - exact, total / fastest - uncertain * fastest - exact
 
 
-def _joined(instants: dict[str, Value]) -> float:
-    """Return the time at which a node had joined, s since t0; 0 if none joined."""
-    delay = instants.get("join_delay")
-    return delay.value if delay and not delay.censored else 0.0
+def _joined(course: Course, change: ChangeInRun) -> float:
+    """Return the time at which the last node had joined, s since t0; 0 if none joined.
+
+    Unlike `join_delay`, it is known if other nodes never joined: those that did changed the level.
+    """
+    events = _events_during(course, change)
+    # Nodes that join while others leave, or during an action on others, are those of another step.
+    others = _removes(events) or (_actions(events) and not _adds(events))
+    joins = [] if others else _joins(events)
+    return joins[-1] - change.begin if joins else 0.0
+
+
+def _joins(events: Sequence[Event]) -> list[float]:
+    """Return the times at which nodes joined; without any, those at which restarted nodes had their data."""
+    joined, restarted = ([event.time for event in events if event.kind == kind] for kind in (JOINED, RESTARTED))
+    # A restarted node with its data counts as joined and waits for no data.
+    return joined or restarted
 
 
 def _depth(x: Series, x0: float, during: Flags) -> float:
@@ -522,9 +535,7 @@ def _instants(course: Course, change: ChangeInRun) -> dict[str, Value]:
         # Nodes that join, leave or receive data meanwhile are those of another step.
         return {}
     joined = [event.time for event in events if event.kind == JOINED]
-    # A restarted node with its data counts as joined and waits for no data.
-    restarted = [event.time for event in events if event.kind == RESTARTED]
-    grew = [] if removes or _awaits_node(events) else joined or restarted
+    grew = [] if removes or _awaits_node(events) else _joins(events)
     length = change.end - change.begin
     values, since = {}, (grew or joined or [change.begin])[-1]
     placed = since
