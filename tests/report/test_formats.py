@@ -17,7 +17,7 @@ from commands import within
 from loadframe.record import Run
 from loadframe.record.schema.summary import RecordedReason, RecordedVerdict
 from loadframe.report.formats import FORMATS
-from loadframe.report.formats.rally import _meta, records
+from loadframe.report.formats.rally import _meta, race, records
 from made_up_runs import MadeUp, operation, phase, summary
 from simulated import Truth, write_experiment, write_run
 
@@ -120,6 +120,27 @@ def test_records_hold_each_request_once_with_its_outcome(bad):
     rates = [it["value"] for it in normal if it["name"] == "throughput"]
     assert sum(rates) == figures(bad).successes
     assert {it["race-id"] for it in documents.values()} == {json.loads(exported(bad, "rally"))["race-id"]}
+
+
+@pytest.mark.parametrize("cut", [0.0, 0.4])
+def test_throughput_records_sum_the_streams_of_each_whole_second(tmp_path, cut):
+    run = write_run(tmp_path, "run", Truth())
+    table = run.series
+    halves = [
+        {**row, "stream": name, "successes": (row["successes"] + up) // 2}
+        for row in table.to_pylist()
+        for name, up in (("a", 0), ("b", 1))
+    ]
+    edit(run, "summary.json", lambda it: it["phases"][0].update(duration=it["phases"][0]["duration"] - cut))
+    split = Run(run.path)
+    split.__dict__["series"] = table.from_pylist(halves, schema=table.schema)
+    rates = [it for _, it in records(split, "rally") if it["name"] == "throughput"]
+    phase = split.summary.phases[0]
+    seconds = [*range(int(phase.warmup)), *phase.whole_seconds]
+    assert [it["value"] for it in rates] == [it["successes"] for it in table.to_pylist() if it["second"] in seconds]
+    assert [it["sample-type"] for it in rates].count("normal") == len(phase.whole_seconds)
+    measured = json.loads(race(split))["results"]["op_metrics"][0]["throughput"]
+    assert max(it["value"] for it in rates if it["sample-type"] == "normal") == measured["max"]
 
 
 def test_ycsb_sections_follow_its_text_format(bad):

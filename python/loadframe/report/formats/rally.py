@@ -16,13 +16,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow.compute as pc
+
 from loadframe.analyze.experiment import validity
 from loadframe.analyze.failures import recorded_reasons
 from loadframe.analyze.figures import codes_about
 from loadframe.record import Run
 from loadframe.record.schema import ERROR_CLASSES
 from loadframe.record.schema.figures import Latency, OperationFigures
-from loadframe.record.schema.summary import PhaseSummary
+from loadframe.record.schema.summary import PhaseSummary, whole_seconds
 from loadframe.report.setup import started
 
 #: Rally's keys of percentiles.
@@ -121,7 +123,7 @@ def _tasks(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
     """Yield an entry of `op_metrics` for each operation of each phase."""
     names = _task_names(run)
     for phase in run.summary.phases:
-        rates = _rates(run, phase)
+        rates = _rates(run, phase, phase.whole_seconds)
         for name, figures in phase.operations.items():
             unit, values = _unit(run, phase, name), rates.get(name, [])
             mean = figures.documents_per_second if unit == "docs/s" else figures.throughput
@@ -185,12 +187,15 @@ def _type(run: Run, phase: PhaseSummary, operation: str) -> str:
     return next(iter(form), operation) if isinstance(form, Mapping) else operation
 
 
-def _rates(run: Run, phase: PhaseSummary) -> dict[str, list[float]]:
-    """Return the throughput in each whole second of the measured window, by operation."""
-    seconds = phase.whole_seconds
+def _rates(run: Run, phase: PhaseSummary, seconds: range) -> dict[str, list[float]]:
+    """Return the throughput of all streams in each of some seconds of a phase, by operation.
+
+    A success counts in the second of its response, not of its scheduled time.
+    """
     counts: dict[str, dict[int, float]] = defaultdict(lambda: dict.fromkeys(seconds, 0.0))
-    for row in run.series.to_pylist():
-        if row["phase"] == phase.name and row["second"] in seconds:
+    columns = run.series.select(["phase", "operation", "second", "documents", "successes"])
+    for row in columns.filter(pc.equal(columns["phase"], phase.name)).to_pylist():
+        if row["second"] in seconds:
             key = "documents" if _unit(run, phase, row["operation"]) == "docs/s" else "successes"
             counts[row["operation"]][row["second"]] += row[key]
     return {name: list(by_second.values()) for name, by_second in counts.items()}
@@ -199,9 +204,10 @@ def _rates(run: Run, phase: PhaseSummary) -> dict[str, list[float]]:
 def records(run: Run, words: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the metrics records of a run with their identifiers: `throughput`, `latency` and `service_time`.
 
-    Each request is a record, from the run's samples or else, to three digits, from its histograms. In the latter case
-    the service time of a failure is unknown: its record holds the response time, and its `meta` says so. `words` is
-    `rally` or `osb`.
+    Each operation has a record of throughput for each whole second of the warm-up and the measured window. Each request
+    is a record, from the run's samples or else, to three digits, from its histograms. In the latter case the service
+    time of a failure is unknown: its record holds the response time, and its `meta` says so. `words` is `rally` or
+    `osb`.
     """
     for number, record in enumerate(_records(run, _WORDS[words])):
         yield f"{race_id(run)}-{number}", record
@@ -235,10 +241,12 @@ def _records(run: Run, words: _Words) -> Iterator[dict[str, Any]]:
             "meta": {"loadframe-run": run.path.name, "loadframe-valid": valid, **meta},
         }
 
-    for row in run.series.to_pylist():
-        if (key := (row["phase"], row["operation"])) in units:
-            rate = row["documents"] if units[key] == "docs/s" else row["successes"]
-            yield record(key, row["time"], row["segment"], "throughput", float(rate), units[key])
+    for phase in run.summary.phases:
+        for segment, seconds in (("warmup", whole_seconds(0.0, phase.warmup)), ("measure", phase.whole_seconds)):
+            for name, values in _rates(run, phase, seconds).items():
+                if (key := (phase.name, name)) in units:
+                    for second, rate in zip(seconds, values, strict=True):
+                        yield record(key, phase.start + second, segment, "throughput", rate, units[key])
     for key, time, segment, times, meta in _sampled(run) if _has_samples(run) else _reconstructed(run):
         if key in names:
             for name, value in times.items():
