@@ -79,6 +79,16 @@ def test_without_samples_of_a_process_the_use_of_all_is_unknown(lost):
     assert list(cpu_shares(whole, "week")) == ["0", "1", "2"]
 
 
+def test_each_member_of_a_shard_is_a_process_of_the_sum():
+    names = ("0", "0-1", "0-2", "1", "1-1", "1-2")
+    store = RecordedStore(kind="mongodb", nodes=2, settings={"members": 3})
+    some, every = (Watched({f"node:{name}": looks(0, 12, 0.5) for name in names[:count]}) for count in (5, 6))
+    for watched in (some, every):
+        watched.__dict__["manifest"] = Manifest(FORMAT, store=store)
+    assert (telemetry.processes_of(some).partial, ALL in processes_of(some)["week"]) == ({"week"}, False)
+    assert processes_of(every)["week"][ALL].cores == pytest.approx(3.0)
+
+
 def test_a_process_that_was_there_for_a_part_of_the_window_has_a_use_and_no_cost_of_a_request():
     samples = {"node:0": looks(0, 12, 1.0), "node:1": looks(0, 6, 1.0)}
     used = processes_of(Watched(samples))["week"]

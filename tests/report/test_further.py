@@ -134,6 +134,24 @@ def test_a_run_names_the_measured_phase_without_enough_samples_of_processes(tmp_
     assert (gap["phase"], "cpu" in run_document(run)) == ("range_100", False)
 
 
+def test_every_report_says_that_some_processes_lack_samples(tmp_path):
+    path = write_experiment(tmp_path / "e", nodes=(2,), clients=(4,), repetitions=2)
+    file = path / "runs" / "b1-nodes2-clients4" / "telemetry.parquet"
+    table = parquet.read_table(file)
+    parquet.write_table(table.filter(pc.not_equal(table["source"], "node:1")), file)
+    run = Run(file.parent)
+    console = Console(file=io.StringIO(), width=160)
+    print_run(run, console)
+    for text in (console.file.getvalue(), Page(run_page(run)).text):
+        assert "Some processes lack samples in range_100, so shares and total are unknown." in text
+    assert run_document(run)["cpu_partial"] == ["range_100"]
+    report = read_report(path)
+    cpu = {row["process"]: (row["runs"], row["partial"]) for row in report.document["cpu"]}
+    assert cpu == {"0": (2, 1), "1": (1, 1), "all": (1, 1)}
+    for text in (" ".join(printed(report).split()), Page(report.page).text):
+        assert "Some processes lack samples in range_100, so the total excludes these runs." in text
+
+
 def test_a_run_has_the_cpu_of_each_process(tmp_path):
     run = write_run(tmp_path, "r1", Truth(node_cpu=0.4, others_cpu=0.1), nodes=2)
     page = Page(run_page(run))

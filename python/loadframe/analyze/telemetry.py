@@ -1,7 +1,7 @@
 """Telemetry in a measured window: samples of a metric, CPU use of each process, and ages of nodes."""
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -75,6 +75,7 @@ class UsedAt:
     of_runs: int  #: all included runs of the treatment
     cores: Estimate
     per_request: Estimate | None  #: None if a run lacks it
+    partial: int = 0  #: included runs of the treatment without samples of some processes, which have no `ALL`
 
     def as_dict(self) -> dict[str, Any]:
         """Return the means for JSON: cores, and times in s."""
@@ -86,6 +87,7 @@ class UsedAt:
             "of_runs": self.of_runs,
             "cores": self.cores.as_dict(),
             "per_request": self.per_request.as_dict() if self.per_request else None,
+            "partial": self.partial,
         }
 
 
@@ -186,9 +188,11 @@ def processes_of(run: Run, phases: Sequence[PhaseSummary] | None = None) -> Proc
 
 
 def _is_partial(sampled: Mapping[str, CpuUse], store: RecordedStore) -> bool:
-    """Return whether some of a store's recorded nodes or companions were not sampled."""
+    """Return whether some processes of a store's recorded nodes, or companions, were not sampled."""
     companions = store.companions.keys()
-    return not companions <= sampled.keys() or len(sampled.keys() - companions) < (store.nodes or 0)
+    # A node of a sharded MongoDB is a shard, with a process for each of its members.
+    processes = (store.nodes or 0) * store.settings.get("members", 1)
+    return not companions <= sampled.keys() or len(sampled.keys() - companions) < processes
 
 
 def processes_at(folder: RecordedExperiment) -> tuple[list[UsedAt], list[Unsampled]]:
@@ -201,8 +205,10 @@ def processes_at(folder: RecordedExperiment) -> tuple[list[UsedAt], list[Unsampl
     for treatment, runs in by_treatment(folder):
         used: dict[tuple[str, str], list[CpuUse]] = defaultdict(list)
         without: dict[str, list[Unsampled]] = defaultdict(list)
+        partial: Counter[str] = Counter()
         for _, run in runs:
             of_run = processes_of(run)
+            partial.update(of_run.partial)
             for gap in of_run.unsampled:
                 without[gap.phase].append(gap)
             for phase, processes in of_run.used.items():
@@ -221,6 +227,7 @@ def processes_at(folder: RecordedExperiment) -> tuple[list[UsedAt], list[Unsampl
                     len(runs),
                     within(mean_interval([one.cores for one in several])),
                     within(mean_interval(costs)) if len(costs) == len(several) else None,
+                    partial[phase],
                 )
             )
     measured = folder.description["measure"]

@@ -36,6 +36,7 @@ from loadframe.report.tables import (
     count_cell,
     cpu_note,
     estimate_cell,
+    partial_text,
     share_cell,
     unsampled_text,
 )
@@ -254,8 +255,14 @@ def experiment_cpu(rows: Sequence[UsedAt], gaps: Sequence[Unsampled]) -> Table |
         for gap in gaps
         if gap.runs == gap.of_runs
     ]  # fmt: skip
-    note = cpu_note("Means over runs, with 95 % intervals by Student's t if runs were repeated.", gaps)
+    words = "Means over runs, with 95 % intervals by Student's t if runs were repeated."
+    note = cpu_note(f"{words} {_partial_runs(rows)}".strip(), gaps)
     return Table(("phase", "treatment", "process", "runs", CORES, CPU_PER_REQUEST), cells, names=3, note=note)
+
+
+def _partial_runs(rows: Sequence[UsedAt]) -> str:
+    """Return a sentence on the phases in which processes of some runs lack samples; empty without any."""
+    return partial_text((row.phase for row in rows if row.partial), "the total excludes these runs")
 
 
 def experiment_cpu_on_terminal(rows: Sequence[UsedAt]) -> TerminalTable:
@@ -499,7 +506,7 @@ def further(
             document["cpu_missing"] = [gap.as_dict() for gap in unsampled]
         if used and len(used) <= _ROWS:
             tables.append(experiment_cpu_on_terminal(used))
-        tables += filter(None, [unsampled_text(unsampled)])
+        tables += filter(None, [_partial_runs(used), unsampled_text(unsampled)])
     executions = executions_at(folder)
     if executions_table := experiment_executions(executions):
         sections.append((EXECUTIONS, executions_table))

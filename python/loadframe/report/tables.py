@@ -1,7 +1,7 @@
 """Tables of the HTML report as plain cells; the templates define their look."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from loadframe.analyze.estimate import Estimate
@@ -284,6 +284,12 @@ def unsampled_text(gaps: Sequence[Unsampled]) -> str:
     return f"No CPU figures of {'; '.join(names)}{more}: {why}. Measure longer."
 
 
+def partial_text(phases: Iterable[str], effect: str = "shares and total are unknown") -> str:
+    """Return a sentence on phases in which some processes lack samples, and its `effect`; empty without phases."""
+    names = ", ".join(sorted(set(phases)))
+    return f"Some processes lack samples in {names}, so {effect}." if names else ""
+
+
 def cpu_note(words: str, gaps: Sequence[Unsampled]) -> str:
     """Return the note below a table of CPU use: definitions, `words`, and the treatments without figures."""
     return " ".join(filter(None, [_CPU_NOTE, words, unsampled_text(gaps)]))
@@ -313,7 +319,7 @@ def run_cpu(cpu: ProcessesOf) -> Table | None:
             )
     rows += [[Cell(gap.phase), *[Cell("–")] * 4] for gap in cpu.unsampled]
     over = "“over” gives the observed time if it is shorter than the window." if partly else ""
-    missing = "Some processes lack samples, so shares and total are unknown." if cpu.partial else ""
+    missing = partial_text(cpu.partial)
     columns = ("phase", "process", CORES, "share", CPU_PER_REQUEST)
     return Table(columns, rows, names=2, note=cpu_note(f"{over} {missing}".strip(), cpu.unsampled))
 

@@ -34,6 +34,7 @@ def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
     - `percentiles`: 95 % intervals by phase, operation and percentile, s.
     - `samples`: samples of 5 s of each measured phase; those of 10 s have names that end in `_10s`.
     - `cpu`: use of each process by measured phase and name, if processes were observed.
+    - `cpu_partial`: measured phases without samples of some processes, so that the total is unknown, if any.
     - `cpu_missing`: measured phases with too few samples of processes, if any; times in s.
     - `dips`: recurring dips in throughput, with the store's activities, for phases that have them.
     - `delayed`: phases whose answers seem to wait for delayed acknowledgements, if any.
@@ -48,6 +49,8 @@ def run_document(run: Run, bands: Sequence[float] = ()) -> dict[str, Any]:
             phase: {name: of_process.as_dict() for name, of_process in processes.items()}
             for phase, processes in cpu.used.items()
         }
+    if cpu.partial:
+        document["cpu_partial"] = sorted(cpu.partial)
     if cpu.unsampled:
         document["cpu_missing"] = [gap.as_dict() for gap in cpu.unsampled]
     document["samples"] = {phase.name: _samples(run, phase) for phase in run.summary.measured}

@@ -42,7 +42,7 @@ from loadframe.report.labels import (
 )
 from loadframe.report.run_status import bounds_of, delayed_texts, ingest_pace_texts, merged_reasons, standing_of
 from loadframe.report.sections import run_bands_on_terminal, run_cpu_on_terminal, stored_text
-from loadframe.report.tables import unsampled_text
+from loadframe.report.tables import partial_text, unsampled_text
 from loadframe.report.terminal_table import TerminalTable
 
 #: Runs with more phases are printed with one line for each operation.
@@ -84,7 +84,7 @@ def print_run(run: Run, console: Console | None = None, bands: Sequence[float] =
         console.print()
         if cpu.used:
             run_cpu_on_terminal(cpu).print(console)
-        if words := unsampled_text(cpu.unsampled):
+        for words in filter(None, [partial_text(cpu.partial), unsampled_text(cpu.unsampled)]):
             console.print(Text(words, style="yellow"))
     if closed := closed_text(summary.phases):
         console.print()
