@@ -10,7 +10,7 @@ import pytest
 from loadframe.analyze.compare import Group
 from loadframe.analyze.experiment import RecordedRun
 from loadframe.analyze.gate import Thresholds, judge_gate
-from loadframe.analyze.history import LEVEL_CHANGE, SHORT_HISTORY, since_last_change
+from loadframe.analyze.history import LEVEL_CHANGE, SHORT_HISTORY, series_of, since_last_change
 from loadframe.analyze.scale.treatments import points
 from loadframe.analyze.sessions import block_of, blocks_of, sessions_of
 from loadframe.record import Manifest
@@ -22,10 +22,12 @@ from made_up_runs import MadeUp, operation, phase, summary
 MONDAY = datetime(2026, 1, 5, 22, tzinfo=UTC)
 
 
-def run(minutes, *, throughput=100.0, block=None, folder="e/runs", host="bench-1", command=None, lasts=60.0):
+def run(
+    minutes, *, throughput=100.0, block=None, folder="e/runs", host="bench-1", command=None, lasts=60.0, longest=None
+):
     """Return a valid run of one phase that began this many minutes after Monday night."""
     name = f"r{minutes}"
-    figures = operation(throughput, response=Latency(p50=1 / throughput))
+    figures = operation(throughput, response=Latency(p50=1 / throughput, max=longest))
     started = None if minutes is None else (MONDAY + timedelta(minutes=minutes)).isoformat()
     manifest = Manifest(FORMAT, started=started, session=command, hardware=Hardware(hostname=host, cpu="x"))
     result = summary(phase("a", {"read": figures}, warmup=10.0, duration=lasts))
@@ -188,3 +190,17 @@ def test_a_history_of_few_sessions_reports_that_changes_cannot_be_found():
     assert len(kept.runs) == 24
     assert result == [SHORT_HISTORY(sessions=3, needed=8)]
     assert "the history has 3 sessions" in result[0].cause
+
+
+@pytest.mark.parametrize(("lasts", "changed", "sessions"), [((60.0, 60.0), True, 14), ((2.0, 60.0), False, 7)])
+def test_maxima_of_runs_of_other_lengths_are_not_a_change(lasts, changed, sessions):
+    """Longer runs have more requests, so their maximum is larger although the store is the same."""
+    random = np.random.default_rng(5)
+    result = [
+        run(24 * 60 * night, lasts=lasts[night >= 7], longest=(1.4 if night >= 7 else 1.0) * random.uniform(0.99, 1.01))
+        for night in range(14)
+    ]
+    kept, findings = since_last_change(Group("history", tuple(result)), ["max"])
+    assert (len(kept.runs), [it.rule for it in findings]) == ((7, [LEVEL_CHANGE]) if changed else (14, []))
+    [series] = series_of(result, {id(it): night for night, it in enumerate(result)}, ["max"])
+    assert len(series.values) == sessions

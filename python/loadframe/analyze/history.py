@@ -273,13 +273,18 @@ def _is_accepted(run: RecordedRun) -> bool:
 
 
 def series_of(runs: Sequence[RecordedRun], numbers: Mapping[int, int], kinds: Sequence[str]) -> list[Series]:
-    """Return the series of each measure; `numbers` gives the number of each run's session by the run's `id()`."""
+    """Return the series of each measure; `numbers` gives the number of each run's session by the run's `id()`.
+
+    Series of maxima have only runs whose length is comparable with the newest run: longer runs have larger maxima.
+    """
     series = []
     for measure in measures_of(runs, kinds):
         by_session: dict[int, list[float]] = {}
-        for run in runs:
-            # A value without an upper bound would show a shift of the generator.
-            if (value := measure.of(run)) and isfinite(measure.figure(run).high):
+        # A value without an upper bound would show a shift of the generator.
+        known = [run for run in runs if measure.of(run) and isfinite(measure.figure(run).high)]
+        newest = max(known, key=lambda run: numbers[id(run)], default=None)
+        for run in known:
+            if newest and (value := measure.of(run)) and measure.is_comparable([run], [newest]):
                 by_session.setdefault(numbers[id(run)], []).append(value)
         ordered = sorted(by_session)
         series.append(Series(measure, tuple(ordered), tuple(median(by_session[number]) for number in ordered)))
