@@ -14,9 +14,11 @@ from hdrh.histogram import HdrHistogram
 from hdrh.log import HistogramLogReader
 
 from commands import within
+from loadframe.analyze.experiment import RecordedRun
 from loadframe.record import Run
 from loadframe.record.schema.summary import RecordedReason, RecordedVerdict
 from loadframe.report.formats import FORMATS
+from loadframe.report.formats.otava import _figures
 from loadframe.report.formats.rally import _meta, race, records
 from made_up_runs import MadeUp, operation, phase, summary
 from simulated import Truth, write_experiment, write_run
@@ -276,6 +278,13 @@ def test_otava_has_valid_runs_only_and_names_the_others(experiment):
     rows = list(csv.DictReader(io.StringIO(told)))
     assert [row["run"] for row in rows] == ["b2-nodes1-clients1", "b2-nodes1-clients2"]
     assert "b1-nodes1-clients1, b1-nodes1-clients2" in said
+
+
+def test_errors_for_otava_include_dropped_and_unanswered_requests():
+    counts = {"requests": 500, "successes": 475, "errors": {"timeout": 25}, "dropped": 400, "in_flight_at_end": 100}
+    run = MadeUp(summary(phase("week", {"read": operation(50.0, **counts)})))
+    share = RecordedRun("run", None, {}, run).figure("week", "errors").value
+    assert (_figures(run)["week.read.errors"], share) == (pytest.approx(0.525), pytest.approx(0.525))
 
 
 def test_runs_in_a_folder_are_ordered_by_time(tmp_path):

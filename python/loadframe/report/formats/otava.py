@@ -23,7 +23,7 @@ _STATISTICS = ("p50", "p90", "p99", "p999")
 
 
 def table(runs: Sequence[Run]) -> str:
-    """Return runs, ordered by time, as CSV. Times are in s, `errors` is a share of requests."""
+    """Return runs, ordered by time, as CSV. Times are in s, `errors` is a share of due requests."""
     metrics = _columns(runs)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -81,6 +81,6 @@ def _figures(run: Run) -> dict[str, float]:
             figures[f"{prefix}.throughput"] = operation.throughput
             for kind, latency in (("response", operation.response), ("service", operation.service)):
                 figures |= {f"{prefix}.{kind}_{statistic}": latency.at(statistic) for statistic in _STATISTICS}
-            failed = sum(operation.errors.values())
-            figures[f"{prefix}.errors"] = failed / operation.requests if operation.requests else None
+            due = operation.due
+            figures[f"{prefix}.errors"] = (due - operation.successes) / due if due else None
     return {name: figure for name, figure in figures.items() if figure is not None}
