@@ -6,7 +6,6 @@ the fields of `Measured`. It records like a normal run, into a temporary folder.
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from benchmarks.machine import peak_memory
 
 from loadframe.base.errors import LoadframeError
 from loadframe.cli.web import Outlets, published
@@ -123,7 +123,7 @@ def _run(plan: dict[str, Any], outlets: Mapping[str, Any] | None) -> Measured:
             spent = time.process_time() - before
         else:
             outcome, spent = _published(plan, records, outlets)
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        peak = peak_memory()
         recordings = writer.join()
         watched = recordings.telemetry.to_pylist()
         total = {

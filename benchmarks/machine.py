@@ -1,4 +1,4 @@
-"""Assignment of cores, and servers pinned to a core."""
+"""Assignment of cores, servers pinned to a core, and use of memory and disk."""
 
 import os
 import subprocess
@@ -45,3 +45,12 @@ def busy(core: int) -> Iterator[None]:
 def used(folder: Path) -> int:
     """Return the bytes that a folder with its content occupies on disk."""
     return sum(path.lstat().st_blocks * 512 for path in (folder, *folder.rglob("*")))
+
+
+def peak_memory() -> int:
+    """Return the peak resident memory of this process, B.
+
+    Linux initializes `ru_maxrss` with the memory of the program that started the process, so it can be too large.
+    """
+    status = Path("/proc/self/status").read_text()
+    return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM:"))

@@ -7,6 +7,7 @@ other blocks are copies.
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tempfile
 import time
@@ -22,6 +23,18 @@ NODES, CLIENTS, BLOCKS = range(1, 11), (1, 2, 4, 8, 16, 32, 64, 128, 256, 512), 
 #: Blocks that are written; the others are copies.
 WRITTEN = 4
 LIMIT_SECONDS, LIMIT_BYTES = 60.0, 2e9
+#: The command line; at its end it prints its peak memory to standard error.
+_COMMAND = """
+import sys
+from loadframe.cli import main
+
+try:
+    main()
+finally:
+    from benchmarks.machine import peak_memory
+
+    print(peak_memory(), file=sys.stderr)
+"""
 
 
 def main() -> None:
@@ -53,11 +66,8 @@ def _copy(experiment: Path, block: int, to: int) -> None:
 def _report(experiment: Path) -> tuple[float, int]:
     """Return the time and the peak memory of the command."""
     started = time.monotonic()
-    with (experiment / "said").open("w") as said:
-        program = str(Path(sys.executable).with_name("loadframe"))
-        printed = [(os.POSIX_SPAWN_DUP2, said.fileno(), 1)]
-        child = os.posix_spawn(program, [program, "report", str(experiment)], os.environ, file_actions=printed)
-        _, status, usage = os.wait4(child, 0)
-    if status:
-        raise LoadframeError(f"the report failed: {(experiment / 'said').read_text()[-2000:]}")
-    return time.monotonic() - started, usage.ru_maxrss * 1024
+    command = [sys.executable, "-c", _COMMAND, "report", str(experiment)]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+    if child.returncode:
+        raise LoadframeError(f"the report failed: {child.stderr[-2000:]}")
+    return time.monotonic() - started, int(child.stderr.split()[-1])

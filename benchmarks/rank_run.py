@@ -6,7 +6,6 @@ As a program it is one of these ranks: `mpirun -n N python -m benchmarks.rank_ru
 import csv
 import json
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks.machine import peak_memory
 
 from loadframe import _engine
 from loadframe.base.errors import BadInput, LoadframeError
@@ -107,7 +108,7 @@ def _load(task: Path, plan: dict[str, Any]) -> int:
         rate=requests / outcome["measured"],
         requests=requests,
         worker_cpu=_worker_cpu(folder, outcome["warmup"]),
-        memory=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        memory=peak_memory(),
         delays=delays,
     )
     (folder / "ranked.json").write_text(json.dumps(asdict(ranked)))

@@ -2,6 +2,7 @@
 
 import importlib
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from threading import Thread
@@ -42,6 +43,15 @@ def test_each_simulation_is_started_by_one_command(name, monkeypatch):
     monkeypatch.setattr(sys, "argv", [name, "many"])
     with pytest.raises(SystemExit, match="TRIALS must be a number, got many"):
         module.start(module.main)
+
+
+def test_the_peak_memory_of_a_process_excludes_the_process_that_started_it():
+    ballast = bytearray(b"x") * (128 << 20)
+    words = "import resource\nfrom benchmarks.machine import peak_memory\nprint(peak_memory(),"
+    words += " 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    printed = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    peak, inherited = map(int, printed.split())
+    assert 1 << 20 < peak < len(ballast) < inherited
 
 
 def test_a_measurement_that_there_is_not_is_refused_with_the_nearest_name():
