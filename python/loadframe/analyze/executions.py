@@ -8,7 +8,7 @@ the duration of the loss.
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any, Literal
 
 import pyarrow.compute as pc
@@ -178,6 +178,8 @@ SUFFICIENT_SECONDS = 20
 #: Fewest seconds of arriving events that are judged, the share of them that is left out as the start, and the number of
 #: parts whose growth is compared.
 _LEAST_SECONDS, _START, _PARTS = 15, 0.2, 8
+#: Ratio to the later rate above which the first seconds of a source are a burst.
+_BURST = 1.5
 
 Pace = Literal["kept up", "fell behind", "too short", "held back", "not recorded", "reader busy", "undecided"]
 
@@ -189,7 +191,8 @@ class IngestPace:
     The backlog has the accepted events without an answer of the store. `growth` is None if too few seconds are known.
     A source that was `held back`, or whose `reader` was `busy`, may have offered more events. `unread_share` is the
     share of the seconds in which its connection or pipe held much that was not read; None if unknown. A `buffer_full`
-    pauses reading, so it may be the cause.
+    pauses reading, so it may be the cause. `burst` events arrived at the start of the phase beyond the later rate: the
+    phase's figures include them, `offered` and `stored` do not.
     """
 
     source: str
@@ -201,6 +204,7 @@ class IngestPace:
     pace: Pace
     unread_share: float | None
     buffer_full: bool | None
+    burst: float
 
     def as_dict(self) -> dict[str, Any]:
         """Return the pace for JSON."""
@@ -212,11 +216,12 @@ def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None
     """Return a source's rates in a phase and whether the store kept up; None with events in under three samples."""
     samples = _samples(run, phase, source)
     arriving = [index for index, sample in enumerate(samples) if sample.accepted > 0]
+    first = samples[arriving[0]] if arriving else None
     # The first and the last second may have seen only part of the input.
     samples = samples[arriving[0] + 1 : arriving[-1]] if arriving else []
     time = sum(sample.length for sample in samples)
     judged = samples[int(_START * len(samples)) :]
-    if not judged:
+    if not judged or first is None:
         return None
     length = sum(sample.length for sample in judged)
     offered = sum(sample.length * sample.accepted for sample in judged) / length
@@ -233,17 +238,30 @@ def ingest_pace(run: Run, phase: PhaseSummary, source: str) -> IngestPace | None
             ]
         )
         reader_cpu = sum(sample.length * sample.reader_cpu for sample in judged) / length
-        pace = _pace(growth, offered, reader_cpu, phase.sources[source])
+        levels = [sample.backlog for sample in judged]
+        spread = (max(levels) - min(levels)) / length
+        pace = _pace(growth, spread, offered, reader_cpu, phase.sources[source])
     left, figures = judged[-1].backlog, phase.sources[source]
     unread, full = figures.unread_share, figures.buffer_full
-    return IngestPace(source, length, offered, stored, left, growth, pace, unread, full)
+    # Only ports and pipes have events that waited before the phase. A full buffer slows the later rate.
+    burst = 0.0 if unread is None or full else _burst([first, *samples], offered)
+    return IngestPace(source, length, offered, stored, left, growth, pace, unread, full, burst)
 
 
-def _pace(growth: Estimate, offered: float, reader_cpu: float, figures: SourceFigures) -> Pace:
+def _burst(samples: Sequence["_Sample"], offered: float) -> float:
+    """Return the events at the start of `samples` beyond the rate `offered`, 1/s; 0 for less than a second of them."""
+    # The first sample may have seen only part of the burst.
+    start = [samples[0], *takewhile(lambda sample: sample.accepted > _BURST * offered, samples[1:])]
+    beyond = sum(sample.length * (sample.accepted - offered) for sample in start)
+    return beyond if beyond > offered else 0.0
+
+
+def _pace(growth: Estimate, spread: float, offered: float, reader_cpu: float, figures: SourceFigures) -> Pace:
     """Return whether the store kept up with a source, from the growth of its backlog, events/s.
 
-    `offered` is the rate of arriving events, 1/s, `reader_cpu` the use of a core by the thread that reads them. Only an
-    interval above the limit counts as falling behind.
+    `spread` is the range of the backlog divided by the time, events/s: no growth within the time can exceed it. The
+    interval is wide if samples catch batches in flight. `offered` is the rate of arriving events, 1/s, `reader_cpu` the
+    use of a core by the thread that reads them. Only an interval above the limit counts as falling behind.
     """
     if growth.low > KEPT_UP * offered:
         return "fell behind"
@@ -253,7 +271,7 @@ def _pace(growth: Estimate, offered: float, reader_cpu: float, figures: SourceFi
         return "not recorded"
     if reader_cpu > CPU_LIMIT:
         return "reader busy"
-    return "kept up" if growth.high < KEPT_UP * offered else "undecided"
+    return "kept up" if min(growth.high, spread) < KEPT_UP * offered else "undecided"
 
 
 @dataclass(frozen=True)

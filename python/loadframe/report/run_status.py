@@ -275,8 +275,15 @@ def ingest_pace_text(pace: IngestPace) -> str:
     grew = ""
     if pace.growth:
         grew = f"; the backlog grew by {estimate_text(pace.growth)} events/s"
-    left = f" to {format_count(round(max(pace.backlog, 0)))} events" if grew else ""
-    return {
+    left = f" to {counted(round(max(pace.backlog, 0)), 'event')}" if grew else ""
+    burst = (
+        f". At the start {counted(round(pace.burst), 'more event')} arrived, as if they had waited for the port or pipe:"
+        " throughput and response times of the whole phase, and `stored after`, include them. Start the sender after"
+        " Loadframe listens"
+        if pace.burst
+        else ""
+    )
+    verdict = {
         "kept up": f"the store kept up: {rates}{grew}{left}",
         "fell behind": f"the store did not keep up: {rates}{grew}{left}",
         "too short": f"inconclusive whether the store kept up: events arrived for too short a time; send them for"
@@ -294,6 +301,7 @@ def ingest_pace_text(pace: IngestPace) -> str:
         "undecided": f"inconclusive whether the store kept up: {rates}{grew}{left}; measure longer, or"
         " flush more often",
     }[pace.pace]
+    return verdict + burst
 
 
 def delayed_texts(run: Run, phase: PhaseSummary) -> list[str]:
