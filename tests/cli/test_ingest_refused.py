@@ -18,6 +18,7 @@ from commands import within
         (("./w.yaml", "e.ndjson", "--idle", "5s"), "--idle requires --listen or standard input"),
         (("./w.yaml", "--listen", "5000"), "not an address to listen on"),
         (("./w.yaml", "e.ndjson", "--acknowledge"), "--acknowledge requires --listen"),
+        (("./w.yaml", "e.ndjson", "--wait", "5s"), "--wait requires --listen"),
         (("./w.yaml", "--acknowledge"), "--acknowledge requires --listen"),
         (("./w.yaml", "-", "--for", "0s"), "--for must be more than 0; got 0s"),
         (("./w.yaml", "-", "--only", "busy"), "no phase 'busy'"),
@@ -75,6 +76,9 @@ def test_a_port_without_any_line_is_a_failure(tmp_path, monkeypatch):
         "operations: {take_in: {take_in: {collection: things}}}\n"
         "phases: [{name: filling, operation: take_in, source: ads, until: exhausted}]\n"
     )
-    status, _, errors = within("ingest", "./w.yaml", "--store", "sim", "--listen", "127.0.0.1:0", "--idle", "500ms")
+    words = ("./w.yaml", "--store", "sim", "--listen", "127.0.0.1:0", "--idle", "500ms")
+    status, output, errors = within("ingest", *words)
     assert status == 1
     assert "no line arrived" in errors
+    assert "while the command listens, or add --wait 10m" in " ".join(errors.split())
+    assert "answered" not in output, "no verdict on figures that do not exist"

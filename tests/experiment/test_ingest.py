@@ -77,6 +77,14 @@ def test_only_senders_to_a_port_are_acknowledged(tmp_path):
         plan(tmp_path, Feed(stdin=True, acknowledge=True))
 
 
+def test_a_wait_for_the_first_line_requires_a_named_port(tmp_path):
+    assert plan(tmp_path, Feed(listen="127.0.0.1:5000", wait=9.0))["sources"]["ads"]["wait"] == 9.0
+    with pytest.raises(BadInput, match="wait requires a fixed port"):
+        plan(tmp_path, Feed(listen="127.0.0.1:0", wait=9.0))
+    with pytest.raises(BadInput, match="--wait requires --listen"):
+        plan(tmp_path, Feed(stdin=True, wait=9.0))
+
+
 def test_spilling_follows_the_kind_of_source(tmp_path):
     def spill(feed, way="listen: 127.0.0.1:5000, spill: 5m"):
         return plan(tmp_path, feed, way=way)["sources"]["ads"].get("spill")

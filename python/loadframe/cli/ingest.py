@@ -54,6 +54,9 @@ def ingest(
     idle: Annotated[
         str | None, option(Topic.EVENTS, help="Stop when no line arrives for this time, from the start on.")
     ] = None,
+    wait: Annotated[
+        str | None, option(Topic.EVENTS, help="Start with the first line at the port, which must arrive in this time.")
+    ] = None,
     acknowledge: Annotated[
         bool, option(Topic.EVENTS, "--acknowledge", help="Send each connection the number of its stored lines.")
     ] = False,
@@ -96,7 +99,7 @@ def ingest(
 
     Without --listen and files, the workload's own source is used. Ingestion stops at the end of the files, after --for
     or --idle, or on Ctrl-C or SIGTERM. Accepted events are then sent; another Ctrl-C drops them. The exit code is 1 if
-    no line arrived, or the store refused or lost events.
+    no line arrived, or the store refused or lost events; dead letters that are not events do not change it.
     """
     starting: dict[str, Any] = {
         "version": version,
@@ -116,7 +119,7 @@ def ingest(
     from loadframe.load import Generator
     from loadframe.workload import load_workload
 
-    times = {"flush": flush, "idle": idle}
+    times = {"flush": flush, "idle": idle, "wait": wait}
     feed = feed_of(listen, files or [], batch, times, spill, acknowledge=acknowledge, written=option_name)
     lasting = positive_time(for_, "--for")
     loaded = load_workload(workload, assignments(set_), endless=True)

@@ -113,7 +113,12 @@ class Ingested(Answer):
         """
         figures, run = self._result.figures, self._result.run
         if not figures.lines:
-            remedy = "start the sender first: --idle and --for count from the start" if figures.address else None
+            remedy = (
+                f"send lines to {figures.address} while the command listens, or add --wait 10m: --idle and --for then"
+                " count from the first line"
+                if figures.address
+                else None
+            )
             raise LoadframeError("no line arrived", where=run, remedy=remedy or "check that the input has lines")
         if figures.left_over:
             raise LoadframeError(
@@ -156,7 +161,8 @@ class Ingested(Answer):
             console.print(f"{label:24}{text:>14}", markup=False, highlight=False, soft_wrap=True)
         if result.pace is not None:
             console.print(ingest_pace_text(result.pace), markup=False, highlight=False)
-        if verdict := self._recorded.summary.verdict:
+        # Without lines, the error alone says what is wrong.
+        if figures.lines and (verdict := self._recorded.summary.verdict):
             print_verdict(console, self._recorded, verdict)
 
 
@@ -250,7 +256,7 @@ def feed_of(
     acknowledge: bool,
     written: Callable[[str], str] = str,
 ) -> Feed:
-    """Return the source of events; `-` is standard input. `times` are `flush` and `idle`.
+    """Return the source of events; `-` is standard input. `times` are `flush`, `idle` and `wait`.
 
     BadInput if arguments contradict each other. `written` returns the name of an argument for messages.
     """
@@ -290,6 +296,7 @@ def ingest(
     listen: str | None = None,
     duration: str | float | None = None,
     idle: str | float | None = None,
+    wait: str | float | None = None,
     acknowledge: bool = False,
     spill: str | int | None = None,
     workers: Annotated[int, Range(1, 4096)] | None = None,
@@ -331,7 +338,7 @@ def ingest(
     refuse_contradictions({**starting, "hosts": hosts, "cluster": cluster, "replace": replace, "reuse": reuse})
     given = [files] if isinstance(files, str | os.PathLike) else files
     feed = feed_of(
-        listen, [os.fspath(file) for file in given], batch, {"flush": flush, "idle": idle}, spill,
+        listen, [os.fspath(file) for file in given], batch, {"flush": flush, "idle": idle, "wait": wait}, spill,
         acknowledge=acknowledge,
     )  # fmt: skip
     loaded = loaded_workload(workload, parameters or {}, endless=True)

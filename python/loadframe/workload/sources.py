@@ -162,6 +162,8 @@ def _within(place: Place, problems: Iterator[tuple[Place, str, str]]) -> Iterato
 #: Keys that select the origin of events; exactly one per source.
 WAYS = ("listen", "files", "stdin", "generate")
 
+_WAIT_PORT = "wait requires a fixed port: port 0 is assigned only when the load starts"
+
 #: Bytes on disk, or 0 for none.
 Spill = Annotated[int, quantity(parse_size, 2**63), Field(ge=0)]
 #: Default bytes of spill, for the origins that support it. Senders to a port may be unable to buffer events that are
@@ -230,8 +232,7 @@ class Source(Model):
             if getattr(self, key) and self.listen is None:
                 raise wrong(f"{key} requires listen", f"add listen, or remove {key}", key=key)
         if self.wait is not None and self.listen is not None and self.listen.address.endswith(":0"):
-            what = "wait requires a fixed port: port 0 is assigned only when the load starts"
-            raise wrong(what, "name a port, or remove wait", key="listen")
+            raise wrong(_WAIT_PORT, "name a port, or remove wait", key="listen")
         if self.spill and given[0] not in DEFAULT_SPILL:
             raise wrong(f"spill requires listen or stdin; got {given[0]}", "remove spill", key="spill")
         if self.longest_line > self.buffer:
@@ -316,6 +317,7 @@ class Feed:
     batch: int | None = None
     flush: float | None = None
     idle: float | None = None
+    wait: float | None = None
     acknowledge: bool = False
     spill: int | None = None
 
@@ -333,7 +335,8 @@ class Feed:
     def into(self, source: Mapping[str, Any]) -> dict[str, Any]:
         """Return a source, in the format of plans, with these overrides.
 
-        BadInput for acknowledgement without a port, and for a spill of files or generated events.
+        BadInput for acknowledgement or a wait without a port, a wait with any free port, and for a spill of files or
+        generated events.
         """
         unchanged = self.listen is None and not self.files and not self.stdin
         fed = {key: value for key, value in source.items() if unchanged or key not in (*WAYS, "replay", "idle", "wait")}
@@ -346,9 +349,12 @@ class Feed:
             fed["stdin"] = True
         if "listen" not in fed:
             fed.pop("acknowledge", None)
-            if self.acknowledge:
-                remedy = "add --listen, or remove --acknowledge"
-                raise BadInput("--acknowledge requires --listen", where="--acknowledge", remedy=remedy)
+            for option, given in (("--acknowledge", self.acknowledge), ("--wait", self.wait)):
+                if given:
+                    remedy = f"add --listen, or remove {option}"
+                    raise BadInput(f"{option} requires --listen", where=option, remedy=remedy)
+        elif self.wait and fed["listen"]["address"].endswith(":0"):
+            raise BadInput(_WAIT_PORT, where="--wait", remedy="name a port, or remove --wait")
         before, way = (next(way for way in WAYS if way in one) for one in (source, fed))
         if self.spill and way not in DEFAULT_SPILL:
             what = f"--spill requires events from a port or standard input; got {way}"
@@ -356,5 +362,6 @@ class Feed:
         if way != before or self.spill is not None:
             fed.pop("spill", None)
             fed |= _spill(way, self.spill)
-        options = {"batch": self.batch, "flush": self.flush, "idle": self.idle, "acknowledge": self.acknowledge or None}
+        options = {"batch": self.batch, "flush": self.flush, "idle": self.idle, "wait": self.wait}
+        options["acknowledge"] = self.acknowledge or None
         return fed | {key: value for key, value in options.items() if value is not None}
