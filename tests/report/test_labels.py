@@ -5,8 +5,9 @@ from dataclasses import replace
 import pytest
 
 from loadframe.analyze.experiment import RecordedRun
+from loadframe.record.schema.figures import GrowthFigures
 from loadframe.record.schema.summary import StoppedBy, StreamSummary
-from loadframe.report.labels import overruns_texts, pacing_text, stopped_by_texts, treatment_text
+from loadframe.report.labels import growth_text, overruns_texts, pacing_text, stopped_by_texts, treatment_text
 from made_up_runs import MadeUp, operation, phase, summary
 
 STAGES = {"from": 1, "stages": [{"to": 8, "over": 30.0}, {"to": 4, "over": 0.0}]}
@@ -66,3 +67,23 @@ def test_factors_with_the_same_last_part_are_told_apart():
     levels = {"nodes": 1, "store.settings.redis.nodes": 2, "store.settings.mongodb.nodes": 3, "store.limits.cpus": 4}
     assert treatment_text(levels) == "nodes 1, redis.nodes 2, mongodb.nodes 3, cpus 4"
     assert treatment_text({"store.settings.redis.nodes": 2}) == "redis.nodes 2"
+
+
+@pytest.mark.parametrize(
+    ("slope", "low", "high", "held", "words"),
+    [
+        (12e-3, 10e-3, 14e-3, True, "rose by 12 ms [10 ms, 14 ms] with each 1,000 documents held (from 0 to 34,800)"),
+        (
+            -12e-3,
+            -14e-3,
+            -11e-3,
+            False,
+            "fell by 12 ms [11 ms, 14 ms] with each 1,000 documents written (replaced ones included)"
+            " (from 0 to 34,800), or with time",
+        ),
+        (-4.46e-3, -26.7e-3, 17.8e-3, True, None),
+    ],
+)
+def test_changes_of_response_times_with_the_documents_are_sentences_unless_within_noise(slope, low, high, held, words):
+    growth = GrowthFigures(slope, low, high, 0.0, 34_800.0, held=held, all=True, apart=held)
+    assert growth_text(replace(operation(100.0), growth=growth)) == words

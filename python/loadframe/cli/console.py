@@ -70,13 +70,13 @@ class EventWords:
                 self._before[name] = (now, source)
                 self._last[name] = (
                     f"{rate(source.lines - before.lines)} lines/s, {rate(source.accepted - before.accepted)} events/s"
-                    f" accepted, {rate(source.indexed - before.indexed)} indexed{kinds and f' ({kinds})'}"
+                    f" accepted, {rate(source.indexed - before.indexed)}/s indexed{kinds and f' ({kinds})'}"
                 )
                 if source.visible is not None:
-                    self._last[name] += f", about {rate(source.visible - (before.visible or 0))} visible"
+                    self._last[name] += f", about {rate(source.visible - (before.visible or 0))}/s visible"
         self._second = second
         return "  ".join(
-            f"{name}: {self._last.get(name, 'no events yet')}, {format_count(source.unacknowledged)} unacknowledged"
+            f"{name}: {self._last.get(name, 'no events yet')}; now {format_count(source.unacknowledged)} unacknowledged"
             f"{f' ({format_count(source.spilled)} on disk)' if source.spilled else ''},"
             f"{f' {format_count(source.dropped)} dropped,' if source.dropped else ''}"
             f" {counted(source.dead_letters, 'dead letter')}"
@@ -239,8 +239,12 @@ class _TimeLeft(ProgressColumn):
 
 
 def _words(progress: "PhaseProgress") -> str:
-    """Return the figures of the last second and the number of errors so far as text."""
-    documents = f"  {format_count(progress.documents_throughput)} docs/s" if progress.documents_throughput else ""
+    """Return the figures of the last second and the number of errors so far as text.
+
+    With sources of events it omits documents: the engine's second ends at another time than that of the events.
+    """
+    shows = progress.documents_throughput and not progress.sources
+    documents = f"  {format_count(progress.documents_throughput)} docs/s" if shows else ""
     errors = counted(progress.errors, "error")
     if progress.response_p50 is None or progress.response_p99 is None:
         return f"no answers in this second  {errors}"

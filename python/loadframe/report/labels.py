@@ -223,19 +223,21 @@ def recall_text(figures: "Figures") -> str | None:
 
 
 def growth_text(figures: "Figures") -> str | None:
-    """Write the growth of an operation's mean response time with the documents; None if it is unknown.
+    """Write how an operation's mean response time changed with the documents; None if unknown or not beyond noise.
 
-    Example: `+12 ms [10 ms, 14 ms] per 1,000 documents held (0 to 34,800)`.
+    Example: `rose by 12 ms [10 ms, 14 ms] with each 1,000 documents held (from 0 to 34,800)`.
     """
     operation = _operation(figures)
     growth = None if operation is None else operation.growth
-    if growth is None:
+    if growth is None or growth.low <= 0 <= growth.high:
         return None
-    slope, low, high = (format_duration(seconds) for seconds in (growth.slope, growth.low, growth.high))
-    documents = ("held" if growth.all else "added") if growth.held else "written, new or not"
+    rose = growth.slope > 0
+    ends = (growth.low, growth.high) if rose else (-growth.high, -growth.low)
+    slope, low, high = (format_duration(seconds) for seconds in (abs(growth.slope), *ends))
+    documents = ("held" if growth.all else "added") if growth.held else "written (replaced ones included)"
     words = (
-        f"{'+' * (growth.slope > 0)}{slope} [{low}, {high}] per 1,000 documents {documents}"
-        f" ({format_count(round(growth.begin))} to {format_count(round(growth.end))})"
+        f"{'rose' if rose else 'fell'} by {slope} [{low}, {high}] with each 1,000 documents {documents}"
+        f" (from {format_count(round(growth.begin))} to {format_count(round(growth.end))})"
     )
     return words if growth.apart else f"{words}, or with time"
 

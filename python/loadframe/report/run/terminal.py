@@ -125,7 +125,7 @@ def _print_phases(console: Console, run: Run, percentiles: _Percentiles) -> None
             console.print(Text(words, style="yellow"))
         for name, operation in phase.operations.items():
             if grown := growth_text(operation):
-                console.print(Text(f"mean response time of {name}: {grown}", style="dim"))
+                console.print(Text(f"mean response time of {name} {grown}", style="dim"))
 
 
 def _print_brief_phases(console: Console, run: Run, percentiles: _Percentiles) -> None:
