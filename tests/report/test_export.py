@@ -204,6 +204,12 @@ def test_cells_of_latex_tables_are_short_and_have_their_unit():
     assert notes.splitlines()[1:3] == [r"\par\raggedright", rf"$^{{1}}$ {long}\par"]
 
 
+def test_latex_counts_read_as_on_the_page():
+    rows = [[Cell("a"), Cell("1", "of 2"), Cell("0.5", "over 3 s")], [Cell("b"), Cell("2"), Cell("0.4")]]
+    text = tabular("cpu", Table(("phase", "runs", "cores"), rows))
+    assert "a & 1 of 2 & 0.5 over 3 s" in text
+
+
 def test_notes_of_latex_tables_that_differ_in_figures_only_are_one():
     why = "in phase c event loops lagged: p99 {} ms, {} % of the p99 response time (limit 3 ms)"
     rows = [[Cell("r1"), Cell(why.format("63.9", 119))], [Cell("r2"), Cell(why.format("4.43", 7))],

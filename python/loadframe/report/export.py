@@ -356,7 +356,7 @@ def _pages(layout: _Layout, notes: _Notes) -> list[_Rows]:
 def _broken(parts: Sequence[_Part], most: int) -> list[_Part]:
     """Return the lines of a cell: its parts in one line if they have at most `most` characters, else broken."""
     if len(parts) > 1 and sum(len(part.text) for part in parts) + 2 <= most:
-        separator = " " if parts[1].text.startswith("[") else ": "
+        separator = " " if parts[1].text.startswith(("[", "of ", "over ")) else ": "
         return [_Part(separator.join(part.text for part in parts), parts[-1].note)]
     lines = []
     for part in parts:
