@@ -126,7 +126,10 @@ def _interval_reason(contrast: Contrast, least: float, smallest: str) -> str:
     for label, short, hides in ((contrast.baseline, before, ratio.low > 1), (contrast.label, after, ratio.high < 1)):
         if short and (alike or hides):
             return f"{label} has {short}, so its maximum is too small; measure both for the same time at the same rate"
-    if not contrast.estimate.bounds.is_exact and not _is_wide(contrast.estimate.log_ratio, contrast, least):
+    # An interval on one side of 1 does not prevent a conclusion, whatever widens it.
+    shifted = not ratio.low <= 1 <= ratio.high and abs(ratio.value - 1) >= least
+    delayed = not contrast.estimate.bounds.is_exact and not _is_wide(contrast.estimate.log_ratio, contrast, least)
+    if delayed and not shifted:
         return "delays of the load generator widen the interval"
     if ratio.low <= 1 <= ratio.high:
         return f"the interval includes no difference and one of {smallest} or more; add runs"
@@ -135,7 +138,7 @@ def _interval_reason(contrast: Contrast, least: float, smallest: str) -> str:
     before, after = (mean.value for mean in contrast.means)
     if contrast.measure.kind == "errors" and (after > before) != (ratio.value > 1):
         return "the means and the ratio point in opposite directions, because single runs failed much more; add runs"
-    return "p covers all rows, unlike the intervals, and is too large; add runs, or compare fewer measures"
+    return "p, adjusted for all rows (Holm) unlike the interval, is too large; add runs, or compare fewer measures"
 
 
 def open_reasons(comparison: Comparison) -> list[str]:
@@ -255,7 +258,8 @@ def note(comparison: Comparison) -> str:
     )
     return (
         f"Figures of groups are {means} over runs, with 95 % intervals from the variance of the group's own runs."
-        " Delays of the load generator can make an end unknown. The ratio is a ratio of these means, adjusted for blocks. Its 95 % interval comes from a t test on"
-        " logarithms that accounts for blocks and sessions. p is adjusted by Holm for all rows. Cliff's delta is +1 if"
-        f" every run of the group is above every run of the baseline.{shares}"
+        " Delays of the load generator can make an end unknown. The ratio is a ratio of these means, adjusted for"
+        " blocks. Its 95 % interval comes from a t test on logarithms that accounts for blocks and sessions. p is"
+        " adjusted by Holm for all rows, unlike the intervals. Cliff's delta is +1 if every run of the group is above"
+        f" every run of the baseline.{shares}"
     )
