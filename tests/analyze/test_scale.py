@@ -350,10 +350,10 @@ def test_a_treatment_whose_requests_fail_has_a_warning_and_the_share_beside_its_
     (path / "runs" / "b1-nodes1-clients2").rename(tmp_path / "sound")
     (tmp_path / "f" / "runs" / "b1-nodes1-clients2").rename(path / "runs" / "b1-nodes1-clients2")
     (curves,) = read_sweep(path).curves
-    (found,) = [warning for warning in curves.warnings if warning.rule is warnings.FAILING_REQUESTS]
+    (warning,) = [warning for warning in curves.warnings if warning.rule is warnings.FAILING_REQUESTS]
     assert (
         "in 1 of 2 runs more than 1 % of the requests of an operation failed, at worst 79 % (1 node, 2 clients)"
-        in found.cause
+        in warning.cause
     )
     _, rows = scale_words.treatment_rows(curves)
     assert [(row[-1].text, row[-1].small) for row in rows] == [("good", ""), ("good", "79 % of requests failed")]
