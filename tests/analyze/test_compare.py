@@ -3,10 +3,15 @@
 import json
 import math
 import shutil
+from dataclasses import replace
+from itertools import product
 
 import pytest
 
 from loadframe.analyze.compare import Group, compare, read_groups, read_runs, split_by_treatment
+from loadframe.analyze.exclusion import selected_in_groups
+from loadframe.analyze.recorded_history import _titles
+from loadframe.analyze.settings.analysis import _changed
 from loadframe.base.errors import BadInput
 from simulated import Truth, write_experiment, write_run
 
@@ -236,6 +241,20 @@ def test_two_experiments_are_compared_treatment_by_treatment(tmp_path):
     ]
     split = split_by_treatment(read_runs(str(tmp_path / "a")))
     assert [(group.label, len(group.runs)) for group in split] == [("clients 1", 4), ("clients 4", 4)]
+
+
+def test_factors_whose_names_end_alike_are_told_apart(tmp_path):
+    write_run(tmp_path, "r", Truth(seconds=2), seed=1)
+    (recorded,) = read_runs(str(tmp_path / "r"))
+    levels = {"with.size": (1, 2), "store.settings.size": (1, 2)}
+    runs = [replace(recorded, treatment=dict(zip(levels, values, strict=True))) for values in product((1, 2), repeat=2)]
+    assert split_by_treatment(runs)[1].label == "with.size 1, settings.size 2"
+    assert len({group.label for group in split_by_treatment(runs)}) == 4
+    assert _changed(levels, (2, 1)) == "with.size 2"
+    assert _changed(levels, (1, 2)) == "settings.size 2"
+    assert len({*_titles(runs)}) == 4
+    (warning,) = selected_in_groups({"all": (runs * 20, [run for run in runs if run.treatment["with.size"] == 1] * 20)})
+    assert "at with.size 2" in warning.cause
 
 
 def test_throughput_of_open_loads_is_not_compared(tmp_path):

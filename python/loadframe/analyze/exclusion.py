@@ -12,7 +12,7 @@ import numpy as np
 from loadframe.analyze.experiment import RecordedExperiment, RecordedRun, excluded
 from loadframe.analyze.finding import Finding, Rule
 from loadframe.analyze.verdict.rules import RULES
-from loadframe.base.units import counted
+from loadframe.base.units import counted, short_names
 
 #: Significance level of the adjusted p.
 _LEVEL = 0.05
@@ -60,8 +60,9 @@ def selected_runs(folder: RecordedExperiment, used: Sequence[RecordedRun] | None
 
     `used` are the included runs, by default those of the folder.
     """
-    factors = folder.description.get("factors", {}).items()
-    levels = [_levels(folder.runs, name, factor) for name, factor in factors]
+    factors = folder.description.get("factors", {})
+    short = short_names(factors)
+    levels = [_levels(folder.runs, name, short[name], factor) for name, factor in factors.items()]
     return _selection(folder.runs, folder.used if used is None else used, levels)
 
 
@@ -74,9 +75,9 @@ def selected_in_groups(groups: Mapping[str, tuple[Sequence[RecordedRun], Sequenc
     levels: list[Mapping[str, Sequence[RecordedRun]]] = []
     if len(groups) > 1:
         levels.append({f"in {label}": members for label, (members, _) in groups.items()})
-    for name in dict.fromkeys(name for run in runs for name in run.treatment):
+    for name, short in short_names(dict.fromkeys(name for run in runs for name in run.treatment)).items():
         known = {str(run.treatment.get(name)): run.treatment.get(name) for run in runs}
-        levels.append(_levels(runs, name, list(known.values())))
+        levels.append(_levels(runs, name, short, list(known.values())))
     warning = _selection(runs, used, levels)
     return [warning] if warning else []
 
@@ -92,9 +93,13 @@ def excluded_document(folder: RecordedExperiment) -> dict[str, Any]:
     }
 
 
-def _levels(runs: Sequence[RecordedRun], name: str, levels: Sequence[Any]) -> Mapping[str, Sequence[RecordedRun]]:
-    """Return the runs at each level of a factor, by a text such as `at nodes 4`; empty if it has only one level."""
-    short = name.rpartition(".")[2]
+def _levels(
+    runs: Sequence[RecordedRun], name: str, short: str, levels: Sequence[Any]
+) -> Mapping[str, Sequence[RecordedRun]]:
+    """Return the runs at each level of a factor, by a text such as `at nodes 4`; empty if it has only one level.
+
+    `short` is the factor's name in the text.
+    """
     return {
         f"at {short} {level}": [run for run in runs if run.treatment.get(name) == level]
         for level in (levels if len(levels) > 1 else ())

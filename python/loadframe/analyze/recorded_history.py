@@ -27,6 +27,7 @@ from loadframe.analyze.history import (
 )
 from loadframe.analyze.sessions import reference_times, sessions_of, started
 from loadframe.base.errors import BadInput
+from loadframe.base.units import short_names
 from loadframe.record.gate_log import (
     GATE_LOG,
     Acceptance,
@@ -357,9 +358,10 @@ def _lines(points: Sequence[Point], kinds: Sequence[str]) -> tuple[Line, ...]:
 
 def _titles(examples: Sequence[RecordedRun]) -> list[str]:
     """Return a title for each group of runs: workload, store and treatment, without the parts that all share."""
+    names = short_names(dict.fromkeys(name for run in examples for name in run.treatment))
     parts = [
         (run.manifest.workload.name or "", run.manifest.store.kind or "",
-         ", ".join(f"{name.rpartition('.')[2]} {level}" for name, level in run.treatment.items()))
+         ", ".join(f"{names[name]} {level}" for name, level in run.treatment.items()))
         for run in examples
     ]  # fmt: skip
     differing = [index for index in range(3) if len({part[index] for part in parts}) > 1]

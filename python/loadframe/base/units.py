@@ -1,8 +1,8 @@
-"""Durations, sizes, rates and counts: parsing, formatting and accepted ranges."""
+"""Durations, sizes, rates and counts: parsing, formatting and accepted ranges. Short names of factors."""
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from loadframe.base.errors import BadInput
@@ -268,3 +268,17 @@ MOST_RANKS = 100_000
 MOST_NODES = 1000
 #: Ports of nodes; lower ports are reserved for system services.
 FIRST_PORT, LAST_PORT = 1024, 65_535
+
+
+def short_names(factors: Iterable[str]) -> dict[str, str]:
+    """Return the last part of each dotted name, or as many parts as tell it from the others and from `nodes`."""
+    names = list(factors)
+    short = {}
+    for name in names:
+        parts = name.split(".")
+        endings = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+        others = {"nodes", *names} - {name}
+        short[name] = next(
+            (end for end in endings if not any(other == end or other.endswith(f".{end}") for other in others)), name
+        )
+    return short

@@ -10,6 +10,7 @@ from loadframe.base.terminal import PrintableConsole
 from loadframe.base.units import counted, format_change, format_count, format_duration
 from loadframe.report.compare_words import number, quantity
 from loadframe.report.fit import print_findings
+from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import p_text
 from loadframe.report.page import Page, render
 from loadframe.report.plot import COLORS, INK, MUTED, Axis, Figure, Label, LineStyle, Mark, Panel, Rule, Trace, numbers
@@ -157,8 +158,7 @@ def _runs_text(point: Point) -> str:
 
 def _name(change: Change) -> str:
     """Write the measure of a change, and the title of its line; without one, its treatment if it has one."""
-    treatment = ", ".join(f"{name.rpartition('.')[2]} {level}" for name, level in change.treatment.items())
-    return ", ".join(filter(None, [change.measure.name, change.title or treatment]))
+    return ", ".join(filter(None, [change.measure.name, change.title or treatment_text(change.treatment)]))
 
 
 def _axis(history: History) -> Axis:

@@ -11,6 +11,7 @@ from loadframe.base.units import (
     format_nodes,
     format_size,
     share_beside,
+    short_names,
 )
 
 if TYPE_CHECKING:
@@ -368,17 +369,3 @@ def treatment_text(treatment: Mapping[str, Any]) -> str:
 
     names = short_names(treatment)
     return ", ".join(f"{names[factor]} {text(factor, level)}" for factor, level in treatment.items())
-
-
-def short_names(factors: Iterable[str]) -> dict[str, str]:
-    """Return the last part of each dotted name, or as many parts as tell it from the others and from `nodes`."""
-    names = list(factors)
-    short = {}
-    for name in names:
-        parts = name.split(".")
-        endings = [".".join(parts[-count:]) for count in range(1, len(parts) + 1)]
-        others = {"nodes", *names} - {name}
-        short[name] = next(
-            (end for end in endings if not any(other == end or other.endswith(f".{end}") for other in others)), name
-        )
-    return short

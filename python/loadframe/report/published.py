@@ -6,8 +6,8 @@ from typing import Any
 from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.published import CAPACITIES, INSTANTS, PER_SECOND, SAMPLES, Beside, MeasuredBeside
 from loadframe.analyze.rates import RATES
-from loadframe.base.units import counted, format_change, format_count, format_duration, format_share
-from loadframe.report.labels import short_names, treatment_text
+from loadframe.base.units import counted, format_change, format_count, format_duration, format_share, short_names
+from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, percent_text, seconds_estimate
 from loadframe.report.plot import COLORS, MUTED, SYMBOLS, Axis, Figure, Mark, Panel, Rule, Trace
 from loadframe.report.tables import Cell, Number, Table, change_cell, estimate_cell

@@ -11,14 +11,13 @@ from loadframe.analyze.scalability import ModelFit, ScalabilityFit
 from loadframe.analyze.scale.sweep import PhaseCurves
 from loadframe.analyze.telemetry import ALL, ProcessesOf, Unsampled
 from loadframe.analyze.verdict import rules
-from loadframe.base.units import counted, format_change, format_count, format_duration, share_beside
+from loadframe.base.units import counted, format_change, format_count, format_duration, share_beside, short_names
 from loadframe.record.schema.summary import GeneratorFigures, PhaseSummary
 from loadframe.report.fit import NAMES
 from loadframe.report.labels import (
     UNKNOWN,
     interval_text,
     seconds_text,
-    short_names,
     treatment_text,
 )
 from loadframe.report.numbers import estimate_text, measured_text, p_text, percent_text

@@ -11,6 +11,7 @@ from typing import Any
 from loadframe.analyze.experiment import EXPERIMENT_FILE, RecordedExperiment, RecordedRun, read_experiment
 from loadframe.analyze.sessions import started
 from loadframe.base.errors import BadInput
+from loadframe.base.units import short_names
 from loadframe.record import Run
 from loadframe.record.gate_log import GATE_LOG, folders_without_gate, missing_folders, read_gate_log
 from loadframe.record.schema import MANIFEST_FILE
@@ -89,9 +90,10 @@ def split_by_treatment(runs: Sequence[RecordedRun], *, robust: bool = False) -> 
         for name in dict.fromkeys(name for treatment in treatments for name in treatment)
         if len({json.dumps(treatment.get(name)) for treatment in treatments}) > 1
     ]
+    names = short_names(differing)
     return tuple(
         Group(
-            ", ".join(f"{name.rpartition('.')[2]} {treatment.get(name)}" for name in differing) or "all",
+            ", ".join(f"{names[name]} {treatment.get(name)}" for name in differing) or "all",
             tuple(run for run in runs if run.treatment == treatment),
             robust=robust,
         )

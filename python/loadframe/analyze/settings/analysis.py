@@ -31,7 +31,7 @@ from loadframe.analyze.settings import warnings as rules
 from loadframe.analyze.settings.model import Array, Data, EffectsModel, Term, columns_of, fit_with_failures, widened
 from loadframe.analyze.settings.ranking import Numbers, RankedCombination, rank
 from loadframe.analyze.telemetry import FRESH_NODE, fresh_nodes
-from loadframe.base.units import counted
+from loadframe.base.units import counted, short_names
 
 #: Schemes that may lack the best combination, so the winner combines the best level of each setting.
 _FRACTIONS = ("fraction", "screening")
@@ -365,8 +365,9 @@ def _failing(
 
 def _changed(factors: Mapping[str, Sequence[Any]], levels: Sequence[Any]) -> str:
     """Return the differences from the default in words."""
+    names = short_names(factors)
     return ", ".join(
-        f"{name.rpartition('.')[2]} {level}"
+        f"{names[name]} {level}"
         for (name, factor), level in zip(factors.items(), levels, strict=True)
         if level != factor[0]
     )

@@ -9,9 +9,9 @@ from loadframe.analyze.estimate import Estimate
 from loadframe.analyze.scalability import ScalabilityFit
 from loadframe.analyze.scale.curves import CurveOver, LineOver, PointOver
 from loadframe.analyze.scale.sweep import Curve, PhaseCurves, Point, Treatment
-from loadframe.base.units import format_count, format_nodes
+from loadframe.base.units import format_count, format_nodes, short_names
 from loadframe.report.fit import NAMES, tells
-from loadframe.report.labels import short_names, treatment_text
+from loadframe.report.labels import treatment_text
 from loadframe.report.numbers import measured_text, rate_text, seconds_estimate
 from loadframe.report.plot import (
     COLORS,
