@@ -185,3 +185,10 @@ def test_selection_among_compared_runs_is_in_every_output_form(tmp_path):
     assert cause in " ".join(within(*words)[1].split())
     assert cause in Page((tmp_path / "page.html").read_text()).text
     assert any(cause in warning["cause"] for warning in json.loads(within(*words, "--json")[1])["warnings"])
+
+
+def test_the_page_of_a_settings_experiment_that_overloaded_the_store_has_its_machine(tmp_path):
+    folder = settings(tmp_path / "e")
+    for place in (folder / "runs").iterdir():
+        judge(place, "unsteady", "throughput fell")
+    assert "<h3>Machine</h3>" in read_report(folder).page

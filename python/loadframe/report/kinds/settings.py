@@ -61,7 +61,7 @@ def settings_page(settings: Settings, further: Sections = (), over: Sections = (
     `further` are the sections that all kinds of experiments have, `over` the section of curves over numeric factors.
     """
     description = settings.folder.description
-    example = next((run.run for run in settings.folder.runs if run.usable and run.run), None)
+    example = next((run.run for run in settings.folder.runs if run.sound and run.run), None)
     return render(
         "settings.html.j2",
         title=f"{description['experiment']}: loadframe report",
