@@ -135,8 +135,8 @@ def _interval_reason(contrast: Contrast, least: float, smallest: str) -> str:
         return f"the interval includes no difference and one of {smallest} or more; add runs"
     if abs(ratio.value - 1) < least:
         return f"the interval includes differences below and above {smallest}; add runs"
-    before, after = (mean.value for mean in contrast.means)
-    if contrast.measure.kind == "errors" and (after > before) != (ratio.value > 1):
+    rise = contrast.means[1].value - contrast.means[0].value
+    if contrast.measure.kind == "errors" and (rise > 0) != (ratio.value > 1):
         return "the means and the ratio point in opposite directions, because single runs failed much more; add runs"
     return "p, adjusted for all rows (Holm) unlike the interval, is too large; add runs, or compare fewer measures"
 

@@ -139,8 +139,8 @@ class Measure:
         words = [
             [
                 name
-                for name, own, other in zip(("fewer requests", "less time"), *pair, strict=True)
-                if other > _LONGER * own
+                for name, length, other in zip(("fewer requests", "less time"), *pair, strict=True)
+                if other > _LONGER * length
             ]
             for pair in (lengths, lengths[::-1])
         ]
